@@ -1,0 +1,1 @@
+"""Optimal schedules, lower bounds and gaps for LLM inference serving."""

@@ -1,0 +1,1 @@
+"""Files: instances, schedules, results, traces."""

@@ -1,0 +1,168 @@
+"""The result format."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from fractions import Fraction
+from typing import Any, TypeVar
+
+from infermax_opt.errors import InputError
+from infermax_opt.exact import decimal_text, to_fraction
+from infermax_opt.io.fields import Fields, shown
+from infermax_opt.io.files import dump_json
+from infermax_opt.io.formats import (
+    SCHEDULE_SCHEMA,
+    read_as,
+    schedule_from_json,
+    schedule_to_json,
+)
+from infermax_opt.metrics import Metrics
+from infermax_opt.result import Claim, Proof, Result, SolverReport, Status
+from infermax_opt.schedules import Schedule
+
+__all__ = [
+    "RESULT_SCHEMA",
+    "claim_from_json",
+    "read_schedule_or_claim",
+    "result_to_json",
+    "write_result",
+]
+
+RESULT_SCHEMA = "infermax-opt/result/1"
+
+E = TypeVar("E", bound=Enum)
+
+
+def _rounded(value: Fraction | None, rounding: Any) -> Fraction | None:
+    if value is None:
+        return None
+    return Fraction(decimal_text(value, rounding=rounding))
+
+
+def result_to_json(result: Result) -> dict[str, Any]:
+    """Return the JSON value of a result.
+
+    Times are exact decimals where they end; else a lower bound is rounded down and an upper
+    bound up, in the 30th digit.
+    """
+    upper, lower = result.upper, result.lower
+    return {
+        "schema": RESULT_SCHEMA,
+        "instance": result.instance,
+        "instance_sha256": result.instance_sha256,
+        "objective": result.objective,
+        "status": result.status.value,
+        "upper_bound": _rounded(upper.value if upper else None, "ceiling"),
+        "lower_bound": _rounded(lower.value if lower else None, "floor"),
+        "gap": result.gap,
+        "upper": {"source": upper.source} if upper else None,
+        "lower": {
+            "source": lower.source,
+            "proof": lower.proof.value,
+            "certificate": lower.certificate,
+        }
+        if lower
+        else None,
+        "metrics": dict(result.metrics.items()) if result.metrics else None,
+        "solver": _solver(result.solver) if result.solver else None,
+        "schedule": schedule_to_json(result.schedule) if result.schedule else None,
+    }
+
+
+def _solver(report: SolverReport) -> dict[str, Any]:
+    def plain(value: Any) -> Any:
+        if isinstance(value, Enum):
+            return value.value
+        return round(value, 6) if isinstance(value, float) else value
+
+    names = SolverReport.__dataclass_fields__
+    return {name: plain(getattr(report, name)) for name in names}
+
+
+def write_result(result: Result, path: str | os.PathLike[str]) -> None:
+    """Write a result file."""
+    dump_json(result_to_json(result), path)
+
+
+def claim_from_json(value: object) -> Claim:
+    """Read what a result file claims.
+
+    Raises
+    ------
+    InputError
+        Naming the offending field.  Whether the claims hold is the verifier's question.
+    """
+    required = ["schema", "instance", "instance_sha256", "objective", "status", "upper_bound"]
+    required += ["lower_bound", "gap", "schedule"]
+    top = Fields(value, "", required, ["upper", "lower", "metrics", "solver"])
+    top.schema(RESULT_SCHEMA)
+    lower = top.get("lower")
+    source = proof = certificate = None
+    if lower is not None:
+        fields = Fields(lower, "lower", ["source", "proof"], ["certificate"])
+        source = fields.text("source")
+        proof = _member(fields, "proof", Proof)
+        if fields.get("certificate") is not None:
+            certificate = fields.text("certificate")
+    upper = top.get("upper")
+    if upper is not None:
+        Fields(upper, "upper", ["source"]).text("source")
+    objective = top.get("objective")
+    if not isinstance(objective, str):
+        raise InputError(f"{shown(objective)} is not a text", field="objective")
+    schedule = top.get("schedule")
+    return Claim(
+        instance=top.text("instance"),
+        instance_sha256=top.text("instance_sha256"),
+        objective=objective,
+        status=_member(top, "status", Status),
+        upper_bound=top.seconds("upper_bound"),
+        lower_bound=top.seconds("lower_bound"),
+        gap=top.seconds("gap"),
+        lower_source=source,
+        proof=proof,
+        certificate=certificate,
+        schedule=None if schedule is None else schedule_from_json(schedule, "schedule"),
+        metrics=_metrics(top.get("metrics")),
+    )
+
+
+def _member(fields: Fields, key: str, kind: type[E]) -> E:
+    value = fields.get(key)
+    try:
+        return kind(value)
+    except ValueError:
+        allowed = ", ".join(repr(member.value) for member in kind)
+        raise InputError(f"{shown(value)} is none of {allowed}", field=fields.at(key)) from None
+
+
+def _metrics(value: object) -> dict[str, Fraction | int | None]:
+    if value is None:
+        return {}
+    fields = Fields(value, "metrics", [], list(Metrics.__dataclass_fields__))
+    metrics: dict[str, Fraction | int | None] = {}
+    for key, number in fields.values.items():
+        try:
+            metrics[key] = None if number is None else to_fraction(number)
+        except ValueError as error:
+            raise InputError(str(error), field=f"metrics.{key}") from None
+    return metrics
+
+
+def read_schedule_or_claim(path: str | os.PathLike[str]) -> Schedule | Claim:
+    """Read a schedule file or a result file, whichever it is."""
+
+    def parse(value: object) -> Schedule | Claim:
+        schema = value.get("schema") if isinstance(value, dict) else None
+        if schema == RESULT_SCHEMA:
+            return claim_from_json(value)
+        if schema == SCHEDULE_SCHEMA or not isinstance(value, dict):
+            return schedule_from_json(value)
+        if "schema" not in value:
+            raise InputError("is missing", field="schema")
+        raise InputError(
+            f"{shown(schema)} is neither {SCHEDULE_SCHEMA!r} nor {RESULT_SCHEMA!r}", field="schema"
+        )
+
+    return read_as(path, parse)

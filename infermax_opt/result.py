@@ -1,0 +1,190 @@
+"""Results: a schedule, a lower bound and the gap, with how each was obtained."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from infermax_opt.metrics import Metrics
+from infermax_opt.schedules import Schedule
+
+__all__ = ["Claim", "LowerBound", "Proof", "Result", "Scope", "SolverReport", "Status", "UpperBound"]
+
+
+class Status(enum.Enum):
+    """What a result establishes."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    BOUND_ONLY = "bound-only"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+class Proof(enum.Enum):
+    """How a lower bound was proved.
+
+    ``closed-form``: a formula that the verifier recomputes.  ``certificate``: a file that the
+    stand-alone checker checks.  ``solver``: trust the solver named in the result.
+    """
+
+    CLOSED_FORM = "closed-form"
+    CERTIFICATE = "certificate"
+    SOLVER = "solver"
+
+
+class Scope(enum.Enum):
+    """What a formulation's numbers are good for.
+
+    ``exact``: both; ``relaxation``: only the bound; ``restriction``: only the schedule.
+    """
+
+    EXACT = "exact"
+    RELAXATION = "relaxation"
+    RESTRICTION = "restriction"
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """A proved lower bound on the objective, in exact seconds."""
+
+    value: Fraction
+    source: str
+    proof: Proof
+    certificate: str | None = None
+
+
+@dataclass(frozen=True)
+class UpperBound:
+    """The objective of a verified schedule, in exact seconds."""
+
+    value: Fraction
+    source: str
+
+
+@dataclass(frozen=True)
+class SolverReport:
+    """How a result was computed.
+
+    Attributes
+    ----------
+    engine, formulation : str or None
+        Engine that ran last, and the formulation it solved (None for the search).
+    reason : str or None
+        Why this engine was chosen.
+    scope : Scope or None
+        What the formulation's numbers are good for.
+    termination : str or None
+        ``optimal``, ``time_limit``, ``memory_limit``, ``interrupted``, ``crashed``, ...
+    versions : mapping of package to version
+    threads, seed : int or None
+    time_limit, seconds : float or None
+        Wall-clock seconds.
+    warm_start : str or None
+        Source of the schedule handed to the engine.
+    warm_start_accepted : bool or None
+        Whether the engine confirmed it as feasible; None where it does not say.
+    details : mapping
+        Counts such as nodes, columns and rows.
+    """
+
+    engine: str | None = None
+    formulation: str | None = None
+    reason: str | None = None
+    scope: Scope | None = None
+    termination: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    threads: int | None = None
+    seed: int | None = None
+    time_limit: float | None = None
+    seconds: float | None = None
+    warm_start: str | None = None
+    warm_start_accepted: bool | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Answer for one instance.
+
+    Raises
+    ------
+    ValueError
+        If the lower bound exceeds the upper bound: one of the two is wrong, and neither may be
+        published.
+    """
+
+    instance: str
+    instance_sha256: str
+    objective: str
+    upper: UpperBound | None = None
+    lower: LowerBound | None = None
+    schedule: Schedule | None = None
+    metrics: Metrics | None = None
+    solver: SolverReport | None = None
+    infeasible: bool = False
+
+    def __post_init__(self) -> None:
+        if self.upper and self.lower and self.lower.value > self.upper.value:
+            raise ValueError(
+                f"lower bound {float(self.lower.value)!r} ({self.lower.source}) exceeds upper bound "
+                f"{float(self.upper.value)!r} ({self.upper.source})"
+            )
+
+    @property
+    def status(self) -> Status:
+        """What the two bounds establish together."""
+        if self.infeasible:
+            return Status.INFEASIBLE
+        if self.upper is None:
+            return Status.UNKNOWN if self.lower is None else Status.BOUND_ONLY
+        if self.lower is not None and self.lower.value == self.upper.value:
+            return Status.OPTIMAL
+        return Status.FEASIBLE
+
+    @property
+    def gap(self) -> Fraction | None:
+        """(UB - LB) / UB; None where either is unknown or UB is 0 without being proved."""
+        if self.upper is None or self.lower is None:
+            return None
+        if self.upper.value == self.lower.value:
+            return Fraction(0)
+        return (self.upper.value - self.lower.value) / self.upper.value
+
+    def claim(self) -> Claim:
+        """What the result claims, for the verifier to check."""
+        return Claim(
+            instance=self.instance,
+            instance_sha256=self.instance_sha256,
+            objective=self.objective,
+            status=self.status,
+            upper_bound=self.upper.value if self.upper else None,
+            lower_bound=self.lower.value if self.lower else None,
+            gap=self.gap,
+            lower_source=self.lower.source if self.lower else None,
+            proof=self.lower.proof if self.lower else None,
+            certificate=self.lower.certificate if self.lower else None,
+            schedule=self.schedule,
+            metrics=dict(self.metrics.items()) if self.metrics else {},
+        )
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a result file says, before anybody checked it.  Fields as in `Result`."""
+
+    instance: str
+    instance_sha256: str
+    objective: str
+    status: Status
+    upper_bound: Fraction | None
+    lower_bound: Fraction | None
+    gap: Fraction | None
+    lower_source: str | None
+    proof: Proof | None
+    certificate: str | None
+    schedule: Schedule | None
+    metrics: Mapping[str, Fraction | int | None]

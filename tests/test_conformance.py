@@ -1,0 +1,41 @@
+"""The conformance examples of the formats and the replay come out exactly."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from infermax_opt.io.formats import instance_from_json, schedule_from_json
+from infermax_opt.verification import verify
+
+from .support import shared_data
+
+EXAMPLES = shared_data("examples/replay.json")
+
+
+def cases() -> list[Any]:
+    if EXAMPLES is None:
+        return []
+    return json.loads(EXAMPLES.read_text(), parse_float=Decimal)["examples"]
+
+
+@pytest.mark.skipif(EXAMPLES is None, reason="the shared examples are not on this machine")
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case["instance"]["name"])
+def test_shared_example(case: dict[str, Any]) -> None:
+    instance = instance_from_json(case["instance"])
+    check = verify(instance, schedule_from_json(case["schedule"]))
+    if case["expected"] == "violations":
+        assert check.violations
+        return
+    assert check.ok
+    assert check.metrics is not None
+    got = dict(check.metrics.items())
+    for name, value in case["expected"].items():
+        if name == "makespan_seconds":
+            assert float(got["makespan"]) == float(value)  # type: ignore[arg-type]
+        else:
+            assert got[name] == Fraction(value), name

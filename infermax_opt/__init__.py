@@ -1,1 +1,103 @@
-"""Optimal schedules, lower bounds and gaps for LLM inference serving."""
+"""Optimal schedules, lower bounds and gaps for LLM inference serving.
+
+Everything named in `__all__` loads on first use, so that importing the package stays cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from infermax_opt.api import bound, schedule, solve
+    from infermax_opt.cost import Attention, CostModel
+    from infermax_opt.errors import InputError
+    from infermax_opt.instance import (
+        Instance,
+        Metric,
+        Objective,
+        Policy,
+        Request,
+        RequestGroup,
+        System,
+    )
+    from infermax_opt.io.formats import read_instance, write_instance, write_schedule
+    from infermax_opt.io.results import read_schedule_or_claim, write_result
+    from infermax_opt.io.traces import read_trace, trace_instance
+    from infermax_opt.metrics import Metrics
+    from infermax_opt.profiles import load_profile, profile_names
+    from infermax_opt.result import Claim, LowerBound, Proof, Result, Status, UpperBound
+    from infermax_opt.schedules import Batch, Schedule
+    from infermax_opt.verification import Verification, verify
+
+    __version__: str
+
+__all__ = [
+    "Attention",
+    "Batch",
+    "Claim",
+    "CostModel",
+    "InputError",
+    "Instance",
+    "LowerBound",
+    "Metric",
+    "Metrics",
+    "Objective",
+    "Policy",
+    "Proof",
+    "Request",
+    "RequestGroup",
+    "Result",
+    "Schedule",
+    "Status",
+    "System",
+    "UpperBound",
+    "Verification",
+    "__version__",
+    "bound",
+    "load_profile",
+    "profile_names",
+    "read_instance",
+    "read_schedule_or_claim",
+    "read_trace",
+    "schedule",
+    "solve",
+    "trace_instance",
+    "verify",
+    "write_instance",
+    "write_result",
+    "write_schedule",
+]
+
+_HOMES = {
+    "api": ("bound", "schedule", "solve"),
+    "cost": ("Attention", "CostModel"),
+    "errors": ("InputError",),
+    "instance": ("Instance", "Metric", "Objective", "Policy", "Request", "RequestGroup", "System"),
+    "io.formats": ("read_instance", "write_instance", "write_schedule"),
+    "io.results": ("read_schedule_or_claim", "write_result"),
+    "io.traces": ("read_trace", "trace_instance"),
+    "metrics": ("Metrics",),
+    "profiles": ("load_profile", "profile_names"),
+    "result": ("Claim", "LowerBound", "Proof", "Result", "Status", "UpperBound"),
+    "schedules": ("Batch", "Schedule"),
+    "verification": ("Verification", "verify"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("infermax-opt")
+    elif name in _HOME:
+        value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 from infermax_opt.errors import InputError
 from infermax_opt.exact import decimal_text
 
-__all__ = ["dump_json", "load_json", "read_text", "to_json_text", "write_text"]
+__all__ = ["dump_json", "load_json", "parse_json", "read_text", "replacing", "to_json_text", "write_text"]
 
 #: Largest file read, in bytes after decompression: a guard against compression bombs.
 MAX_BYTES = 2 * 2**30
@@ -59,23 +60,42 @@ def load_json(path: str | os.PathLike[str]) -> Any:
         If it cannot be read, is no JSON, repeats a key, or holds NaN or Infinity.
     """
     name = os.fspath(path)
-    text = read_text(name)
     try:
-        return json.loads(
+        return parse_json(read_text(name))
+    except InputError as error:
+        raise error.within(name) from None
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON with exact decimals.
+
+    Raises
+    ------
+    InputError
+        If it is no JSON, repeats a key, or holds NaN or Infinity.
+    """
+    try:
+        value = json.loads(
             text,
             parse_float=Decimal,
             parse_constant=_reject_constant,
             object_pairs_hook=_object,
         )
-    except InputError as error:
-        raise error.within(name) from None
+        if "\\ud" in text.lower():
+            # An escape can name half a character, which no output could hold.
+            json.dumps(value, ensure_ascii=False, default=str).encode()
+        return value
+    except InputError:
+        raise
+    except UnicodeEncodeError:
+        raise InputError("is not usable: a text holds half a surrogate pair") from None
     except json.JSONDecodeError as error:
         message = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
-        raise InputError(message, source=name) from None
+        raise InputError(message) from None
     except RecursionError:
-        raise InputError("is not usable: nested too deeply", source=name) from None
-    except ValueError:  # an integer of more digits than int() takes
-        raise InputError("is not usable: holds a number of thousands of digits", source=name) from None
+        raise InputError("is not usable: nested too deeply") from None
+    except (ValueError, ArithmeticError):  # more digits than int() or Decimal() take
+        raise InputError("is not usable: holds a number of thousands of digits") from None
 
 
 def _reject_constant(text: str) -> Any:
@@ -160,20 +180,28 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
         If the temporary file cannot be written or renamed; it is removed then.
     """
     name = os.fspath(path)
-    target = Path(name)
     temporary = None
     try:
+        # Through links, so that a link stays one and its target changes.
+        target = Path(os.path.realpath(name))
         if target.is_dir():
             raise InputError("cannot be written: is a directory", source=name)
-        suffix = "".join(target.suffixes[-2:])
-        handle, temporary = tempfile.mkstemp(prefix=".tmp-", suffix=suffix, dir=target.parent)
+        # A device or a pipe must stay what it is: it gets the bytes, not a new name.
+        special = target.exists() and not target.is_file()
+        suffix = "".join(Path(name).suffixes[-2:])
+        folder = None if special else target.parent
+        handle, temporary = tempfile.mkstemp(prefix=".tmp-", suffix=suffix, dir=folder)
         os.close(handle)
         yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, target)
-        temporary = None
+        if special:
+            with open(temporary, "rb") as source, open(target, "wb") as sink:
+                shutil.copyfileobj(source, sink)
+        else:
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(temporary, 0o666 & ~umask)
+            os.replace(temporary, target)
+            temporary = None
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror or error}", source=name) from None
     except ValueError as error:

@@ -1,0 +1,40 @@
+"""Compilation on first use: numba loads only when compiled code is called for."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import zlib
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+__all__ = ["compiled"]
+
+
+def compiled(function: Any, helpers: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """Compile `function`, or load it from numba's cache on disk.
+
+    Parameters
+    ----------
+    function : plain Python function in numba's subset
+    helpers : sequence of plain Python functions
+        What it calls, callees first.  They stay callable as plain Python.
+
+    Notes
+    -----
+    numba drops a cached function when the file of that function changes, but not when a helper
+    in another file does.  A stale batch time would break the law that there is only one, so the
+    name under which the function is cached holds a checksum of its helpers' files.
+    """
+    import numba
+    from numba.extending import register_jitable
+
+    for helper in helpers:
+        register_jitable(helper)
+    modules = sorted({helper.__module__ for helper in helpers})
+    sources = "".join(inspect.getsource(sys.modules[name]) for name in modules)
+    keyed = FunctionType(function.__code__, function.__globals__, function.__name__)
+    keyed.__qualname__ = f"{function.__qualname__}_{zlib.crc32(sources.encode()):08x}"
+    keyed.__module__ = function.__module__
+    return numba.njit(cache=True)(keyed)  # type: ignore[no-any-return]

@@ -1,0 +1,330 @@
+"""The Python API: solve, bound, schedule, verify.
+
+Data flows one way: instance -> heuristic schedules -> exact engine (warm-started) -> schedule and
+bound -> verifier -> result.  Whatever stops an engine (a limit, Ctrl-C, a crash), the best
+verified schedule and the best valid bound so far are returned.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib import metadata
+from typing import TYPE_CHECKING, Literal
+
+from infermax_opt.bounds import closed_form_bounds
+from infermax_opt.errors import InputError
+from infermax_opt.instance import Instance
+from infermax_opt.metrics import Metrics
+from infermax_opt.result import LowerBound, Result, SolverReport, UpperBound
+from infermax_opt.schedules import Schedule
+from infermax_opt.verification import Verification, verify
+
+if TYPE_CHECKING:
+    from infermax_opt.solvers.outcome import EngineOutcome, Limits
+
+__all__ = ["SOLVERS", "bound", "package_versions", "schedule", "solve", "verify"]
+
+SOLVERS = ("auto", "search", "highs", "cpsat")
+
+#: Generated tokens up to which `auto` tries an exact engine: beyond it none gets anywhere.
+EXACT_TOKENS = 4096
+
+Progress = Callable[[str], None]
+
+
+def bound(instance: Instance) -> tuple[LowerBound, ...]:
+    """All closed-form lower bounds on the objective, best first, in exact seconds."""
+    return tuple(closed_form_bounds(instance))
+
+
+def schedule(instance: Instance, scheduler: str) -> Schedule:
+    """Run one scheduler.
+
+    Raises
+    ------
+    InputError
+        If there is no scheduler of that name.
+    """
+    from infermax_opt.schedulers import run_scheduler
+
+    return run_scheduler(instance, scheduler)
+
+
+def solve(
+    instance: Instance,
+    *,
+    formulation: str | None = None,
+    solver: str = "auto",
+    warm_start: str | Schedule = "best",
+    time_limit: float | None = 60.0,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Result:
+    """Find a schedule and a lower bound, as close to each other as the limits allow.
+
+    Parameters
+    ----------
+    instance : Instance
+    formulation : str, optional
+        Formulation for the solvers ``highs`` and ``cpsat`` (``flow`` or ``csp``).
+    solver : {"auto", "search", "highs", "cpsat"}
+        Exact engine; ``auto`` chooses one and says why in the result.
+    warm_start : str or Schedule
+        ``"best"`` runs every scheduler and takes the best schedule, a scheduler's name takes that
+        one, ``"none"`` takes none; or a schedule.
+    time_limit : float, optional
+        Wall-clock seconds for everything; None is no limit.
+    memory_limit : int, optional
+        Bytes that an engine may use.
+    threads : int, optional
+        Threads of an engine; default: all cores.
+    seed : int
+    progress : callable, optional
+        Receives one line of text whenever there is news.
+
+    Returns
+    -------
+    Result
+        Verified: its upper bound is the replayed objective of its schedule.
+
+    Raises
+    ------
+    InputError
+        If an option is unusable, the warm start breaks a rule, or the chosen engine cannot
+        express the instance.
+    """
+    options = _Options(formulation, solver, warm_start, time_limit, memory_limit, threads, seed, progress)
+    return _Run(instance, options).run()
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of this package and of the solvers and libraries behind it."""
+    versions = {}
+    for name in ("infermax-opt", "pyomo", "highspy", "ortools", "numpy", "numba"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+@dataclass(frozen=True)
+class _Options:
+    formulation: str | None
+    solver: str
+    warm_start: str | Schedule
+    time_limit: float | None
+    memory_limit: int | None
+    threads: int | None
+    seed: int
+    progress: Progress | None
+
+    def __post_init__(self) -> None:
+        if self.solver not in SOLVERS:
+            raise InputError(f"{self.solver!r} is none of {', '.join(SOLVERS)}", field="solver")
+        if self.formulation is not None:
+            from infermax_opt.formulation import get_formulation
+
+            get_formulation(self.formulation)
+            if self.solver == "search":
+                raise InputError("the search takes no formulation", field="formulation")
+        limit = self.time_limit
+        if limit is not None and (math.isnan(limit) or limit <= 0):
+            raise InputError(f"{limit} is not a positive number of seconds", field="time_limit")
+        for name, least in (("memory_limit", 1), ("threads", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{value} is less than {least}", field=name)
+
+
+@dataclass(frozen=True)
+class _Incumbent:
+    """A verified schedule."""
+
+    schedule: Schedule
+    metrics: Metrics
+    value: Fraction
+    source: str
+
+
+class _Run:
+    """One call of `solve`: what is known so far, and how it came about."""
+
+    def __init__(self, instance: Instance, options: _Options):
+        self.instance = instance
+        self.options = options
+        self.began = time.monotonic()
+        self.best: _Incumbent | None = None
+        self.lower: LowerBound | None = None
+        self.report = SolverReport(
+            versions=package_versions(),
+            threads=options.threads or os.cpu_count() or 1,
+            seed=options.seed,
+            time_limit=options.time_limit,
+        )
+
+    def run(self) -> Result:
+        try:
+            self.improve_bound(bound(self.instance)[0])
+            self.find_warm_start()
+            if self.proved():
+                reason = "a closed-form bound meets the schedule; no engine was needed"
+                self.report = replace(self.report, reason=reason, termination="optimal")
+            else:
+                self.run_engine()
+        except KeyboardInterrupt:
+            self.report = replace(self.report, termination="interrupted")
+        return self.result()
+
+    def proved(self) -> bool:
+        """Whether bound and schedule meet."""
+        return self.best is not None and self.lower is not None and self.lower.value >= self.best.value
+
+    def say(self, text: str) -> None:
+        """Tell whoever watches."""
+        if self.options.progress is not None:
+            self.options.progress(text)
+
+    def left(self) -> float | None:
+        """Seconds left, at least a little so that engines can start."""
+        if self.options.time_limit is None:
+            return None
+        return max(0.05, self.options.time_limit - (time.monotonic() - self.began))
+
+    def improve_bound(self, candidate: LowerBound | None) -> None:
+        """Keep the better lower bound."""
+        if candidate is not None and (self.lower is None or candidate.value > self.lower.value):
+            self.lower = candidate
+            self.say(f"lower bound {float(candidate.value):.6g} s ({candidate.source})")
+
+    def offer(self, candidate: Schedule, source: str) -> Verification:
+        """Verify a schedule and keep it if it is the best."""
+        check = verify(self.instance, candidate)
+        value = check.objective
+        better = value is not None and (self.best is None or value < self.best.value)
+        if check.ok and better and check.metrics is not None and value is not None:
+            self.best = _Incumbent(candidate, check.metrics, value, source)
+            self.say(f"schedule {float(value):.6g} s ({source})")
+        return check
+
+    def find_warm_start(self) -> None:
+        """Obtain the schedule that the options ask for."""
+        from infermax_opt.schedulers import run_scheduler, scheduler_names
+
+        wanted = self.options.warm_start
+        if isinstance(wanted, Schedule):
+            check = self.offer(wanted, "warm start")
+            if not check.ok:
+                fault = (*check.violations, *check.faults)[0]
+                raise InputError(f"is not a valid schedule: {fault}", field="warm_start")
+        elif wanted == "best":
+            for name in scheduler_names():
+                self.offer(run_scheduler(self.instance, name), f"scheduler:{name}")
+                left = self.left()
+                # At least one schedule always; an engine needs the rest of the time.
+                if left is not None and self.options.time_limit and left < self.options.time_limit / 2:
+                    break
+        elif wanted != "none":
+            self.offer(run_scheduler(self.instance, wanted), f"scheduler:{wanted}")
+        if self.best is not None:
+            self.report = replace(self.report, warm_start=self.best.source)
+
+    def choose(self) -> tuple[str, str]:
+        """Engine and the reason for it; "none" where no exact engine has a chance."""
+        from infermax_opt.solvers.staged import unsupported
+
+        tokens = self.instance.output_tokens
+        if self.options.solver != "auto":
+            return self.options.solver, "asked for"
+        if self.options.formulation is not None:
+            return "cpsat", "a formulation was asked for; CP-SAT proves these faster than HiGHS"
+        if tokens > EXACT_TOKENS:
+            return "none", f"{tokens} output tokens are beyond the exact engines ({EXACT_TOKENS})"
+        why = unsupported(self.instance)
+        if why is not None:
+            return "none", f"no exact engine takes this objective: {why}"
+        return "search", "the search is exact for every policy flag and proves small instances fastest"
+
+    def run_engine(self) -> None:
+        """Run the exact engine and keep what it found."""
+        from infermax_opt.solvers.outcome import Limits
+
+        engine, reason = self.choose()
+        self.report = replace(self.report, reason=reason)
+        if engine == "none":
+            self.report = replace(self.report, termination="heuristics only")
+            return
+        self.report = replace(self.report, engine=engine)
+        limits = Limits(self.left(), self.report.threads or 1, self.options.seed, self.options.memory_limit)
+        self.say(f"engine {engine}: {reason}")
+        outcome = self.search(limits) if engine == "search" else self.formulated(engine, limits)
+        self.report = replace(
+            self.report,
+            termination=outcome.termination,
+            warm_start_accepted=outcome.warm_start_accepted,
+            details=outcome.details,
+        )
+        if outcome.schedule is not None:
+            check = self.offer(outcome.schedule, engine)
+            if not check.ok:
+                broken = str((*check.violations, *check.faults)[0])
+                self.report = replace(self.report, details={**outcome.details, "rejected": broken})
+        self.improve_bound(outcome.lower)
+
+    def search(self, limits: Limits) -> EngineOutcome:
+        from infermax_opt.solvers.staged import staged_search, unsupported
+
+        why = unsupported(self.instance)
+        if why is not None:
+            raise InputError(f"the search cannot solve this instance: {why}", field="solver")
+        upper = self.best.value if self.best else None
+        return staged_search(self.instance, upper=upper, limits=limits, progress=self.options.progress)
+
+    def formulated(self, engine: str, limits: Limits) -> EngineOutcome:
+        from infermax_opt.formulated import solve_formulation
+        from infermax_opt.formulation import formulation_names, get_formulation
+
+        name = self.options.formulation
+        if name is None:
+            able = [n for n in formulation_names() if get_formulation(n).unsupported(self.instance) is None]
+            if not able:
+                raise InputError("no formulation can express this instance", field="solver")
+            name = "flow" if "flow" in able else able[0]
+        why = get_formulation(name).unsupported(self.instance)
+        if why is not None:
+            raise InputError(f"{name!r} cannot express this instance: {why}", field="formulation")
+        self.report = replace(self.report, formulation=name)
+        kind: Literal["highs", "cpsat"] = "highs" if engine == "highs" else "cpsat"
+        warm = self.best.schedule if self.best else None
+        outcome = solve_formulation(
+            self.instance, name, kind, warm=warm, limits=limits, progress=self.options.progress
+        )
+        scope = outcome.details.get("scope")
+        if isinstance(scope, str):
+            from infermax_opt.result import Scope
+
+            self.report = replace(self.report, scope=Scope(scope))
+        return outcome
+
+    def result(self) -> Result:
+        """Everything known, as a result."""
+        best, lower = self.best, self.lower
+        seconds = time.monotonic() - self.began
+        details: Mapping[str, object] = self.report.details
+        return Result(
+            instance=self.instance.name,
+            instance_sha256=self.instance.sha256,
+            objective=str(self.instance.objective),
+            upper=UpperBound(best.value, best.source) if best else None,
+            lower=lower,
+            schedule=best.schedule if best else None,
+            metrics=best.metrics if best else None,
+            solver=replace(self.report, seconds=seconds, details=details),
+        )

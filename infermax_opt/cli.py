@@ -1,0 +1,465 @@
+"""The command line: wiring only.  Every command loads what it needs when it runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from infermax_opt.console import DONE, FAILED, Program, check_output, progress_printer, save
+from infermax_opt.errors import InputError
+
+if TYPE_CHECKING:
+    from infermax_opt.cost import CostModel
+    from infermax_opt.instance import Policy, System
+    from infermax_opt.result import Claim
+    from infermax_opt.schedules import Schedule
+
+__all__ = ["cli", "main"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines instead of text.")
+INSTANCE = click.argument("instance_file", metavar="INSTANCE")
+
+
+def output_option(metavar: str, text: str, required: bool = False) -> Callable[[F], F]:
+    """Option -o: where the command writes its file, whole or not at all."""
+    return click.option("-o", "--output", metavar=metavar, required=required, help=text)
+
+
+class _Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions only
+    """A positive number of seconds."""
+
+    name = "seconds"
+    MOST = 10**7
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        if not 0 < number <= self.MOST:
+            self.fail(f"{value} is not between 0 and {self.MOST} seconds.", param, ctx)
+        return number
+
+
+@click.group(
+    cls=Program, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(package_name="infermax-opt", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Tell how far from optimal an LLM-serving schedule is, and prove it.
+
+    For a workload, a machine and a cost model: a schedule (upper bound), a lower bound with its
+    proof, and the gap between the two.
+
+    \b
+    Examples:
+      infermax-opt solve instances/toy.json
+      infermax-opt import trace.csv --format azure --offline --first 100 -o trace.json
+      infermax-opt schedule trace.json --scheduler sarathi -o sarathi.json
+      infermax-opt verify trace.json sarathi.json
+      infermax-opt plot trace.json sarathi.json -o sarathi.png
+
+    Files are JSON, gzipped where the name ends in .gz.
+
+    \b
+    Exit codes:  0 done   1 schedule or claim is wrong, or infeasible   2 unusable input
+    """  # noqa: D301
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@cli.command()
+@INSTANCE
+@click.option("--formulation", metavar="NAME", help="Formulation for highs or cpsat, e.g. flow, csp.")
+@click.option(
+    "--solver",
+    type=click.Choice(["auto", "search", "highs", "cpsat"]),
+    default="auto",
+    show_default=True,
+    help="Exact engine.",
+)
+@click.option(
+    "--warm-start",
+    metavar="NAME|FILE|best|none",
+    default="best",
+    show_default=True,
+    help="Scheduler, or schedule or result file (a name with '/' or '.json'), to start from.",
+)
+@click.option(
+    "--time-limit", type=_Seconds(), default=60.0, show_default=True, help="Seconds for everything."
+)
+@click.option(
+    "--memory-limit", metavar="MIB", type=click.IntRange(1, 2**24), help="MiB that the engine may use."
+)
+@click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the engine. Default: all cores.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@output_option("RESULT", "Write the result, schedule included, to this file.")
+@AS_JSON
+def solve(
+    instance_file: str,
+    formulation: str | None,
+    solver: str,
+    warm_start: str,
+    time_limit: float,
+    memory_limit: int | None,
+    threads: int | None,
+    seed: int,
+    output: str | None,
+    as_json: bool,
+) -> int:
+    """Find a schedule and a lower bound, as close as the limits allow.
+
+    Runs the schedulers, the closed-form bounds and one exact engine, verifies what they found and
+    reports both bounds and the gap.  Ctrl-C stops early and still reports.
+
+    \b
+    Examples:
+      infermax-opt solve instances/toy.json
+      infermax-opt solve instances/paper-csp/i64.json --solver cpsat --time-limit 20 -o result.json
+      infermax-opt solve trace.json --warm-start sarathi.json --json > result.json
+    """  # noqa: D301
+    from infermax_opt import api
+    from infermax_opt.io.formats import read_instance
+    from infermax_opt.io.results import result_to_json
+    from infermax_opt.report import result_text
+    from infermax_opt.result import Status
+
+    check_output(output, instance_file, warm_start)
+    instance = read_instance(instance_file)
+    result = api.solve(
+        instance,
+        formulation=formulation,
+        solver=solver,
+        warm_start=_warm_start(warm_start),
+        time_limit=time_limit,
+        memory_limit=memory_limit and memory_limit * 2**20,
+        threads=threads,
+        seed=seed,
+        progress=progress_printer(),
+    )
+    save(result_to_json(result), output, None if as_json else result_text(instance, result))
+    return FAILED if result.status is Status.INFEASIBLE else DONE
+
+
+def _warm_start(value: str) -> str | Schedule:
+    if os.sep not in value and ".json" not in value:
+        return value
+    schedule = _schedule_of(_read_subject(value))
+    if schedule is None:
+        raise InputError("holds no schedule", source=value, field="schedule")
+    return schedule
+
+
+def _read_subject(path: str) -> Schedule | Claim:
+    from infermax_opt.io.results import read_schedule_or_claim
+
+    return read_schedule_or_claim(path)
+
+
+def _schedule_of(subject: Schedule | Claim) -> Schedule | None:
+    from infermax_opt.result import Claim
+
+    return subject.schedule if isinstance(subject, Claim) else subject
+
+
+@cli.command()
+@INSTANCE
+@output_option("RESULT", "Write the best bound to this file, as a result without a schedule.")
+@AS_JSON
+def bound(instance_file: str, output: str | None, as_json: bool) -> int:
+    """Lower bounds alone, by formula; no schedule does better.
+
+    \b
+    Examples:
+      infermax-opt bound instances/paper-csp/i64.json
+      infermax-opt bound trace.json --json
+    """  # noqa: D301
+    from infermax_opt import api
+    from infermax_opt.io.formats import read_instance
+    from infermax_opt.io.results import write_result
+    from infermax_opt.report import bounds_text, bounds_to_json
+    from infermax_opt.result import Result
+
+    check_output(output, instance_file)
+    instance = read_instance(instance_file)
+    bounds = api.bound(instance)
+    save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
+    if output is not None:
+        best = bounds[0] if bounds else None
+        write_result(Result(instance.name, instance.sha256, str(instance.objective), lower=best), output)
+    return DONE
+
+
+@cli.command()
+@INSTANCE
+@click.option("--scheduler", metavar="NAME", required=True, help="See `infermax-opt schedulers`.")
+@output_option("SCHEDULE", "Write the schedule to this file.")
+@AS_JSON
+def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bool) -> int:
+    """Run one scheduler and print the metrics of its schedule.
+
+    With --json the schedule itself is printed, as it would be written to a file.
+
+    \b
+    Examples:
+      infermax-opt schedule instances/toy.json --scheduler vllm
+      infermax-opt schedule trace.json --scheduler sarathi@r64 -o sarathi.json
+    """  # noqa: D301
+    from infermax_opt import api
+    from infermax_opt.io.formats import read_instance, schedule_to_json
+    from infermax_opt.report import verification_text
+
+    check_output(output, instance_file)
+    instance = read_instance(instance_file)
+    made = api.schedule(instance, scheduler)
+    check = api.verify(instance, made)
+    save(schedule_to_json(made), output, None if as_json else verification_text(instance, check))
+    return DONE if check.ok else FAILED
+
+
+@cli.command()
+@INSTANCE
+@click.argument("subject_file", metavar="SCHEDULE|RESULT")
+@AS_JSON
+def verify(instance_file: str, subject_file: str, as_json: bool) -> int:
+    """Replay a schedule, check every limit, re-check every claim of a result.
+
+    Exit code 1 where anything is wrong.  A lower bound proved by formula is recomputed; one that
+    a solver proved is reported as such.
+
+    \b
+    Examples:
+      infermax-opt verify instances/toy.json result.json
+      infermax-opt verify instances/toy.json schedule.json --json
+    """  # noqa: D301
+    from infermax_opt.io.formats import read_instance
+    from infermax_opt.report import verification_text, verification_to_json
+    from infermax_opt.verification import verify as check_subject
+
+    instance = read_instance(instance_file)
+    check = check_subject(instance, _read_subject(subject_file))
+    text = None if as_json else verification_text(instance, check)
+    save(verification_to_json(instance, check), None, text)
+    return DONE if check.ok else FAILED
+
+
+def _window(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+    from infermax_opt.exact import to_fraction
+
+    if value is None:
+        return None
+    try:
+        start, end = (to_fraction(part) for part in value.split(":"))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not two numbers of seconds A:B.") from None
+    if not 0 <= start < end:
+        raise click.BadParameter(f"{value!r} is not A:B with 0 <= A < B.")
+    return start, end
+
+
+@cli.command(name="import")
+@click.argument("trace_file", metavar="TRACE")
+@click.option(
+    "--format",
+    "form",
+    required=True,
+    type=click.Choice(["azure", "burstgpt", "mooncake", "splitwise", "vidur"]),
+    help="Layout of the trace file.",
+)
+@click.option("--time-unit", type=click.Choice(["s", "ms"]), help="Unit of arrivals; needed for mooncake.")
+@click.option("--first", metavar="N", type=click.IntRange(1), help="Keep the first N requests.")
+@click.option(
+    "--window",
+    metavar="A:B",
+    callback=_window,
+    help="Keep arrivals from A up to, not including, B seconds after the first; A becomes time 0.",
+)
+@click.option("--offline", is_flag=True, help="Let all requests be there from the start.")
+@click.option("--skip-unfit", is_flag=True, help="Leave out requests that can never fit, instead of failing.")
+@click.option("--profile", default="llama-3.1-8b_h100", show_default=True, help="Cost profile.")
+@click.option("--kv-capacity", type=click.IntRange(1), help="KV tokens. Default: the profile's.")
+@click.option("--max-batch-tokens", type=click.IntRange(1), default=4096, show_default=True)
+@click.option("--max-prefill-tokens", type=click.IntRange(1), default=4096, show_default=True)
+@click.option("--max-running", type=click.IntRange(1), help="Requests that hold KV. Default: no limit.")
+@click.option(
+    "--block-size", type=click.IntRange(1), default=1, show_default=True, help="Tokens of a KV block."
+)
+@click.option("--hybrid-batching/--no-hybrid-batching", default=True, show_default=True)
+@click.option("--chunked-prefill/--no-chunked-prefill", default=True, show_default=True)
+@click.option("--preemption/--no-preemption", default=True, show_default=True)
+@click.option("--objective", default="makespan", show_default=True)
+@click.option("--name", help="Name of the instance. Default: the file's name.")
+@output_option("INSTANCE", "Write the instance to this file.", required=True)
+@AS_JSON
+def import_(
+    trace_file: str,
+    form: str,
+    time_unit: str | None,
+    first: int | None,
+    window: tuple[Fraction, Fraction] | None,
+    offline: bool,
+    skip_unfit: bool,
+    name: str | None,
+    output: str,
+    as_json: bool,
+    objective: str,
+    **machine: Any,
+) -> int:
+    """Make an instance of a request trace.
+
+    \b
+    Columns that are read:
+      azure      TIMESTAMP, ContextTokens, GeneratedTokens (CSV)
+      burstgpt   Timestamp, Request tokens, Response tokens (CSV; failures are left out)
+      mooncake   timestamp, input_length, output_length (JSON lines; say --time-unit)
+      splitwise  arrival_timestamp, prompt_size, token_size, batch_size (CSV)
+      vidur      arrived_at, num_prefill_tokens, num_decode_tokens (CSV)
+
+    Requests are named r1, r2, ... by arrival; arrivals count from the first request.
+
+    \b
+    Examples:
+      infermax-opt import azure.csv --format azure --offline --first 1000 -o azure.json
+      infermax-opt import trace.jsonl --format mooncake --time-unit ms --window 60:120 -o minute.json.gz
+    """  # noqa: D301
+    from infermax_opt.io.formats import write_instance
+    from infermax_opt.io.traces import read_trace, trace_instance, without_unfit
+    from infermax_opt.report import printable, seconds
+
+    check_output(output, trace_file)
+    system, policy, cost = _machine(**machine)
+    trace = read_trace(trace_file, form, time_unit=time_unit, first=first, window=window, offline=offline)
+    if skip_unfit:
+        trace = without_unfit(trace, system, policy)
+    instance = trace_instance(trace, name or _stem(trace_file), system, cost, policy, objective)
+    write_instance(instance, output)
+    for reason, count in trace.dropped.items():
+        click.echo(f"infermax-opt: {trace_file}: left out {count} requests: {reason}", err=True)
+    requests = instance.requests
+    inputs, last = sum(r.input_tokens for r in requests), max(r.arrival for r in requests)
+    summary = {
+        "instance": instance.name,
+        "requests": len(requests),
+        "left_out": dict(trace.dropped),
+        "input_tokens": inputs,
+        "output_tokens": instance.output_tokens,
+        "last_arrival": last,
+        "kv_capacity": system.kv_capacity,
+    }
+    text = (
+        f"{printable(instance.name)}: {len(requests)} requests, {inputs} input tokens, "
+        f"{instance.output_tokens} output tokens, last arrival at {seconds(last)}, "
+        f"KV capacity {system.kv_capacity} tokens\nwrote {click.format_filename(output)}"
+    )
+    save(summary, None, None if as_json else text)
+    return DONE
+
+
+def _machine(
+    *,
+    profile: str,
+    kv_capacity: int | None,
+    max_batch_tokens: int,
+    max_prefill_tokens: int,
+    max_running: int | None,
+    block_size: int,
+    **flags: bool,
+) -> tuple[System, Policy, CostModel]:
+    from infermax_opt.instance import Policy, System
+    from infermax_opt.profiles import load_profile
+
+    loaded = load_profile(profile)
+    capacity = loaded.kv_capacity if kv_capacity is None else kv_capacity
+    system = System(capacity, max_batch_tokens, max_prefill_tokens, max_running, block_size)
+    return system, Policy(**flags), loaded.cost
+
+
+def _stem(path: str) -> str:
+    return os.path.basename(path).removesuffix(".gz").rpartition(".")[0] or os.path.basename(path)
+
+
+@cli.command()
+@INSTANCE
+@click.argument("subject_file", metavar="SCHEDULE|RESULT")
+@output_option("PICTURE", "Write the picture to this .png or .svg file.", required=True)
+def plot(instance_file: str, subject_file: str, output: str) -> int:
+    """Draw a schedule: what each request does over time, and the KV cache it takes.
+
+    \b
+    Examples:
+      infermax-opt plot instances/toy.json result.json -o toy.png
+      infermax-opt plot trace.json sarathi.json -o sarathi.svg
+    """  # noqa: D301
+    from infermax_opt.io.formats import read_instance
+    from infermax_opt.plot import picture_format, plot_schedule
+    from infermax_opt.verification import verify as check_subject
+
+    picture_format(output)
+    check_output(output, instance_file, subject_file)
+    instance = read_instance(instance_file)
+    subject = _read_subject(subject_file)
+    if _schedule_of(subject) is None:
+        raise InputError("holds no schedule to draw", source=subject_file, field="schedule")
+    check = check_subject(instance, subject)
+    wrong = [*check.violations, *check.faults]
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        click.echo(f"infermax-opt: {subject_file}: not drawn, it is wrong: {wrong[0]}{more}", err=True)
+        return FAILED
+    plot_schedule(instance, subject, output)
+    click.echo(f"wrote {click.format_filename(output)}")
+    return DONE
+
+
+@cli.command()
+@AS_JSON
+def versions(as_json: bool) -> int:
+    """Versions of this package and of what it computes with."""
+    import platform
+
+    from infermax_opt.api import package_versions
+
+    found = {**package_versions(), "python": platform.python_version()}
+    save(found, None, None if as_json else "\n".join(f"{name:13} {text}" for name, text in found.items()))
+    return DONE
+
+
+@cli.command()
+@AS_JSON
+def schedulers(as_json: bool) -> int:
+    """Names for `schedule --scheduler` and `solve --warm-start`."""
+    from infermax_opt.schedulers import scheduler_names
+
+    names = scheduler_names()
+    text = "\n".join([*names, "each also with @rN for at most N running requests: sarathi@r64"])
+    save({"schedulers": list(names)}, None, None if as_json else text)
+    return DONE
+
+
+@cli.command()
+@AS_JSON
+def profiles(as_json: bool) -> int:
+    """Shipped cost profiles, with the mean relative error of their fit."""
+    from infermax_opt.profiles import load_profile, profile_names
+    from infermax_opt.report import profiles_text
+
+    found = [load_profile(name) for name in profile_names()]
+    value = [
+        {"name": p.name, "model": p.model, "device": p.device, "kv_capacity": p.kv_capacity,
+         "fit_error": p.fit_error, "source": p.source}
+        for p in found
+    ]  # fmt: skip
+    save({"profiles": value}, None, None if as_json else profiles_text(found))
+    return DONE
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    cli.main(prog_name="infermax-opt")

@@ -1,0 +1,376 @@
+"""Whatever a file holds, the user gets one line and exit code 2; nothing is written."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from infermax_opt.cli import cli
+from infermax_opt.cost import CostModel
+from infermax_opt.instance import Instance, RequestGroup, System
+from infermax_opt.io.files import to_json_text
+from infermax_opt.io.formats import instance_to_json, schedule_to_json
+from infermax_opt.io.results import result_to_json
+from infermax_opt.metrics import measure
+from infermax_opt.replay import replay_plain
+from infermax_opt.result import LowerBound, Proof, Result, SolverReport, UpperBound
+from infermax_opt.schedules import Batch, Schedule
+
+INSTANCE = Instance(
+    "t",
+    (RequestGroup("a", 4, 3), RequestGroup("b", 4, 3, "0.5", count=2)),
+    System(24, 16, 16, max_running=3),
+    CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9")),
+)
+SCHEDULE = Schedule(
+    "t",
+    (
+        Batch({"a": 4}),
+        Batch(decode_all=True, repeat=2),
+        Batch({"b.1": 4, "b.2": 4}, start=INSTANCE.requests[1].arrival),
+        Batch({"b.1": 1}, evict=("b.2",)),
+        Batch({"b.1": 1, "b.2": 5}),
+        Batch({"b.2": 1}),
+    ),
+)
+
+
+def result() -> Result:
+    metrics = measure(INSTANCE, replay_plain(INSTANCE, SCHEDULE))
+    upper = UpperBound(metrics.makespan, "hand")
+    lower = LowerBound(metrics.makespan / 2, "hand", Proof.SOLVER)
+    solver = SolverReport(engine="hand")
+    return Result("t", INSTANCE.sha256, "makespan", upper, lower, SCHEDULE, metrics, solver)
+
+
+def as_json(value: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(to_json_text(value))
+
+
+VALID = {
+    "instance": as_json(instance_to_json(INSTANCE)),
+    "schedule": as_json(schedule_to_json(SCHEDULE)),
+    "result": as_json(result_to_json(result())),
+}
+TRACE = "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,100,7\n0.1,20,1\n"
+
+
+class Bench:
+    """A folder with one valid file of each kind, and the command that reads each."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.runner = CliRunner()
+        self.good = folder / "good.json"
+        self.good.write_text(json.dumps(VALID["instance"]))
+        self.output = folder / "out.json"
+
+    def run(self, kind: str, path: Path) -> tuple[int, str]:
+        command = {
+            "instance": ["bound", str(path), "-o", str(self.output)],
+            "schedule": ["verify", str(self.good), str(path)],
+            "result": ["verify", str(self.good), str(path)],
+            "trace": ["import", str(path), "--format", "vidur", "-o", str(self.output)],
+        }[kind]
+        done = self.runner.invoke(cli, command)
+        assert "Traceback" not in done.output
+        assert "internal error" not in done.stderr, done.stderr
+        if done.exit_code == 2:
+            assert done.stderr.count("\n") == 1, done.stderr
+            assert done.stderr.startswith("infermax-opt: ")
+            assert done.stdout == ""
+            assert not self.output.exists()
+        else:
+            assert done.exit_code in (0, 1)
+            self.output.unlink(missing_ok=True)
+        left = {path.name for path in self.folder.iterdir()}
+        assert not any(name.startswith(".tmp") for name in left)
+        return done.exit_code, done.stderr
+
+    def refuses(self, kind: str, content: str | bytes, name: str = "bad.json") -> str:
+        path = self.folder / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        code, text = self.run(kind, path)
+        assert code == 2, content[:200]
+        assert str(path) in text
+        return text
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+Path_ = tuple[str | int, ...]
+
+
+def nodes(value: Any, path: Path_ = ()) -> Iterator[Path_]:
+    """Paths of everything below `value`."""
+    children = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for key, child in children:
+        yield (*path, key)
+        yield from nodes(child, (*path, key))
+
+
+def changed(kind: str, path: Path_, new: Any, delete: bool = False) -> dict[str, Any]:
+    value = copy.deepcopy(VALID[kind])
+    parent: Any = value
+    for key in path[:-1]:
+        parent = parent[key]
+    if delete:
+        del parent[path[-1]]
+    else:
+        parent[path[-1]] = new
+    return value
+
+
+KINDS = tuple(VALID)
+#: Values that fit no field, or almost none.
+JUNK: dict[str, Any] = {
+    "null": None,
+    "bool": True,
+    "text": "x",
+    "empty text": "",
+    "negative": -1,
+    "negative text": "-0.5",
+    "fraction": 1.5,
+    "huge": 10**45,
+    "vast text": "1e999999",
+    "nan text": "NaN",
+    "list": [],
+    "object": {},
+    "nested": [[{"a": [None]}]],
+    "surrogate": "\ud800",
+    "control": "a\nb\x1b[31m",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_unchanged_files_are_fine(bench: Bench, kind: str) -> None:
+    path = bench.folder / "fine.json"
+    path.write_text(json.dumps(VALID[kind]))
+    assert bench.run(kind, path) == (0, "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("junk", JUNK)
+def test_junk_in_any_place_is_never_more_than_one_line(bench: Bench, kind: str, junk: str) -> None:
+    refused = 0
+    paths = list(nodes(VALID[kind]))
+    for path in paths:
+        file = bench.folder / "bad.json"
+        file.write_text(json.dumps(changed(kind, path, JUNK[junk])))
+        refused += bench.run(kind, file)[0] == 2
+    # Some values are fine in some places, and a wrong schedule is found by replay (exit code 1).
+    assert refused > len(paths) / 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deleted_keys(bench: Bench, kind: str) -> None:
+    optional = {
+        "arrival", "count", "max_running", "block_size", "tokens", "evict", "start", "decode", "repeat",
+        "certificate", "metrics", "solver", "upper", "lower",
+    }  # fmt: skip
+    for path in nodes(VALID[kind]):
+        inner = {"tokens", "metrics", "solver", "versions", "details"} & set(path[:-1])
+        if isinstance(path[-1], int) or path[-1] in optional or inner:
+            continue
+        text = bench.refuses(kind, json.dumps(changed(kind, path, None, delete=True)))
+        assert text.endswith(f"{path[-1]}: is missing\n")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unknown_keys(bench: Bench, kind: str) -> None:
+    free = {"tokens", "solver"}  # request ids; notes on the computation, which claim nothing
+    objects = [path for path in [(), *nodes(VALID[kind])] if not free & set(path)]
+    for path in objects:
+        inner: Any = VALID[kind]
+        for key in path:
+            inner = inner[key]
+        if isinstance(inner, dict):
+            text = bench.refuses(kind, json.dumps(changed(kind, (*path, "surplus"), 1)))
+            assert "surplus: is not a known key" in text
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "trace"])
+def test_files_that_are_no_such_file(bench: Bench, kind: str) -> None:
+    good = (TRACE if kind == "trace" else json.dumps(VALID[kind])).encode()
+    packed = gzip.compress(good)
+    assert "not UTF-8" in bench.refuses(kind, b"\xff\xfe" + good)
+    bench.refuses(kind, b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")
+    bench.refuses(kind, bytes(1000))
+    bench.refuses(kind, "")
+    bench.refuses(kind, "\n\n")
+    bench.refuses(kind, "<html>\n<body>\n")
+    bench.refuses(kind, packed)
+    for content in (packed[:-9], packed[: len(packed) // 2], good, b"", packed[:-4] + b"\x00\x00\x00\x00"):
+        if content or kind != "trace":
+            assert "bad.json.gz" in bench.refuses(kind, content, "bad.json.gz")
+    for path, reason in ((bench.folder, "directory"), (bench.folder / "none.json", "No such file")):
+        code, text = bench.run(kind, path)
+        assert code == 2
+        assert reason in text
+    bench.run(kind, bench.folder / ("n" * 5000))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_truncated_anywhere(bench: Bench, kind: str) -> None:
+    text = json.dumps(VALID[kind])
+    for end in range(0, len(text) - 1, max(len(text) // 40, 1)):
+        assert "is not JSON" in bench.refuses(kind, text[:end])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tops_that_are_no_object(bench: Bench, kind: str) -> None:
+    for text in ("[]", "null", "1", '"text"', "[" * 100_000, '{"a":' * 100_000):
+        bench.refuses(kind, text)
+
+
+def test_numbers_that_json_cannot_mean(bench: Bench) -> None:
+    text = json.dumps(VALID["instance"])
+    numbers = [
+        "NaN", "Infinity", "-Infinity", "1e999999", "1e-999999", "1e99999999999999999999", "9" * 5000,
+        "0." + "1" * 5000, "-1e-30", '"1e999999"', '"infinity"', '"0x10"', '"1,5"',
+    ]  # fmt: skip
+    for number in numbers:
+        for place in ('"0.5"', "0.5"):
+            if place in text:
+                bench.refuses("instance", text.replace(place, number, 1))
+        bench.refuses("instance", text.replace('"0.007"', number, 1))
+        bench.refuses("instance", text.replace('"kv_capacity": 24', f'"kv_capacity": {number}', 1))
+
+
+def test_duplicates(bench: Bench) -> None:
+    text = json.dumps(VALID["instance"])
+    assert "given twice" in bench.refuses("instance", text[:-1] + ', "name": "u"}')
+    assert "used twice" in bench.refuses("instance", text.replace('"id": "a"', '"id": "b.1"'))
+    schedule = json.dumps(VALID["schedule"])
+    assert "given twice" in bench.refuses("schedule", schedule.replace('"b.2": 4', '"b.1": 4'))
+
+
+@pytest.mark.parametrize(
+    ("path", "new", "expected"),
+    [
+        (("schema",), "infermax-opt/instance/2", "schema: 'infermax-opt/instance/2' is not"),
+        (("problem",), "knapsack", "problem: "),
+        (("name",), "", "name: "),
+        (("requests",), [], "requests: holds no request"),
+        (("requests", 0, "input_tokens"), 0, "requests[0].input_tokens: 0 is not between 1 and"),
+        (("requests", 0, "input_tokens"), "4", "requests[0].input_tokens: '4' is not a whole number"),
+        (("requests", 0, "output_tokens"), 22, "requests[0]: request 'a' can never fit"),
+        (("requests", 1, "arrival"), -1, "requests[1].arrival: -1 is negative"),
+        (("requests", 1, "count"), 0, "requests[1].count: "),
+        (("requests", 1, "count"), 10**8, "requests[1].count: "),
+        (("system", "kv_capacity"), 5, "can never fit"),
+        (("system", "block_size"), 0, "system.block_size: "),
+        (("system", "block_size"), 25, "can never fit"),
+        (("system", "max_batch_tokens"), 2.0, "system.max_batch_tokens: "),
+        (("policy", "preemption"), 1, "policy.preemption: 1 is not true or false"),
+        (("cost", "batch"), [], "cost.batch: "),
+        (("cost", "batch", 0), ["1"], "cost.batch[0]: "),
+        (("cost", "batch", 0, 1), "-1", "cost.batch[0][1]: -1 is negative"),
+        (("cost", "attention"), "cubic", "cost.attention: 'cubic' is none of"),
+        (("cost",), {"profile": "abacus"}, "cost.profile: 'abacus' is no profile"),
+        (("cost",), {"profile": "../secret"}, "cost.profile: "),
+        (("objective",), "fun", "objective: 'fun' is none of"),
+        (("objective",), {"makespan": 0}, "objective: every weight is 0"),
+        (("objective",), {"fun": 1}, "objective: 'fun' is none of"),
+    ],
+)
+def test_messages_name_field_value_and_limit(bench: Bench, path: Path_, new: Any, expected: str) -> None:
+    assert expected in bench.refuses("instance", json.dumps(changed("instance", path, new)))
+
+
+def test_mutated_traces(bench: Bench) -> None:
+    for old in ("arrived_at", "num_prefill_tokens", "num_decode_tokens", "\n", "0.1", ",20", ",1\n"):
+        for new in ("", "x", '"', "\x00", "-1", "\ud800", ",,", "NaN", "9" * 200, "1e999999"):
+            path = bench.folder / "bad.csv"
+            path.write_bytes(TRACE.replace(old, new, 1).encode("utf-8", "surrogatepass"))
+            bench.run("trace", path)
+    path.write_text(TRACE)
+    assert bench.run("trace", path)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["fly"],
+        ["--fly"],
+        ["solve"],
+        ["solve", "x.json", "y.json"],
+        ["solve", "GOOD", "--solver", "abacus"],
+        ["solve", "GOOD", "--solver", "highs", "--formulation", "abacus"],
+        ["solve", "GOOD", "--time-limit", "nan"],
+        ["solve", "GOOD", "--time-limit", "inf"],
+        ["solve", "GOOD", "--time-limit", "-1"],
+        ["solve", "GOOD", "--time-limit", "0"],
+        ["solve", "GOOD", "--time-limit", "soon"],
+        ["solve", "GOOD", "--threads", "0"],
+        ["solve", "GOOD", "--seed", "-1"],
+        ["solve", "GOOD", "--memory-limit", "0"],
+        ["solve", "GOOD", "--warm-start", "abacus"],
+        ["solve", "GOOD", "--warm-start", "none.json"],
+        ["solve", "GOOD", "--warm-start", "GOOD"],
+        ["solve", "GOOD", "-o", "missing/out.json"],
+        ["solve", "GOOD", "-o", "FOLDER"],
+        ["solve", "GOOD", "-o", "GOOD"],
+        ["solve", "GOOD", "-o", "GOOD/out.json"],
+        ["bound", "GOOD", "-o", "missing/out.json"],
+        ["schedule", "GOOD"],
+        ["schedule", "GOOD", "--scheduler", "abacus"],
+        ["schedule", "GOOD", "--scheduler", "vllm@r0"],
+        ["schedule", "GOOD", "--scheduler", "vllm", "-o", "missing/out.json"],
+        ["verify", "GOOD"],
+        ["verify", "GOOD", "GOOD"],
+        ["plot", "GOOD", "SCHEDULE"],
+        ["plot", "GOOD", "SCHEDULE", "-o", "picture.bmp"],
+        ["plot", "GOOD", "SCHEDULE", "-o", "missing/picture.png"],
+        ["plot", "GOOD", "BOUND", "-o", "picture.png"],
+        ["import", "TRACE"],
+        ["import", "TRACE", "--format", "vidur"],
+        ["import", "TRACE", "--format", "abacus", "-o", "out.json"],
+        ["import", "TRACE", "--format", "mooncake", "-o", "out.json"],
+        ["import", "TRACE", "--format", "azure", "--time-unit", "s", "-o", "out.json"],
+        ["import", "TRACE", "--format", "vidur", "--first", "0", "-o", "out.json"],
+        ["import", "TRACE", "--format", "vidur", "--window", "5", "-o", "out.json"],
+        ["import", "TRACE", "--format", "vidur", "--window", "5:1", "-o", "out.json"],
+        ["import", "TRACE", "--format", "vidur", "--window", "a:b", "-o", "out.json"],
+        ["import", "TRACE", "--format", "vidur", "--window", "nan:inf", "-o", "out.json"],
+        ["import", "TRACE", "--format", "vidur", "--window", "100:200", "-o", "out.json"],
+        ["import", "TRACE", "--format", "vidur", "--kv-capacity", "5", "-o", "out.json"],
+        ["import", "TRACE", "--format", "vidur", "--kv-capacity", "5", "--skip-unfit", "-o", "out.json"],
+        ["import", "TRACE", "--format", "vidur", "--kv-capacity", str(10**30), "-o", "out.json"],
+        ["import", "TRACE", "--format", "vidur", "--profile", "abacus", "-o", "out.json"],
+        ["import", "TRACE", "--format", "vidur", "--objective", "fun", "-o", "out.json"],
+        ["import", "TRACE", "--format", "vidur", "-o", "TRACE"],
+    ],
+    ids=" ".join,
+)
+def test_unusable_command_lines(bench: Bench, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(bench.folder)
+    names = {"GOOD": bench.good, "FOLDER": bench.folder}
+    for name, text in (("SCHEDULE", json.dumps(VALID["schedule"])), ("TRACE", TRACE)):
+        names[name] = bench.folder / f"{name}.json"
+        names[name].write_text(text)
+    bound = {**VALID["result"], "schedule": None}
+    names["BOUND"] = bench.folder / "BOUND.json"
+    names["BOUND"].write_text(json.dumps(bound))
+    before = {path: path.read_bytes() for path in bench.folder.iterdir()}
+    for name, path in names.items():
+        command = [part.replace(name, str(path)) if part.startswith(name) else part for part in command]
+    done = bench.runner.invoke(cli, command)
+    assert done.exit_code == 2, done.output
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("infermax-opt: ")
+    assert "internal error" not in done.stderr
+    assert "Traceback" not in done.output
+    assert {path: path.read_bytes() for path in bench.folder.iterdir()} == before

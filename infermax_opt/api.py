@@ -7,6 +7,7 @@ verified schedule and the best valid bound so far are returned.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -226,7 +227,8 @@ class _Run:
                 raise InputError(f"is not a valid schedule: {fault}", field="warm_start")
         elif wanted == "best":
             for name in scheduler_names():
-                self.offer(run_scheduler(self.instance, name), f"scheduler:{name}")
+                with contextlib.suppress(InputError):  # one that needs too many batches
+                    self.offer(run_scheduler(self.instance, name), f"scheduler:{name}")
                 left = self.left()
                 # At least one schedule always; an engine needs the rest of the time.
                 if left is not None and self.options.time_limit and left < self.options.time_limit / 2:

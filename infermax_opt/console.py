@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -39,7 +40,8 @@ class Program(click.Group):
         code = self._run(list(sys.argv[1:] if args is None else args), prog_name or "infermax-opt", extra)
         if code == BROKEN_PIPE:
             # Else the interpreter flushes at exit, fails again and says so.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(code)
 
     def _run(self, args: list[str], prog_name: str, extra: dict[str, Any]) -> int:

@@ -145,7 +145,7 @@ class CostModel:
     def ticks_per_second(self) -> int:
         """Ticks in a second: the coarsest unit in which every coefficient is an integer."""
         pairs = [*self.batch, self.decode, self.prefill]
-        return common_denominator([Fraction(value) for pair in pairs for value in pair])  # type: ignore[arg-type]
+        return common_denominator([Fraction(value) for pair in pairs for value in pair])
 
     @cached_property
     def ticks(self) -> Coefficients:

@@ -163,7 +163,7 @@ class RequestGroup:
 
     def expand(self) -> Iterator[Request]:
         """Yield the requests it stands for."""
-        arrival = Fraction(self.arrival)  # type: ignore[arg-type]
+        arrival = Fraction(self.arrival)
         if self.count is None:
             yield Request(self.id, self.input_tokens, self.output_tokens, arrival)
             return

@@ -171,7 +171,7 @@ def check_length(schedule: Schedule) -> None:
 
 def tick_unit(instance: Instance, schedule: Schedule) -> int:
     """Ticks per second in which batch times, arrivals and starts are all integers."""
-    arrivals = {Fraction(group.arrival).denominator for group in instance.groups}  # type: ignore[arg-type]
+    arrivals = {Fraction(group.arrival).denominator for group in instance.groups}
     starts = {batch.start.denominator for batch in schedule.batches if batch.start is not None}
     return math.lcm(instance.cost.ticks_per_second, *arrivals, *starts)
 

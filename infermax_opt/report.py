@@ -143,7 +143,6 @@ def _solver_lines(report: SolverReport) -> list[str]:
     accepted = {True: ", accepted", False: ", NOT accepted", None: ""}[report.warm_start_accepted]
     warm = f"{report.warm_start}{accepted}" if report.warm_start else None
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    details = ", ".join(f"{name} {_detail(value)}" for name, value in report.details.items())
     rows = [
         ("engine", report.engine),
         ("why this one", report.reason),
@@ -156,13 +155,20 @@ def _solver_lines(report: SolverReport) -> list[str]:
         ("threads", report.threads),
         ("seed", report.seed),
         ("versions", versions or None),
-        ("details", details or None),
+        *((name, _detail(value)) for name, value in report.details.items()),
     ]
     return _table((name, str(value)) for name, value in rows if value is not None)
 
 
 def _detail(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    """A count, or a nest of them, in words."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_detail(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return "; ".join(map(_detail, value)) or UNKNOWN
+    return f"{float(value):.6g}" if isinstance(value, float | Fraction) else str(value)
 
 
 def bounds_text(instance: Instance, bounds: Sequence[LowerBound]) -> str:

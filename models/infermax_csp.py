@@ -14,6 +14,7 @@ Requests i, batches j = 1..J; j = 0 is the state before the first batch.
 ``dg[i,j]`` 1 if i decodes in batch j: d and g
 ``h[i,j]``  1 if i has its first token after batch j
 ``f[i,j]``  1 if i is finished after batch j
+``t[i,k,j]`` 1 if i has k tokens or more after batch j (1 < k < O_i; only for the packing cuts)
 ``r[i,j]``  cached tokens that i's decode in batch j reads
 ``q[i,j]``  cached tokens that this decode would read if a refill did not stand in for it
 ``w[i,j]``  prefill attention work
@@ -36,13 +37,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import lcm
 from typing import Any, ClassVar
 
 import pyomo.environ as pyo
 
 from infermax_opt.cost import prefill_work
-from infermax_opt.formulation import Move, least_batches, packing_rows, trajectory
+from infermax_opt.formulation import Move, PackingRow, least_batches, packing_rows, trajectory
 from infermax_opt.instance import Instance
 from infermax_opt.replay import replay_plain
 from infermax_opt.result import Scope
@@ -50,6 +52,8 @@ from infermax_opt.schedules import Batch, Schedule
 
 __all__ = ["CSP"]
 
+#: Most output tokens for which the packing cuts know which token a batch makes.
+MAX_UNARY = 16
 #: Longest chunk whose square is modelled: it takes one tangent per token, request and batch.
 MAX_TANGENTS = 512
 
@@ -217,6 +221,10 @@ class _Builder:
         model.q = table(model.J, pyo.NonNegativeReals, lambda i: (0, peak[i] - 1))
         model.w = table(model.J, pyo.NonNegativeReals, lambda i: (0, peak[i] ** 2))
         model.u, model.ad, model.ap = (pyo.Var(model.J, domain=pyo.Binary) for _ in range(3))
+        if self.options.cuts:
+            longest = [outputs if outputs <= MAX_UNARY else 2 for outputs in self.bounds.outputs]
+            steps = [(i, k, j) for i in model.R for k in range(2, longest[i]) for j in before]
+            model.t = pyo.Var(steps, domain=pyo.Binary)
         if self.counts_running:
             model.mz = flags(before)
         if self.instance.system.block_size > 1:
@@ -233,6 +241,10 @@ class _Builder:
             model.I[i, 0].fix(sizes[i])
             for state in (model.m, model.h, model.f):
                 state[i, 0].fix(0)
+        for i, k, j in model.t if self.options.cuts else ():
+            if j == 0:
+                model.t[i, k, 0].fix(0)
+        for i in model.R:
             for optional in ("mz", "fill"):
                 if model.component(optional) is not None:
                     model.component(optional)[i, 0].fix(0)
@@ -255,12 +267,14 @@ class _Builder:
         self._each("phases", self.phases)
         self._each("decode_reads", self.decode_reads)
         self._each("all_reads", self.all_reads)
+        self._each("held_at_tokens", self.held_at_tokens)
         self._each("prefill_at_end", self.prefill_at_end)
         self._each("prefill_squares", self.prefill_squares)
         self._each("short_refill", self.short_refill)
         self._each("roofline", self.roofline)
         self._each("arrivals", self.arrivals)
         if self.options.cuts:
+            self._each("token_numbers", self.token_numbers)
             self._each("packing", self.packing)
             self._each("least_number", self.least_number)
         if self.options.symmetry:
@@ -425,7 +439,7 @@ class _Builder:
 
         mz_ij = mz_i,j-1 - done_i,j-1 - e_ij + first_ij + refilled_ij,
         d_ij = mz_i,j-1 - done_i,j-1,   dg_ij + e_ij <= d_ij,
-        c_ij = I_i first_ij + dg_ij + (q_ij + refilled_ij),   m_ij >= I_i mz_ij.
+        c_ij = I_i first_ij + dg_ij + (q_ij + refilled_ij).
 
         Implied by the rest for integers, and most of the strength of the relaxation.
         """
@@ -439,7 +453,6 @@ class _Builder:
             yield model.dg[i, j] <= kept
             refill = model.q[i, j] + self.refilled(i, j)
             yield model.c[i, j] == self.bounds.size[i] * self.first(i, j) + model.dg[i, j] + refill
-            yield model.m[i, j] >= self.bounds.size[i] * model.mz[i, j]
 
     def processed(self, model: pyo.ConcreteModel) -> Iterator[Any]:
         """Sum_j c_ij >= I_i + sum_j (dg_ij + q_ij + refilled_ij), and at least peak.
@@ -454,11 +467,22 @@ class _Builder:
             yield total >= self.bounds.peak[i]
 
     def phases(self, model: pyo.ConcreteModel) -> Iterator[Any]:
-        """dg_ij <= ad_j <= u_j   and   cz_ij - dg_ij <= ap_j <= u_j."""
+        """dg_ij <= ad_j <= u_j,   cz_ij - dg_ij <= ap_j <= u_j,   and their sums over i at most
+        D ad_j and N ap_j.
+
+        A decode leaves at least I_i + 1 tokens cached, a prefill without chunks I_i: D and N are
+        how many of the smallest of these fit into M.
+        """
+        capacity, smallest = self.instance.system.kv_capacity, min(self.bounds.size)
+        early = 1 if self.instance.policy.chunked_prefill else smallest
         for i, j in self._pairs():
             yield model.dg[i, j] <= model.ad[j]
             yield model.cz[i, j] - model.dg[i, j] <= model.ap[j]
         for j in model.J:
+            decodes = pyo.quicksum(model.dg[i, j] for i in model.R)
+            prefills = pyo.quicksum(model.cz[i, j] for i in model.R) - decodes
+            yield decodes <= capacity // self.held(smallest + 1) * model.ad[j]
+            yield prefills <= capacity // self.held(early) * model.ap[j]
             yield model.ad[j] <= model.u[j]
             yield model.ap[j] <= model.u[j]
 
@@ -469,6 +493,12 @@ class _Builder:
     def refilled(self, i: int, j: int) -> Any:
         """1 if a later token is generated by the prefill that ends a refill."""
         return self.model.g[i, j] - self.model.dg[i, j] - self.first(i, j)
+
+    def idle(self, i: int, j: int) -> Any:
+        """1 if i runs without generating; known only without chunks, else 0."""
+        if self.instance.policy.chunked_prefill:
+            return 0
+        return self.model.mz[i, j] - self.model.g[i, j]
 
     def decode_reads(self, model: pyo.ConcreteModel) -> Iterator[Any]:
         """r_ij = m_i,j-1 * dg_ij   and   q_ij = (I_i,j-1 - 1) * refilled_ij.
@@ -497,6 +527,16 @@ class _Builder:
             reads = steps * self.bounds.size[i] + steps * (steps - 1) // 2
             if steps:
                 yield pyo.quicksum(model.r[i, j] + model.q[i, j] for j in model.J) == reads
+
+    def held_at_tokens(self, model: pyo.ConcreteModel) -> Iterator[Any]:
+        """m_ij >= I_i first_ij + (r_ij + dg_ij) + (q_ij + refilled_ij) + I_i idle_ij.
+
+        Who generates holds all it has read and one token more; without chunks, who runs and does
+        not (idle_ij = mz_ij - g_ij) holds I_i or more.  Implied for integers.
+        """
+        for i, j in self._pairs():
+            later = model.r[i, j] + model.dg[i, j] + model.q[i, j] + self.refilled(i, j)
+            yield model.m[i, j] >= self.bounds.size[i] * (self.first(i, j) + self.idle(i, j)) + later
 
     def prefill_at_end(self, model: pyo.ConcreteModel) -> Iterator[Any]:
         """w_ij >= I_i^2 first_ij + I_i,j-1^2 refilled_ij: work charged when a prefill ends.
@@ -607,22 +647,43 @@ class _Builder:
     # --- Cuts --------------------------------------------------------------------------------
 
     def packing(self, model: pyo.ConcreteModel) -> Iterator[Any]:
-        """sum_i f(I_i) idle_ij + f(I_i) first_ij + f(I_i + 1) (g_ij - first_ij) <= limit * u_j.
+        """sum_i f(I_i) idle_ij + sum_k f(I_i + k - 1) made_ijk <= limit * u_j.
 
-        Who generates its first token in batch j holds I_i tokens then, who generates a later one
-        at least I_i + 1, and, without chunks, who only runs (idle_ij = mz_ij - g_ij) at least
-        I_i; f is dual feasible and non-decreasing (`packing_rows`).
+        Who makes token k in batch j (made_ijk) holds I_i + k - 1 tokens then, and, without chunks,
+        who only runs at least I_i; f is dual feasible and non-decreasing (`packing_rows`).  Where
+        O_i is too large for t_ikj, every later token counts with I_i + 1.
         """
-        chunks = self.instance.policy.chunked_prefill
         for row in packing_rows(self.instance):
-            weights = [(row.weight(self.held(s)), row.weight(self.held(s + 1))) for s in self.bounds.size]
             for j in model.J:
-                load = pyo.quicksum(
-                    early * (self.first(i, j) + (0 if chunks else model.mz[i, j] - model.g[i, j]))
-                    + late * (model.g[i, j] - self.first(i, j))
-                    for i, (early, late) in enumerate(weights)
-                )
-                yield load <= row.limit * model.u[j]
+                yield pyo.quicksum(self.load(row, i, j) for i in model.R) <= row.limit * model.u[j]
+
+    def load(self, row: PackingRow, i: int, j: int) -> Any:
+        """Weight of what request i surely holds after batch j."""
+        model, size, outputs = self.model, self.bounds.size[i], self.bounds.outputs[i]
+        early, later = row.weight(self.held(size)), row.weight(self.held(size + 1))
+        load = early * (self.first(i, j) + self.idle(i, j)) + later * (model.g[i, j] - self.first(i, j))
+        if not 2 < outputs <= MAX_UNARY:
+            return load
+        for k in range(3, outputs + 1):
+            if k == outputs:
+                made = model.f[i, j] - model.f[i, j - 1]
+            else:
+                made = model.t[i, k, j] - model.t[i, k, j - 1]
+            load += (row.weight(self.held(size + k - 1)) - later) * made
+        return load
+
+    def token_numbers(self, model: pyo.ConcreteModel) -> Iterator[Any]:
+        """Unary count of tokens: h + sum_k t_ikj + f = I_ij - I_i;   h >= t_i2j >= ... >= f; none falls."""
+        for i, j in self._pairs():
+            outputs = self.bounds.outputs[i]
+            if not 2 < outputs <= MAX_UNARY:
+                continue
+            unary = [model.h[i, j], *(model.t[i, k, j] for k in range(2, outputs)), model.f[i, j]]
+            yield pyo.quicksum(unary) == model.I[i, j] - self.bounds.size[i]
+            for fewer, more in pairwise(unary):
+                yield more <= fewer
+            for k in range(2, outputs):
+                yield model.t[i, k, j - 1] <= model.t[i, k, j]
 
     def least_number(self, model: pyo.ConcreteModel) -> Iterator[Any]:
         """u_j = 1 for the batches that every schedule needs (`least_batches`)."""
@@ -637,7 +698,7 @@ class _Builder:
         *progress* in every batch would be wrong: after an eviction a request may be overtaken.
         """
         for kind in self.instance.types:
-            for a, b in zip(kind.members, kind.members[1:], strict=False):
+            for a, b in pairwise(kind.members):
                 for j in model.J:
                     yield model.h[a, j] >= model.h[b, j]
 
@@ -694,6 +755,10 @@ class _Setter:
             prefills = move.tokens > 0 and not move.decodes
             filling = (filling or prefills) and not move.generates and not move.evicted
             values["fill"] = filling
+            if model.component("t") is not None:
+                for k in range(2, request.output_tokens):
+                    if (i, k, j) in model.t:
+                        model.t[i, k, j].set_value(int(after >= k))
             for name, value in values.items():
                 column = model.component(name)
                 if column is not None:

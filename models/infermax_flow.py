@@ -33,7 +33,7 @@ from typing import Any, ClassVar, NamedTuple
 import pyomo.environ as pyo
 
 from infermax_opt.cost import prefill_work
-from infermax_opt.formulation import Move, least_batches, packing_rows, trajectory
+from infermax_opt.formulation import Move, PackingRow, least_batches, packing_rows, trajectory
 from infermax_opt.instance import Instance
 from infermax_opt.replay import replay_plain
 from infermax_opt.result import Scope
@@ -158,7 +158,8 @@ class StateFlow:
             tokens: dict[str, int] = {}
             evict: list[str] = []
             after: dict[tuple[int, int, int], deque[int]] = defaultdict(deque)
-            for arc, count in taken[j]:
+            # Served ones first, so that the oldest are.
+            for arc, count in sorted(taken[j], key=lambda taken: taken[0].tokens == 0):
                 for _ in range(count):
                     i = where[arc.kind, arc.m, arc.n].popleft()
                     after[arc.kind, arc.m2, arc.n2].append(i)
@@ -416,16 +417,18 @@ class _Builder:
             for alpha, beta in zip(self.ticks.alpha, self.ticks.beta, strict=True):
                 yield model.nu[j] >= alpha * model.u[j] + beta * tokens
 
+    def weight(self, row: PackingRow, arc: Arc) -> int:
+        """Scaled weight of what a request on the arc holds."""
+        return row.weight(self.instance.system.held(arc.held))
+
     def packing(self, model: pyo.ConcreteModel) -> Iterator[Any]:
         """Sum f(held) x <= limit u_j, f dual feasible: see `packing_rows` for the proof.
 
         Every request that holds KV after the batch counts with what it holds, idle ones too.
         """
-        system = self.instance.system
         for row in packing_rows(self.instance):
             for j in model.J:
-                load = self.total(j, lambda arc, row=row: row.weight(system.held(arc.held)))
-                yield load <= row.limit * model.u[j]
+                yield self.total(j, partial(self.weight, row)) <= row.limit * model.u[j]
 
     def least_number(self, model: pyo.ConcreteModel) -> Iterator[Any]:
         """u_j = 1 for the batches that every schedule needs (`least_batches`)."""

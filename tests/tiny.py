@@ -39,11 +39,12 @@ def tiny(seed: int, *, arrivals: bool = False, objective: object = "makespan") -
         block_size=block,
     )
     return Instance(
-        f"tiny-{seed}", tuple(groups), system, _cost(rng), policy, Objective.of(objective)  # type: ignore[arg-type]
+        f"tiny-{seed}", tuple(groups), system, cost_model(rng), policy, Objective.of(objective)  # type: ignore[arg-type]
     )  # fmt: skip
 
 
-def _cost(rng: random.Random) -> CostModel:
+def cost_model(rng: random.Random) -> CostModel:
+    """Coefficients of several shapes, degenerate ones included."""
     shape = rng.choice(["paper", "heavy attention", "anything", "anything", "flat"])
     pieces = rng.choice([1, 1, 2, 3])
 

@@ -145,7 +145,7 @@ def instance_to_json(instance: Instance) -> dict[str, Any]:
             **count,
             "input_tokens": g.input_tokens,
             "output_tokens": g.output_tokens,
-            "arrival": Fraction(g.arrival),  # type: ignore[arg-type]
+            "arrival": Fraction(g.arrival),
         }
 
     return {
@@ -168,9 +168,9 @@ def instance_to_json(instance: Instance) -> dict[str, Any]:
         "cost": {"profile": cost.profile}
         if cost.profile
         else {
-            "batch": [[decimal_text(Fraction(v)) for v in pair] for pair in cost.batch],  # type: ignore[arg-type]
-            "decode": [decimal_text(Fraction(v)) for v in cost.decode],  # type: ignore[arg-type]
-            "prefill": [decimal_text(Fraction(v)) for v in cost.prefill],  # type: ignore[arg-type]
+            "batch": [[decimal_text(Fraction(v)) for v in pair] for pair in cost.batch],
+            "decode": [decimal_text(Fraction(v)) for v in cost.decode],
+            "prefill": [decimal_text(Fraction(v)) for v in cost.prefill],
             "attention": cost.attention.value,
         },
         "objective": instance.objective.to_json(),

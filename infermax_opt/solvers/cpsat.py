@@ -55,7 +55,7 @@ class IntegerObjective:
         return self.constant + self.unit * math.floor(value)
 
 
-class _Listener(cp_model.CpSolverSolutionCallback):
+class _Listener(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
     def __init__(self, columns: list[Any], emit: Emit):
         super().__init__()
         self.columns = columns

@@ -1,4 +1,4 @@
-"""Admissible and consistent estimates of the cost that a search state still needs.
+"""Admissible estimates of the cost that a search state still needs.
 
 Fix one affine piece k of the batch time.  Every batch costs at least::
 
@@ -11,7 +11,7 @@ least that of the cheapest sequence of batches in a relaxed problem (`BatchOverh
 only how many tokens each request has generated: in a batch, a request may generate its next token
 if the KV needed for that by all who do so fits together.  Both drop under one batch by no more
 than what that batch pays, hence their sum is consistent; so is the maximum over k, as the batch
-time is the maximum over the pieces.
+time is the maximum over the pieces.  (The search relies only on the estimates being never too high.)
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Work:
         if self.instance.cost.exact_attention:
             pairs = until * until - cached * cached
         elif self.relaxed:
-            pairs = 1
+            pairs = min(tokens, 1)
         else:
             pairs = tokens if self.chunked else tokens * tokens
         return int(self.beta * tokens + self.p1 * pairs)
@@ -97,8 +97,9 @@ class BatchOverhead:
     a refill).  Taking more requests along under the same overhead never hurts, so only
     inclusion-maximal batches are tried.
 
-    Where that is too much work (`budget` relaxed batches), the overhead is estimated from counts
-    alone: batches >= total KV / M, >= tokens left of the longest request, >= tokens / R_max.
+    Once that has taken too much work (`budget` relaxed batches), the overhead of further states is
+    estimated from counts alone: batches >= total KV / M, >= tokens left of the longest request,
+    >= tokens / R_max.  The estimate is no longer consistent then, but still never too high.
     """
 
     def __init__(self, space: Space, ticks: Coefficients, alpha: int, budget: int):
@@ -128,8 +129,8 @@ class BatchOverhead:
         known = self.memo.get(classes)
         return self._solve(classes) if known is None else known
 
-    def excess(self, state: State, pattern: Pattern) -> int:
-        """Overhead of a batch of `pattern` less the drop of the estimate: what it adds, in ticks."""
+    def through(self, state: State, pattern: Pattern) -> int:
+        """Overhead of a batch of `pattern` in `state`, and the least one after it, in ticks."""
         nodes, types = self.space.nodes, self.instance.types
         after: list[tuple[int, int]] = []
         decodes = prefills = False
@@ -140,7 +141,7 @@ class BatchOverhead:
                 after += [(kind, n + 1)] * bucket.generates
             decodes, prefills = decodes or bucket.decodes, prefills or bucket.prefills
         paid = self.alpha + decodes * self.d0 + prefills * self.p0
-        return paid + self.of_classes(sorted(after)) - self(state)
+        return paid + self.of_classes(sorted(after))
 
     def _solve(self, root: tuple[tuple[int, int], ...]) -> int:
         """Depth-first evaluation on an explicit stack: the depth is the number of tokens."""
@@ -159,18 +160,13 @@ class BatchOverhead:
                     if cost < children.get(child, cost + 1):
                         children[child] = cost
                 if self.budget < 0:
-                    self._become_coarse()
+                    self.coarse = True
                     return self._count(root)
                 stack.append((classes, children))
                 stack.extend((child, None) for child in children if child not in self.memo)
             else:
                 self.memo[classes] = min(cost + self.memo[child] for child, cost in children.items())
         return self.memo[root]
-
-    def _become_coarse(self) -> None:
-        # Estimates of both kinds must not be mixed: consistency holds within one kind only.
-        self.coarse = True
-        self.memo = {(): 0}
 
     def _count(self, classes: tuple[tuple[int, int], ...]) -> int:
         outputs = [kind.output_tokens for kind in self.instance.types]
@@ -306,7 +302,7 @@ class Rates:
 
 
 class Heuristic:
-    """Lower estimate of the scaled cost from a state on; consistent without arrivals.
+    """Lower estimate of the scaled cost from a state on.
 
     The makespan part is `Work` plus `BatchOverhead`.  The per-request part lets every request run
     alone: in any schedule it takes part in at least those batches, each costing at least that.
@@ -350,9 +346,15 @@ class Heuristic:
             value += sum([alone[i] for i in state])
         return value
 
-    def excess(self, k: int, state: State, pattern: Pattern) -> int:
-        """What the presence of a batch of `pattern` adds to cost plus estimate, in ticks."""
-        return self.pieces[k][1].excess(state, pattern)
+    def work(self, k: int, state: State) -> int:
+        """Least work from a state on by the k-th piece, in ticks."""
+        self.piece(k, state)  # fills the table for nodes met since
+        works = self.pieces[k][2]
+        return sum([works[i] for i in state])
+
+    def through(self, k: int, state: State, pattern: Pattern) -> int:
+        """Least overhead from a state on by the k-th piece, a batch of `pattern` first, in ticks."""
+        return self.pieces[k][1].through(state, pattern)
 
     def price(self, k: int, number: int, move: Move) -> int:
         """Work of a move above the least: what it adds to cost plus estimate, in ticks."""

@@ -199,6 +199,6 @@ def _autopsy(run: EngineRun, code: int, errors: IO[bytes], limits: Limits) -> No
     run.details["exit_code"] = code
     if lines:
         run.details["message"] = lines[-1][:300]
-    short = ("MemoryError", "bad_alloc", "memory", "allocate", "blas_thread")
-    if limits.memory is not None and any(word in words for word in short):
+    short = ("memory", "bad_alloc", "allocat", "blas_thread", "can't start new thread")
+    if limits.memory is not None and any(word in words.lower() for word in short):
         run.termination = Termination.MEMORY_LIMIT

@@ -58,6 +58,8 @@ def safe_bound(model: LoweredModel, duals: Sequence[float]) -> Fraction:
 def weakened(bound: float, unit: float = 1.0) -> int | None:
     """Whole ticks below a floating-point bound, lowered by the stated tolerance.
 
+    The result is less than `bound`, so it never claims that a schedule is optimal.
+
     Parameters
     ----------
     bound : float
@@ -71,4 +73,5 @@ def weakened(bound: float, unit: float = 1.0) -> int | None:
     if not math.isfinite(bound):
         return None
     exact = Fraction(bound) * Fraction(unit)
-    return math.floor(exact - abs(exact) * Fraction(RELATIVE_TOLERANCE)) - 1
+    size = max(abs(exact), Fraction(1))
+    return math.floor(exact - size * Fraction(RELATIVE_TOLERANCE))

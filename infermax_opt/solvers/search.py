@@ -150,18 +150,15 @@ class _Search:
         if self.priced:
             self.space.price = partial(heuristic.price, self.main)
             if self.upper is not None:
-                self.space.budget = self._slack(0, start)
+                # A whole schedule costs the least work at the start, the prices of all its moves
+                # and its overhead; so no single price can exceed what the known objective leaves.
+                estimate = heuristic.piece(self.main, start) // self.rates.makespan
+                self.space.budget = self._left(0) - estimate
 
-    def _slack(self, cost: int, state: State) -> int | None:
-        """Total price above which a batch from a label of `cost` cannot beat the known objective.
-
-        Cost plus estimate grow by the prices of the moves plus a non-negative rest (the overhead
-        of the batch less the drop of the estimated overhead), for each piece.
-        """
-        if not self.priced or self.upper is None:
-            return None
-        estimate = self.heuristic.piece(self.main, state) * self.per_tick
-        return (self.upper - 1 - cost - estimate) // (self.rates.makespan * self.per_tick)
+    def _left(self, cost: int) -> int:
+        """Ticks of machine time that a label of `cost` may still take to beat the known objective."""
+        assert self.upper is not None
+        return (self.upper - 1 - cost) // (self.rates.makespan * self.per_tick)
 
     def _scaled(self, value: Fraction) -> int:
         """Objective in seconds to scaled cost (rounded up: an upper limit stays one)."""
@@ -263,16 +260,19 @@ class _Search:
     def _batches(self, label: _Label, start: int, now: Fraction | None) -> None:
         """Push the labels of every batch that starts at `start`."""
         state = label.state
-        nodes, rates, ticks = self.space.nodes, self.rates, self.ticks
+        nodes, rates, ticks, heuristic = self.space.nodes, self.rates, self.ticks, self.heuristic
+        offline = self.instance.offline
+        begun = 0 if offline else label.time
         rate = rates.makespan
         if rates.per_request:
             rate += sum(rates.of(nodes[i]) for i in state)
         best: dict[State, tuple[int, Load]] = {}
-        slack = self._slack(label.cost + (start - label.time) * rate, state)
+        slack = rest = None
+        if self.priced and self.upper is not None:
+            slack = self._left(label.cost + (start - begun) * rate) - heuristic.work(self.main, state)
         for pattern in self.space.patterns(state, now):
-            rest = slack
             if slack is not None:
-                rest = slack - self.heuristic.excess(self.main, state, pattern)
+                rest = slack - heuristic.through(self.main, state, pattern)
                 if rest < 0:
                     continue
             for _, targets, load in self.space.batches(pattern, len(state), rest, self._check):
@@ -283,8 +283,6 @@ class _Search:
                 known = best.get(child)
                 if known is None or duration < known[0]:
                     best[child] = (duration, load)
-        offline = self.instance.offline
-        begun = 0 if offline else label.time
         for child, (duration, load) in best.items():
             end = start + duration * self.per_tick
             cost = label.cost + (end - begun) * rate

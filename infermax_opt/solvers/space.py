@@ -10,12 +10,13 @@ coarse variants, on a grid of `step` tokens per type:
 *restricted*: chunks end at multiples of `step`, or complete the prefill.  Its schedules are
 schedules; its bound bounds nothing.
 
-*relaxed*: m is only known to lie in the cell [L, L + step - 1], and every quantity is taken at its
-best: KV held(L), at least max(1, L' - L - step + 1) tokens for P, C and for the attention work
-from cell L to L'.  Tokens are charged as L' - L, which adds up to the true number over a prefill
-and to no more than it when the prefill is evicted.  Every schedule maps to a path that costs no
-more, so the optimum is a lower bound.  As the charge is right in sum only, one affine piece of the
-batch time is used.
+*relaxed*: m is 0, or only known to lie in a cell [L, L + step - 1] with L = 1, step + 1, ..., and
+every quantity is taken at its best: KV held(L), at least max(1, L' - L - step + 1) tokens for P, C
+and for the attention work from cell L to L' (L' from m = 0).  Tokens are charged as L' - L, which
+adds up to the true number over a prefill and to no more than it when the prefill is evicted; a
+chunk that stays in its cell is charged nothing.  Every schedule maps to a path that costs no more,
+so the optimum is a lower bound.  As the charge is right in sum only, one affine piece of the batch
+time is used.
 """
 
 from __future__ import annotations
@@ -153,8 +154,13 @@ class Space:
         self.kinds = self.instance.types
         self.arrivals = [kind.arrival for kind in self.kinds]
         self.relaxed = self.chunks is Chunks.RELAXED
-        exact = self.chunks is Chunks.EXACT
-        self.steps = [1 if exact else -(-kind.input_tokens // self.levels) for kind in self.kinds]
+        self.steps = [self._step(kind.input_tokens) for kind in self.kinds]
+
+    def _step(self, prompt: int) -> int:
+        """Grid of a prompt, in tokens: no chunk of it exceeds a batch."""
+        if self.chunks is Chunks.EXACT:
+            return 1
+        return min(-(-prompt // self.levels), self.instance.system.prefill_budget)
 
     def number(self, node: Node) -> int:
         """Number of `node`, created if new."""
@@ -208,7 +214,9 @@ class Space:
             step = self.steps[kind]
             # A refill that stops one token short leaves a decode step: a cell of its own.
             ready = goal - 1 if n else goal
-            yield from range(m - m % step + step, ready, step)
+            offset = 1 if self.relaxed else 0
+            first = offset if m < offset else m - (m - offset) % step + step
+            yield from range(first, ready, step)
             if ready > m and ready < goal:
                 yield ready
         yield goal

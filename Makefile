@@ -1,0 +1,51 @@
+# Targets set up all they need: a virtual environment in .venv, again whenever pyproject.toml changes.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+INSTANCE ?= instances/paper-csp/i64.json
+BIN := .venv/bin
+
+# The first interpreter that works and is recent enough; override with make PYTHON=...
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	"$$p" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& command -v "$$p" && break; done)
+
+.PHONY: help solve test lint clean
+
+help:
+	@echo "make solve    set up, solve $(INSTANCE) (INSTANCE=...), verify and draw the result into out/"
+	@echo "make test     set up with the development tools, run the tests"
+	@echo "make lint     ruff and mypy"
+	@echo "make clean    remove .venv and everything built"
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with venv is needed; say make PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/.installed-dev: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch .venv/.installed $@
+
+solve: .venv/.installed
+	@mkdir -p out
+	$(BIN)/infermax-opt solve $(INSTANCE) -o out/result.json
+	@echo
+	$(BIN)/infermax-opt verify $(INSTANCE) out/result.json
+	@echo
+	$(BIN)/infermax-opt plot $(INSTANCE) out/result.json -o out/result.png
+
+test: .venv/.installed-dev
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache

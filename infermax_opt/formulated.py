@@ -129,6 +129,7 @@ def solve_formulation(
             "rows": lowered.rows,
             "horizon": batches,
             "scope": scope.value,
+            "bound_source": run.bound_source,
             **run.details,
         },
     )

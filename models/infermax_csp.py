@@ -239,15 +239,12 @@ class _Builder:
             )
         for i in model.R:
             model.I[i, 0].fix(sizes[i])
-            for state in (model.m, model.h, model.f):
-                state[i, 0].fix(0)
+            for state in ("m", "h", "f", "mz", "fill"):
+                if model.component(state) is not None:
+                    model.component(state)[i, 0].fix(0)
         for i, k, j in model.t if self.options.cuts else ():
             if j == 0:
                 model.t[i, k, 0].fix(0)
-        for i in model.R:
-            for optional in ("mz", "fill"):
-                if model.component(optional) is not None:
-                    model.component(optional)[i, 0].fix(0)
 
     def add_constraints(self) -> None:
         """Table of contents: the paper's equations first, then policy, cost and cuts."""

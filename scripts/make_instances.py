@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from infermax_opt.cost import CostModel
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.io.formats import write_instance
+from infermax_opt import CostModel, Instance, Policy, RequestGroup, System, write_instance
 
 INSTANCES = Path(__file__).resolve().parent.parent / "instances"
 

@@ -127,7 +127,7 @@ def _cost(instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts,
         else:
             work += sum(square for square, _ in squares)
         best = max(best, alpha * batches + work)
-    return best + presence
+    return int(best + presence)
 
 
 def _spread_squares(squares: Sequence[tuple[int, int]], batches: int, alpha: int) -> int:

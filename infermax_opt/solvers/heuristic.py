@@ -24,6 +24,9 @@ from infermax_opt.solvers.space import DONE, Move, Node, Pattern, Space, State
 
 __all__ = ["Heuristic", "Rates"]
 
+#: Dual feasible functions tried by the counting estimate, about.
+THRESHOLDS = 8
+
 
 class Work:
     """Least work that one request needs from a node on, for one piece of the batch time.
@@ -98,8 +101,12 @@ class BatchOverhead:
     inclusion-maximal batches are tried.
 
     Once that has taken too much work (`budget` relaxed batches), the overhead of further states is
-    estimated from counts alone: batches >= total KV / M, >= tokens left of the longest request,
-    >= tokens / R_max.  The estimate is no longer consistent then, but still never too high.
+    estimated by counting: generated tokens are items of size held(I + n) in batches of capacity M,
+    so for every dual feasible function f (sum of f at most 1 over sizes that fit together) there
+    are at least sum(f) batches, and at least the sum over first tokens that prefill.  The functions
+    are those behind the bound L2 of Martello and Toth: with a threshold t <= M/2, sizes above M - t
+    count 1, sizes below t nothing, others size / M.  The estimate is no longer consistent then,
+    but still never too high.
     """
 
     def __init__(self, space: Space, ticks: Coefficients, alpha: int, budget: int):
@@ -116,7 +123,31 @@ class BatchOverhead:
             [system.held(kind.input_tokens + n) for n in range(kind.output_tokens)]
             for kind in self.instance.types
         ]
-        self.coarse = False
+        self.coarse = budget <= 0
+        self.packings = [self._packing(t) for t in self._thresholds()]
+
+    def _thresholds(self) -> list[int]:
+        """Thresholds of the dual feasible functions: sizes up to M/2, a few of them."""
+        half = self.instance.system.kv_capacity // 2
+        sizes = sorted({size for table in self.sizes for size in table if size <= half})
+        return sorted({0, half, *sizes[:: max(1, len(sizes) // THRESHOLDS)]})
+
+    def _packing(self, threshold: int) -> list[tuple[list[int], int]]:
+        """Per type: M f summed over tokens n, n + 1, ..., and M f of the first token."""
+        capacity = self.instance.system.kv_capacity
+
+        def f(size: int) -> int:
+            if size > capacity - threshold:
+                return capacity
+            return size if size >= threshold else 0
+
+        packing = []
+        for table in self.sizes:
+            tails = [0] * (len(table) + 1)
+            for n in range(len(table) - 1, -1, -1):
+                tails[n] = tails[n + 1] + f(table[n])
+            packing.append((tails, f(table[0])))
+        return packing
 
     def __call__(self, state: State) -> int:
         """Least overhead from `state` on, in ticks."""
@@ -141,7 +172,7 @@ class BatchOverhead:
                 after += [(kind, n + 1)] * bucket.generates
             decodes, prefills = decodes or bucket.decodes, prefills or bucket.prefills
         paid = self.alpha + decodes * self.d0 + prefills * self.p0
-        return paid + self.of_classes(sorted(after))
+        return int(paid + self.of_classes(sorted(after)))
 
     def _solve(self, root: tuple[tuple[int, int], ...]) -> int:
         """Depth-first evaluation on an explicit stack: the depth is the number of tokens."""
@@ -169,19 +200,30 @@ class BatchOverhead:
         return self.memo[root]
 
     def _count(self, classes: tuple[tuple[int, int], ...]) -> int:
-        outputs = [kind.output_tokens for kind in self.instance.types]
-        area = tokens = longest = firsts = 0
-        for kind, n in classes:
-            left = outputs[kind] - n
-            area += sum(self.sizes[kind][n:])
-            tokens += left
-            longest = max(longest, left)
-            firsts += n == 0
         capacity = self.instance.system.kv_capacity
-        batches = max(-(-area // capacity), longest, -(-tokens // self.places))
-        least = min(self.d0, self.p0) if self.instance.policy.preemption else 0
-        prefilling = min(1, firsts)
-        cost = batches * self.alpha + prefilling * self.p0 + max(0, batches - prefilling) * least
+        types = self.instance.types
+        batches = prefilling = 0
+        for packing in self.packings:
+            volume = first = 0
+            for kind, n in classes:
+                tails, one = packing[kind]
+                volume += tails[n]
+                if n == 0:
+                    first += one
+            batches = max(batches, -(-volume // capacity))
+            prefilling = max(prefilling, -(-first // capacity))
+        outputs = [types[kind].output_tokens for kind, _ in classes]
+        left = [o - n for o, (_, n) in zip(outputs, classes, strict=True)]
+        firsts = sum(n == 0 for _, n in classes)
+        batches = max(batches, max(left, default=0), -(-sum(left) // self.places))
+        prefilling = max(prefilling, -(-firsts // self.places))
+        if self.instance.policy.preemption:
+            later = max(0, batches - prefilling) * min(self.d0, self.p0)
+        else:
+            # Later tokens come from decode steps only, which may share batches with prefills.
+            decodes = [o - max(n, 1) for o, (_, n) in zip(outputs, classes, strict=True)]
+            later = max(decodes, default=0) * self.d0
+        cost = int(batches * self.alpha + prefilling * self.p0 + later)
         self.memo[classes] = cost
         return cost
 

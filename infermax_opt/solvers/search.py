@@ -66,6 +66,7 @@ def search(
     limits: Limits | None = None,
     chunks: Chunks = Chunks.EXACT,
     levels: int = 1,
+    counting: bool = False,
     progress: Progress | None = None,
 ) -> EngineOutcome:
     """Find an optimal schedule, or the best one and bound within the limits.
@@ -80,6 +81,8 @@ def search(
         Space to search (see `space`): a restricted one yields no bound, a relaxed one no schedule.
     levels : int
         Cells per prompt in a restricted or relaxed space.
+    counting : bool
+        Estimate overheads by counting from the start, which saves set-up where states are many.
     progress : callable, optional
 
     Returns
@@ -87,7 +90,7 @@ def search(
     EngineOutcome
         `schedule` is None where none better than `upper` was found.
     """
-    return _Search(instance, upper, limits or Limits(), chunks, levels, progress).run()
+    return _Search(instance, upper, limits or Limits(), chunks, levels, counting, progress).run()
 
 
 class _Stop(Exception):
@@ -106,6 +109,7 @@ class _Search:
         limits: Limits,
         chunks: Chunks,
         levels: int,
+        counting: bool,
         progress: Progress | None,
     ):
         self.instance = instance
@@ -127,11 +131,10 @@ class _Search:
         self.made = self.expanded = 0
         self.goal: _Label | None = None
         self.floor = 0
-        self._estimate_from()
+        self._estimate_from(0 if counting else RELAXED_BATCHES)
 
-    def _estimate_from(self) -> None:
+    def _estimate_from(self, relaxed_batches: int) -> None:
         """Set up the estimate, and prices for the piece that estimates most at the start."""
-        relaxed_batches = RELAXED_BATCHES
         if self.limits.seconds is not None:
             relaxed_batches = min(relaxed_batches, int(self.limits.seconds * RELAXED_PER_SECOND))
         pieces = list(range(len(self.ticks.alpha)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from fractions import Fraction
+from math import comb
 from typing import Any
 
 from infermax_opt.instance import Instance
@@ -23,6 +24,8 @@ __all__ = ["staged_search", "unsupported"]
 
 #: Longest refill (tokens) for which every chunk is tried at once.
 FEW_CHUNKS = 20
+#: States from which on the estimate by counting is tried first.
+MANY_STATES = 100_000
 #: Cells per prompt of the successive grids.
 LEVELS = (2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
@@ -81,7 +84,10 @@ class _Stages:
 
     def _run(self) -> None:
         if not self.instance.policy.chunked_prefill:
-            self._stage(Chunks.EXACT, 1, 1.0)
+            if self._progress_states() > MANY_STATES:
+                self._stage(Chunks.EXACT, 1, 0.5, counting=True)
+            if self._open():
+                self._stage(Chunks.EXACT, 1, 1.0)
             return
         longest = max(kind.input_tokens + kind.output_tokens for kind in self.instance.types) - 1
         few = longest <= FEW_CHUNKS
@@ -99,6 +105,13 @@ class _Stages:
             if self._open():
                 self._stage(Chunks.RELAXED, levels, 1.0)
 
+    def _progress_states(self) -> int:
+        """States when only the generated tokens are told apart."""
+        product = 1
+        for kind in self.instance.types:
+            product *= comb(len(kind.members) + kind.output_tokens, kind.output_tokens)
+        return product
+
     def _open(self) -> bool:
         """Whether there is something left to prove, and time for it."""
         left = self._left()
@@ -113,7 +126,7 @@ class _Stages:
             return None
         return self.limits.seconds - (time.monotonic() - self.began)
 
-    def _stage(self, chunks: Chunks, levels: int, share: float) -> None:
+    def _stage(self, chunks: Chunks, levels: int, share: float, counting: bool = False) -> None:
         """Search one space for at most `share` of the time left."""
         left = self._left()
         began = time.monotonic()
@@ -123,6 +136,7 @@ class _Stages:
             limits=replace(self.limits, seconds=None if left is None else max(0.01, left * share)),
             chunks=chunks,
             levels=levels,
+            counting=counting,
             progress=self.progress,
         )
         if outcome.upper is not None and (self.upper is None or outcome.upper < self.upper):
@@ -137,6 +151,7 @@ class _Stages:
             {
                 **outcome.details,
                 "levels": levels,
+                "counting": counting,
                 "termination": outcome.termination,
                 "upper": outcome.upper,
                 "lower": None if lower is None else lower.value,

@@ -121,6 +121,15 @@ def _tokens(value: object, name: str, least: int = 1, most: int = MAX_TOKENS) ->
     return int(value)
 
 
+def _text(value: object, name: str) -> None:
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{value!r} is not a non-empty text", field=name)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{value!r} is not Unicode text", field=name) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request: known input and output lengths in tokens, arrival in seconds."""
@@ -147,8 +156,7 @@ class RequestGroup:
     count: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id:
-            raise InputError(f"{self.id!r} is not a non-empty text", field="id")
+        _text(self.id, "id")
         _tokens(self.input_tokens, "input_tokens")
         _tokens(self.output_tokens, "output_tokens")
         if self.count is not None:
@@ -261,8 +269,7 @@ class Instance:
     objective: Objective = field(default_factory=lambda: Objective.of("makespan"))
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise InputError(f"{self.name!r} is not a non-empty text", field="name")
+        _text(self.name, "name")
         object.__setattr__(self, "groups", tuple(self.groups))
         object.__setattr__(self, "objective", Objective.of(self.objective))
         if not self.groups:

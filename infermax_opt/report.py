@@ -15,7 +15,7 @@ from infermax_opt.metrics import DEFINITIONS, Metrics
 from infermax_opt.profiles import Profile
 from infermax_opt.replay import Violation
 from infermax_opt.result import LowerBound, Proof, Result, Scope, SolverReport, Status
-from infermax_opt.verification import Trust, Verification
+from infermax_opt.verification import Verification
 
 __all__ = [
     "bounds_text",
@@ -47,7 +47,7 @@ SCOPES = {
 }
 STATUSES = {
     Status.OPTIMAL: "optimal: the schedule meets the lower bound",
-    Status.FEASIBLE: "feasible: a schedule and a bound below it, or no bound",
+    Status.FEASIBLE: "feasible: a schedule, not proved optimal",
     Status.BOUND_ONLY: "bound-only: a lower bound, no schedule",
     Status.INFEASIBLE: "infeasible: proved that there is no schedule",
     Status.UNKNOWN: "unknown: neither a schedule nor a bound",
@@ -196,7 +196,7 @@ def verification_text(instance: Instance, check: Verification) -> str:
     rows = [
         ("objective", _objective_meaning(instance.objective)),
         ("replayed", seconds(check.objective)),
-        ("lower bound", _trust(check.bound)),
+        ("lower bound", _trust(check)),
     ]
     lines += _table(rows)
     if check.metrics:
@@ -204,10 +204,10 @@ def verification_text(instance: Instance, check: Verification) -> str:
     return "\n".join(lines)
 
 
-def _trust(trust: Trust | None) -> str:
-    if trust is None:
-        return f"{UNKNOWN}  (none claimed)"
-    return trust.value
+def _trust(check: Verification) -> str:
+    if check.lower_bound is None or check.bound is None:
+        return f"{UNKNOWN}  (none claimed, or none that can be checked)"
+    return f"{seconds(check.lower_bound)}  {check.bound.value}"
 
 
 def profiles_text(profiles: Sequence[Profile]) -> str:
@@ -246,6 +246,7 @@ def verification_to_json(instance: Instance, check: Verification) -> dict[str, A
         "faults": [{"kind": f.kind.value, "message": f.message} for f in check.faults],
         "objective": instance.objective.to_json(),
         "objective_value": check.objective,
+        "lower_bound": check.lower_bound,
         "bound": check.bound.value if check.bound else None,
         "metrics": _metrics_json(check.metrics),
     }

@@ -70,6 +70,8 @@ class Verification:
         Of the replayed schedule; None without a valid one.
     objective : Fraction or None
         Replayed objective, in seconds.
+    lower_bound : Fraction or None
+        Claimed lower bound, in seconds.
     bound : Trust or None
         How the claimed lower bound was checked; None where there is none.
     """
@@ -78,6 +80,7 @@ class Verification:
     faults: tuple[Fault, ...]
     metrics: Metrics | None
     objective: Fraction | None
+    lower_bound: Fraction | None
     bound: Trust | None
 
     @property
@@ -117,7 +120,8 @@ def verify(instance: Instance, subject: Schedule | Result | Claim) -> Verificati
     trust = None
     if isinstance(claim, Claim):
         trust = _check_claim(instance, claim, objective, metrics, bool(violations), faults)
-    return Verification(violations, tuple(faults), metrics, objective, trust)
+    lower = claim.lower_bound if isinstance(claim, Claim) else None
+    return Verification(violations, tuple(faults), metrics, objective, lower, trust)
 
 
 def _close(claimed: Fraction, true: Fraction) -> bool:

@@ -16,7 +16,7 @@ from infermax_opt.instance import Instance
 def optimum(instance: Instance) -> Fraction:
     """Optimal objective by Dijkstra's algorithm over all joint states.
 
-    Offline any objective; with arrivals only the makespan.
+    Offline any objective; with arrivals any but the TPOT, for which waiting may pay.
     """
     reqs = [(r.input_tokens, r.output_tokens, r.arrival) for r in instance.requests]
     s = instance.system
@@ -104,25 +104,34 @@ def optimum(instance: Instance) -> Fraction:
 
     start = tuple((0, 0) for _ in reqs)
     goal = tuple((0, o) for _, o, _ in reqs)
-    best: dict[tuple[tuple[int, int], ...], Fraction] = {start: Fraction(0)}
-    queue: list[tuple[Fraction, int, tuple[tuple[int, int], ...]]] = [(Fraction(0), 0, start)]
-    counter = itertools.count(1)
     online = any(a > 0 for *_, a in reqs)
-    assert not online or weights == {"makespan": Fraction(1)}
+    assert not online or "mean_tpot" not in weights
+    # With arrivals the time belongs to the state: a state reached later at less cost may be better,
+    # but for the makespan, where the cost is the time.
+    timed = online and set(weights) != {"makespan"}
+    zero = Fraction(0)
+    best: dict[tuple[tuple[tuple[int, int], ...], Fraction], Fraction] = {(start, zero): zero}
+    queue: list[tuple[Fraction, int, tuple[tuple[int, int], ...], Fraction]] = [(zero, 0, start, zero)]
+    counter = itertools.count(1)
+    # What accrues before a request arrives does not belong to its latency.
+    per_request = weights.get("mean_ttft", zero) + weights.get("mean_e2e", zero)
+    shift = per_request * sum((a for *_, a in reqs), start=zero) / len(reqs)
     while queue:
-        cost, _, state = heapq.heappop(queue)
-        if cost > best[state]:
+        cost, _, state, now = heapq.heappop(queue)
+        key = (state, now if timed else zero)
+        if cost > best[key]:
             continue
         if state == goal:
-            return cost
-        starts = [cost]
-        if online:
-            starts += sorted({a for *_, a in reqs if a > cost})
+            return cost - shift
+        begins = [now, *sorted({a for *_, a in reqs if a > now})] if online else [zero]
         per_second = rate(state)
-        for begin in starts:
-            for nxt, seconds in successors(state, begin if online else Fraction(0)):
-                total = begin + seconds if online else cost + seconds * per_second
-                if nxt not in best or total < best[nxt]:
-                    best[nxt] = total
-                    heapq.heappush(queue, (total, next(counter), nxt))
+        for begin in begins:
+            for nxt, seconds in successors(state, begin):
+                then = begin + seconds if online else zero
+                spent = then - now if online else seconds
+                total = cost + spent * per_second
+                key = (nxt, then if timed else zero)
+                if key not in best or total < best[key]:
+                    best[key] = total
+                    heapq.heappush(queue, (total, next(counter), nxt, then))
     raise AssertionError("no schedule")

@@ -61,6 +61,15 @@ def test_latency_objectives(block: int) -> None:
         check_all(tiny(seed, objective=OBJECTIVES[seed % len(OBJECTIVES)]))
 
 
+@pytest.mark.parametrize("block", range(4))
+def test_latency_objectives_with_arrivals(block: int) -> None:
+    objectives = ("mean_ttft", "mean_e2e", {"makespan": "1", "mean_ttft": "0.5", "mean_e2e": "2"})
+    for seed in range(25 * block, 25 * block + 25):
+        instance = tiny(seed, arrivals=True, objective=objectives[seed % 3])
+        if len(instance.requests) < 3:  # the oracle tells states apart by their time here
+            check_all(instance)
+
+
 @pytest.mark.parametrize("block", range(5))
 def test_solve_end_to_end(block: int) -> None:
     for seed in range(10_000 + 40 * block, 10_000 + 40 * block + 40):

@@ -90,6 +90,10 @@ class Work:
         return best + self.tails[node.kind][n + 1]
 
 
+class _TooMuch(Exception):
+    """The budget of relaxed batches is used up."""
+
+
 class BatchOverhead:
     """Least overhead of the batches that generate the remaining tokens.
 
@@ -100,7 +104,7 @@ class BatchOverhead:
     a refill).  Taking more requests along under the same overhead never hurts, so only
     inclusion-maximal batches are tried.
 
-    Once that has taken too much work (`budget` relaxed batches), the overhead of further states is
+    Once that has taken too much work (`budget` steps of choosing), the overhead of further states is
     estimated by counting: generated tokens are items of size held(I + n) in batches of capacity M,
     so for every dual feasible function f (sum of f at most 1 over sizes that fit together) there
     are at least sum(f) batches, and at least the sum over first tokens that prefill.  The functions
@@ -186,11 +190,11 @@ class BatchOverhead:
                 continue
             if children is None:
                 children = {}
-                for child, cost in self._batches(classes):
-                    self.budget -= 1
-                    if cost < children.get(child, cost + 1):
-                        children[child] = cost
-                if self.budget < 0:
+                try:
+                    for child, cost in self._batches(classes):
+                        if cost < children.get(child, cost + 1):
+                            children[child] = cost
+                except _TooMuch:
                     self.coarse = True
                     return self._count(root)
                 stack.append((classes, children))
@@ -273,6 +277,9 @@ class BatchOverhead:
             return places > 0 and sizes[g] <= room and prompts[g] <= budget
 
         def choose(g: int, room: int, places: int, budget: int) -> Iterator[None]:
+            self.budget -= 1
+            if self.budget < 0:
+                raise _TooMuch
             if g == len(order):
                 if not any(chosen[x] < counts[x] and fits(x, room, places, budget) for x in range(g)):
                     yield

@@ -32,15 +32,20 @@ __all__ = ["search", "unsupported"]
 
 #: Rough memory of one label with its state, bytes (measured for states of 4 to 16 requests).
 LABEL_BYTES = 700
+#: Most requests of an instance.
+MAX_REQUESTS = 256
 #: Labels between two looks at the clock.
 CHECK_EVERY = 64
-#: Batches that the relaxed problem of the estimate may try, in all and per second of the limit.
-RELAXED_BATCHES = 2_000_000
-RELAXED_PER_SECOND = 50_000
+#: Steps that the relaxed problem of the estimate may take, in all and per second of the limit.
+RELAXED_BATCHES = 20_000_000
+RELAXED_PER_SECOND = 200_000
 
 
 def unsupported(instance: Instance) -> str | None:
     """Return why the search cannot solve `instance`, or None."""
+    requests = len(instance.requests)
+    if requests > MAX_REQUESTS:
+        return f"{requests} requests have too many joint states; the search takes {MAX_REQUESTS}"
     if not instance.offline and instance.objective.weight(Metric.MEAN_TPOT):
         return "with arrivals, waiting can lower the TPOT, which the search does not explore"
     return None
@@ -117,7 +122,7 @@ class _Search:
         self.progress = progress
         self.began = self.told = time.monotonic()
         self.chunks = chunks if instance.policy.chunked_prefill else Chunks.EXACT
-        self.space = Space(instance, self.chunks, levels)
+        self.space = Space(instance, self.chunks, levels, watch=self._check)
         self.rates = Rates(instance)
         self.ticks = instance.cost.ticks
         self.unit = lcm(
@@ -173,10 +178,9 @@ class _Search:
         return Fraction(cost, self.unit * self.rates.scale) - self.rates.shift
 
     def run(self) -> EngineOutcome:
-        start = self.space.start()
-        self._push(_Label(start, 0, 0, None, 0, None))
         termination = Termination.OPTIMAL
         try:
+            self._push(_Label(self.space.start(), 0, 0, None, 0, None))
             while self.queue:
                 estimate, _, _, label = self.queue[0]
                 self.floor = max(self.floor, estimate)
@@ -278,7 +282,7 @@ class _Search:
                 rest = slack - heuristic.through(self.main, state, pattern)
                 if rest < 0:
                     continue
-            for _, targets, load in self.space.batches(pattern, len(state), rest, self._check):
+            for _, targets, load in self.space.batches(pattern, len(state), rest):
                 child = tuple(sorted(targets))
                 if child == state:
                     continue

@@ -37,7 +37,7 @@ State = tuple[int, ...]
 
 #: Node of a finished request; never part of a state.
 DONE = -1
-#: Partial batches between two looks at the limits.
+#: Steps of an enumeration between two looks at the limits.
 WATCH_EVERY = 4096
 
 
@@ -118,6 +118,10 @@ def _free(number: int, move: Move) -> int:
     return 0
 
 
+def _idle(partial: int) -> None:
+    pass
+
+
 @dataclass
 class Space:
     """Nodes, moves and batches of an instance.
@@ -132,6 +136,8 @@ class Space:
         Non-negative price of a move from a node: what it costs above the least (`Heuristic`).
     budget : int or None
         Largest total price of a batch that can matter; None is no limit.
+    watch : callable
+        Told now and then how many partial batches are in memory; may raise to stop.
 
     Attributes
     ----------
@@ -144,6 +150,7 @@ class Space:
     levels: int = 1
     price: Priced = _free
     budget: int | None = None
+    watch: Callable[[int], None] = _idle
     nodes: list[Node] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -151,6 +158,7 @@ class Space:
         self._moves: dict[int, tuple[Move, ...]] = {}
         self._options: dict[tuple[int, int, bool], list[Options]] = {}
         self._buckets: dict[tuple[int, int, bool], list[Bucket]] = {}
+        self._steps_taken = 0
         self.kinds = self.instance.types
         self.arrivals = [kind.arrival for kind in self.kinds]
         self.relaxed = self.chunks is Chunks.RELAXED
@@ -253,6 +261,7 @@ class Space:
         if count == 0:
             yield chosen
             return
+        self._step_taken()
         for position in range(first, len(moves)):
             price, move = moves[position]
             total = chosen.price + price
@@ -264,6 +273,12 @@ class Space:
             target = () if move.target == DONE else (move.target,)
             option = Options(total, chosen.targets + target, load, (*chosen.moves, move))
             yield from self._combine(moves, count - 1, position, option)
+
+    def _step_taken(self) -> None:
+        """Let `watch` look at the limits every so many steps of an enumeration."""
+        self._steps_taken += 1
+        if self._steps_taken % WATCH_EVERY == 0:
+            self.watch(0)
 
     def _within(self, load: Load) -> bool:
         """Whether a load alone respects the limits of a batch."""
@@ -325,6 +340,7 @@ class Space:
         def choose(
             group: int, chosen: Pattern, held: int, limited: int, phases: tuple[bool, bool]
         ) -> Iterator[Pattern]:
+            self._step_taken()
             if group == len(groups):
                 yield chosen
                 return
@@ -340,7 +356,7 @@ class Space:
         return choose(0, [], 0, 0, (False, False))
 
     def batches(
-        self, pattern: Pattern, requests: int, slack: int | None, watch: Callable[[int], None]
+        self, pattern: Pattern, requests: int, slack: int | None
     ) -> list[tuple[int, tuple[int, ...], Load]]:
         """Every batch of a pattern within the limits: price, targets (unsorted) and load.
 
@@ -351,8 +367,6 @@ class Space:
             Unfinished requests.
         slack : int or None
             Largest total price of interest.
-        watch : callable
-            Told the number of partial batches now and then; may raise to stop.
         """
         system = self.instance.system
         max_held, max_tokens = system.kv_capacity, system.max_batch_tokens
@@ -374,7 +388,7 @@ class Space:
                     load = Load(held, running, limited, a3 + b3, decodes, a5 + b5, a6 + b6, a7 + b7)
                     grown.append((price + more, targets + new, load))
                 if len(grown) > WATCH_EVERY:
-                    watch(len(grown))
+                    self.watch(len(grown))
         return grown
 
     def find_batch(

@@ -278,7 +278,17 @@ class _Run:
             if not check.ok:
                 broken = str((*check.violations, *check.faults)[0])
                 self.report = replace(self.report, details={**outcome.details, "rejected": broken})
-        self.improve_bound(outcome.lower)
+        self.improve_bound(self.credible(outcome.lower))
+
+    def credible(self, lower: LowerBound | None) -> LowerBound | None:
+        """The bound, unless a verified schedule refutes it: then the engine failed, and says so."""
+        if lower is None or self.best is None or lower.value <= self.best.value:
+            return lower
+        failure = f"discarded: {lower.source} claims the bound {float(lower.value)!r}, which is wrong"
+        self.say(failure)
+        details = {**self.report.details, "failure": failure}
+        self.report = replace(self.report, termination="failed", details=details)
+        return None
 
     def search(self, limits: Limits) -> EngineOutcome:
         from infermax_opt.solvers.staged import staged_search, unsupported

@@ -7,19 +7,19 @@ from dataclasses import replace
 from fractions import Fraction
 
 from infermax_opt.errors import InputError
+from infermax_opt.fastreplay import replay
 from infermax_opt.formulation import get_formulation, horizon_bound
 from infermax_opt.instance import Instance
 from infermax_opt.metrics import measure, objective_value
-from infermax_opt.replay import replay_plain
 from infermax_opt.result import LowerBound, Proof, Scope
 from infermax_opt.schedules import Batch, Schedule
-from infermax_opt.solvers.outcome import EngineOutcome, Limits, Progress
+from infermax_opt.solvers.outcome import EngineOutcome, Limits, Progress, Termination
 from infermax_opt.solvers.process import Engine, EngineRun, run_engine
 
 __all__ = ["MAX_COLUMNS", "one_by_one", "solve_formulation"]
 
 #: Columns beyond which a model is refused: building it would take longer than any solver's hope.
-MAX_COLUMNS = 1_000_000
+MAX_COLUMNS = 150_000
 
 
 def one_by_one(instance: Instance) -> Schedule:
@@ -35,9 +35,20 @@ def one_by_one(instance: Instance) -> Schedule:
     return Schedule(instance.name, tuple(batches))
 
 
+def without_waits(instance: Instance, schedule: Schedule) -> Schedule:
+    """The same decisions, every batch as early as the requests that it names allow."""
+
+    def earliest(batch: Batch) -> Fraction | None:
+        requests = (instance.requests[instance.index[name]] for name in batch.tokens)
+        return max((r.arrival for r in requests), default=Fraction(0)) or None
+
+    batches = tuple(replace(batch, start=earliest(batch)) for batch in schedule.batches)
+    return replace(schedule, batches=batches)
+
+
 def replayed_objective(instance: Instance, schedule: Schedule) -> Fraction | None:
     """Objective in exact seconds; None if the schedule breaks a rule."""
-    replayed = replay_plain(instance, schedule)
+    replayed = replay(instance, schedule)
     if not replayed.valid:
         return None
     return objective_value(instance.objective, measure(instance, replayed))
@@ -76,9 +87,12 @@ def solve_formulation(
     if reason is not None:
         raise InputError(f"formulation {formulation_name!r} does not cover this instance: {reason}")
     incumbent = warm or one_by_one(instance)
+    if replayed_objective(instance, incumbent) is None:
+        raise InputError("the warm start is not a valid schedule", field="warm_start")
+    incumbent = without_waits(instance, incumbent)
     upper = replayed_objective(instance, incumbent)
     if upper is None:
-        raise InputError("the warm start is not a valid schedule", field="warm_start")
+        raise RuntimeError("leaving out waits broke a schedule")
     began = time.monotonic()
     proved = horizon_bound(instance, upper)
     batches = horizon if horizon is not None else proved
@@ -109,7 +123,7 @@ def solve_formulation(
             progress(f"{engine}:{formulation_name}: {kind} {ticks / unit:.6g} s")
 
     run = run_engine(engine, lowered, limits, listen)
-    schedule, best = warm, upper if warm is not None else None
+    schedule, best = (incumbent, upper) if warm is not None else (None, None)
     if run.values is not None and scope is not Scope.RELAXATION:
         assign(variables, run.values)
         found = formulation.extract(model)
@@ -118,10 +132,19 @@ def solve_formulation(
             schedule, best = found, value
     if scope is Scope.RELAXATION:
         schedule, best = None, None
+    lower_bound = _lower_bound(run, f"{engine}:{formulation_name}", unit, scope)
+    termination, details = run.termination, dict(run.details)
+    if termination == Termination.INFEASIBLE and scope is Scope.EXACT:
+        # Every instance has a schedule, and every optimal one fits the horizon.
+        termination, lower_bound = Termination.CRASHED, None
+        details["failure"] = "the solver calls a feasible model infeasible"
+    if lower_bound is not None and lower_bound.value > upper:
+        details["failure"] = f"the solver claims the bound {float(lower_bound.value)!r}, which is wrong"
+        termination, lower_bound = Termination.CRASHED, None
     return EngineOutcome(
         schedule=schedule,
-        lower=_lower_bound(run, f"{engine}:{formulation_name}", unit, scope),
-        termination=run.termination,
+        lower=lower_bound,
+        termination=termination,
         upper=best,
         warm_start_accepted=run.start_accepted if started else (False if warm is not None else None),
         details={
@@ -130,7 +153,7 @@ def solve_formulation(
             "horizon": batches,
             "scope": scope.value,
             "bound_source": run.bound_source,
-            **run.details,
+            **details,
         },
     )
 

@@ -197,12 +197,13 @@ def horizon_bound(instance: Instance, upper: Fraction) -> int | None:
     Proof.  Let the schedule have J batches.  For every affine piece (alpha, beta) batch j takes at
     least alpha + beta * tokens_j plus its attention, whether it processes tokens or only evicts;
     summed, J * alpha + F with F of `least_variable_cost`.  This is at most `upper` (waiting for
-    arrivals only adds to it), hence J <= floor((upper - F) / alpha) for every piece with
-    alpha > 0.  Where every alpha is 0, a batch with tokens still takes at least
-    tau = max(beta) + min(d0 + d1, p0 + p1), as a decode reads at least one token and a prefill does
-    at least one unit of work, so at most floor(upper / tau) batches process tokens; of the batches
-    that only evict one is enough between two of these, since requests evicted together hold
-    nothing until they process again.
+    arrivals only adds to it), hence J <= floor((upper - F) / alpha) for every piece with alpha > 0.
+
+    Also, a batch with tokens takes at least tau = max(alpha + beta) + min(d0 + d1, p0 + p1), as a
+    decode reads at least one token and a prefill does at least one unit of work; so at most
+    K = floor(upper / tau) batches process tokens.  Of the batches that only evict, one is enough
+    between two of these, since requests evicted together hold nothing until they process again:
+    J <= 2 K, or K without preemption.
 
     Returns
     -------
@@ -213,8 +214,9 @@ def horizon_bound(instance: Instance, upper: Fraction) -> int | None:
     bounds = [
         (upper - least_variable_cost(instance, k)) // alpha for k, alpha in enumerate(unit.alpha) if alpha
     ]
-    tau = max(unit.beta) + min(unit.d0 + unit.d1, unit.p0 + unit.p1)
-    if not bounds and tau:
+    tau = max(a + b for a, b in zip(unit.alpha, unit.beta, strict=True))
+    tau += min(unit.d0 + unit.d1, unit.p0 + unit.p1)
+    if tau:
         bounds.append((upper // tau) * (2 if instance.policy.preemption else 1))
     return max(1, int(min(bounds))) if bounds else None
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from infermax_opt import api
 from infermax_opt.bounds import closed_form_bounds
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.result import Status
+from infermax_opt.solvers import staged
 from infermax_opt.solvers.outcome import Limits, Termination
 from infermax_opt.solvers.search import search
 from infermax_opt.solvers.space import Chunks
@@ -118,6 +120,29 @@ def test_coarse_spaces_enclose_the_optimum(block: int) -> None:
                 assert below.schedule is None
                 assert below.lower is not None
                 assert below.lower.value <= exact.upper
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_stages_through_grids(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every chunk counting as many, tiny instances take the way of long prompts."""
+    monkeypatch.setattr(staged, "FEW_CHUNKS", 0)
+    for seed in range(50 * block, 50 * block + 50):
+        objective = "makespan" if block < 3 else OBJECTIVES[seed % len(OBJECTIVES)]
+        instance = tiny(20_000 + seed, arrivals=block in (1, 2), objective=objective)
+        if instance.policy.chunked_prefill:
+            check_all(instance)
+
+
+@pytest.mark.parametrize("objective", ["mean_ttft", "mean_e2e"])
+def test_relaxed_spaces_bound_latencies(objective: str) -> None:
+    for seed in range(100):
+        instance = replace(chunky(seed), objective=Objective.of(objective))
+        exact = search(instance)
+        assert exact.upper is not None
+        for levels in (1, 2, 3):
+            below = search(instance, chunks=Chunks.RELAXED, levels=levels)
+            assert below.lower is not None
+            assert below.lower.value <= exact.upper
 
 
 def test_limits_leave_a_valid_bound() -> None:

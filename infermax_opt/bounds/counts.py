@@ -101,12 +101,12 @@ def _area(instance: Instance, sizes: Sequence[tuple[int, int, int]]) -> int:
     block = instance.system.block_size
     capacity = instance.system.kv_capacity // block
     top = max(-(-(i + o - 1) // block) for i, o, _ in sizes)
-    if top > MAX_TABLE:
-        return -(
-            -sum(_blocks(i + o - 1, block) * c - _blocks(i - 1, block) * c for i, o, c in sizes) // capacity
-        )
-    table = _histogram(sizes, block, top)
-    return _martello_toth(table, capacity)
+    volume = sum((_blocks(i + o - 1, block) - _blocks(i - 1, block)) * c for i, o, c in sizes)
+    items = sum(o * c for _, o, c in sizes)
+    if top > MAX_TABLE or max(volume, items * capacity) >= 2**62:
+        # Too much for a table, or for its 64-bit sums: the volume alone.
+        return -(-volume // capacity)
+    return _martello_toth(_histogram(sizes, block, top), capacity)
 
 
 def _blocks(last: int, block: int) -> int:

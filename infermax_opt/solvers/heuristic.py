@@ -426,6 +426,9 @@ class Heuristic:
             missing = kind.input_tokens + n - cached
             if n >= 1 and missing == 1:
                 return int(alpha + ticks.d0 + work.generate(kind.input_tokens, n, cached))
+            if cached and self.space.relaxed:
+                # Anything up to the end of its cell may be cached already.
+                missing = max(1, missing - self.space.steps[node.kind] + 1)
             # Even if the last token is a decode step, at least one batch prefills.
             overhead = -(-missing // budget) * alpha + ticks.p0
             return int(overhead + work.generate(kind.input_tokens, n, cached))

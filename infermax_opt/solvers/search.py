@@ -28,7 +28,7 @@ from infermax_opt.solvers.heuristic import Heuristic, Rates
 from infermax_opt.solvers.outcome import EngineOutcome, Limits, Progress, Termination
 from infermax_opt.solvers.space import DONE, Chunks, Load, Move, Space, State
 
-__all__ = ["search", "unsupported"]
+__all__ = ["may_relax", "search", "unsupported"]
 
 #: Rough memory of one label with its state, bytes (measured for states of 4 to 16 requests).
 LABEL_BYTES = 700
@@ -49,6 +49,11 @@ def unsupported(instance: Instance) -> str | None:
     if not instance.offline and instance.objective.weight(Metric.MEAN_TPOT):
         return "with arrivals, waiting can lower the TPOT, which the search does not explore"
     return None
+
+
+def may_relax(instance: Instance) -> bool:
+    """Whether the relaxed space of `instance` bounds its optimum (see `space`)."""
+    return instance.offline and not instance.objective.weight(Metric.MEAN_TPOT)
 
 
 @dataclass(slots=True)
@@ -94,7 +99,14 @@ def search(
     -------
     EngineOutcome
         `schedule` is None where none better than `upper` was found.
+
+    Raises
+    ------
+    ValueError
+        For a relaxed space that would not bound the optimum (`may_relax`).
     """
+    if chunks is Chunks.RELAXED and not may_relax(instance):
+        raise ValueError("a relaxed space bounds nothing with arrivals or TPOT")
     return _Search(instance, upper, limits or Limits(), chunks, levels, counting, progress).run()
 
 

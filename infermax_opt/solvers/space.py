@@ -14,9 +14,11 @@ schedules; its bound bounds nothing.
 every quantity is taken at its best: KV held(L), at least max(1, L' - L - step + 1) tokens for P, C
 and for the attention work from cell L to L' (L' from m = 0).  Tokens are charged as L' - L, which
 adds up to the true number over a prefill and to no more than it when the prefill is evicted; a
-chunk that stays in its cell is charged nothing.  Every schedule maps to a path that costs no more,
-so the optimum is a lower bound.  As the charge is right in sum only, one affine piece of the batch
-time is used.
+chunk that stays in its cell is charged nothing; so does "exact" attention, L'**2 - L**2.  At any
+moment no more has been charged than was processed: charges come late, if at all.  Every schedule
+maps to a path that costs no more, so the optimum is a lower bound, provided that lateness cannot
+cost: batch times add up (one affine piece is used), nothing waits (no arrivals), and the objective
+weighs a second no more later than earlier (no TPOT).
 """
 
 from __future__ import annotations

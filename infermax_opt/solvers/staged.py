@@ -17,7 +17,7 @@ from infermax_opt.instance import Instance
 from infermax_opt.result import LowerBound
 from infermax_opt.schedules import Schedule
 from infermax_opt.solvers.outcome import EngineOutcome, Limits, Progress, Termination
-from infermax_opt.solvers.search import search, unsupported
+from infermax_opt.solvers.search import may_relax, search, unsupported
 from infermax_opt.solvers.space import Chunks
 
 __all__ = ["staged_search", "unsupported"]
@@ -102,7 +102,7 @@ class _Stages:
                     self._stage(Chunks.EXACT, 1, 1.0)
                 return
             self._stage(Chunks.RESTRICTED, levels, 0.4)
-            if self._open():
+            if self._open() and may_relax(self.instance):
                 self._stage(Chunks.RELAXED, levels, 1.0)
 
     def _progress_states(self) -> int:

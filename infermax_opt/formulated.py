@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from infermax_opt.errors import InputError
 from infermax_opt.fastreplay import replay
-from infermax_opt.formulation import get_formulation, horizon_bound
+from infermax_opt.formulation import get_formulation, horizon_bound, trajectory
 from infermax_opt.instance import Instance
 from infermax_opt.metrics import measure, objective_value
 from infermax_opt.result import LowerBound, Proof, Scope
@@ -44,6 +44,34 @@ def without_waits(instance: Instance, schedule: Schedule) -> Schedule:
 
     batches = tuple(replace(batch, start=earliest(batch)) for batch in schedule.batches)
     return replace(schedule, batches=batches)
+
+
+def without_lost_prefills(instance: Instance, schedule: Schedule) -> Schedule:
+    """The same schedule less the prefills that were evicted before they led to a token.
+
+    They serve nothing; but where tokens are free a model may hold some.  `schedule` names every
+    batch on its own (`repeat` 1), as extracted ones do.
+    """
+    tokens = [dict(batch.tokens) for batch in schedule.batches]
+    evict = [list(batch.evict) for batch in schedule.batches]
+    pending: dict[int, list[int]] = {}  # request -> batches of its prefill under way
+    for j, moves in enumerate(trajectory(instance, schedule)):
+        for i, move in enumerate(moves):
+            if move.evicted and pending.get(i):
+                name = instance.requests[i].id
+                evict[j].remove(name)
+                for k in pending.pop(i):
+                    del tokens[k][name]
+            elif move.generates:
+                pending.pop(i, None)
+            elif move.tokens:
+                pending.setdefault(i, []).append(j)
+    batches = [
+        replace(batch, tokens=chunks, evict=tuple(names))
+        for batch, chunks, names in zip(schedule.batches, tokens, evict, strict=True)
+        if chunks or names
+    ]
+    return replace(schedule, batches=tuple(batches))
 
 
 def replayed_objective(instance: Instance, schedule: Schedule) -> Fraction | None:
@@ -126,7 +154,7 @@ def solve_formulation(
     schedule, best = (incumbent, upper) if warm is not None else (None, None)
     if run.values is not None and scope is not Scope.RELAXATION:
         assign(variables, run.values)
-        found = formulation.extract(model)
+        found = without_lost_prefills(instance, formulation.extract(model))
         value = replayed_objective(instance, found)
         if value is not None and (best is None or value <= best):
             schedule, best = found, value

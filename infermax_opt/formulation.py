@@ -11,11 +11,11 @@ column as an integer).
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from infermax_opt.bounds.counts import count_batches
 from infermax_opt.errors import InputError
 from infermax_opt.instance import Instance
 from infermax_opt.replay import State
@@ -259,31 +259,17 @@ def least_batches(instance: Instance) -> int:
     """Batches that every schedule needs.
 
     Tokens of one request are made in different batches, and token k in one after which it holds
-    I+k-1 tokens.  So all tokens of all requests are packed into the batches: their `packing_rows`
-    weights, or their plain sizes, are at most `limit` a batch; at most R_max of them share a
-    batch; C tokens are processed in one, min(P, C) of them prefill; and one request alone needs
-    ceil(I / min(P, C)) batches for its first token and O - 1 for the others.
+    I+k-1 tokens.  So all tokens of all requests are packed into the batches, and their
+    `packing_rows` weights are at most `limit` a batch; `count_batches` gives further arguments.
     """
     system = instance.system
-    rows = packing_rows(instance)
-    weights = [0] * len(rows)
-    sizes = processed = prompts = alone = 0
-    for kind in instance.types:
-        count = len(kind.members)
-        levels = [system.held(kind.input_tokens + k) for k in range(kind.output_tokens)]
-        sizes += count * sum(levels)
-        for r, row in enumerate(rows):
-            weights[r] += count * sum(map(row.weight, levels))
-        processed += count * (kind.input_tokens + kind.output_tokens - 1)
-        prompts += count * kind.input_tokens
-        prefill = -(-kind.input_tokens // system.prefill_budget)
-        alone = max(alone, prefill + kind.output_tokens - 1)
-    running = system.max_running or len(instance.requests)
-    shares = [
-        Fraction(sizes, system.kv_capacity),
-        Fraction(processed, system.max_batch_tokens),
-        Fraction(prompts, system.prefill_budget),
-        Fraction(instance.output_tokens, running),
-        *(Fraction(weight, row.limit) for weight, row in zip(weights, rows, strict=True)),
-    ]
-    return max(alone, *map(math.ceil, shares))
+    counts = count_batches(instance, instance.types).total
+    shares = []
+    for row in packing_rows(instance):
+        weight = sum(
+            len(kind.members) * row.weight(system.held(kind.input_tokens + k))
+            for kind in instance.types
+            for k in range(kind.output_tokens)
+        )
+        shares.append(-(-weight // row.limit))
+    return max(*counts.values(), *shares)

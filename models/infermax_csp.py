@@ -125,47 +125,23 @@ class CSP:
         setter.batches(moves, [*replayed.starts, replayed.ends[-1]])
 
     def extract(self, model: pyo.ConcreteModel) -> Schedule:
-        """Read the schedule; a batch waits no longer than for its own requests' arrivals.
-
-        Prefills that were evicted half-way are left out: they serve nothing, and where tokens are
-        free the model may hold some (see `short_refill`).
-        """
+        """Read the schedule; a batch waits no longer than for its own requests' arrivals."""
         instance: Instance = model.instance
-        parts = [self._useful(model, i) for i in model.R]
         batches = []
         for j in model.J:
             tokens = {}
             evict = []
             latest = Fraction(0)
-            for request, (chunks, evictions) in zip(instance.requests, parts, strict=True):
-                if j in chunks:
-                    tokens[request.id] = chunks[j]
+            for i, request in enumerate(instance.requests):
+                count = round(model.c[i, j].value)
+                if count:
+                    tokens[request.id] = count
                     latest = max(latest, request.arrival)
-                if j in evictions:
+                if round(model.e[i, j].value):
                     evict.append(request.id)
             if tokens or evict:
                 batches.append(Batch(tokens, tuple(evict), latest or None))
         return Schedule(instance.name, tuple(batches))
-
-    @staticmethod
-    def _useful(model: pyo.ConcreteModel, i: int) -> tuple[dict[int, int], set[int]]:
-        """Tokens and evictions of request i by batch, without prefills that led to no token."""
-        chunks: dict[int, int] = {}
-        evictions: set[int] = set()
-        pending: list[int] = []
-        for j in model.J:
-            if round(model.e[i, j].value):
-                if pending:
-                    for k in pending:
-                        del chunks[k]
-                else:
-                    evictions.add(j)
-                pending = []
-            count = round(model.c[i, j].value)
-            if count:
-                chunks[j] = count
-                pending = [] if round(model.g[i, j].value) else [*pending, j]
-        return chunks, evictions
 
 
 @dataclass(frozen=True)

@@ -259,14 +259,15 @@ def test_unsupported_instances_are_refused() -> None:
 def test_safe_bound_is_below_the_relaxation(formulation: CSP | StateFlow) -> None:
     import highspy
 
-    from infermax_opt.solvers.highs import _load
+    from infermax_opt.solvers.highs import Scaling, _load
 
     model = lowered_paper(16, formulation)
-    solver = _load(model, 1.0, None, 1, 0, integral=False)
+    scaled = Scaling(model)
+    solver = _load(model, scaled, None, 1, 0, integral=False)
     solver.run()
-    optimum = solver.getInfo().objective_function_value
+    optimum = solver.getInfo().objective_function_value * scaled.cost
     assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-    duals = list(solver.getSolution().row_dual)
+    duals = scaled.duals(solver.getSolution().row_dual)
     proved = safe_bound(model, duals)
     assert float(proved) <= optimum * (1 + 1e-9)
     assert float(proved) >= optimum * (1 - 1e-6)

@@ -43,7 +43,7 @@ def solve(model: LoweredModel, *, seconds: float | None, threads: int, seed: int
         ``details`` events.
     """
     began = time.monotonic()
-    scaled = _Scaling(model)
+    scaled = Scaling(model)
 
     def remaining() -> float | None:
         return None if seconds is None else max(0.01, seconds - (time.monotonic() - began))
@@ -53,7 +53,7 @@ def solve(model: LoweredModel, *, seconds: float | None, threads: int, seed: int
     return _branch_and_bound(model, scaled, remaining(), threads, seed, emit)
 
 
-class _Scaling:
+class Scaling:
     """Powers of two that bring a model in ticks near 1, where HiGHS's tolerances are meant to be.
 
     Columns of times (continuous, with large bounds) are counted in units of `column` ticks and
@@ -76,6 +76,10 @@ class _Scaling:
         largest = max(1.0, float(np.abs(costs).max(initial=0.0)))
         self.cost = 2.0 ** max(0, math.ceil(math.log2(largest / LARGEST_COST)))
 
+    def duals(self, solution: Any) -> list[float]:
+        """Row multipliers of a solution, in ticks."""
+        return (np.array(solution, dtype=float) * self.row * self.cost).tolist()  # type: ignore[no-any-return]
+
     def values(self, solution: Any) -> list[int]:
         """Column values of a solution, in ticks and counts."""
         return [round(x) for x in (np.array(solution, dtype=float) * self.column).tolist()]
@@ -83,7 +87,7 @@ class _Scaling:
 
 def _load(
     model: LoweredModel,
-    scaled: _Scaling,
+    scaled: Scaling,
     seconds: float | None,
     threads: int,
     seed: int,
@@ -129,20 +133,20 @@ def _load(
 
 
 def _root(
-    model: LoweredModel, scaled: _Scaling, seconds: float | None, threads: int, seed: int, emit: Emit
+    model: LoweredModel, scaled: Scaling, seconds: float | None, threads: int, seed: int, emit: Emit
 ) -> None:
     """Solve the relaxation and report the bound that its duals prove in exact arithmetic."""
     solver = _load(model, scaled, seconds, threads, seed, integral=False)
     solver.run()
     solution = solver.getSolution()
     if solution.dual_valid:
-        duals = (np.array(solution.row_dual, dtype=float) * scaled.row * scaled.cost).tolist()
+        duals = scaled.duals(solution.row_dual)
         # The optimum is a whole number of ticks.
         emit({"event": "bound", "value": math.ceil(safe_bound(model, duals)), "source": "root LP"})
 
 
 def _branch_and_bound(
-    model: LoweredModel, scaled: _Scaling, seconds: float | None, threads: int, seed: int, emit: Emit
+    model: LoweredModel, scaled: Scaling, seconds: float | None, threads: int, seed: int, emit: Emit
 ) -> str:
     solver = _load(model, scaled, seconds, threads, seed, integral=True)
     best: int | None = None

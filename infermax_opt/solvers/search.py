@@ -1,7 +1,7 @@
 """Exact search: A* over multisets of request nodes.
 
 Offline, the cost of a batch is its time multiplied by the rate of the state it starts from (see
-`heuristic.Rates`), so a schedule is a path and its cost a sum of edge lengths.  With arrivals a
+`rates.Rates`), so a schedule is a path and its cost a sum of edge lengths.  With arrivals a
 label also carries its time; batches start as soon as they can or at an arrival, which loses
 nothing for objectives that never gain from delay (all but TPOT).
 
@@ -24,8 +24,9 @@ from infermax_opt.cost import batch_time
 from infermax_opt.instance import Instance, Metric
 from infermax_opt.result import LowerBound, Proof
 from infermax_opt.schedules import Batch, Schedule
-from infermax_opt.solvers.heuristic import Heuristic, Rates
+from infermax_opt.solvers.heuristic import Heuristic
 from infermax_opt.solvers.outcome import EngineOutcome, Limits, Progress, Termination
+from infermax_opt.solvers.rates import Rates
 from infermax_opt.solvers.space import DONE, Chunks, Load, Move, Space, State
 
 __all__ = ["may_relax", "search", "unsupported"]

@@ -30,13 +30,13 @@ SCHEDULERS = tuple(name + suffix for name in TABLE_1 for suffix in ("", "_ef"))
 
 @dataclass(frozen=True)
 class Row:
-    """One instance: its result, the one without evictions, and the schedulers' makespans."""
+    """One instance: its result, the one without evictions, and what the schedulers do."""
 
     size: int
     instance: imx.Instance
     result: imx.Result
     eviction_free: imx.Result
-    schedulers: dict[str, Fraction]
+    schedulers: dict[str, imx.Metrics]
 
     @property
     def upper(self) -> Fraction:
@@ -56,12 +56,12 @@ class Row:
         return (makespan - self.result.lower.value) / makespan
 
 
-def checked(instance: imx.Instance, subject: imx.Schedule | imx.Result) -> Fraction:
-    """Replayed makespan of a schedule or result that passes the verifier."""
+def checked(instance: imx.Instance, subject: imx.Schedule | imx.Result) -> imx.Metrics:
+    """Replayed metrics of a schedule or result that passes the verifier."""
     check = imx.verify(instance, subject)
-    if not check.ok or check.objective is None:
+    if not check.ok or check.metrics is None:
         sys.exit(f"{instance.name}: {[*check.violations, *check.faults][0]}")
-    return check.objective
+    return check.metrics
 
 
 def study(size: int, chunked: bool, time_limit: float) -> Row:
@@ -104,23 +104,24 @@ def cells(row: Row) -> dict[str, str]:
         "eviction_free_seconds": f"{keep.solver.seconds:.2f}",
         "saving_percent": f"{float(100 * row.saving):.2f}",
     }
-    for name, makespan in row.schedulers.items():
-        values[f"{name}_s"] = f"{float(makespan):.10g}"
-        values[f"{name}_gap_percent"] = f"{float(100 * row.gap(makespan)):.2f}"
+    for name, metrics in row.schedulers.items():
+        values[f"{name}_s"] = f"{float(metrics.makespan):.10g}"
+        values[f"{name}_gap_percent"] = f"{float(100 * row.gap(metrics.makespan)):.2f}"
+        values[f"{name}_evictions"] = str(metrics.evictions)
     return values
 
 
 def markdown(rows: list[Row]) -> str:
     """The table for people: one line per I."""
-    head = ["I", "M", "makespan, s", "gap, %", "evictions", "s", "without evictions, s", "saved, %"]
-    head += [f"{name} (ef), %" for name in TABLE_1]
+    head = ["I", "M", "makespan, s", "gap, %", "evictions", "engine", "proof", "seconds"]
+    head += ["without evictions, s", "saved, %", *(f"{name} (ef), %" for name in TABLE_1)]
     lines = ["| " + " | ".join(head) + " |", "|" + " ---: |" * len(head)]
     for row in rows:
         c = cells(row)
         shown = "0 (proved)" if row.result.gap == 0 else c["gap_percent"]
         keep = c["eviction_free_s"] + ("" if row.eviction_free.gap == 0 else " (not proved)")
-        line = [c["I"], c["M"], c["makespan_s"], shown, c["evictions"], c["seconds"], keep]
-        line.append(c["saving_percent"])
+        line = [c["I"], c["M"], c["makespan_s"], shown, c["evictions"], c["bound"], c["proof"]]
+        line += [c["seconds"], keep, c["saving_percent"]]
         for name in TABLE_1:
             line.append(f"{c[f'{name}_gap_percent']} ({c[f'{name}_ef_gap_percent']})")
         lines.append("| " + " | ".join(line) + " |")
@@ -139,7 +140,7 @@ def figure(rows: list[Row], path: Path) -> None:
     # Schedulers that agree to a hundredth of a percent everywhere share a line.
     curves: dict[tuple[float, ...], list[str]] = {}
     for name in SCHEDULERS:
-        curve = tuple(round(100 * float(row.gap(row.schedulers[name])), 2) for row in rows)
+        curve = tuple(round(100 * float(row.gap(row.schedulers[name].makespan)), 2) for row in rows)
         curves.setdefault(curve, []).append(name)
     fig, ax = plt.subplots(figsize=(9, 5.6), layout="constrained")
     for k, (curve, names) in enumerate(curves.items()):

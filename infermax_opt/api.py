@@ -223,7 +223,8 @@ class _Run:
         if isinstance(wanted, Schedule):
             check = self.offer(wanted, "warm start")
             if not check.ok:
-                fault = (*check.violations, *check.faults)[0]
+                # A schedule for another instance breaks rules for that reason only.
+                fault = (*check.faults, *check.violations)[0]
                 raise InputError(f"is not a valid schedule: {fault}", field="warm_start")
         elif wanted == "best":
             for name in scheduler_names():
@@ -307,11 +308,14 @@ class _Run:
         if name is None:
             able = [n for n in formulation_names() if get_formulation(n).unsupported(self.instance) is None]
             if not able:
-                raise InputError("no formulation can express this instance", field="solver")
+                reasons = [
+                    f"{n}: {get_formulation(n).unsupported(self.instance)}" for n in formulation_names()
+                ]
+                raise InputError(f"no formulation takes this instance: {'; '.join(reasons)}", field="solver")
             name = "flow" if "flow" in able else able[0]
         why = get_formulation(name).unsupported(self.instance)
         if why is not None:
-            raise InputError(f"{name!r} cannot express this instance: {why}", field="formulation")
+            raise InputError(f"{name!r} does not take this instance: {why}", field="formulation")
         self.report = replace(self.report, formulation=name)
         kind: Literal["highs", "cpsat"] = "highs" if engine == "highs" else "cpsat"
         warm = self.best.schedule if self.best else None

@@ -8,6 +8,7 @@ and printed figures.
 from __future__ import annotations
 
 import math
+import operator
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Literal
@@ -36,14 +37,19 @@ def to_fraction(value: object) -> Fraction:
         If the value is not a finite decimal of at most `MAX_DIGITS` digits on either side of
         the point.
     """
-    if isinstance(value, bool) or not isinstance(value, int | str | float | Decimal | Fraction):
-        raise ValueError(f"{_short(value)} is not a number")
+    if isinstance(value, bool):
+        raise ValueError(f"{value} is not a number")
+    if not isinstance(value, str | float | Decimal | Fraction):
+        try:
+            value = operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            raise ValueError(f"{_short(value)} is not a number") from None
     if isinstance(value, Fraction):
         if not is_finite_decimal(value):
             raise ValueError(f"{_short(value)} is not a finite decimal")
         return value
     try:
-        number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+        number = Decimal(repr(float(value))) if isinstance(value, float) else Decimal(value)
     except (InvalidOperation, ValueError):
         raise ValueError(f"{_short(value)} is not a decimal number") from None
     if not number.is_finite():

@@ -78,7 +78,8 @@ class Objective:
             try:
                 metric = Metric(key)
             except ValueError:
-                raise InputError(f"{key!r} is none of {allowed}", field="objective") from None
+                weighable = ", ".join(metric.value for metric in Metric)
+                raise InputError(f"{key!r} is none of {weighable}", field="objective") from None
             try:
                 weight = to_fraction(number)
             except ValueError as error:
@@ -112,13 +113,17 @@ class Objective:
 
 
 def _tokens(value: object, name: str, least: int = 1, most: int = MAX_TOKENS) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        text = repr(value)
-        raise InputError(f"{text[:60]} is not a whole number", field=name)
-    if not least <= value <= most:
-        shown = value if abs(value) < 10**30 else "a number of more than 30 digits"
-        raise InputError(f"{shown} is not between {least} and {most}", field=name)
-    return int(value)
+    if type(value) is int and least <= value <= most:  # nearly always; a million requests count
+        return value
+    try:
+        number = to_fraction(value)
+    except ValueError as error:
+        raise InputError(str(error), field=name) from None
+    if number.denominator != 1:
+        raise InputError(f"{value} is not a whole number", field=name)
+    if not least <= number <= most:
+        raise InputError(f"{value} is not between {least} and {most}", field=name)
+    return int(number)
 
 
 def _text(value: object, name: str) -> None:
@@ -157,10 +162,10 @@ class RequestGroup:
 
     def __post_init__(self) -> None:
         _text(self.id, "id")
-        _tokens(self.input_tokens, "input_tokens")
-        _tokens(self.output_tokens, "output_tokens")
+        for name in ("input_tokens", "output_tokens"):
+            object.__setattr__(self, name, _tokens(getattr(self, name), name))
         if self.count is not None:
-            _tokens(self.count, "count", most=MAX_COUNT)
+            object.__setattr__(self, "count", _tokens(self.count, "count", most=MAX_COUNT))
         try:
             arrival = to_fraction(self.arrival)
         except ValueError as error:
@@ -213,9 +218,9 @@ class System:
 
     def __post_init__(self) -> None:
         for name in ("kv_capacity", "max_batch_tokens", "max_prefill_tokens", "block_size"):
-            _tokens(getattr(self, name), f"system.{name}")
+            object.__setattr__(self, name, _tokens(getattr(self, name), f"system.{name}"))
         if self.max_running is not None:
-            _tokens(self.max_running, "system.max_running")
+            object.__setattr__(self, "max_running", _tokens(self.max_running, "system.max_running"))
 
     def held(self, cached: int) -> int:
         """KV tokens that a request with `cached` cached tokens occupies."""

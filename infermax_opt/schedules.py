@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import MappingProxyType
 
+from infermax_opt.errors import InputError
+from infermax_opt.exact import to_fraction
+
 __all__ = ["Batch", "Schedule", "run_length"]
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
@@ -28,6 +31,12 @@ class Batch:
         Every request in decode that the entry does not name also processes its one token.
     repeat : int
         Batches in a row that the entry stands for.
+
+    Raises
+    ------
+    InputError
+        If a number is no whole number or decimal, `start` is negative or `repeat` is below 1.
+        Whether the decisions are valid is the verifier's question.
     """
 
     tokens: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
@@ -35,6 +44,36 @@ class Batch:
     start: Fraction | None = None
     decode_all: bool = False
     repeat: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tokens, Mapping):
+            raise InputError(f"{self.tokens!r} is not a mapping of request id to tokens", field="tokens")
+        if not all(type(count) is int for count in self.tokens.values()):
+            whole = {name: _whole(count, f"tokens.{name}") for name, count in self.tokens.items()}
+            object.__setattr__(self, "tokens", whole)
+        if isinstance(self.evict, str):
+            raise InputError(f"{self.evict!r} is a text, not a list of request ids", field="evict")
+        object.__setattr__(self, "evict", tuple(self.evict))
+        if self.start is not None and type(self.start) is not Fraction:
+            try:
+                object.__setattr__(self, "start", to_fraction(self.start))
+            except ValueError as error:
+                raise InputError(str(error), field="start") from None
+        if self.start is not None and self.start < 0:
+            raise InputError(f"{self.start} is negative; the least is 0", field="start")
+        object.__setattr__(self, "repeat", _whole(self.repeat, "repeat"))
+        if self.repeat < 1:
+            raise InputError(f"{self.repeat} is less than 1", field="repeat")
+
+
+def _whole(value: object, name: str) -> int:
+    try:
+        number = to_fraction(value)
+    except ValueError as error:
+        raise InputError(str(error), field=name) from None
+    if number.denominator != 1:
+        raise InputError(f"{value} is not a whole number", field=name)
+    return int(number)
 
 
 @dataclass(frozen=True)

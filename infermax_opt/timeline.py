@@ -73,16 +73,16 @@ def timeline(instance: Instance, schedule: Schedule, *, rows: bool) -> Timeline:
     by_arrival = sorted(float(r.arrival) for r in instance.requests)
     arrived = 0
     table: list[dict[int, tuple[Phase, int]]] | None = [] if rows else None
-    for (batch, opens), end in zip(_each(schedule.batches), ends, strict=True):
+    for (batch, opens), start in zip(_each(schedule.batches), starts, strict=True):
         evict = [instance.index[name] for name in batch.evict] if opens else []
         active = walk.step(batch, evict)
-        while arrived < len(by_arrival) and by_arrival[arrived] < end:
+        while arrived < len(by_arrival) and by_arrival[arrived] <= start:
             arrived += 1
         tally = walk.tally(active, arrived)
         for phase, number in tally.items():
             counts[phase].append(number)
         if table is not None:
-            table.append(walk.row(active, end))
+            table.append(walk.row(active, start))
         walk.settle()
     return Timeline(replayed, starts, ends, counts, table)
 
@@ -144,8 +144,8 @@ class _Walk:
         tally[Phase.WAITING] = arrived - len(self.begun)
         return tally
 
-    def row(self, active: dict[int, tuple[Phase, int]], end: float) -> dict[int, tuple[Phase, int]]:
-        """Phase and tokens of every request during the batch."""
+    def row(self, active: dict[int, tuple[Phase, int]], start: float) -> dict[int, tuple[Phase, int]]:
+        """Phase and tokens of every request that had arrived when the batch started."""
         row = dict(active)
         for i, request in enumerate(self.instance.requests):
             if i in row or self.state.finished(i):
@@ -154,7 +154,7 @@ class _Walk:
                 row[i] = (Phase.EVICTED, 0)
             elif i in self.begun:
                 row[i] = (Phase.HOLDING, 0)
-            elif float(request.arrival) < end:
+            elif float(request.arrival) <= start:
                 row[i] = (Phase.WAITING, 0)
         return row
 

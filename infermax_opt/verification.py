@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from infermax_opt.bounds import closed_form_bounds, exhaustive
+from infermax_opt.errors import InputError
 from infermax_opt.fastreplay import replay
 from infermax_opt.instance import Instance
 from infermax_opt.metrics import Metrics, measure, objective_value
@@ -54,6 +55,7 @@ class Trust(enum.Enum):
 
     RECOMPUTED = "recomputed"
     ENUMERATED = "confirmed by enumerating every schedule"
+    REFUTED = "refuted"
     SOLVER = "not checked: proved by a solver, and too large to enumerate here"
 
 
@@ -102,8 +104,18 @@ def verify(instance: Instance, subject: Schedule | Result | Claim) -> Verificati
     -------
     Verification
         Violations and faults as data; nothing is raised for a wrong schedule.
+
+    Raises
+    ------
+    InputError
+        If an argument is something else.
     """
     claim = subject.claim() if isinstance(subject, Result) else subject
+    if not isinstance(instance, Instance) or not isinstance(claim, Schedule | Claim):
+        raise InputError(
+            f"verify takes an Instance and a Schedule or Result, not {type(instance).__name__} and "
+            f"{type(subject).__name__}"
+        )
     schedule = claim.schedule if isinstance(claim, Claim) else claim
     violations: tuple[Violation, ...] = ()
     faults: list[Fault] = []
@@ -192,11 +204,13 @@ def _check_lower(
             FaultKind.LOWER_BOUND,
             f"{_show(lower)} exceeds {_show(objective)}, which the schedule attains",
         )
+        return Trust.REFUTED
     if claim.proof is Proof.SOLVER:
         # A rounding below, so that a bound written as a double is not refuted for that.
         true = exhaustive.holds(instance, lower * (1 - ROUNDING))
         if true is False:
             fault(FaultKind.LOWER_BOUND, f"{_show(lower)} exceeds the optimum")
+            return Trust.REFUTED
         return Trust.SOLVER if true is None else Trust.ENUMERATED
     if claim.proof is Proof.CERTIFICATE:
         fault(FaultKind.LOWER_BOUND, "names a certificate; this version checks none")
@@ -204,6 +218,7 @@ def _check_lower(
     best = max(bound.value for bound in closed_form_bounds(instance))
     if lower > best * (1 + ROUNDING):
         fault(FaultKind.LOWER_BOUND, f"is {_show(lower)}, the closed forms give {_show(best)}")
+        return Trust.REFUTED
     return Trust.RECOMPUTED
 
 

@@ -77,7 +77,7 @@ class CSP:
     def unsupported(self, instance: Instance) -> str | None:
         """Why `instance` cannot be modelled; None if it can."""
         if not instance.objective.is_makespan:
-            return f"its objective is the makespan, not {instance.objective}"
+            return f"it minimises the makespan only, not {instance.objective}"
         if not instance.policy.chunked_prefill:
             return None
         if instance.cost.exact_attention:

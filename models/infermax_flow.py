@@ -78,9 +78,10 @@ class StateFlow:
     def unsupported(self, instance: Instance) -> str | None:
         """Why `instance` cannot be modelled; None if it can."""
         if not instance.objective.is_makespan:
-            return f"its objective is the makespan, not {instance.objective}"
+            return f"it minimises the makespan only, not {instance.objective}"
         if not instance.offline:
-            return "its requests are all there from the start, without arrivals"
+            late = next(r for r in instance.requests if r.arrival)
+            return f"it needs every arrival to be 0, but {late.id!r} has {float(late.arrival):g} s"
         return None
 
     def columns(self, instance: Instance, horizon: int) -> int:

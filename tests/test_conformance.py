@@ -39,3 +39,21 @@ def test_shared_example(case: dict[str, Any]) -> None:
             assert float(got["makespan"]) == float(value)  # type: ignore[arg-type]
         else:
             assert got[name] == Fraction(value), name
+
+
+def test_numbers_may_be_decimal_texts() -> None:
+    """Notation does not matter: the two instances mean the same and have one hash."""
+
+    def value(number: Any) -> dict[str, Any]:
+        return {
+            "schema": "infermax-opt/instance/1", "problem": "infermax", "name": "texts",
+            "requests": [{"id": "r", "input_tokens": number(4), "output_tokens": number(2), "count": number(3)}],
+            "system": {"kv_capacity": number(20), "max_batch_tokens": number(9), "max_prefill_tokens": number(9)},
+            "policy": {"hybrid_batching": True, "chunked_prefill": True, "preemption": True},
+            "cost": {"batch": [[number(1), number(2)]], "decode": [0, 0], "prefill": [0, 0], "attention": "exact"},
+            "objective": "makespan",
+        }  # fmt: skip
+
+    plain, text = instance_from_json(value(int)), instance_from_json(value(lambda n: f"{n}.0"))
+    assert plain == text
+    assert plain.sha256 == text.sha256

@@ -251,7 +251,7 @@ def test_short_horizon_proves_nothing() -> None:
 def test_unsupported_instances_are_refused() -> None:
     cost = CostModel([["0.007", 0]], (0, 0), (0, 0))
     late = Instance("late", (RequestGroup("r", 1, 1, "0.5"),), System(4, 4, 4), cost)
-    with pytest.raises(InputError, match="arrivals"):
+    with pytest.raises(InputError, match="arrival"):
         solve_formulation(late, "flow", "highs")
 
 

@@ -225,7 +225,7 @@ def test_scope_and_support() -> None:
     assert CSP().scope(chunked, 5, 5) is Scope.EXACT
     late = Instance("late", (RequestGroup("r", 1, 1, "0.5"),), System(4, 4, 4), cost)
     assert CSP().unsupported(late) is None
-    assert "arrivals" in (StateFlow().unsupported(late) or "")
+    assert "arrival" in (StateFlow().unsupported(late) or "")
     mean = Instance.of_requests("mean", [(1, 1)], System(4, 4, 4), cost, objective="mean_ttft")
     assert "mean_ttft" in (CSP().unsupported(mean) or "")
     assert "mean_ttft" in (StateFlow().unsupported(mean) or "")

@@ -162,9 +162,24 @@ def test_a_violation_names_place_value_and_limit() -> None:
     assert (violation.value, violation.limit) == (4, 3)
 
 
-@pytest.mark.parametrize("count", [True, 1.0, "1"])
-def test_compiled_path_leaves_odd_numbers_to_the_plain_one(count: Any) -> None:
-    assert fastreplay.replay_compiled(make((1, 1)), plan(Batch({"r1": count}))) is None
+@pytest.mark.parametrize("count", [1.0, "1", Fraction(1)])
+def test_a_batch_holds_whole_numbers(count: Any) -> None:
+    """However a number is given, both paths see an int."""
+    batch = Batch({"r1": count}, start=count, repeat=count)
+    assert [type(batch.tokens["r1"]), type(batch.start), type(batch.repeat)] == [int, Fraction, int]
+    assert fastreplay.replay_compiled(make((1, 1)), plan(batch)) is not None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tokens": {"r1": True}}, {"tokens": {"r1": 1.5}}, {"tokens": "r1"}, {"evict": "r1"},
+        {"start": -1}, {"start": "soon"}, {"repeat": 0}, {"repeat": None},
+    ],
+)  # fmt: skip
+def test_a_batch_refuses_what_is_no_number(fields: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        Batch(**fields)
 
 
 def test_too_many_batches_are_refused() -> None:

@@ -47,10 +47,17 @@ def test_numbers_may_be_decimal_texts() -> None:
     def value(number: Any) -> dict[str, Any]:
         return {
             "schema": "infermax-opt/instance/1", "problem": "infermax", "name": "texts",
-            "requests": [{"id": "r", "input_tokens": number(4), "output_tokens": number(2), "count": number(3)}],
-            "system": {"kv_capacity": number(20), "max_batch_tokens": number(9), "max_prefill_tokens": number(9)},
+            "requests": [
+                {"id": "r", "input_tokens": number(4), "output_tokens": number(2), "count": number(3)}
+            ],
+            "system": {
+                "kv_capacity": number(20), "max_batch_tokens": number(9), "max_prefill_tokens": number(9),
+            },
             "policy": {"hybrid_batching": True, "chunked_prefill": True, "preemption": True},
-            "cost": {"batch": [[number(1), number(2)]], "decode": [0, 0], "prefill": [0, 0], "attention": "exact"},
+            "cost": {
+                "batch": [[number(1), number(2)]], "decode": [0, 0], "prefill": [0, 0],
+                "attention": "exact",
+            },
             "objective": "makespan",
         }  # fmt: skip
 

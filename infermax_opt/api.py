@@ -11,7 +11,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import metadata
@@ -333,7 +333,6 @@ class _Run:
         """Everything known, as a result."""
         best, lower = self.best, self.lower
         seconds = time.monotonic() - self.began
-        details: Mapping[str, object] = self.report.details
         return Result(
             instance=self.instance.name,
             instance_sha256=self.instance.sha256,
@@ -342,5 +341,5 @@ class _Run:
             lower=lower,
             schedule=best.schedule if best else None,
             metrics=best.metrics if best else None,
-            solver=replace(self.report, seconds=seconds, details=details),
+            solver=replace(self.report, seconds=seconds),
         )

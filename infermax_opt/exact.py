@@ -13,7 +13,9 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decima
 from fractions import Fraction
 from typing import Literal
 
-__all__ = ["Number", "decimal_text", "is_finite_decimal", "to_fraction"]
+from infermax_opt.errors import InputError
+
+__all__ = ["Number", "decimal_text", "is_finite_decimal", "read_whole", "to_fraction"]
 
 Number = int | str | float | Decimal | Fraction
 """What the Python API takes where a decimal is meant (a float means its shortest repr)."""
@@ -58,6 +60,23 @@ def to_fraction(value: object) -> Fraction:
     if not isinstance(exponent, int) or exponent < -MAX_DIGITS or number.adjusted() >= MAX_DIGITS:
         raise ValueError(f"{_short(value)} has more than {MAX_DIGITS} digits beside the point")
     return Fraction(number)
+
+
+def read_whole(value: object, field: str) -> int:
+    """Read a whole number, however it is written (4, "4", 4.0).
+
+    Raises
+    ------
+    InputError
+        Naming `field`, if it is none.
+    """
+    try:
+        number = to_fraction(value)
+    except ValueError as error:
+        raise InputError(str(error), field=field) from None
+    if number.denominator != 1:
+        raise InputError(f"{value} is not a whole number", field=field)
+    return int(number)
 
 
 def is_finite_decimal(value: Fraction) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from infermax_opt.cost import CostModel
 from infermax_opt.errors import InputError
-from infermax_opt.exact import Number, decimal_text, to_fraction
+from infermax_opt.exact import Number, decimal_text, read_whole, to_fraction
 
 __all__ = [
     "MAX_TOKENS",
@@ -115,15 +115,10 @@ class Objective:
 def _tokens(value: object, name: str, least: int = 1, most: int = MAX_TOKENS) -> int:
     if type(value) is int and least <= value <= most:  # nearly always; a million requests count
         return value
-    try:
-        number = to_fraction(value)
-    except ValueError as error:
-        raise InputError(str(error), field=name) from None
-    if number.denominator != 1:
-        raise InputError(f"{value} is not a whole number", field=name)
+    number = read_whole(value, name)
     if not least <= number <= most:
         raise InputError(f"{value} is not between {least} and {most}", field=name)
-    return int(number)
+    return number
 
 
 def _text(value: object, name: str) -> None:

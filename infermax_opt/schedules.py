@@ -8,7 +8,7 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from infermax_opt.errors import InputError
-from infermax_opt.exact import to_fraction
+from infermax_opt.exact import read_whole, to_fraction
 
 __all__ = ["Batch", "Schedule", "run_length"]
 
@@ -49,11 +49,12 @@ class Batch:
         if not isinstance(self.tokens, Mapping):
             raise InputError(f"{self.tokens!r} is not a mapping of request id to tokens", field="tokens")
         if not all(type(count) is int for count in self.tokens.values()):
-            whole = {name: _whole(count, f"tokens.{name}") for name, count in self.tokens.items()}
+            whole = {name: read_whole(count, f"tokens.{name}") for name, count in self.tokens.items()}
             object.__setattr__(self, "tokens", whole)
         if isinstance(self.evict, str):
             raise InputError(f"{self.evict!r} is a text, not a list of request ids", field="evict")
-        object.__setattr__(self, "evict", tuple(self.evict))
+        if type(self.evict) is not tuple:
+            object.__setattr__(self, "evict", tuple(self.evict))
         if self.start is not None and type(self.start) is not Fraction:
             try:
                 object.__setattr__(self, "start", to_fraction(self.start))
@@ -61,19 +62,10 @@ class Batch:
                 raise InputError(str(error), field="start") from None
         if self.start is not None and self.start < 0:
             raise InputError(f"{self.start} is negative; the least is 0", field="start")
-        object.__setattr__(self, "repeat", _whole(self.repeat, "repeat"))
+        if type(self.repeat) is not int:
+            object.__setattr__(self, "repeat", read_whole(self.repeat, "repeat"))
         if self.repeat < 1:
             raise InputError(f"{self.repeat} is less than 1", field="repeat")
-
-
-def _whole(value: object, name: str) -> int:
-    try:
-        number = to_fraction(value)
-    except ValueError as error:
-        raise InputError(str(error), field=name) from None
-    if number.denominator != 1:
-        raise InputError(f"{value} is not a whole number", field=name)
-    return int(number)
 
 
 @dataclass(frozen=True)

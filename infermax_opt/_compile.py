@@ -12,7 +12,9 @@ from typing import Any
 __all__ = ["compiled"]
 
 
-def compiled(function: Any, helpers: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+def compiled(
+    function: Any, helpers: Sequence[Callable[..., Any]], *, allocates: bool = True
+) -> Callable[..., Any]:
     """Compile `function`, or load it from numba's cache on disk.
 
     Parameters
@@ -20,9 +22,14 @@ def compiled(function: Any, helpers: Sequence[Callable[..., Any]]) -> Callable[.
     function : plain Python function in numba's subset
     helpers : sequence of plain Python functions
         What it calls, callees first.  They stay callable as plain Python.
+    allocates : bool
+        Whether any of them makes arrays.  Where none does, references to the columns they pass
+        around are not counted, which can take most of the time.
 
     Notes
     -----
+    Compiled code lets other threads run.
+
     numba drops a cached function when the file of that function changes, but not when a helper
     in another file does.  A stale batch time would break the law that there is only one, so the
     name under which the function is cached holds a checksum of its helpers' files.
@@ -30,11 +37,12 @@ def compiled(function: Any, helpers: Sequence[Callable[..., Any]]) -> Callable[.
     import numba
     from numba.extending import register_jitable
 
+    options = {} if allocates else {"_nrt": False}
     for helper in helpers:
-        register_jitable(helper)
+        register_jitable(helper) if allocates else register_jitable(**options)(helper)
     modules = sorted({helper.__module__ for helper in helpers})
     sources = "".join(inspect.getsource(sys.modules[name]) for name in modules)
     keyed = FunctionType(function.__code__, function.__globals__, function.__name__)
     keyed.__qualname__ = f"{function.__qualname__}_{zlib.crc32(sources.encode()):08x}"
     keyed.__module__ = function.__module__
-    return numba.njit(cache=True)(keyed)  # type: ignore[no-any-return]
+    return numba.njit(cache=True, nogil=True, **options)(keyed)  # type: ignore[no-any-return]

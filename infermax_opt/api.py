@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from fractions import Fraction
 from importlib import metadata
 from typing import TYPE_CHECKING, Literal
 
-from infermax_opt.bounds import closed_form_bounds
+from infermax_opt.bounds import closed_form_bounds, occupancy_bound
 from infermax_opt.errors import InputError
 from infermax_opt.instance import Instance
 from infermax_opt.metrics import Metrics
@@ -35,12 +36,31 @@ SOLVERS = ("auto", "search", "highs", "cpsat")
 #: Generated tokens up to which `auto` tries an exact engine: beyond it none gets anywhere.
 EXACT_TOKENS = 4096
 
+#: Seconds to wait for a bound in the making when time is up.
+GRACE = 2.0
+#: Share of the time left that the exact search has before the planners, which get the rest.
+SEARCH_SHARE = 0.4
+#: Share of the time that the schedulers may take before an engine or the planners start.
+WARM_UP = 0.25
+
 Progress = Callable[[str], None]
 
 
-def bound(instance: Instance) -> tuple[LowerBound, ...]:
-    """All closed-form lower bounds on the objective, best first, in exact seconds."""
-    return tuple(closed_form_bounds(instance))
+def bound(instance: Instance, *, time_limit: float | None = None) -> tuple[LowerBound, ...]:
+    """All lower bounds on the objective, best first, in exact seconds.
+
+    Parameters
+    ----------
+    instance : Instance
+    time_limit : float, optional
+        Seconds after which a bound that takes a search is no longer improved.
+    """
+    end = math.inf if time_limit is None else time.monotonic() + time_limit
+    found = closed_form_bounds(instance)
+    if instance.objective.is_makespan:
+        searched = occupancy_bound(instance, stop=lambda: time.monotonic() > end)
+        found += [searched] if searched is not None else []
+    return tuple(sorted(found, key=lambda lower: -lower.value))
 
 
 def schedule(instance: Instance, scheduler: str) -> Schedule:
@@ -173,7 +193,7 @@ class _Run:
 
     def run(self) -> Result:
         try:
-            self.improve_bound(bound(self.instance)[0])
+            self.improve_bound(closed_form_bounds(self.instance)[0])
             self.find_warm_start()
             if self.proved():
                 reason = "a closed-form bound meets the schedule; no engine was needed"
@@ -183,6 +203,39 @@ class _Run:
         except KeyboardInterrupt:
             self.report = replace(self.report, termination="interrupted")
         return self.result()
+
+    def plan(self) -> None:
+        """Improve schedule and bound side by side until they meet or time is up."""
+        from infermax_opt.schedulers import anytime_plans
+
+        left = self.left()
+        end = math.inf if left is None else time.monotonic() + left
+        halt = threading.Event()
+        found: list[LowerBound | None] = []
+
+        def search_bound() -> None:
+            found.append(occupancy_bound(self.instance, stop=lambda: halt.is_set() or time.monotonic() > end))
+
+        worker = threading.Thread(target=search_bound, daemon=True)
+        if self.instance.objective.is_makespan:
+            worker.start()
+        try:
+            upper = float(self.best.value) if self.best else None
+            deadline = None if end == math.inf else end
+            for source, candidate in anytime_plans(
+                self.instance, upper=upper, seed=self.options.seed, deadline=deadline
+            ):
+                self.offer(candidate, source)
+                if found:
+                    self.improve_bound(found.pop())
+                if self.proved() or time.monotonic() > end:
+                    break
+            if worker.is_alive() and not self.proved():
+                worker.join(None if end == math.inf else max(0.0, end - time.monotonic()) + GRACE)
+        finally:
+            halt.set()
+            if found:
+                self.improve_bound(found.pop())
 
     def proved(self) -> bool:
         """Whether bound and schedule meet."""
@@ -232,7 +285,8 @@ class _Run:
                     self.offer(run_scheduler(self.instance, name), f"scheduler:{name}")
                 left = self.left()
                 # At least one schedule always; an engine needs the rest of the time.
-                if left is not None and self.options.time_limit and left < self.options.time_limit / 2:
+                limit = self.options.time_limit
+                if left is not None and limit is not None and left < limit * (1 - WARM_UP):
                     break
         elif wanted != "none":
             self.offer(run_scheduler(self.instance, wanted), f"scheduler:{wanted}")
@@ -262,10 +316,17 @@ class _Run:
         engine, reason = self.choose()
         self.report = replace(self.report, reason=reason)
         if engine == "none":
-            self.report = replace(self.report, termination="heuristics only")
+            self.report = replace(self.report, engine="planner", termination="heuristics only")
+            self.plan()
+            if self.proved():
+                self.report = replace(self.report, termination="optimal")
             return
         self.report = replace(self.report, engine=engine)
-        limits = Limits(self.left(), self.report.threads or 1, self.options.seed, self.options.memory_limit)
+        left = self.left()
+        plannable = self.options.solver == "auto" and engine == "search" and self.instance.offline
+        if plannable and left is not None:
+            left *= SEARCH_SHARE
+        limits = Limits(left, self.report.threads or 1, self.options.seed, self.options.memory_limit)
         self.say(f"engine {engine}: {reason}")
         outcome = self.search(limits) if engine == "search" else self.formulated(engine, limits)
         self.report = replace(
@@ -280,6 +341,8 @@ class _Run:
                 broken = str((*check.violations, *check.faults)[0])
                 self.report = replace(self.report, details={**outcome.details, "rejected": broken})
         self.improve_bound(self.credible(outcome.lower))
+        if plannable and not self.proved() and self.report.termination == "time_limit":
+            self.plan()
 
     def credible(self, lower: LowerBound | None) -> LowerBound | None:
         """The bound, unless a verified schedule refutes it: then the engine failed, and says so."""

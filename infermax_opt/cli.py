@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from infermax_opt.commands_table import table
 from infermax_opt.console import DONE, FAILED, Program, check_output, progress_printer, save
 from infermax_opt.errors import InputError
 
@@ -129,7 +130,7 @@ def solve(
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.io.formats import read_instance
-    from infermax_opt.io.results import result_to_json
+    from infermax_opt.io.results import result_to_json, write_with_certificate
     from infermax_opt.report import result_text
     from infermax_opt.result import Status
 
@@ -146,6 +147,8 @@ def solve(
         seed=seed,
         progress=progress_printer(),
     )
+    if output is not None:
+        result = write_with_certificate(instance, result, output)
     save(result_to_json(result), output, None if as_json else result_text(instance, result))
     return FAILED if result.status is Status.INFEASIBLE else DONE
 
@@ -173,29 +176,41 @@ def _schedule_of(subject: Schedule | Claim) -> Schedule | None:
 
 @cli.command()
 @INSTANCE
+@click.option(
+    "--time-limit", type=_Seconds(), default=60.0, show_default=True, help="Seconds to improve the bounds."
+)
+@click.option(
+    "--certificate", metavar="FILE", help="Write the best bound's certificate, for `check`, to this file."
+)
 @output_option("RESULT", "Write the best bound to this file, as a result without a schedule.")
 @AS_JSON
-def bound(instance_file: str, output: str | None, as_json: bool) -> int:
-    """Lower bounds alone, by formula; no schedule does better.
+def bound(
+    instance_file: str, time_limit: float, certificate: str | None, output: str | None, as_json: bool
+) -> int:
+    """Lower bounds alone; no schedule does better.
 
     \b
     Examples:
       infermax-opt bound instances/paper-csp/i64.json
-      infermax-opt bound trace.json --json
+      infermax-opt bound trace.json --certificate certificate.json.gz
     """  # noqa: D301
     from infermax_opt import api
+    from infermax_opt.certificates import write_certificate
     from infermax_opt.io.formats import read_instance
-    from infermax_opt.io.results import write_result
+    from infermax_opt.io.results import write_result, write_with_certificate
     from infermax_opt.report import bounds_text, bounds_to_json
     from infermax_opt.result import Result
 
     check_output(output, instance_file)
+    check_output(certificate, instance_file)
     instance = read_instance(instance_file)
-    bounds = api.bound(instance)
+    bounds = api.bound(instance, time_limit=time_limit)
+    if certificate is not None:
+        write_certificate(instance, bounds[0], certificate)
     save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
     if output is not None:
-        best = bounds[0] if bounds else None
-        write_result(Result(instance.name, instance.sha256, str(instance.objective), lower=best), output)
+        result = Result(instance.name, instance.sha256, str(instance.objective), lower=bounds[0])
+        write_result(write_with_certificate(instance, result, output), output)
     return DONE
 
 
@@ -233,8 +248,8 @@ def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bo
 def verify(instance_file: str, subject_file: str, as_json: bool) -> int:
     """Replay a schedule, check every limit, re-check every claim of a result.
 
-    Exit code 1 where anything is wrong.  A lower bound proved by formula is recomputed; one that
-    a solver proved is reported as such.
+    Exit code 1 where anything is wrong.  A lower bound proved by formula is recomputed, its
+    certificate checked; one that a solver proved is reported as such.
 
     \b
     Examples:
@@ -250,6 +265,34 @@ def verify(instance_file: str, subject_file: str, as_json: bool) -> int:
     text = None if as_json else verification_text(instance, check)
     save(verification_to_json(instance, check), None, text)
     return DONE if check.ok else FAILED
+
+
+@cli.command()
+@INSTANCE
+@click.argument("certificate_file", metavar="CERTIFICATE")
+def check(instance_file: str, certificate_file: str) -> int:
+    """Recompute a lower bound from its certificate, in exact arithmetic, trusting nothing else.
+
+    Exit code 1 where the certificate is rejected.  `scripts/check_certificate.py` does the same
+    without this package.
+
+    \b
+    Example:
+      infermax-opt bound instances/toy.json --certificate certificate.json
+      infermax-opt check instances/toy.json certificate.json
+    """  # noqa: D301
+    from infermax_opt.certificates import CertificateRejected, check_certificate
+    from infermax_opt.io.formats import read_instance
+    from infermax_opt.report import seconds
+
+    instance = read_instance(instance_file)
+    try:
+        proved = check_certificate(instance, certificate_file)
+    except CertificateRejected as rejected:
+        click.echo(f"infermax-opt: {rejected}", err=True)
+        return FAILED
+    click.echo(f"certified: no schedule of {instance.name} takes less than {seconds(proved)}")
+    return DONE
 
 
 def _window(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
@@ -460,6 +503,9 @@ def profiles(as_json: bool) -> int:
     ]  # fmt: skip
     save({"profiles": value}, None, None if as_json else profiles_text(found))
     return DONE
+
+
+cli.add_command(table)
 
 
 def main() -> None:

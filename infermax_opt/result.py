@@ -49,12 +49,17 @@ class Scope(enum.Enum):
 
 @dataclass(frozen=True)
 class LowerBound:
-    """A proved lower bound on the objective, in exact seconds."""
+    """A proved lower bound on the objective, in exact seconds.
+
+    `certificate` names the file of its certificate, once written; `evidence` is what goes into it
+    (see `infermax_opt.certificates`), None where there is no certificate for such a bound.
+    """
 
     value: Fraction
     source: str
     proof: Proof
     certificate: str | None = None
+    evidence: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -167,6 +172,7 @@ class Result:
             lower_source=self.lower.source if self.lower else None,
             proof=self.lower.proof if self.lower else None,
             certificate=self.lower.certificate if self.lower else None,
+            evidence=self.lower if self.lower and self.lower.evidence else None,
             schedule=self.schedule,
             metrics=dict(self.metrics.items()) if self.metrics else {},
         )
@@ -174,7 +180,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a result file says, before anybody checked it.  Fields as in `Result`."""
+    """What a result file says, before anybody checked it.  Fields as in `Result`.
+
+    `certificate` is the path of a file that can be read from here; `evidence` the lower bound
+    itself where it never was in a file.
+    """
 
     instance: str
     instance_sha256: str
@@ -188,3 +198,4 @@ class Claim:
     certificate: str | None
     schedule: Schedule | None
     metrics: Mapping[str, Fraction | int | None]
+    evidence: LowerBound | None = None

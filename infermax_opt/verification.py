@@ -56,6 +56,7 @@ class Trust(enum.Enum):
     RECOMPUTED = "recomputed"
     ENUMERATED = "confirmed by enumerating every schedule"
     REFUTED = "refuted"
+    CERTIFIED = "its certificate was checked"
     SOLVER = "not checked: proved by a solver, and too large to enumerate here"
 
 
@@ -213,13 +214,32 @@ def _check_lower(
             return Trust.REFUTED
         return Trust.SOLVER if true is None else Trust.ENUMERATED
     if claim.proof is Proof.CERTIFICATE:
-        fault(FaultKind.LOWER_BOUND, "names a certificate; this version checks none")
-        return None
+        return _check_certificate(instance, claim, lower, fault)
     best = max(bound.value for bound in closed_form_bounds(instance))
     if lower > best * (1 + ROUNDING):
         fault(FaultKind.LOWER_BOUND, f"is {_show(lower)}, the closed forms give {_show(best)}")
         return Trust.REFUTED
     return Trust.RECOMPUTED
+
+
+def _check_certificate(instance: Instance, claim: Claim, lower: Fraction, fault: _Report) -> Trust | None:
+    from infermax_opt.certificates import check_certificate, check_evidence
+
+    try:
+        if claim.evidence is not None:
+            proved = check_evidence(instance, claim.evidence)
+        elif claim.certificate is not None:
+            proved = check_certificate(instance, claim.certificate)
+        else:
+            fault(FaultKind.LOWER_BOUND, f"{_show(lower)} names no certificate")
+            return None
+    except InputError as error:
+        fault(FaultKind.LOWER_BOUND, f"{_show(lower)} rests on a certificate that fails: {error}")
+        return Trust.REFUTED
+    if lower > proved * (1 + ROUNDING):
+        fault(FaultKind.LOWER_BOUND, f"is {_show(lower)}, its certificate proves {_show(proved)}")
+        return Trust.REFUTED
+    return Trust.CERTIFIED
 
 
 def _check_gap_and_status(claim: Claim, fault: _Report) -> None:

@@ -1,13 +1,7 @@
 """Closed-form lower bounds: least work plus a proved number of batches.
 
 Fix one affine piece k of the batch time; as the batch time is the maximum over the pieces, the
-bound of every k holds, and so does the best one.
-
-*Work.*  Before its first token, request i processes at least I tokens of prefill: beta I, plus
-attention work of I**2 (without chunks, or with "exact" attention, where the chunks telescope).
-Each later token, made when n exist, is either a decode step, beta + d1 (I+n-1), or ends a refill
-of I+n tokens, which costs at least beta (I+n).  So it costs at least
-beta + min(d1, beta) (I+n-1), or d1 in place of min(d1, beta) when preemption is off.
+bound of every k holds, and so does the best one.  The work is that of `work`.
 
 *Chunks with "square" attention.*  In a schedule of J batches the prompt of request i is split
 into at most q = J - O + 1 chunks, as O - 1 batches follow its first token; then its work is at
@@ -15,6 +9,11 @@ least I**2 / q.  For any q0 > 0, 1/q >= 2/q0 - q/q0**2: a bound that is linear i
 
 *Batches.*  J >= J_min of `counts`, each at alpha_k.  With at least Y batches that prefill and X
 that decode, the attention constants add p0 Y + d0 X, and min(d0, p0) for each further batch.
+
+*Decodes.*  Let A be the KV sizes s = I + n of all tokens but the first ones, summed.  Those made in
+X batches that decode sum to at most M X; any other ends a refill, which costs at least
+(beta - d1) (s-1) more than the work counts.  Where that is at least d0 s / M for every s >= 2, that
+is for (beta - d1) M >= 2 d0, decode presence and refills together cost at least d0 A / M.
 
 *Together* the cost of a schedule with J batches is at least a linear function of J whose slope
 alpha_k - sum(p1 I**2 / q0**2) is made non-negative by the choice of q0 = J0 - O + 1; so it is
@@ -26,11 +25,14 @@ that would serve them alone in no more time (dropping the others only shortens b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from infermax_opt.bounds.counts import BatchCounts, count_batches
 from infermax_opt.bounds.latency import latency_bounds
+from infermax_opt.bounds.work import least_work, spreads, token_work
 from infermax_opt.instance import Instance, Metric, RequestType
 from infermax_opt.result import LowerBound, Proof
 
@@ -38,6 +40,18 @@ __all__ = ["closed_form_bounds"]
 
 #: Arrival times at which the arrival bound is evaluated, at most.
 THRESHOLDS = 64
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """Least makespan of some requests, and what a checker needs to recompute it.
+
+    `reference`: the J0 that spreads the squares of the prompts, None where they are not spread.
+    """
+
+    ticks: int
+    piece: int
+    reference: int | None
 
 
 def closed_form_bounds(instance: Instance) -> list[LowerBound]:
@@ -51,11 +65,11 @@ def closed_form_bounds(instance: Instance) -> list[LowerBound]:
     """
     objective = instance.objective
     if objective.is_makespan:
-        return _sorted(makespan_bounds(instance))
+        return sorted(makespan_bounds(instance), key=lambda bound: -bound.value)
     per_metric: dict[Metric, list[tuple[str, Fraction]]] = {}
     for metric, _ in objective.weights:
         if metric is Metric.MAKESPAN:
-            per_metric[metric] = makespan_bounds(instance)
+            per_metric[metric] = [(bound.source, bound.value) for bound in makespan_bounds(instance)]
         else:
             per_metric[metric] = latency_bounds(instance, metric)
     if len(per_metric) == 1:
@@ -76,62 +90,87 @@ def _sorted(bounds: Sequence[tuple[str, Fraction]]) -> list[LowerBound]:
     return [LowerBound(value, name, Proof.CLOSED_FORM) for name, value in ordered]
 
 
-def makespan_bounds(instance: Instance) -> list[tuple[str, Fraction]]:
-    """Closed-form bounds on the makespan, by argument, in seconds."""
+def makespan_bounds(instance: Instance) -> list[LowerBound]:
+    """Closed-form bounds on the makespan, one for each argument."""
     kinds = instance.types
     counts = count_batches(instance, kinds)
-    seconds = instance.cost.to_seconds
     # Work and presence of the two phases count in every argument; they differ in the batches.
-    bounds = [
-        (name, seconds(_cost(instance, kinds, counts, number))) for name, number in counts.total.items()
-    ]
+    bounds = []
+    for name, number in counts.total.items():
+        cost = _cost(instance, kinds, counts, number)
+        bounds.append(_bound(instance, name, Fraction(0), name, cost, counts))
     if not instance.offline:
-        bounds.append(("arrivals", _arrival_bound(instance)))
+        bounds.append(_arrival_bound(instance))
     return bounds
 
 
-def _arrival_bound(instance: Instance) -> Fraction:
+def _bound(
+    instance: Instance, source: str, since: Fraction, argument: str, cost: _Cost, counts: BatchCounts
+) -> LowerBound:
+    evidence: Mapping[str, Any] = {
+        "kind": "closed-form",
+        "argument": argument,
+        "since": since,
+        "piece": cost.piece,
+        "cut": counts.cut if argument == "KV area" else None,
+        "reference": cost.reference,
+    }
+    value = since + instance.cost.to_seconds(cost.ticks)
+    return LowerBound(value, source, Proof.CLOSED_FORM, evidence=evidence)
+
+
+def _arrival_bound(instance: Instance) -> LowerBound:
     times = sorted({kind.arrival for kind in instance.types})
     if len(times) > THRESHOLDS:
         # Evenly spread, the last one included: it is the one that binds at light load.
         last = len(times) - 1
         times = [times[last * k // (THRESHOLDS - 1)] for k in range(THRESHOLDS)]
-    best = Fraction(0)
+    best = None
     for time in times:
         late = [kind for kind in instance.types if kind.arrival >= time]
         counts = count_batches(instance, late)
-        cost = _cost(instance, late, counts, max(counts.total.values()))
-        best = max(best, time + instance.cost.to_seconds(cost))
+        argument, number = max(counts.total.items(), key=lambda pair: pair[1])
+        found = _bound(instance, "arrivals", time, argument, _cost(instance, late, counts, number), counts)
+        if best is None or found.value > best.value:
+            best = found
+    assert best is not None, "an instance has requests"
     return best
 
 
-def _cost(instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts, batches: int) -> int:
-    """Least makespan in ticks of a schedule with at least `batches` batches (module docstring)."""
+def _cost(instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts, batches: int) -> _Cost:
+    """Least makespan of a schedule with at least `batches` batches (module docstring)."""
     ticks = instance.cost.ticks
     batches = max(batches, counts.prefill)
-    # More batches never cost less presence, so the least number may be used.
-    others = max(0, batches - counts.prefill - counts.decode)
-    presence = ticks.p0 * counts.prefill + ticks.d0 * counts.decode + min(ticks.p0, ticks.d0) * others
-    spread = instance.policy.chunked_prefill and not instance.cost.exact_attention
     squares = [(k.input_tokens**2 * len(k.members) * ticks.p1, k.output_tokens) for k in kinds]
-    best = 0
-    for alpha, beta in zip(ticks.alpha, ticks.beta, strict=True):
-        d1 = min(ticks.d1, beta) if instance.policy.preemption else ticks.d1
-        work = 0
-        for kind in kinds:
-            i, o = kind.input_tokens, kind.output_tokens
-            reads = (o - 1) * i + (o - 1) * (o - 2) // 2  # sum of I + n - 1 for n = 1..O-1
-            work += len(kind.members) * (beta * (i + o - 1) + d1 * reads)
-        if spread:
-            work += _spread_squares(squares, batches, alpha)
+    later = sum(
+        len(k.members)
+        * ((k.output_tokens - 1) * k.input_tokens + k.output_tokens * (k.output_tokens - 1) // 2)
+        for k in kinds
+    )
+    capacity = instance.system.kv_capacity
+    best = _Cost(-1, 0, None)
+    for piece, (alpha, beta) in enumerate(zip(ticks.alpha, ticks.beta, strict=True)):
+        # More batches never cost less presence, so the least number may be used.
+        least = min(ticks.p0, ticks.d0)
+        presence = ticks.d0 * counts.decode + least * max(0, batches - counts.prefill - counts.decode)
+        if not instance.policy.preemption or (beta - ticks.d1) * capacity >= 2 * ticks.d0:
+            others = max(0, batches - counts.prefill - -(-later // capacity))
+            presence = max(presence, ticks.d0 * later // capacity + least * others)
+        presence += ticks.p0 * counts.prefill
+        total = alpha * batches + presence
+        reference = None
+        if spreads(instance):
+            spread, reference = _spread_squares(squares, batches, alpha)
+            total += token_work(instance, kinds, piece) + spread
         else:
-            work += sum(square for square, _ in squares)
-        best = max(best, alpha * batches + work)
-    return int(best + presence)
+            total += least_work(instance, kinds, piece)
+        if total > best.ticks:
+            best = _Cost(total, piece, reference)
+    return best
 
 
-def _spread_squares(squares: Sequence[tuple[int, int]], batches: int, alpha: int) -> int:
-    """Least prefill work, plus alpha for each batch beyond `batches` that spreading it takes."""
+def _spread_squares(squares: Sequence[tuple[int, int]], batches: int, alpha: int) -> tuple[int, int | None]:
+    """Least prefill work, plus alpha for each batch beyond `batches` that spreading it takes; J0."""
     longest = max(o for _, o in squares)
     low = max(batches, longest)
 
@@ -143,7 +182,7 @@ def _spread_squares(squares: Sequence[tuple[int, int]], batches: int, alpha: int
     while slope(reference) > alpha:
         # The slope falls like 1/q**2, but for a rounding of one tick per type.
         if alpha <= len(squares):
-            return 0
+            return 0, None
         reference, step = reference + step, step * 2
     if reference > low:
         below = reference - step // 2
@@ -155,4 +194,4 @@ def _spread_squares(squares: Sequence[tuple[int, int]], batches: int, alpha: int
                 reference = middle
     base = sum(square // (reference - o + 1) for square, o in squares)
     gain = sum(square // (reference - o + 1) ** 2 for square, o in squares)
-    return base + (reference - batches) * gain
+    return base + (reference - batches) * gain, reference

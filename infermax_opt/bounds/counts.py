@@ -35,11 +35,14 @@ class BatchCounts:
         Batches that hold a prefilling request.
     decode : int
         Batches that hold a decoding request (0 where refills could replace every decode step).
+    cut : int
+        The k of the bound L2 behind ``KV area``, in blocks.
     """
 
     total: dict[str, int]
     prefill: int
     decode: int
+    cut: int
 
 
 def count_batches(instance: Instance, kinds: Sequence[RequestType]) -> BatchCounts:
@@ -75,17 +78,18 @@ def count_batches(instance: Instance, kinds: Sequence[RequestType]) -> BatchCoun
     if not policy.preemption:
         decode = max(o for _, o, _ in sizes) - 1
         decode = max(decode, -(-(outputs - sum(c for *_, c in sizes)) // system.max_batch_tokens))
+    area, cut = _area(instance, sizes)
     total = {
         "longest request": max(-(-i // budget) + o - 1 for i, o, _ in sizes),
         "prefill tail": _tail(sizes, budget),
         "token budget": -(-(prompts + outputs - sum(c for *_, c in sizes)) // system.max_batch_tokens),
-        "KV area": _area(instance, sizes),
+        "KV area": area,
     }
     if system.max_running is not None:
         total["running limit"] = -(-outputs // system.max_running)
     if not policy.preemption and not policy.hybrid_batching:
         total["separate phases"] = prefill + decode
-    return BatchCounts(total, prefill, decode)
+    return BatchCounts(total, prefill, decode, cut)
 
 
 def _tail(sizes: Sequence[tuple[int, int, int]], budget: int) -> int:
@@ -96,8 +100,8 @@ def _tail(sizes: Sequence[tuple[int, int, int]], budget: int) -> int:
     return best
 
 
-def _area(instance: Instance, sizes: Sequence[tuple[int, int, int]]) -> int:
-    """L2 over the KV sizes of all generated tokens, in blocks."""
+def _area(instance: Instance, sizes: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
+    """L2 over the KV sizes of all generated tokens, in blocks, and its k."""
     block = instance.system.block_size
     capacity = instance.system.kv_capacity // block
     top = max(-(-(i + o - 1) // block) for i, o, _ in sizes)
@@ -105,7 +109,7 @@ def _area(instance: Instance, sizes: Sequence[tuple[int, int, int]]) -> int:
     items = sum(o * c for _, o, c in sizes)
     if top > MAX_TABLE or max(volume, items * capacity) >= 2**62:
         # Too much for a table, or for its 64-bit sums: the volume alone.
-        return -(-volume // capacity)
+        return -(-volume // capacity), 0
     return _martello_toth(_histogram(sizes, block, top), capacity)
 
 
@@ -128,7 +132,7 @@ def _histogram(sizes: Sequence[tuple[int, int, int]], block: int, top: int) -> n
     return np.concatenate([np.zeros(1, dtype=np.int64), blocks])
 
 
-def _martello_toth(table: npt.NDArray[np.int64], capacity: int) -> int:
+def _martello_toth(table: npt.NDArray[np.int64], capacity: int) -> tuple[int, int]:
     import numpy as np
 
     top = len(table) - 1
@@ -148,4 +152,6 @@ def _martello_toth(table: npt.NDArray[np.int64], capacity: int) -> int:
     room = large * capacity - (big_volume - huge_volume)
     small = upto(volume, half) - upto(volume, k - 1)  # items in [k, M/2]
     excess = -((room - small) // capacity)  # ceil((small - room) / M)
-    return int((big + np.maximum(excess, 0)).max())
+    bounds = big + np.maximum(excess, 0)
+    best = int(bounds.argmax())
+    return int(bounds[best]), best

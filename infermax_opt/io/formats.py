@@ -21,6 +21,7 @@ from infermax_opt.schedules import Batch, Schedule, run_length
 __all__ = [
     "INSTANCE_SCHEMA",
     "SCHEDULE_SCHEMA",
+    "cost_to_json",
     "instance_from_json",
     "instance_to_json",
     "read_as",
@@ -165,15 +166,18 @@ def instance_to_json(instance: Instance) -> dict[str, Any]:
             "chunked_prefill": policy.chunked_prefill,
             "preemption": policy.preemption,
         },
-        "cost": {"profile": cost.profile}
-        if cost.profile
-        else {
-            "batch": [[decimal_text(Fraction(v)) for v in pair] for pair in cost.batch],
-            "decode": [decimal_text(Fraction(v)) for v in cost.decode],
-            "prefill": [decimal_text(Fraction(v)) for v in cost.prefill],
-            "attention": cost.attention.value,
-        },
+        "cost": {"profile": cost.profile} if cost.profile else cost_to_json(cost),
         "objective": instance.objective.to_json(),
+    }
+
+
+def cost_to_json(cost: CostModel) -> dict[str, Any]:
+    """Return the JSON value of a cost model, coefficients spelled out."""
+    return {
+        "batch": [[decimal_text(Fraction(v)) for v in pair] for pair in cost.batch],
+        "decode": [decimal_text(Fraction(v)) for v in cost.decode],
+        "prefill": [decimal_text(Fraction(v)) for v in cost.prefill],
+        "attention": cost.attention.value,
     }
 
 

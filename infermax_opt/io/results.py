@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from enum import Enum
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, TypeVar
 
+from infermax_opt.certificates import write_certificate
 from infermax_opt.errors import InputError
 from infermax_opt.exact import decimal_text, to_fraction
+from infermax_opt.instance import Instance
 from infermax_opt.io.fields import Fields, shown
 from infermax_opt.io.files import dump_json
 from infermax_opt.io.formats import (
@@ -27,6 +31,7 @@ __all__ = [
     "read_schedule_or_claim",
     "result_to_json",
     "write_result",
+    "write_with_certificate",
 ]
 
 RESULT_SCHEMA = "infermax-opt/result/1"
@@ -150,13 +155,36 @@ def _metrics(value: object) -> dict[str, Fraction | int | None]:
     return metrics
 
 
+def write_with_certificate(instance: Instance, result: Result, path: str | os.PathLike[str]) -> Result:
+    """Write the certificate of a result that has one beside where its file will be.
+
+    Returns
+    -------
+    Result
+        The result, naming the certificate file.
+    """
+    lower = result.lower
+    if lower is None or lower.proof is not Proof.CERTIFICATE or lower.evidence is None:
+        return result
+    target = Path(path)
+    name = target.name.removesuffix(".gz").removesuffix(".json") + ".certificate.json.gz"
+    write_certificate(instance, lower, target.with_name(name))
+    return replace(result, lower=replace(lower, certificate=name))
+
+
 def read_schedule_or_claim(path: str | os.PathLike[str]) -> Schedule | Claim:
-    """Read a schedule file or a result file, whichever it is."""
+    """Read a schedule file or a result file, whichever it is.
+
+    A certificate that a result names is looked for from the folder of the result.
+    """
 
     def parse(value: object) -> Schedule | Claim:
         schema = value.get("schema") if isinstance(value, dict) else None
         if schema == RESULT_SCHEMA:
-            return claim_from_json(value)
+            claim = claim_from_json(value)
+            if claim.certificate is None:
+                return claim
+            return replace(claim, certificate=os.path.join(os.path.dirname(path), claim.certificate))
         if schema == SCHEDULE_SCHEMA or not isinstance(value, dict):
             return schedule_from_json(value)
         if "schema" not in value:

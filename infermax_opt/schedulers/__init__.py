@@ -7,6 +7,7 @@ from functools import partial
 
 from infermax_opt.instance import Instance
 from infermax_opt.schedulers.algorithm1 import Options, Order, schedule
+from infermax_opt.schedulers.anytime import anytime_plans
 from infermax_opt.schedulers.presets import PRESETS, preset
 from infermax_opt.schedules import Schedule
 
@@ -14,6 +15,7 @@ __all__ = [
     "Options",
     "Order",
     "Scheduler",
+    "anytime_plans",
     "get_scheduler",
     "run_scheduler",
     "schedule",

@@ -1,0 +1,132 @@
+"""Certificates: what a stand-alone checker needs to recompute a lower bound.
+
+A certificate is a JSON object::
+
+    {"schema": "infermax-opt/certificate/1",
+     "instance": NAME, "instance_sha256": ..., "objective": "makespan",
+     "cost": {"batch": ..., "decode": ..., "prefill": ..., "attention": ...},
+     "lower_bound": "seconds, exact: a decimal or a fraction p/q",
+     "source": NAME OF THE BOUND, "evidence": {"kind": ..., ...}, "sha256": ...}
+
+``sha256`` is the hash of the rest as JSON with sorted keys and no spaces.  Evidence of the kind
+
+- ``closed-form`` names the argument for the number of batches (``argument``, with its ``cut`` for
+  the KV area), the affine ``piece``, the arrival ``since`` which counts (seconds), and J0 of the
+  spread squares (``reference``): see `infermax_opt.bounds.closed_form`;
+- ``occupancy`` holds the affine ``piece``, the ``exponent`` (a tick of the instance's cost model
+  is 2**exponent units), the ``prices`` and the ``potential`` in units, a list for each number of
+  active requests: see `infermax_opt.bounds.occupancy`.
+
+`infermax_opt.certificate_checker` checks them and trusts nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from fractions import Fraction
+from typing import Any
+
+from infermax_opt.errors import InputError
+from infermax_opt.exact import decimal_text, is_finite_decimal
+from infermax_opt.instance import Instance
+from infermax_opt.io.files import dump_json, load_json
+from infermax_opt.io.formats import cost_to_json
+from infermax_opt.result import LowerBound
+
+__all__ = [
+    "CERTIFICATE_SCHEMA",
+    "CertificateRejected",
+    "certificate_to_json",
+    "check_certificate",
+    "check_evidence",
+    "write_certificate",
+]
+
+CERTIFICATE_SCHEMA = "infermax-opt/certificate/1"
+
+
+class CertificateRejected(InputError):
+    """A certificate that does not prove its bound for this instance."""
+
+
+def certificate_to_json(instance: Instance, lower: LowerBound) -> dict[str, Any]:
+    """Return the certificate of a bound as a JSON value.
+
+    Raises
+    ------
+    InputError
+        If there are no certificates for such a bound.
+    """
+    if lower.evidence is None:
+        raise InputError(f"there are no certificates for the bound {lower.source!r}", field="lower")
+    certificate = {
+        "schema": CERTIFICATE_SCHEMA,
+        "instance": instance.name,
+        "instance_sha256": instance.sha256,
+        "objective": str(instance.objective),
+        "cost": cost_to_json(instance.cost),
+        "lower_bound": _exact(lower.value),
+        "source": lower.source,
+        "evidence": {
+            key: _exact(value) if isinstance(value, Fraction) else value
+            for key, value in lower.evidence.items()
+        },
+    }
+    return {**certificate, "sha256": _digest(certificate)}
+
+
+def _exact(value: Fraction) -> str:
+    if is_finite_decimal(value):
+        text = decimal_text(value)
+        if Fraction(text) == value:
+            return text
+    return f"{value.numerator}/{value.denominator}"
+
+
+def _digest(certificate: dict[str, Any]) -> str:
+    text = json.dumps(certificate, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_certificate(instance: Instance, lower: LowerBound, path: str | os.PathLike[str]) -> None:
+    """Write the certificate of a bound."""
+    dump_json(certificate_to_json(instance, lower), path)
+
+
+def check_certificate(instance: Instance, path: str | os.PathLike[str]) -> Fraction:
+    """Check a certificate file against an instance.
+
+    Returns
+    -------
+    Fraction
+        The bound that it proves, in seconds.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
+    CertificateRejected
+        If it does not prove what it claims; the problem says why.
+    """
+    return _check(instance, load_json(path), os.fspath(path))
+
+
+def check_evidence(instance: Instance, lower: LowerBound) -> Fraction:
+    """Check the certificate of a bound that was not written to a file; as `check_certificate`."""
+    return _check(instance, certificate_to_json(instance, lower), None)
+
+
+def _check(instance: Instance, certificate: Any, source: str | None) -> Fraction:
+    from infermax_opt.certificate_checker import Rejected, check
+    from infermax_opt.io.formats import instance_to_json
+
+    # As the checker would read it from a file: numbers as text, the cost model spelled out.
+    shown = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
+    for group in shown["requests"]:
+        group["arrival"] = _exact(group["arrival"])
+    try:
+        return check(shown, certificate)
+    except Rejected as problem:
+        raise CertificateRejected(f"certificate rejected: {problem}", source=source) from None

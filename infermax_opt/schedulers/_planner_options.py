@@ -1,0 +1,147 @@
+"""The planner's options, and what they mean for one instance."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+from infermax_opt.errors import InputError
+from infermax_opt.instance import MAX_TOKENS, Instance
+from infermax_opt.schedulers._planner_profile import Rules
+from infermax_opt.schedulers._planner_run import Plan, pilot_order, run_kernel
+
+__all__ = ["ArrivalsError", "PlannerOptions", "balanced_width", "decide"]
+
+#: Share of M that a priority of 1 is worth to the pilot method.
+PILOT_SCALE = 0.1
+
+
+class ArrivalsError(InputError):
+    """The planner takes offline instances only."""
+
+
+@dataclass(frozen=True)
+class PlannerOptions:
+    """What distinguishes one plan from another.
+
+    Parameters
+    ----------
+    by_output, by_input, noise : float
+        Requests are considered by descending priority: the sum of these, times output tokens and
+        input tokens (both relative to the largest) and a random number in [0, 1).
+    backwards : bool
+        Plan from the last batch to the first.
+    chunk : float or None
+        Width of chunks, relative to the one that balances attention work and KV area; None is
+        whole prompts, as far as a batch has room.
+    slack : float
+        Batches, relative to the longest output, by which the KV area of the requests started may
+        run ahead of the clock: paces the start, so that requests do not end all at once.
+    window, walk, choice : int
+        Requests that may fail to fit, be looked at, and be compared (the largest that fits starts)
+        in one batch.
+    reserve : float
+        Tokens of a batch left to decodes when planning backwards, relative to the mean number of
+        decoding requests.
+    fill : float
+        Share of C that batches may use.
+    every : int
+        Requests start in every so many batches only.
+    evict : float
+        0: never.  Otherwise a request is cut in two where it fits for a while only and the KV area
+        gained is worth so many times the refill.
+    pilot : float
+        0: the order is that of the priorities.  Otherwise every type of request is tried next, and
+        the one taken that holds the most KV over so many batches, relative to the longest output;
+        a priority of 1 counts as a tenth of M.
+    """
+
+    by_output: float = 0.3
+    by_input: float = 0.0
+    noise: float = 0.7
+    backwards: bool = True
+    chunk: float | None = 1.0
+    slack: float = 0.5
+    window: int = 16
+    walk: int = 512
+    choice: int = 1
+    reserve: float = 1.2
+    fill: float = 1.0
+    every: int = 1
+    evict: float = 0.0
+    pilot: float = 0.0
+
+
+def balanced_width(instance: Instance) -> float | None:
+    """Chunk width over sqrt(I) that balances attention work and KV area; None if none does."""
+    cost = instance.cost.floats
+    if instance.cost.exact_attention or not instance.policy.chunked_prefill or cost.p1 <= 0:
+        return None
+    return float(math.sqrt(max(cost.alpha) / (2 * cost.p1 * instance.system.kv_capacity)))
+
+
+def decide(instance: Instance, options: PlannerOptions, seed: int) -> Plan:
+    """Plan an instance; `seed` is that of the noise in the priorities."""
+    if not instance.offline:
+        raise ArrivalsError("the planner takes requests that are all there from the start", field="requests")
+    requests = instance.requests
+    most_input = max(r.input_tokens for r in requests)
+    most_output = max(r.output_tokens for r in requests)
+    rng = random.Random(seed)
+    priority = [
+        options.by_output * r.output_tokens / most_output
+        + options.by_input * r.input_tokens / most_input
+        + options.noise * rng.random()
+        for r in requests
+    ]
+    balanced = balanced_width(instance)
+    width = [MAX_TOKENS] * len(requests)
+    if balanced is not None and options.chunk is not None:
+        scale = options.chunk * balanced
+        width = [max(1, math.ceil(scale * math.sqrt(r.input_tokens))) for r in requests]
+    rules = _rules(instance, options, most_output)
+    order = None
+    if options.pilot > 0:
+        far = max(1, round(options.pilot * most_output))
+        scale = PILOT_SCALE * far * rules.capacity
+        bias = [scale * priority[kind.members[0]] for kind in instance.types]
+        order = pilot_order(instance, rules, width, bias, far)
+    if order is None:
+        order = sorted(range(len(requests)), key=lambda i: -priority[i])
+    return run_kernel(instance, rules, order, width)
+
+
+def _rules(instance: Instance, options: PlannerOptions, most_output: int) -> Rules:
+    system, policy, requests = instance.system, instance.policy, instance.requests
+    tokens = system.max_batch_tokens
+    if policy.chunked_prefill:
+        tokens = max(1, min(tokens, round(tokens * options.fill)))
+    area = sum(r.output_tokens * (2 * r.input_tokens + r.output_tokens - 1) // 2 for r in requests)
+    processed = sum(r.peak_kv for r in requests)
+    batches = max(area / system.kv_capacity, processed / tokens, most_output)
+    reserve = round(options.reserve * (instance.output_tokens - len(requests)) / batches)
+    cost = instance.cost.floats
+    # One token of KV for one batch is worth alpha / M; a token refilled costs beta.
+    worth = options.evict * cost.beta[0] * system.kv_capacity / max(cost.alpha[0], 1e-12)
+    # A refill needs batches of two prefill tokens (`next_chunk`) and must not look like a decode.
+    cuts = policy.preemption and policy.hybrid_batching and not options.backwards
+    cuts = cuts and min(tokens, system.max_prefill_tokens) > 1
+    return Rules(
+        capacity=system.kv_capacity,
+        tokens=tokens,
+        prefill=system.max_prefill_tokens,
+        running=len(requests) if system.max_running is None else system.max_running,
+        block=system.block_size,
+        chunked=int(policy.chunked_prefill),
+        hybrid=int(policy.hybrid_batching),
+        exact=int(instance.cost.exact_attention),
+        backwards=int(options.backwards),
+        reserve=min(reserve, tokens - 1) if options.backwards and policy.hybrid_batching else 0,
+        window=max(1, options.window),
+        walk=max(1, options.walk),
+        choice=max(1, options.choice),
+        every=max(1, options.every),
+        slack=float(options.slack * most_output),
+        worth=float(worth) if cuts else 0.0,
+    )

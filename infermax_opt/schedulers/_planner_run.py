@@ -1,0 +1,202 @@
+"""Calls of the planner's kernels: columns in, plans out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from infermax_opt._compile import compiled
+from infermax_opt.cost import Coefficients
+from infermax_opt.errors import InputError
+from infermax_opt.instance import Instance
+from infermax_opt.replay import MAX_BATCHES
+from infermax_opt.schedulers import _planner_kernel, _planner_pilot
+from infermax_opt.schedulers._planner_kernel import Jobs
+from infermax_opt.schedulers._planner_pilot import Kinds
+from infermax_opt.schedulers._planner_profile import Profiles, Rules, Trial
+
+__all__ = ["Plan", "pilot_order", "run_kernel"]
+
+#: Below so many request-tokens plain Python takes less time than loading compiled code.
+PLAIN_WORK = 20_000
+#: The same once the compiled code is loaded.
+PLAIN_WORK_LOADED = 300
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the kernel decided.  Times are batches from 0, in the kernel's direction.
+
+    Attributes
+    ----------
+    rules : Rules
+    batches : int
+    seconds : float
+        Estimated makespan; the exact one comes from replay.
+    decodes : sequence of bool
+        Whether a request decodes, per batch.
+    chunks : sequence of (time, request, tokens)
+    cuts : sequence of (time, request)
+    """
+
+    rules: Rules
+    batches: int
+    seconds: float
+    decodes: Sequence[bool]
+    chunks: Sequence[tuple[int, int, int]]
+    cuts: Sequence[tuple[int, int]]
+
+
+@functools.cache
+def _compiled() -> Callable[..., Any]:
+    return compiled(_planner_kernel.plan_loop, _planner_kernel.HELPERS)
+
+
+def run_kernel(instance: Instance, rules: Rules, order: Sequence[int], width: Sequence[int]) -> Plan:
+    """Plan an instance by given rules.
+
+    Parameters
+    ----------
+    order : sequence of int
+        The requests by priority.
+    width : sequence of int
+        Most tokens of a chunk, per request.
+
+    Raises
+    ------
+    InputError
+        If the plan would have more than `infermax_opt.replay.MAX_BATCHES` batches.
+    """
+    requests = instance.requests
+    load = instance.output_tokens + sum(-(-r.input_tokens // w) for r, w in zip(requests, width, strict=True))
+    if load < (PLAIN_WORK_LOADED if _compiled.cache_info().currsize else PLAIN_WORK):
+        return _run(instance, rules, order, width, _planner_kernel.plan_loop, list, list)
+    import numpy as np
+
+    integers = functools.partial(np.array, dtype=np.int64)
+    floats = functools.partial(np.array, dtype=np.float64)
+    return _run(instance, rules, order, width, _compiled(), integers, floats)
+
+
+def _run(
+    instance: Instance,
+    rules: Rules,
+    order: Sequence[int],
+    width: Sequence[int],
+    loop: Callable[..., Any],
+    integers: Callable[[Iterable[int]], Any],
+    floats: Callable[[Iterable[float]], Any],
+) -> Plan:
+    requests = instance.requests
+    n = len(requests)
+    inputs = [r.input_tokens for r in requests]
+    outputs = [r.output_tokens for r in requests]
+    kinds = [0] * n
+    for number, kind in enumerate(instance.types):
+        for i in kind.members:
+            kinds[i] = number
+    queue = [n] * (n + 1)
+    for i, following in zip_longest([n, *order], order, fillvalue=n):
+        queue[i] = following
+    unit = instance.cost.floats
+    cost = Coefficients(floats(unit.alpha), floats(unit.beta), *unit[2:])
+    longest = max(r.input_tokens + r.output_tokens for r in requests)
+    horizon = _horizon(instance, rules)
+    while True:
+        # The limit may be overstepped by what is reserved for the longest request.
+        horizon = min(horizon, MAX_BATCHES + 2 * longest)
+
+        def zeros(size: int) -> Any:
+            return integers([0] * size)
+
+        jobs = Jobs(
+            integers(inputs), integers(outputs), integers(width), integers(kinds), integers(queue),
+            zeros(len(instance.types)), zeros(n),
+        )  # fmt: skip
+        profiles = Profiles(*(zeros(horizon) for _ in range(4)))
+        trial = Trial(zeros(longest), zeros(longest), zeros(4))
+        batches, seconds, time, request, chunk, cut_time, cut_request = loop(
+            rules, jobs, profiles, trial, cost
+        )
+        if batches > MAX_BATCHES or (batches < 0 and horizon == MAX_BATCHES + 2 * longest):
+            raise InputError(f"needs more than {MAX_BATCHES} batches, the most a schedule may hold")
+        if batches >= 0:
+            break
+        horizon *= 2
+    decodes = [
+        bool(c > (p if rules.hybrid else 0))
+        for c, p in zip(profiles.tokens[:batches], profiles.prefill[:batches], strict=True)
+    ]
+    return Plan(
+        rules, int(batches), float(seconds), decodes,
+        list(zip(time, request, chunk, strict=True)), list(zip(cut_time, cut_request, strict=True)),
+    )  # fmt: skip
+
+
+@functools.cache
+def _compiled_pilot() -> Callable[..., Any]:
+    return compiled(_planner_pilot.pilot_loop, _planner_pilot.HELPERS)
+
+
+def pilot_order(
+    instance: Instance, rules: Rules, width: Sequence[int], bias: Sequence[float], far: int
+) -> list[int] | None:
+    """Order the requests by the pilot method, in compiled code.
+
+    Parameters
+    ----------
+    width : sequence of int
+        Most tokens of a chunk, per request (the same for all of a type).
+    bias : sequence of float
+        KV area granted to a type of request that starts next, per type.
+    far : int
+        Batches for which a try goes on.
+
+    Returns
+    -------
+    list of int or None
+        None where it would take more than `MAX_BATCHES` batches.
+    """
+    import numpy as np
+
+    kinds = instance.types
+    n = len(kinds)
+    longest = max(kind.input_tokens + kind.output_tokens for kind in kinds)
+
+    def zeros(size: int) -> Any:
+        return np.zeros(size, np.int64)
+
+    greedy = sorted(range(n), key=lambda k: -(kinds[k].input_tokens + kinds[k].output_tokens))
+    horizon = _horizon(instance, rules)
+    order: list[int] = []
+    while len(order) < len(instance.requests):
+        if horizon > MAX_BATCHES:
+            return None
+        columns = Kinds(
+            np.array([kind.input_tokens for kind in kinds]),
+            np.array([kind.output_tokens for kind in kinds]),
+            np.array([width[kind.members[0]] for kind in kinds]),
+            np.array([len(kind.members) for kind in kinds]),
+            np.array(bias, np.float64),
+        )
+        size = 2 * far + 6 * longest
+        order = _compiled_pilot()(
+            rules, columns, Profiles(*(zeros(horizon + size) for _ in range(4))),
+            Trial(zeros(longest), zeros(longest), zeros(4)),
+            Profiles(*(zeros(size) for _ in range(4))), zeros(n), np.array(greedy), far,
+        )  # fmt: skip
+        horizon *= 2
+    members = [iter(kind.members) for kind in kinds]
+    return [next(members[k]) for k in order]
+
+
+def _horizon(instance: Instance, rules: Rules) -> int:
+    """Batches that a plan will hardly need."""
+    requests = instance.requests
+    longest = max(r.input_tokens + r.output_tokens for r in requests)
+    area = sum(r.output_tokens * (2 * r.input_tokens + r.output_tokens - 1) // 2 for r in requests)
+    prompts = sum(r.input_tokens for r in requests)
+    return 2 * max(area // rules.capacity, prompts // min(rules.tokens, rules.prefill)) + 3 * longest

@@ -1,0 +1,45 @@
+"""Planners that know the output lengths, one after the other, ever better schedules."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from infermax_opt.instance import Instance
+from infermax_opt.schedules import Schedule
+
+__all__ = ["anytime_plans"]
+
+#: Share of the time that the list planner has before the beam search, where that one applies.
+LIST_SHARE = 0.2
+
+
+def anytime_plans(
+    instance: Instance, *, upper: float | None = None, seed: int = 0, deadline: float | None = None
+) -> Iterator[tuple[str, Schedule]]:
+    """Plans for an offline instance, each better than those before by the planner's own estimate.
+
+    Parameters
+    ----------
+    instance : Instance
+    upper : float, optional
+        Makespan in seconds that is known already; the beam search yields only what is better.
+    seed : int
+    deadline : float, optional
+        Moment of `time.monotonic` at which to stop.
+
+    Yields
+    ------
+    name : str
+        Where the schedule comes from.
+    schedule : Schedule
+    """
+    from infermax_opt.schedulers.beam import beam_plans
+    from infermax_opt.schedulers.planner import plans
+
+    began = time.monotonic()
+    share = None if deadline is None else began + LIST_SHARE * (deadline - began)
+    yield from plans(instance, seed=seed, deadline=share)
+    yield from beam_plans(instance, upper=upper, seed=seed, deadline=deadline)
+    if deadline is not None and time.monotonic() < deadline:
+        yield from plans(instance, seed=seed + 1, deadline=deadline)

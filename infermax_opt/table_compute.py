@@ -1,0 +1,212 @@
+"""Computing one row of a table: a pure function of an instance and options.
+
+A job and its answer are plain JSON values (`run_job`), so that any executor that calls a function
+somewhere can run rows; `infermax_opt.table_pool` does it in local processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from infermax_opt.errors import InputError
+from infermax_opt.exact import decimal_text
+from infermax_opt.instance import Instance
+from infermax_opt.result import Result, UpperBound
+from infermax_opt.schedules import Schedule
+from infermax_opt.table_row import Row, RowOptions
+from infermax_opt.verification import Verification, verify
+
+__all__ = ["Job", "compute_row", "run_job"]
+
+#: What every scheduler made of an instance; None where it failed.
+_Runs = dict[str, tuple[Schedule, Verification] | None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A row to compute, and where its files go.
+
+    Parameters
+    ----------
+    suite, name : str
+    folder : str
+        The table's; ``instances/NAME.json`` is there already.
+    version : str
+        Of this package, as part of the row's identity.
+    options : RowOptions
+    threads : int
+        Threads that `infermax_opt.solve` may use; no part of the row's identity.
+    archive : str, optional
+        Folder of the best-known archive.
+    """
+
+    suite: str
+    name: str
+    folder: str
+    version: str
+    options: RowOptions
+    threads: int
+    archive: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value that `run_job` takes."""
+        return {**self.__dict__, "options": dict(self.options.__dict__)}
+
+
+def run_job(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Compute the row of a job.
+
+    Returns
+    -------
+    dict
+        The row.
+
+    Raises
+    ------
+    InputError
+        If the row must not be published: something in it did not pass verification.
+    """
+    from infermax_opt.io.formats import read_instance
+
+    job = Job(**{**value, "options": RowOptions(**value["options"])})
+    instance = read_instance(Path(job.folder, "instances", f"{job.name}.json"))
+    return compute_row(instance, job).to_json()
+
+
+def compute_row(instance: Instance, job: Job) -> Row:
+    """Solve, run every scheduler, verify, write the result file and fill in the row."""
+    from infermax_opt.archive import Archive, schedule_sha256
+    from infermax_opt.io.results import write_result
+
+    archived = None
+    if job.archive is not None:
+        archived = Archive(job.archive, job.suite).schedule(instance)
+    runs = _run_schedulers(instance)
+    result = _solve(instance, job, archived, runs)
+    for name, run in runs.items():
+        if run is not None:
+            result = _better(result, f"scheduler:{name}", *run)
+    check = verify(instance, result)
+    if not check.ok:
+        raise InputError(f"did not pass verification: {[*check.violations, *check.faults][0]}")
+
+    protocol = job.options.protocol(job.version)
+    folder = Path(job.folder)
+    made = [folder / kind / protocol for kind in ("results", "certificates")]
+    for place in made:
+        place.mkdir(parents=True, exist_ok=True)
+    results, certificates = made
+    certificate = _certificate(instance, result, certificates)
+    if certificate is not None and result.lower is not None:
+        named = f"../../certificates/{protocol}/{certificate}"
+        result = replace(result, lower=replace(result.lower, certificate=named))
+    path = results / f"{instance.name}.json.gz"
+    write_result(result, path)
+
+    upper, lower, report = result.upper, result.lower, result.solver
+    return Row(
+        suite=job.suite,
+        instance=instance.name,
+        instance_sha256=result.instance_sha256,
+        protocol=protocol,
+        requests=len(instance.requests),
+        input_tokens=_only({t.input_tokens for t in instance.types}),
+        output_tokens=_only({t.output_tokens for t in instance.types}),
+        kv_capacity=instance.system.kv_capacity,
+        max_batch_tokens=instance.system.max_batch_tokens,
+        max_prefill_tokens=instance.system.max_prefill_tokens,
+        status=result.status.value,
+        upper_bound=Fraction(decimal_text(upper.value, rounding="ceiling")) if upper else None,
+        lower_bound=Fraction(decimal_text(lower.value, rounding="floor")) if lower else None,
+        bound=lower.source if lower else None,
+        proof=lower.proof.value if lower else None,
+        bound_check=check.bound.value if check.bound else None,
+        certificate=f"certificates/{protocol}/{certificate}" if certificate else None,
+        schedule_source=upper.source if upper else None,
+        schedule_sha256=schedule_sha256(result.schedule) if result.schedule else None,
+        result=path.relative_to(folder).as_posix(),
+        schedulers={name: run and run[1].objective for name, run in runs.items()},
+        batches=result.metrics.batches if result.metrics else None,
+        evictions=result.metrics.evictions if result.metrics else None,
+        seconds=round(report.seconds, 3) if report and report.seconds is not None else None,
+        time_limit=job.options.time_limit,
+        seed=job.options.seed,
+        best_known=job.options.best_known,
+        threads=job.threads,
+        versions=dict(report.versions) if report else {},
+    )
+
+
+def _run_schedulers(instance: Instance) -> _Runs:
+    """What every scheduler makes of the instance; None where it fails."""
+    from infermax_opt.schedulers import run_scheduler, scheduler_names
+
+    runs: _Runs = {}
+    for name in scheduler_names():
+        try:
+            schedule = run_scheduler(instance, name)
+        except InputError:  # it needs too many batches
+            runs[name] = None
+            continue
+        check = verify(instance, schedule)
+        runs[name] = (schedule, check) if check.ok else None
+    return runs
+
+
+def _solve(instance: Instance, job: Job, archived: Schedule | None, runs: _Runs) -> Result:
+    """Solve, from the archived schedule where that beats every scheduler."""
+    from infermax_opt.api import solve
+
+    if archived is not None:
+        known = verify(instance, archived).objective
+        values = [run[1].objective for run in runs.values() if run is not None]
+        if known is None or any(value is not None and value <= known for value in values):
+            archived = None
+    result = solve(
+        instance,
+        warm_start="best" if archived is None else archived,
+        time_limit=job.options.time_limit,
+        threads=job.threads,
+        seed=job.options.seed,
+    )
+    upper = result.upper
+    if archived is not None and upper is not None and result.schedule == archived:
+        return replace(result, upper=UpperBound(upper.value, "archive"))
+    return result
+
+
+def _better(result: Result, source: str, schedule: Schedule, check: Verification) -> Result:
+    """The result, with this schedule where it is better: no number of a row beats its schedule."""
+    value = check.objective
+    if value is None or (result.upper is not None and result.upper.value <= value):
+        return result
+    return replace(result, upper=UpperBound(value, source), schedule=schedule, metrics=check.metrics)
+
+
+def _certificate(instance: Instance, result: Result, directory: Path) -> str | None:
+    """Write the certificate of the result's bound into `directory` and run the checker on it.
+
+    Returns
+    -------
+    str or None
+        Name of the file; None where the bound has no certificate that the checker accepts.
+    """
+    from infermax_opt.certificates import CertificateRejected, check_certificate, write_certificate
+
+    if result.lower is None or result.lower.evidence is None:
+        return None
+    path = directory / f"{instance.name}.json.gz"
+    write_certificate(instance, result.lower, path)
+    try:
+        check_certificate(instance, path)
+    except CertificateRejected:
+        return None
+    return path.name
+
+
+def _only(values: set[int]) -> int | None:
+    return values.pop() if len(values) == 1 else None

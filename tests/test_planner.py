@@ -1,0 +1,193 @@
+"""The planner: validity under every flag, determinism, quality against the presets."""
+
+from __future__ import annotations
+
+import random
+import time
+from fractions import Fraction
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from infermax_opt.bounds import closed_form_bounds
+from infermax_opt.cost import CostModel
+from infermax_opt.errors import InputError
+from infermax_opt.fastreplay import replay
+from infermax_opt.instance import Instance, System
+from infermax_opt.replay import MAX_BATCHES
+from infermax_opt.schedulers import _planner_run, run_scheduler, scheduler_names
+from infermax_opt.schedulers.planner import ArrivalsError, PlannerOptions, plan, plans
+from infermax_opt.schedules import Batch, Schedule
+from infermax_opt.verification import verify
+
+from .strategies import instances
+from .test_replay import DECODE, make, step
+from .tiny import tiny
+
+MANY = settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(MANY, max_examples=150)
+OPTIONS = st.builds(
+    PlannerOptions,
+    by_output=st.sampled_from([-1.0, 0.0, 0.4, 1.0]),
+    by_input=st.sampled_from([-1.0, 0.0, 0.4]),
+    noise=st.sampled_from([0.0, 0.5]),
+    backwards=st.booleans(),
+    chunk=st.none() | st.sampled_from([0.01, 0.2, 1.0, 5.0]),
+    slack=st.sampled_from([0.0, 0.3, 1.0, 50.0]),
+    window=st.sampled_from([1, 2, 16]),
+    walk=st.sampled_from([1, 3, 100]),
+    choice=st.sampled_from([1, 2, 5]),
+    reserve=st.sampled_from([0.0, 1.0, 3.0]),
+    fill=st.sampled_from([0.01, 0.5, 1.0]),
+    every=st.sampled_from([1, 2, 7]),
+    evict=st.sampled_from([0.0, 0.001, 0.1, 1.0]),
+    pilot=st.sampled_from([0.0, 0.0, 0.5, 3.0]),
+)
+PAPER = CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9"), "exact")  # type: ignore[arg-type]
+
+
+def value(instance: Instance, schedule: Schedule) -> Fraction:
+    check = verify(instance, schedule)
+    assert check.ok, check.violations[:3]
+    assert check.metrics is not None
+    return check.metrics.makespan
+
+
+def mix(inputs: tuple[int, ...], outputs: tuple[int, ...], capacity: int, count: int) -> Instance:
+    rng = random.Random(0)
+    sizes = [(rng.choice(inputs), rng.choice(outputs)) for _ in range(count)]
+    return Instance.of_requests("mix", sizes, System(capacity, 4096, 4096), PAPER)
+
+
+# --- by hand ---
+
+
+def test_a_request_alone_is_prefilled_and_decoded() -> None:
+    options = PlannerOptions(chunk=None)
+    for backwards in (False, True):
+        instance = make((7, 4), max_batch_tokens=7)
+        found = plan(instance, PlannerOptions(backwards=backwards, chunk=None, reserve=0.0))
+        assert list(found.batches) == [step(r1=7), Batch(decode_all=True, repeat=3)]
+    assert list(plan(make((7, 1)), options).batches) == [step(r1=7)]
+
+
+def test_nothing_is_evicted_unless_asked_for() -> None:
+    instance = make((2, 6), (2, 6), (2, 6), kv_capacity=12)
+    for backwards in (False, True):
+        assert replay(instance, plan(instance, PlannerOptions(backwards=backwards))).evictions == 0
+    # r2 fits beside r1 for a while only; it is cut there and refilled when r1 is done.
+    cutting = plan(instance, PlannerOptions(backwards=False, evict=1e-9, slack=50.0))
+    assert replay(instance, cutting).evictions > 0
+    assert value(instance, cutting) > 0
+
+
+def test_backwards_all_end_together() -> None:
+    # KV of 10 holds both peaks: planned from the end, the shorter one starts later.
+    found = plan(make((1, 5), (1, 3), kv_capacity=10), PlannerOptions(noise=0.0, reserve=0.0, slack=50.0))
+    assert list(found.batches) == [step(r1=1), DECODE, Batch({"r2": 1}, decode_all=True), *[
+        Batch(decode_all=True, repeat=2)
+    ]]  # fmt: skip
+
+
+def test_prompts_are_interleaved_where_squares_are_paid() -> None:
+    cost = CostModel([("0.01", "0.0001")], ("0", "0"), ("0", "0.001"), "square")  # type: ignore[arg-type]
+    instance = Instance.of_requests("squares", [(64, 2)] * 8, System(10**6, 64, 64), cost)
+    features = replay(instance, plan(instance)).features
+    assert max(f.prefills for f in features) > 1
+    assert sum(f.prefill_work for f in features) < 8 * 64**2
+
+
+# --- properties ---
+
+
+@MANY
+@given(instance=instances(arrivals=False), options=OPTIONS, seed=st.integers(0, 3))
+def test_plans_are_valid(instance: Instance, options: PlannerOptions, seed: int) -> None:
+    found = plan(instance, options, seed=seed)
+    assert value(instance, found) > 0 or not any(a for a, _ in instance.cost.batch)
+    assert plan(instance, options, seed=seed) == found
+
+
+@SOME
+@given(instance=instances(arrivals=False, max_requests=12, max_tokens=30), options=OPTIONS)
+def test_plans_of_more_requests_are_valid(instance: Instance, options: PlannerOptions) -> None:
+    value(instance, plan(instance, options))
+
+
+@SOME
+@given(instance=instances(arrivals=False), options=OPTIONS)
+def test_compiled_loop_decides_the_same(instance: Instance, options: PlannerOptions) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_planner_run, "PLAIN_WORK", 10**9)
+        patch.setattr(_planner_run, "PLAIN_WORK_LOADED", 10**9)
+        plain = plan(instance, options)
+        patch.setattr(_planner_run, "PLAIN_WORK", 0)
+        patch.setattr(_planner_run, "PLAIN_WORK_LOADED", 0)
+        assert plan(instance, options) == plain
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_the_series_of_plans_is_valid_and_deterministic(seed: int) -> None:
+    instance = tiny(seed)
+    found = list(plans(instance, seed=seed))
+    assert found
+    assert [name for name, _ in found] == sorted((n for n, _ in found), key=lambda n: int(n.split(":")[1]))
+    for _, schedule in found:
+        value(instance, schedule)
+    assert list(plans(instance, seed=seed)) == found
+
+
+@pytest.mark.parametrize("hybrid", [True, False])
+@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize("backwards", [True, False])
+@pytest.mark.parametrize("evict", [0.0, 0.5])
+def test_mid_size_workload(hybrid: bool, chunked: bool, backwards: bool, evict: float) -> None:
+    instance = make(
+        *[(1 + 37 * k % 400, 1 + 61 * k % 300) for k in range(800)],
+        kv_capacity=8000, max_batch_tokens=2048, max_prefill_tokens=1024, block_size=16, max_running=40,
+        hybrid_batching=hybrid, chunked_prefill=chunked,
+    )  # fmt: skip
+    value(instance, plan(instance, PlannerOptions(backwards=backwards, evict=evict)))
+
+
+# --- what it does not take ---
+
+
+def test_arrivals_are_left_to_others() -> None:
+    instance = make((1, 1), (1, 1, "10.1"))
+    assert list(plans(instance)) == []
+    with pytest.raises(ArrivalsError, match="start"):
+        plan(instance)
+
+
+def test_plans_beyond_the_limit_of_batches_are_refused() -> None:
+    with pytest.raises(InputError, match="batches"):
+        plan(make((1, MAX_BATCHES + 2), kv_capacity=10**8))
+
+
+def test_a_deadline_in_the_past_still_gives_one_plan() -> None:
+    assert len(list(plans(mix((8, 16), (5, 9), 300, 20), deadline=time.monotonic() - 1))) == 1
+
+
+# --- quality ---
+
+
+@pytest.mark.parametrize("capacity", [10_000, 100_000])
+@pytest.mark.parametrize(
+    ("inputs", "outputs"),
+    [
+        ((8, 16), (8, 16)),
+        ((8, 16), (512, 1024)),
+        ((512, 1024), (8, 16)),
+        ((512, 1024), (512, 1024)),
+        ((8, 16, 512, 1024), (8, 16, 512, 1024)),
+    ],
+)
+def test_better_than_every_preset_on_mixes(
+    inputs: tuple[int, ...], outputs: tuple[int, ...], capacity: int
+) -> None:
+    instance = mix(inputs, outputs, capacity, 256)
+    found = min(value(instance, schedule) for _, schedule in plans(instance))
+    presets = min(value(instance, run_scheduler(instance, name)) for name in scheduler_names())
+    assert closed_form_bounds(instance)[0].value <= found <= presets

@@ -16,6 +16,7 @@ import json
 import math
 import re
 import sys
+import zlib
 from collections import deque
 from fractions import Fraction
 from pathlib import Path
@@ -70,6 +71,7 @@ class Instance:
         self.hybrid, self.chunked, self.preemption = (
             policy[key] is True for key in ("hybrid_batching", "chunked_prefill", "preemption")
         )
+        require(all(type(policy[key]) is bool for key in policy), "policy: neither true nor false")
         self.exact = cost["attention"] == "exact"
         pieces = [[number(v, "cost.batch") for v in pair] for pair in cost["batch"]]
         decode = [number(v, "cost.decode") for v in cost["decode"]]
@@ -99,6 +101,7 @@ class Instance:
             arrival = number(entry.get("arrival", 0), "arrival")
             count = entry.get("count")
             times = 1 if count is None else whole(count, "count", 1)
+            require(times <= 10**7, "count: too large")
             for k in range(1, times + 1):
                 feed(entry["id"] if count is None else f"{entry['id']}.{k}", i, o, arrival)
             self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
@@ -117,6 +120,7 @@ def check(instance_data: Any, certificate: Any, profiles: Path | None = None) ->
         text = json.dumps(body, sort_keys=True, separators=(",", ":"))
         require(certificate["sha256"] == hashlib.sha256(text.encode()).hexdigest(), "sha256 differs")
         require(certificate["schema"] == "infermax-opt/certificate/1", "unknown schema")
+        require(type(certificate["source"]) is str, "source is no text")
         require(certificate["instance"] == instance.name, "is for another instance")
         require(certificate["instance_sha256"] == instance.sha256, "instance_sha256 differs")
         require(certificate["objective"] == instance_data["objective"], "is for another objective")
@@ -134,7 +138,7 @@ def check(instance_data: Any, certificate: Any, profiles: Path | None = None) ->
         claimed = number(certificate["lower_bound"], "lower_bound")
         require(claimed <= proved, f"claims {float(claimed)!r}, only {float(proved)!r} is proved")
         return claimed
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Rejected(f"is malformed: {type(error).__name__} {error}") from None
 
 
@@ -262,6 +266,7 @@ def occupancy(instance: Instance, evidence: Any, alpha: int, beta: int) -> Fract
     if wide:
         ranges[top] = (top * shortest, capacity + most)
     width = max(last for _, last in ranges) + 1
+    require(width * len(given) <= 10**8, "potential: too large")
     potential = []
     for (first, last), values in zip(ranges, given, strict=True):
         require(len(values) == last - first + 1, "potential: wrong length of a list")
@@ -361,6 +366,8 @@ def load(path: Path) -> Any:
 
 def main(arguments: list[str]) -> int:
     """Check the certificate named on the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     profiles: Path | None = Path(__file__).parent / "profiles"
     if "--profiles" in arguments[:-1]:
         at = arguments.index("--profiles")
@@ -375,7 +382,7 @@ def main(arguments: list[str]) -> int:
     except Rejected as problem:
         sys.stderr.write(f"rejected: {problem}\n")
         return 1
-    except (OSError, ValueError, EOFError, RecursionError) as error:
+    except (OSError, ValueError, EOFError, RecursionError, MemoryError, zlib.error) as error:
         sys.stderr.write(f"cannot be read: {error}\n")
         return 2
     sys.stdout.write(

@@ -119,8 +119,10 @@ def solve(
 ) -> int:
     """Find a schedule and a lower bound, as close as the limits allow.
 
-    Runs the schedulers, the closed-form bounds and one exact engine, verifies what they found and
-    reports both bounds and the gap.  Ctrl-C stops early and still reports.
+    Runs the schedulers, the closed-form bounds and one exact engine; where that has no chance,
+    planners that know the output lengths, and a search for a better bound beside them.  Verifies
+    what they found and reports both bounds and the gap.  Ctrl-C stops early and still reports.
+    With -o, the certificate of the bound is written beside the result, where there is one.
 
     \b
     Examples:

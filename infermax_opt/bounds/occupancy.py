@@ -148,7 +148,7 @@ class _Graph:
 
     @property
     def states(self) -> int:
-        return sum(last - first + 1 for first, last in self.ranges)
+        return self.rows * (max(last for _, last in self.ranges) + 1)
 
     def coarser(self, scale: int) -> _Graph:
         """The same graph with `scale` tokens and batches for each one; prices keep their meaning."""
@@ -274,7 +274,7 @@ def _graph(instance: Instance, piece: int) -> tuple[_Graph | None, int]:
         plain=units(alpha + (min(ticks.d0, ticks.p0) if policy.preemption else ticks.d0)),
         mixed=units(fixed),
         pure=units(alpha + ticks.p0),
-        rho=units(max(0, beta - ticks.d1)),
+        rho=min(units(max(0, beta - ticks.d1)), 2**52 // (system.kv_capacity + most + 1)),
         evictions=policy.preemption,
     )
     return graph, exponent
@@ -282,19 +282,27 @@ def _graph(instance: Instance, piece: int) -> tuple[_Graph | None, int]:
 
 @dataclass(frozen=True)
 class _Direction:
-    """Prices up to scale: share of the area in what a request earns, and the split of rho.
+    """Prices up to scale, and the split of rho.
 
-    `young` and `old`: shares of rho that evicting the smallest and the largest request costs.
+    `lean`: where negative, the share of what a request earns that its number of tokens earns, and
+    not its area; where positive, a token earns size * (s - lean * min I).  `young` and `old`:
+    shares of rho that evicting the smallest and the largest request costs.
     """
 
-    area_share: float
+    lean: float
     young: float
     old: float
 
 
 STARTS = tuple(
-    _Direction(share, young, old)
-    for share, young, old in ((1.0, 0.5, 0.5), (0.9, 0.6, 0.4), (1.3, 0.3, 0.7), (0.4, 0.5, 0.5))
+    _Direction(lean, young, old)
+    for lean, young, old in (
+        (0.0, 0.5, 0.5),
+        (0.2, 0.5, 0.5),
+        (-0.1, 0.6, 0.4),
+        (0.6, 0.3, 0.7),
+        (-0.6, 0.5, 0.5),
+    )
 )
 STEPS, FINE_STEPS = (0.25, 0.4, 0.4), (0.01, 0.03, 0.02)
 
@@ -345,9 +353,16 @@ class _Search:
         small, large = graph.prompts[0] + 1, max(graph.prompts[0] + 2, graph.ends[-1] - 1)
         cheap, dear = (direction.young * (small - 1), direction.old * (large - 1))
         slope = (dear - cheap) / (large - small)
+        if direction.lean < 0:
+            token = math.floor(level * -direction.lean / graph.tokens)
+            size = math.floor(level * (1 + direction.lean) / graph.area)
+        else:
+            offset = min(1.0, direction.lean) * graph.prompts[0]
+            size = math.floor(level / (graph.area - offset * graph.tokens))
+            token = math.ceil(-offset * size)
         return Prices(
-            token=math.floor(level * (1 - direction.area_share) / max(1, graph.tokens)),
-            size=math.floor(level * direction.area_share / max(1, graph.area)),
+            token=token,
+            size=size,
             out_fixed=round((cheap - slope * small) * graph.rho),
             out_size=round(slope * graph.rho),
         )
@@ -371,7 +386,7 @@ class _Search:
                 break
             width = 0.03 ** (number / tries)
             step = [self.random.gauss(0, width * size) for size in steps]
-            candidate = _Direction(best.area_share + step[0], best.young + step[1], best.old + step[2])
+            candidate = _Direction(best.lean + step[0], best.young + step[1], best.old + step[2])
             found = self.level(graph, candidate, level, tolerance)
             if found > level:
                 best, level = candidate, found

@@ -1,0 +1,232 @@
+"""The occupancy graph listed edge by edge, and the strongest certificate that a list admits.
+
+Written from the docstring of `infermax_opt.bounds.occupancy` alone: the edges are told one by one,
+the prices come from a linear program, the potentials from Bellman and Ford.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import highspy
+import numpy as np
+
+from infermax_opt.bounds import closed_form_bounds
+from infermax_opt.bounds.work import least_work
+from infermax_opt.certificates import certificate_to_json
+from infermax_opt.instance import Instance
+
+#: Steps that occur with any last list, and those of a last list that stands for several numbers.
+BASIC_KINDS = (
+    "refill", "pure refill", "admit", "pure admit", "pure end", "idle", "plain batch", "mixed batch",
+    "finish", "evict",
+)  # fmt: skip
+WIDE_KINDS = ("again", "growth", "beyond")
+KINDS = BASIC_KINDS + WIDE_KINDS
+
+#: Active requests, tokens, and P: between batches, A: in a batch with first tokens, U: in a batch
+#: with first tokens and no decode.
+Node = tuple[int, int, str]
+#: Prices, and what the last list's batches earn for their number of requests.
+TOKEN, SIZE, OUT_FIXED, OUT_SIZE, EARNED = range(5)
+EXPONENT = 20
+
+
+@dataclass(frozen=True)
+class Edge:
+    """potential[target] <= potential[source] + cost + sum of coefficients * prices."""
+
+    kinds: frozenset[str]
+    source: Node
+    target: Node
+    cost: int
+    prices: tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Graph:
+    piece: int
+    edges: list[Edge]
+    ranges: list[tuple[int, int]]
+    top: int
+    most: int
+    shortest: int
+    fixed: int
+
+
+def edges(instance: Instance, piece: int, top: int) -> Graph:
+    """List the graph whose last list is `top`, or the largest number of active requests."""
+    ticks, system, kinds = instance.cost.ticks, instance.system, instance.types
+    alpha, beta = ticks.alpha[piece], ticks.beta[piece]
+    prompts = {kind.input_tokens for kind in kinds}
+    ends = {kind.input_tokens + kind.output_tokens for kind in kinds}
+    shortest, longest, capacity = min(prompts), max(ends) - 1, system.kv_capacity
+    most = min(len(instance.requests), capacity // shortest, system.max_running or capacity)
+    top = min(top, most)
+    preemption = instance.policy.preemption
+    plain = alpha + (min(ticks.d0, ticks.p0) if preemption else ticks.d0)
+    mixed, pure = alpha + ticks.d0 + ticks.p0, alpha + ticks.p0
+    rho = max(0, beta - ticks.d1)
+    sizes = range(shortest + 1, longest + 1) if preemption else range(0)
+    ranges = [(k * shortest, min(k * max(ends), capacity + k)) for k in range(top + 1)]
+    if top < most:
+        ranges[top] = (top * shortest, capacity + most)
+    found: list[Edge] = []
+
+    def add(kind: str, source: Node, target: Node, cost: int, *prices: int, also: str = "") -> None:
+        inside = all(ranges[k][0] <= u <= ranges[k][1] for k, u, _ in (source, target))
+        if inside and not (source[0] == 0 and source[2] != "P"):
+            filled = (*prices, *[0] * (5 - len(prices)))
+            found.append(Edge(frozenset({kind, also}), source, target, cost, filled))  # type: ignore[arg-type]
+
+    for k in range(1, top + 1):
+        several = k == top < most
+        for below in (k - 1, k) if several else (k - 1,):
+            also = "again" if below == k else ""
+            for u in range(ranges[below][0], ranges[below][1] + 1):
+                for s in sizes:
+                    back = rho * (s - 1)
+                    add("refill", (below, u, "P"), (k, u + s, "P"), back, 0, 0, -1, -s, also=also)
+                    for layer in "PU":
+                        target = (k, u + s + 1, "U")
+                        add("pure refill", (below, u, layer), target, back, -1, -s, -1, -s, also=also)
+                for i in prompts:
+                    for layer in "PA":
+                        add("admit", (below, u, layer), (k, u + i, "A"), 0, also=also)
+                    for layer in "PU":
+                        add("pure admit", (below, u, layer), (k, u + i + 1, "U"), 0, -1, -i, also=also)
+            for u in range(ranges[k][0], ranges[k][1] + 1):
+                for end in ends:
+                    add("finish", (k, u, "P"), (below, u - end, "P"), 0, also=also)
+                for s in sizes:
+                    add("evict", (k, u, "P"), (below, u - s, "P"), 0, 0, 0, 1, s, also=also)
+        for u in range(ranges[k][0], ranges[k][1] + 1):
+            add("pure end", (k, u, "U"), (k, u, "P"), pure)
+            add("idle", (k, u, "P"), (k, u - 1, "P"), 0, 1, shortest)
+            # The checker allows the last list any growth, not only by 1 for each active request.
+            for grow in range(k, ranges[k][1] - u + 1) if several else (k,):
+                also = "" if grow == k else "growth" if u + grow <= capacity + k else "beyond"
+                earn = (0, -u, 0, 0, -1) if several else (-k, -u, 0, 0, 0)
+                if u <= capacity:
+                    add("plain batch", (k, u, "P"), (k, u + grow, "P"), plain, *earn, also=also)
+                    add("mixed batch", (k, u, "A"), (k, u + grow, "P"), mixed, *earn, also=also)
+    return Graph(piece, found, ranges, top, most, shortest, max(1, alpha + ticks.d0 + ticks.p0))
+
+
+def strongest(instance: Instance, graph: Graph, without: str = "none") -> dict[str, Any] | None:
+    """Certificate of the best prices, as if there were no edges of the kind `without`."""
+    steps = reachable([edge for edge in graph.edges if without not in edge.kinds])
+    nodes = sorted({node for edge in steps for node in (edge.source, edge.target)} | {(0, 0, "P")})
+    column = {node: number for number, node in enumerate(nodes, start=5)}
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    for _ in range(5 + len(nodes)):
+        solver.addVar(-1e7, 1e7)
+    solver.changeColBounds(SIZE, 0, 1e7)
+    tokens, area = payments(instance)
+    solver.changeColCost(TOKEN, float(tokens))
+    solver.changeColCost(SIZE, float(area))
+    solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+
+    def at_most(limit: float, terms: list[tuple[int, int]]) -> None:
+        row: dict[int, int] = {}
+        for index, factor in terms:
+            row[index] = row.get(index, 0) + factor
+        row = {index: factor for index, factor in row.items() if factor}
+        indices, factors = np.array(list(row), dtype=np.int32), np.array(list(row.values()), dtype=float)
+        solver.addRow(-highspy.kHighsInf, limit, len(row), indices, factors)
+
+    at_most(0, [(TOKEN, -1), (SIZE, -graph.shortest)])
+    at_most(0, [(TOKEN, graph.top), (EARNED, -1)])
+    at_most(0, [(TOKEN, graph.most), (EARNED, -1)])
+    for edge in steps:
+        paid = [(price, -factor) for price, factor in enumerate(edge.prices)]
+        at_most(edge.cost / graph.fixed, [(column[edge.target], 1), (column[edge.source], -1), *paid])
+    solver.run()
+    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
+    token, size, out_fixed, out_size, *_ = (
+        value * graph.fixed * 2**EXPONENT for value in solver.getSolution().col_value
+    )
+    for shrink in (1 - 1e-5, 1 - 1e-3):  # rounding must not make a cycle earn
+        floors = math.floor(token * shrink), max(0, math.floor(size * shrink))
+        floors = max(floors[0], -floors[1] * graph.shortest), floors[1]
+        certificate = certified(instance, graph, (*floors, round(out_fixed), round(out_size)), without)
+        if certificate is not None:
+            return certificate
+    return None
+
+
+def reachable(steps: list[Edge]) -> list[Edge]:
+    """Those whose source is reached from the empty state."""
+    leaving: dict[Node, list[Node]] = {}
+    for edge in steps:
+        leaving.setdefault(edge.source, []).append(edge.target)
+    seen, stack = {(0, 0, "P")}, [(0, 0, "P")]
+    while stack:
+        for node in leaving.get(stack.pop(), ()):
+            if node not in seen:
+                seen.add(node)
+                stack.append(node)
+    return [edge for edge in steps if edge.source in seen]
+
+
+def certified(
+    instance: Instance, graph: Graph, prices: tuple[int, int, int, int], without: str = "none"
+) -> dict[str, Any] | None:
+    """Certificate of these prices with distances as potentials; None where a cycle earns."""
+    steps = reachable([edge for edge in graph.edges if without not in edge.kinds])
+    token, size, *_ = prices
+    paid = (*prices, max(token * graph.top, token * graph.most))
+    weights = [
+        (edge.cost << EXPONENT) + sum(f * p for f, p in zip(edge.prices, paid, strict=True)) for edge in steps
+    ]
+    distance: dict[Node, int] = {(0, 0, "P"): 0}
+    for _ in range(len(steps) + 1):
+        changed = False
+        for edge, weight in zip(steps, weights, strict=True):
+            if edge.source in distance:
+                value = distance[edge.source] + weight
+                if edge.target not in distance or value < distance[edge.target]:
+                    distance[edge.target], changed = value, True
+        if distance[0, 0, "P"] < 0:
+            return None
+        if not changed:
+            break
+    else:
+        return None
+    tokens, area = payments(instance)
+    ticks = least_work(instance, instance.types, graph.piece)
+    proved = (ticks + Fraction(token * tokens + size * area, 2**EXPONENT)) / instance.cost.ticks_per_second
+    names = ("token", "size", "out_fixed", "out_size")
+    evidence = {
+        "kind": "occupancy",
+        "piece": graph.piece,
+        "exponent": EXPONENT,
+        "prices": dict(zip(names, prices, strict=True)),
+        "potential": [
+            [distance.get((k, u, "P")) for u in range(first, last + 1)]
+            for k, (first, last) in enumerate(graph.ranges)
+        ],
+    }
+    base = certificate_to_json(instance, closed_form_bounds(instance)[0])
+    text = f"{proved.numerator}/{proved.denominator}"
+    return signed({**base, "evidence": evidence, "source": "adversary", "lower_bound": text})
+
+
+def payments(instance: Instance) -> tuple[int, int]:
+    """Generated tokens, and the sum of their KV sizes."""
+    sizes = [r.input_tokens + n for r in instance.requests for n in range(r.output_tokens)]
+    return len(sizes), sum(sizes)
+
+
+def signed(certificate: dict[str, Any]) -> dict[str, Any]:
+    """The certificate with the hash that belongs to it."""
+    body = {key: value for key, value in certificate.items() if key != "sha256"}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return {**body, "sha256": hashlib.sha256(text.encode()).hexdigest()}

@@ -205,10 +205,9 @@ def count_batches(
     if argument == "separate phases":
         require(not (instance.preemption or instance.hybrid), "phases need not be separate")
         return phases
-    require(argument == "KV area", "argument: unknown")
+    require(argument in ("KV area", "KV slots"), "argument: unknown")
     size, capacity = instance.block, instance.capacity // instance.block
     cut = whole(evidence["cut"], "cut", 0)
-    require(cut <= capacity // 2, "cut: is above half of the capacity")
 
     def blocks(upto: int) -> int:  # sum of ceil(x / size) for x = 1..upto
         full, rest = divmod(upto, size)
@@ -223,6 +222,10 @@ def count_batches(
                 volume += c * (blocks(i + o - 1) - blocks(first - 1))
         return tokens, volume
 
+    if argument == "KV slots":
+        require(1 <= cut <= capacity, "cut: out of range")
+        return -(-above(cut - 1)[0] // (capacity // cut))
+    require(cut <= capacity // 2, "cut: is above half of the capacity")
     huge, huge_volume = above(capacity - cut)
     big, big_volume = above(capacity // 2)
     small = above(max(0, cut - 1))[1] - big_volume

@@ -11,7 +11,7 @@ A certificate is a JSON object::
 ``sha256`` is the hash of the rest as JSON with sorted keys and no spaces.  Evidence of the kind
 
 - ``closed-form`` names the argument for the number of batches (``argument``, with its ``cut`` for
-  the KV area), the affine ``piece``, the arrival ``since`` which counts (seconds), and J0 of the
+  KV area and slots), the affine ``piece``, the arrival ``since`` which counts (seconds), and J0 of the
   spread squares (``reference``): see `infermax_opt.bounds.closed_form`;
 - ``occupancy`` holds the affine ``piece``, the ``exponent`` (a tick of the instance's cost model
   is 2**exponent units), the ``prices`` and the ``potential`` in units, a list for each number of

@@ -101,7 +101,7 @@ def test_every_argument_has_certificates() -> None:
         assert check(shown(of), certificate(of, bound)) == bound.value
         assert check_evidence(of, bound) == bound.value
     assert seen == {
-        "longest request", "prefill tail", "token budget", "KV area", "running limit",
+        "longest request", "prefill tail", "token budget", "KV area", "KV slots", "running limit",
         "separate phases", "arrivals", "occupancy",
     }  # fmt: skip
 

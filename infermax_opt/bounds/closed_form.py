@@ -112,7 +112,7 @@ def _bound(
         "argument": argument,
         "since": since,
         "piece": cost.piece,
-        "cut": counts.cut if argument == "KV area" else None,
+        "cut": counts.cuts.get(argument),
         "reference": cost.reference,
     }
     value = since + instance.cost.to_seconds(cost.ticks)

@@ -35,14 +35,14 @@ class BatchCounts:
         Batches that hold a prefilling request.
     decode : int
         Batches that hold a decoding request (0 where refills could replace every decode step).
-    cut : int
-        The k of the bound L2 behind ``KV area``, in blocks.
+    cuts : dict of str to int
+        For ``KV area`` the k of its bound L2, for ``KV slots`` its x, both in blocks.
     """
 
     total: dict[str, int]
     prefill: int
     decode: int
-    cut: int
+    cuts: dict[str, int]
 
 
 def count_batches(instance: Instance, kinds: Sequence[RequestType]) -> BatchCounts:
@@ -63,6 +63,8 @@ def count_batches(instance: Instance, kinds: Sequence[RequestType]) -> BatchCoun
     L2 of Martello and Toth (1990): for 0 <= k <= M/2, items above M - k fill a bin each, those
     above M/2 need a bin each, and items between k and M/2 fill at most what those leave.
 
+    ``KV slots``: for any x, a batch generates at most M/x tokens whose KV takes x or more.
+
     ``separate phases``: without hybrid batching and without preemption, first tokens come from
     prefill batches and all others from decode batches, and no batch is both.
     """
@@ -78,18 +80,19 @@ def count_batches(instance: Instance, kinds: Sequence[RequestType]) -> BatchCoun
     if not policy.preemption:
         decode = max(o for _, o, _ in sizes) - 1
         decode = max(decode, -(-(outputs - sum(c for *_, c in sizes)) // system.max_batch_tokens))
-    area, cut = _area(instance, sizes)
+    (area, cut), (slots, least) = _area(instance, sizes)
     total = {
         "longest request": max(-(-i // budget) + o - 1 for i, o, _ in sizes),
         "prefill tail": _tail(sizes, budget),
         "token budget": -(-(prompts + outputs - sum(c for *_, c in sizes)) // system.max_batch_tokens),
         "KV area": area,
+        "KV slots": slots,
     }
     if system.max_running is not None:
         total["running limit"] = -(-outputs // system.max_running)
     if not policy.preemption and not policy.hybrid_batching:
         total["separate phases"] = prefill + decode
-    return BatchCounts(total, prefill, decode, cut)
+    return BatchCounts(total, prefill, decode, {"KV area": cut, "KV slots": least})
 
 
 def _tail(sizes: Sequence[tuple[int, int, int]], budget: int) -> int:
@@ -100,8 +103,10 @@ def _tail(sizes: Sequence[tuple[int, int, int]], budget: int) -> int:
     return best
 
 
-def _area(instance: Instance, sizes: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
-    """L2 over the KV sizes of all generated tokens, in blocks, and its k."""
+def _area(
+    instance: Instance, sizes: Sequence[tuple[int, int, int]]
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """L2 over the KV sizes of all generated tokens, in blocks, and its k; slots and their x."""
     block = instance.system.block_size
     capacity = instance.system.kv_capacity // block
     top = max(-(-(i + o - 1) // block) for i, o, _ in sizes)
@@ -109,8 +114,9 @@ def _area(instance: Instance, sizes: Sequence[tuple[int, int, int]]) -> tuple[in
     items = sum(o * c for _, o, c in sizes)
     if top > MAX_TABLE or max(volume, items * capacity) >= 2**62:
         # Too much for a table, or for its 64-bit sums: the volume alone.
-        return -(-volume // capacity), 0
-    return _martello_toth(_histogram(sizes, block, top), capacity)
+        return (-(-volume // capacity), 0), (-(-items // capacity), 1)
+    table = _histogram(sizes, block, top)
+    return _martello_toth(table, capacity), _slots(table, capacity)
 
 
 def _blocks(last: int, block: int) -> int:
@@ -130,6 +136,17 @@ def _histogram(sizes: Sequence[tuple[int, int, int]], block: int, top: int) -> n
     per_size = np.cumsum(steps)[1 : top * block + 1]
     blocks = per_size.reshape(top, block).sum(axis=1)
     return np.concatenate([np.zeros(1, dtype=np.int64), blocks])
+
+
+def _slots(table: npt.NDArray[np.int64], capacity: int) -> tuple[int, int]:
+    """Most batches over all x, and that x: of the x with the same number of slots, the least one."""
+    import numpy as np
+
+    most = np.cumsum(table[::-1])[::-1]  # tokens of x blocks or more
+    x = np.arange(1, len(table), dtype=np.int64)
+    batches = -(-most[1:] // (capacity // x))
+    best = int(batches.argmax())
+    return int(batches[best]), best + 1
 
 
 def _martello_toth(table: npt.NDArray[np.int64], capacity: int) -> tuple[int, int]:

@@ -38,8 +38,9 @@ def compiled(
     from numba.extending import register_jitable
 
     options = {} if allocates else {"_nrt": False}
+    register = register_jitable if allocates else register_jitable(**options)
     for helper in helpers:
-        register_jitable(helper) if allocates else register_jitable(**options)(helper)
+        register(helper)
     modules = sorted({helper.__module__ for helper in helpers})
     sources = "".join(inspect.getsource(sys.modules[name]) for name in modules)
     keyed = FunctionType(function.__code__, function.__globals__, function.__name__)

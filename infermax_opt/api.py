@@ -212,9 +212,14 @@ class _Run:
         end = math.inf if left is None else time.monotonic() + left
         halt = threading.Event()
         found: list[LowerBound | None] = []
+        failures: list[str] = []
 
         def search_bound() -> None:
-            found.append(occupancy_bound(self.instance, stop=lambda: halt.is_set() or time.monotonic() > end))
+            try:
+                bound = occupancy_bound(self.instance, stop=lambda: halt.is_set() or time.monotonic() > end)
+                found.append(bound)
+            except Exception as error:  # one bound the less is no reason to lose the rest
+                failures.append(f"{type(error).__name__}: {error}")
 
         worker = threading.Thread(target=search_bound, daemon=True)
         if self.instance.objective.is_makespan:
@@ -236,6 +241,9 @@ class _Run:
             halt.set()
             if found:
                 self.improve_bound(found.pop())
+            if failures:
+                details = {**self.report.details, "occupancy bound failed": failures[0]}
+                self.report = replace(self.report, details=details)
 
     def proved(self) -> bool:
         """Whether bound and schedule meet."""

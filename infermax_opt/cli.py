@@ -149,9 +149,15 @@ def solve(
         seed=seed,
         progress=progress_printer(),
     )
+    failure = None
     if output is not None:
-        result = write_with_certificate(instance, result, output)
+        try:
+            result = write_with_certificate(instance, result, output)
+        except InputError as error:  # the result itself must not be lost for it
+            failure = error
     save(result_to_json(result), output, None if as_json else result_text(instance, result))
+    if failure is not None:
+        raise failure
     return FAILED if result.status is Status.INFEASIBLE else DONE
 
 

@@ -68,8 +68,6 @@ BITS, MAX_OUTPUT = 34, 2**16
 SWEEPS = 200
 #: KV capacity of the coarse graph on which prices are sought.
 COARSE = 400
-
-
 #: States up to which directions are sought on the graph itself, too.
 SMALL = 60_000
 #: Relative precision of a level on a large graph.

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infermax_opt.bounds.exhaustive import holds
-from infermax_opt.cost import CostModel
+from infermax_opt.cost import Attention, CostModel
 from infermax_opt.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.schedulers import beam, run_scheduler, scheduler_names
 from infermax_opt.schedulers.beam import BeamOptions, beam_plans, beam_search
-from infermax_opt.schedules import Schedule
-from infermax_opt.verification import verify
+from infermax_opt.suites import paper_cost
 
 from .strategies import instances
+from .support import value
 from .test_replay import EXACT_COST, make
 from .tiny import tiny
 
@@ -39,14 +39,7 @@ OPTIONS = st.builds(
     evict=st.booleans(),
 )
 PAPER_ATTENTION = (("0.0003", "2.6e-7"), ("0.0003", "1.5e-9"))
-PAPER = CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9"), "exact")  # type: ignore[arg-type]
-
-
-def value(instance: Instance, schedule: Schedule) -> Fraction:
-    check = verify(instance, schedule)
-    assert check.ok, check.violations[:3]
-    assert check.metrics is not None
-    return check.metrics.makespan
+PAPER = paper_cost(Attention.EXACT)
 
 
 def best_preset(instance: Instance) -> Fraction:

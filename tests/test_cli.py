@@ -19,6 +19,7 @@ from click.testing import Result as Done
 
 from infermax_opt import api, console
 from infermax_opt.cli import cli
+from infermax_opt.cost import Attention
 from infermax_opt.errors import InputError
 from infermax_opt.instance import Instance, RequestGroup, System
 from infermax_opt.io import files
@@ -26,6 +27,7 @@ from infermax_opt.io.formats import read_instance, schedule_from_json, write_ins
 from infermax_opt.io.results import read_schedule_or_claim
 from infermax_opt.result import Claim, Result, SolverReport
 from infermax_opt.schedules import Schedule
+from infermax_opt.suites import paper_cost
 
 from .support import ROOT
 
@@ -396,3 +398,31 @@ def test_ctrl_c_still_reports(tmp_path: Path) -> None:
     assert process.returncode == 0, stderr
     assert "lower bound" in stdout
     assert "verified" in ok("verify", tmp_path / "large.json", out)
+
+
+def crowd() -> Instance:
+    """Beyond the exact engines, so that planners and the occupancy bound run."""
+    groups = (RequestGroup("r", 32, 32, count=200),)
+    return Instance("crowd", groups, System(100, 4096, 4096), paper_cost(Attention.EXACT))
+
+
+def test_a_failing_bound_search_costs_no_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("none left")
+
+    monkeypatch.setattr(api, "occupancy_bound", fail)
+    result = api.solve(crowd(), time_limit=1, threads=1)
+    assert result.upper is not None
+    assert result.solver is not None
+    assert result.solver.details["occupancy bound failed"] == "MemoryError: none left"
+
+
+def test_a_certificate_that_cannot_be_written_costs_no_result(tmp_path: Path) -> None:
+    write_instance(crowd(), tmp_path / "crowd.json")
+    (tmp_path / "result.certificate.json.gz").mkdir()
+    done = run("solve", tmp_path / "crowd.json", "--time-limit", "3", "-o", tmp_path / "result.json")
+    assert done.exit_code == 2
+    assert "certificate.json.gz" in done.stderr
+    claim = read_schedule_or_claim(tmp_path / "result.json")
+    assert isinstance(claim, Claim)
+    assert claim.schedule is not None

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import random
 import time
-from fractions import Fraction
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infermax_opt.bounds import closed_form_bounds
-from infermax_opt.cost import CostModel
+from infermax_opt.cost import Attention, CostModel
 from infermax_opt.errors import InputError
 from infermax_opt.fastreplay import replay
 from infermax_opt.instance import Instance, System
 from infermax_opt.replay import MAX_BATCHES
 from infermax_opt.schedulers import _planner_run, run_scheduler, scheduler_names
 from infermax_opt.schedulers.planner import ArrivalsError, PlannerOptions, plan, plans
-from infermax_opt.schedules import Batch, Schedule
-from infermax_opt.verification import verify
+from infermax_opt.schedules import Batch
+from infermax_opt.suites import paper_cost
 
 from .strategies import instances
+from .support import value
 from .test_replay import DECODE, make, step
 from .tiny import tiny
 
@@ -44,14 +44,7 @@ OPTIONS = st.builds(
     evict=st.sampled_from([0.0, 0.001, 0.1, 1.0]),
     pilot=st.sampled_from([0.0, 0.0, 0.5, 3.0]),
 )
-PAPER = CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9"), "exact")  # type: ignore[arg-type]
-
-
-def value(instance: Instance, schedule: Schedule) -> Fraction:
-    check = verify(instance, schedule)
-    assert check.ok, check.violations[:3]
-    assert check.metrics is not None
-    return check.metrics.makespan
+PAPER = paper_cost(Attention.EXACT)
 
 
 def mix(inputs: tuple[int, ...], outputs: tuple[int, ...], capacity: int, count: int) -> Instance:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,8 @@ from fractions import Fraction
 from importlib import metadata
 from typing import TYPE_CHECKING, Literal
 
-from infermax_opt.bounds import closed_form_bounds, occupancy_bound
+from infermax_opt.bounds import closed_form_bounds
+from infermax_opt.bounds.searched import searched_bounds
 from infermax_opt.errors import InputError
 from infermax_opt.instance import Instance
 from infermax_opt.metrics import Metrics
@@ -58,8 +60,7 @@ def bound(instance: Instance, *, time_limit: float | None = None) -> tuple[Lower
     end = math.inf if time_limit is None else time.monotonic() + time_limit
     found = closed_form_bounds(instance)
     if instance.objective.is_makespan:
-        searched = occupancy_bound(instance, stop=lambda: time.monotonic() > end)
-        found += [searched] if searched is not None else []
+        found += searched_bounds(instance, stop=lambda: time.monotonic() > end)
     return tuple(sorted(found, key=lambda lower: -lower.value))
 
 
@@ -211,13 +212,15 @@ class _Run:
         left = self.left()
         end = math.inf if left is None else time.monotonic() + left
         halt = threading.Event()
-        found: list[LowerBound | None] = []
+        found: queue.SimpleQueue[LowerBound] = queue.SimpleQueue()
         failures: list[str] = []
 
         def search_bound() -> None:
             try:
-                bound = occupancy_bound(self.instance, stop=lambda: halt.is_set() or time.monotonic() > end)
-                found.append(bound)
+                for bound in searched_bounds(
+                    self.instance, stop=lambda: halt.is_set() or time.monotonic() > end
+                ):
+                    found.put(bound)
             except Exception as error:  # one bound the less is no reason to lose the rest
                 failures.append(f"{type(error).__name__}: {error}")
 
@@ -231,18 +234,16 @@ class _Run:
                 self.instance, upper=upper, seed=self.options.seed, deadline=deadline
             ):
                 self.offer(candidate, source)
-                if found:
-                    self.improve_bound(found.pop())
+                self.improve_bounds(found)
                 if self.proved() or time.monotonic() > end:
                     break
             if worker.is_alive() and not self.proved():
                 worker.join(None if end == math.inf else max(0.0, end - time.monotonic()) + GRACE)
         finally:
             halt.set()
-            if found:
-                self.improve_bound(found.pop())
+            self.improve_bounds(found)
             if failures:
-                details = {**self.report.details, "occupancy bound failed": failures[0]}
+                details = {**self.report.details, "bound search failed": failures[0]}
                 self.report = replace(self.report, details=details)
 
     def proved(self) -> bool:
@@ -265,6 +266,12 @@ class _Run:
         if candidate is not None and (self.lower is None or candidate.value > self.lower.value):
             self.lower = candidate
             self.say(f"lower bound {float(candidate.value):.6g} s ({candidate.source})")
+
+    def improve_bounds(self, found: queue.SimpleQueue[LowerBound]) -> None:
+        """Keep the best of the bounds that wait to be taken."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self.improve_bound(found.get_nowait())
 
     def offer(self, candidate: Schedule, source: str) -> Verification:
         """Verify a schedule and keep it if it is the best."""

@@ -22,7 +22,8 @@ import pytest
 from click.testing import CliRunner
 
 from infermax_opt import certificate_checker
-from infermax_opt.bounds import closed_form_bounds, occupancy_bound
+from infermax_opt.bounds import closed_form_bounds
+from infermax_opt.bounds.searched import searched_bounds
 from infermax_opt.certificate_checker import Rejected, check
 from infermax_opt.certificates import (
     CertificateRejected,
@@ -65,9 +66,10 @@ NAMES = ("offline", "arrivals", "separate", "blocks", "throughput", "exact")
 
 
 def bounds(of: Instance) -> list[LowerBound]:
-    searched = occupancy_bound(of)
-    assert searched is not None
-    return [*closed_form_bounds(of), searched]
+    searched = list(searched_bounds(of))
+    searched.sort(key=lambda bound: bound.source)
+    assert [bound.source for bound in searched] == ["Lagrangian", "occupancy"]
+    return [*closed_form_bounds(of), *searched]
 
 
 def shown(of: Instance) -> dict[str, Any]:
@@ -96,13 +98,13 @@ def test_every_argument_has_certificates() -> None:
     seen = set()
     for of, bound in cases():
         assert bound.evidence is not None
-        seen.add(bound.evidence.get("argument", "occupancy"))
+        seen.add(bound.evidence.get("argument"))
         seen.add(bound.source)
         assert check(shown(of), certificate(of, bound)) == bound.value
         assert check_evidence(of, bound) == bound.value
-    assert seen == {
+    assert seen - {None} == {
         "longest request", "prefill tail", "token budget", "KV area", "KV slots", "running limit",
-        "separate phases", "arrivals", "occupancy",
+        "separate phases", "arrivals", "occupancy", "Lagrangian",
     }  # fmt: skip
 
 
@@ -269,7 +271,7 @@ def test_altered_certificates_are_rejected(name: str) -> None:
     of = instance(name)
     for bound in bounds(of):
         original = certificate(of, bound)
-        rich = bound.source != "occupancy" or name == "offline"
+        rich = bound.source not in ("occupancy", "Lagrangian") or name == "offline"
         for mutant in mutants(original, rich):
             with pytest.raises(Rejected):
                 check(shown(of), mutant)
@@ -284,7 +286,7 @@ def test_signed_alterations_prove_no_more_than_is_true(name: str) -> None:
     accepted = rejected = 0
     for bound in bounds(of):
         original = certificate(of, bound)
-        rich = bound.source != "occupancy" or name == "offline"
+        rich = bound.source not in ("occupancy", "Lagrangian") or name == "offline"
         for number, mutant in enumerate(mutants(original, rich)):
             # Its claim as it is, and a false one.
             for claim in (mutant.get("lower_bound"), str(best + Fraction(1, 10**9)))[

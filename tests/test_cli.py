@@ -401,7 +401,7 @@ def test_ctrl_c_still_reports(tmp_path: Path) -> None:
 
 
 def crowd() -> Instance:
-    """Beyond the exact engines, so that planners and the occupancy bound run."""
+    """Beyond the exact engines, so that planners and searched bounds run."""
     groups = (RequestGroup("r", 32, 32, count=200),)
     return Instance("crowd", groups, System(100, 4096, 4096), paper_cost(Attention.EXACT))
 
@@ -410,11 +410,11 @@ def test_a_failing_bound_search_costs_no_schedule(monkeypatch: pytest.MonkeyPatc
     def fail(*_: object, **__: object) -> None:
         raise MemoryError("none left")
 
-    monkeypatch.setattr(api, "occupancy_bound", fail)
+    monkeypatch.setattr(api, "searched_bounds", fail)
     result = api.solve(crowd(), time_limit=1, threads=1)
     assert result.upper is not None
     assert result.solver is not None
-    assert result.solver.details["occupancy bound failed"] == "MemoryError: none left"
+    assert result.solver.details["bound search failed"] == "MemoryError: none left"
 
 
 def test_a_certificate_that_cannot_be_written_costs_no_result(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.bounds import closed_form_bounds, occupancy, occupancy_bound
+from infermax_opt.bounds import closed_form_bounds, occupancy
 from infermax_opt.bounds._kernels_occupancy import FAR
+from infermax_opt.bounds.occupancy import occupancy_bound
 from infermax_opt.certificates import check_evidence
 from infermax_opt.cost import CostModel
 from infermax_opt.instance import Instance, Policy, RequestGroup, System

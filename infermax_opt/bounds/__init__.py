@@ -7,6 +7,5 @@ that the instance's policy allows.
 from __future__ import annotations
 
 from infermax_opt.bounds.closed_form import closed_form_bounds
-from infermax_opt.bounds.occupancy import occupancy_bound
 
-__all__ = ["closed_form_bounds", "occupancy_bound"]
+__all__ = ["closed_form_bounds"]

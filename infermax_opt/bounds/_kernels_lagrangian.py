@@ -1,0 +1,87 @@
+"""Compiled loops of the Lagrangian bound: cheapest paths of one kind of requests.
+
+After batch t a request that has n tokens is either held or out (evicted or, for n = 0, not yet
+started).  Whole units throughout.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["FAR", "cheapest", "retrace"]
+
+#: Cost of what cannot be reached.
+FAR = 1 << 60
+ACTIVE, IDLE, ENTERED = 0, 1, 2
+DROPPED = 4
+
+
+def cheapest(
+    prices: Any, sizes: Any, steps: Any, refills: Any, evictions: bool, ends: Any, choices: Any
+) -> None:
+    """Cheapest path that ends by each batch.
+
+    Parameters
+    ----------
+    prices : int64 array (T,)
+        Of a block of KV in each batch.
+    sizes : int64 array (O + 1,)
+        Blocks held in the batch of token n, and while idle after it.
+    steps, refills : int64 arrays (O + 1,)
+        What making token n costs besides: when held before, and when out.
+    evictions : bool
+    ends : int64 array (T + 1,)
+        Set to the cost of the cheapest path that ends within so many batches.
+    choices : int8 array (T, O + 1), or (0, 0)
+        Set to how each state is reached, unless empty.
+    """
+    horizon, last = prices.shape[0], sizes.shape[0] - 1
+    held = np.full(last + 1, FAR)
+    out = np.full(last + 1, FAR)
+    out[0] = 0
+    ends[0] = FAR
+    record = choices.shape[0] > 0
+    for t in range(horizon):
+        price = prices[t]
+        for n in range(min(last, t + 1), 0, -1):
+            best, choice = FAR, ACTIVE
+            if held[n - 1] < FAR:
+                best = held[n - 1] + steps[n]
+            if n < last and held[n] < best:
+                best, choice = held[n], IDLE
+            if out[n - 1] + refills[n] < best:
+                best, choice = out[n - 1] + refills[n], ENTERED
+            # Whoever leaves is out during this batch: the tokens above have read the old value.
+            if evictions and n < last and held[n] < out[n]:
+                out[n] = held[n]
+                choice |= DROPPED
+            held[n] = min(FAR, best + price * sizes[n])
+            if record:
+                choices[t, n] = choice
+        ends[t + 1] = min(ends[t], held[last])
+        held[last] = FAR
+
+
+def retrace(choices: Any, end: int, sizes: Any, steps: Any, refills: Any, blocks: Any) -> int:
+    """What the path that ends with batch `end` (from 1) pays besides prices.
+
+    `blocks`, an int64 array (T,), is set to the blocks it holds in each batch.
+    """
+    blocks[:] = 0
+    cost = 0
+    t, n, held = end - 1, sizes.shape[0] - 1, True
+    while held or n > 0:
+        choice = choices[t, n]
+        if not held:
+            held = choice >= DROPPED
+        else:
+            choice &= 3
+            blocks[t] = sizes[n]
+            if choice != IDLE:
+                cost += steps[n] if choice == ACTIVE else refills[n]
+                held = choice == ACTIVE
+                n -= 1
+        t -= 1
+    return cost

@@ -1,0 +1,38 @@
+"""Bounds with parameters that have to be searched for, the more promising first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from infermax_opt.bounds.lagrangian import lagrangian_bound
+from infermax_opt.bounds.occupancy import occupancy_bound
+from infermax_opt.instance import Instance
+from infermax_opt.result import LowerBound
+
+__all__ = ["searched_bounds"]
+
+#: Requests of mean size in the KV below which whole requests matter more than how memory fills.
+FEW_SLOTS = 12
+
+
+def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
+    """Lower bounds on the makespan, each as soon as its search ends.
+
+    Parameters
+    ----------
+    instance : Instance
+    stop : callable, optional
+        Asked often whether to search no longer.
+    """
+    tokens = volume = 0
+    for kind in instance.types:
+        i, o = kind.input_tokens, kind.output_tokens
+        tokens += o * len(kind.members)
+        volume += (i * o + o * (o - 1) // 2) * len(kind.members)
+    few = instance.system.kv_capacity * tokens < FEW_SLOTS * volume
+    for search in (occupancy_bound, lagrangian_bound) if few else (lagrangian_bound, occupancy_bound):
+        found = search(instance, stop=stop)
+        if found is not None:
+            yield found
+        if stop is not None and stop():
+            return

@@ -48,8 +48,7 @@ def number(value: Any, name: str) -> Fraction:
 def whole(value: Any, name: str, least: int | None = None) -> int:
     """Read a whole number."""
     result = number(value, name)
-    valid = result.denominator == 1 and (least is None or result >= least)
-    require(valid, f"{name} is no whole number" + ("" if least is None else f" from {least}"))
+    require(result.denominator == 1 and (least is None or result >= least), f"{name}: wrong number")
     return int(result)
 
 
@@ -131,8 +130,7 @@ def check(instance_data: Any, certificate: Any, profiles: Path | None = None) ->
         evidence = certificate["evidence"]
         piece = instance.pieces[whole(evidence["piece"], "piece", 0)]
         proofs = {"closed-form": closed_form, "occupancy": occupancy, "lagrangian": lagrangian}
-        exponent = whole(evidence.get("exponent", 0), "exponent", -4096)  # 2**exponent units in a tick
-        require(exponent <= 4096, "exponent: out of range")
+        exponent = min(4096, whole(evidence.get("exponent", 0), "exponent", -4096))  # of units in a tick
         proved = proofs[evidence["kind"]](instance, evidence, *piece, Fraction(2) ** exponent)
         claimed = number(certificate["lower_bound"], "lower_bound")
         require(claimed <= proved, f"claims {float(claimed)!r}, only {float(proved)!r} is proved")
@@ -158,14 +156,13 @@ def closed_form(instance: Instance, evidence: Any, alpha: int, beta: int, _: Fra
     since = number(evidence["since"], "since")
     kinds = instance.since(since)
     require(since >= 0 and len(kinds) > 0, "since: no request arrives then or later")
-    budget = instance.budget
-    prefill = -(-sum(i * c for i, _, c in kinds) // budget)
+    prefill = -(-sum(i * c for i, _, c in kinds) // instance.budget)
     if not instance.chunked:
-        prefill = max(prefill, sum(c for i, _, c in kinds if 2 * i > budget))
+        prefill = max(prefill, sum(c for i, _, c in kinds if 2 * i > instance.budget))
     later = sum((o - 1) * c for _, o, c in kinds)
     decode = max(max(o for _, o, _ in kinds) - 1, -(-later // instance.batch_tokens))
     decode *= not instance.preemption
-    batches = max(prefill, count_batches(instance, kinds, evidence, budget, prefill + decode))
+    batches = max(prefill, count_batches(instance, kinds, evidence, prefill + decode))
     least = min(instance.p0, instance.d0)
     presence = instance.d0 * decode + least * max(0, batches - prefill - decode)
     area = sum(c * ((o - 1) * i + o * (o - 1) // 2) for i, o, c in kinds)
@@ -184,13 +181,13 @@ def closed_form(instance: Instance, evidence: Any, alpha: int, beta: int, _: Fra
     return since + Fraction(alpha * batches + instance.p0 * prefill + presence + work, instance.scale)
 
 
-def count_batches(instance: Instance, kinds: Kinds, evidence: Any, budget: int, phases: int) -> int:
+def count_batches(instance: Instance, kinds: Kinds, evidence: Any, phases: int) -> int:
     """Least number of batches by the named argument."""
     argument = evidence["argument"]
     if (alone := argument == "longest request") or argument == "prefill tail":
         ordered = sorted(kinds, key=lambda kind: -kind[1])
         prompts = (i for i, _, _ in ordered) if alone else accumulate(i * c for i, _, c in ordered)
-        return max(-(-p // budget) + o - 1 for p, (_, o, _) in zip(prompts, ordered, strict=True))
+        return max(-(-p // instance.budget) + o - 1 for p, (_, o, _) in zip(prompts, ordered, strict=True))
     if argument == "token budget":
         return -(-sum((i + o - 1) * c for i, o, c in kinds) // instance.batch_tokens)
     if argument == "running limit":
@@ -230,9 +227,8 @@ def occupancy(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fr
     shortest, longest = prompts[0], ends[-1] - 1
     idle = token + size * shortest
     require(size >= 0 and idle >= 0, "prices: idling would earn")
-    capacity = instance.capacity
+    given, capacity = evidence["potential"], instance.capacity
     most = min(sum(c for _, _, c in kinds), capacity // shortest, instance.running or capacity)
-    given = evidence["potential"]
     top = len(given) - 1
     require(1 <= top <= most, "potential: wrong number of lists")
     wide = top < most  # the last list stands for `top` active requests and more
@@ -298,10 +294,9 @@ def occupancy(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fr
                 lowest(source, target, span, (end, end), (0, 0), "finishing")
             if evictions:
                 lowest(source, target, span, refilled, (out_fixed, out_size), "an eviction")
-    tokens = sum(o * c for _, o, c in kinds)
-    area = sum(c * (i * o + o * (o - 1) // 2) for i, o, c in kinds)
+    earned = sum(c * (token * o + size * (i * o + o * (o - 1) // 2)) for i, o, c in kinds)
     work = token_work(instance, kinds, beta) + squares(instance, kinds)
-    return (work + (token * tokens + size * area) / unit) / instance.scale
+    return (work + earned / unit) / instance.scale
 
 
 def lowest(source: Any, target: Any, span: Any, reach: Any, cost: Any, step: str | None) -> None:
@@ -334,37 +329,42 @@ def lagrangian(instance: Instance, evidence: Any, alpha: int, beta: int, unit: F
     batch, rho = (math.floor(cost * unit) for cost in (alpha + theta, max(0, beta - instance.d1)))
     share = math.floor((instance.d0 - theta) * unit) // capacity
     lists = evidence["prices"]
-    require(all(type(price) is int and price >= 0 for prices in lists for price in prices), "prices: below 0")
-    require(len({len(prices) for prices in lists}) == 1, "prices: lists of different lengths")
+    require(all(type(v) is int and v >= 0 for runs in lists for run in runs for v in run), "prices: below 0")
+    (horizon,) = {sum(times for _, times in runs) for runs in lists}  # all of one length
+    require(horizon <= 10**7, "prices: too long")
     area = sum(c * sum(-(-m // block) for m in range(i, i + o)) for i, o, c in kinds)
     least = max(-(-area // capacity), max(o for _, o, _ in kinds))
-    best: list[Any] = [-FAR] * len(lists[0])  # for 1, 2, ... batches
-    for prices in lists:
-        ends = [[c * end for end in cheapest_paths(instance, i, o, prices, share, rho)] for i, o, c in kinds]
-        paid = accumulate(batch - capacity * price for price in prices)
+    best: list[Any] = [-FAR] * horizon  # for 1, 2, ... batches
+    for runs in lists:
+        ends = [[c * end for end in cheapest_paths(instance, i, o, runs, share, rho)] for i, o, c in kinds]
+        paid = accumulate(batch - capacity * price for price, times in runs for _ in range(times))
         best = list(map(max, best, map(sum, zip(paid, *ends, strict=True))))
-    total = Fraction(max(least, len(best) + 1) * batch) / unit + squares(instance, kinds)
-    for j in range(least, len(best) + 1):
+    total = Fraction(max(least, horizon + 1) * batch) / unit + squares(instance, kinds)
+    for j in range(least, horizon + 1):
         total = min(total, Fraction(best[j - 1]) / unit + squares(instance, kinds, j))
     prefill = -(-sum(i * c for i, _, c in kinds) // instance.budget)
-    work = token_work(instance, kinds, beta) + (instance.p0 - theta) * prefill
-    return (total + work) / instance.scale
+    return (total + token_work(instance, kinds, beta) + (instance.p0 - theta) * prefill) / instance.scale
 
 
-def cheapest_paths(instance: Instance, prompt: int, outputs: int, prices: Any, share: int, rho: int) -> Any:
+def cheapest_paths(instance: Instance, prompt: int, outputs: int, runs: Any, share: int, rho: int) -> Any:
     """Cost of the cheapest path of a request that ends by each batch."""
     sizes = [-(-(prompt + n) // instance.block) for n in range(outputs)]
     enter = [rho * (prompt + n - 1) * (n > 0) for n in range(outputs)]
     steps = [min(share * s, e if instance.preemption else FAR) for s, e in zip(sizes, enter, strict=True)]
     held, out, ends, done = [FAR] * outputs, [0, *[FAR] * (outputs - 1)], [], FAR
-    for price in prices:
-        rows = zip([FAR, *held], steps, held, out, enter, sizes, strict=False)
-        reached = [min(a + step, idle, o + e) + price * size for a, step, idle, o, e, size in rows]
-        if instance.preemption:
-            out = [0, *map(min, out[1:], held)]
-        done = min(done, reached.pop())
-        ends.append(done)
-        held = [*reached, FAR]
+    for price, times in runs:
+        after: Any = None
+        for left in range(times, 0, -1):
+            rows = zip([FAR, *held], steps, held, out, enter, sizes, strict=False)
+            reached = [min(a + step, idle, o + e) + price * size for a, step, idle, o, e, size in rows]
+            if instance.preemption:
+                out = [0, *map(min, out[1:], held)]
+            done, held = min(done, reached.pop()), [*reached, FAR]
+            before, after = after, (done, held, out)
+            settled = before == after  # more batches at this price change nothing
+            ends += [done] * (left if settled else 1)
+            if settled:
+                break
     return ends
 
 

@@ -17,8 +17,8 @@ A certificate is a JSON object::
   is 2**exponent units), the ``prices`` and the ``potential`` in units, a list for each number of
   active requests: see `infermax_opt.bounds.occupancy`;
 - ``lagrangian`` holds the ``piece``, the ``exponent``, ``theta`` (the presence that every batch pays,
-  in ticks) and ``prices``, lists of one length: units for a block of KV in batch 1, 2, ...: see
-  `infermax_opt.bounds.lagrangian`.
+  in ticks) and ``prices``: lists of runs [units for a block of KV, number of batches], each list for
+  the same number of batches: see `infermax_opt.bounds.lagrangian`.
 
 `infermax_opt.certificate_checker` checks them and trusts nothing else.
 """

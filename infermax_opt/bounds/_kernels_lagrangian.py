@@ -19,7 +19,14 @@ DROPPED = 4
 
 
 def cheapest(
-    prices: Any, sizes: Any, steps: Any, refills: Any, evictions: bool, ends: Any, choices: Any
+    prices: Any,
+    sizes: Any,
+    steps: Any,
+    refills: Any,
+    evictions: bool,
+    ends: Any,
+    choices: Any,
+    rows: Any,
 ) -> None:
     """Cheapest path that ends by each batch.
 
@@ -35,7 +42,10 @@ def cheapest(
     ends : int64 array (T + 1,)
         Set to the cost of the cheapest path that ends within so many batches.
     choices : int8 array (T, O + 1), or (0, 0)
-        Set to how each state is reached, unless empty.
+        Its first rows are set to how states are reached, unless it is empty.
+    rows : int64 array (T,)
+        Set to the row of `choices` that holds for each batch.  Batches of one price in a row soon
+        change nothing any more; the rest of them is skipped.
     """
     horizon, last = prices.shape[0], sizes.shape[0] - 1
     held = np.full(last + 1, FAR)
@@ -43,8 +53,18 @@ def cheapest(
     out[0] = 0
     ends[0] = FAR
     record = choices.shape[0] > 0
+    row = -1
+    settled = False
     for t in range(horizon):
         price = prices[t]
+        if settled and price == prices[t - 1]:
+            ends[t + 1] = ends[t]
+            rows[t] = row
+            continue
+        row += 1
+        rows[t] = row
+        settled = True
+        end = ends[t]
         for n in range(min(last, t + 1), 0, -1):
             best, choice = FAR, ACTIVE
             if held[n - 1] < FAR:
@@ -57,14 +77,20 @@ def cheapest(
             if evictions and n < last and held[n] < out[n]:
                 out[n] = held[n]
                 choice |= DROPPED
-            held[n] = min(FAR, best + price * sizes[n])
+                settled = False
+            best = min(FAR, best + price * sizes[n])
+            if n == last:
+                end = min(end, best)
+            elif best != held[n]:
+                held[n] = best
+                settled = False
             if record:
-                choices[t, n] = choice
-        ends[t + 1] = min(ends[t], held[last])
-        held[last] = FAR
+                choices[row, n] = choice
+        settled = settled and end == ends[t]
+        ends[t + 1] = end
 
 
-def retrace(choices: Any, end: int, sizes: Any, steps: Any, refills: Any, blocks: Any) -> int:
+def retrace(choices: Any, rows: Any, end: int, sizes: Any, steps: Any, refills: Any, blocks: Any) -> int:
     """What the path that ends with batch `end` (from 1) pays besides prices.
 
     `blocks`, an int64 array (T,), is set to the blocks it holds in each batch.
@@ -73,7 +99,7 @@ def retrace(choices: Any, end: int, sizes: Any, steps: Any, refills: Any, blocks
     cost = 0
     t, n, held = end - 1, sizes.shape[0] - 1, True
     while held or n > 0:
-        choice = choices[t, n]
+        choice = choices[rows[t], n]
         if not held:
             held = choice >= DROPPED
         else:

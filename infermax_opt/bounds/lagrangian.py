@@ -44,6 +44,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt._compile import compiled
@@ -55,15 +56,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["Kind", "Relaxation", "lagrangian_bound"]
+__all__ = ["Kind", "Relaxation", "cheapest_paths", "lagrangian_bound", "retrace"]
 
-#: Kinds, and states of all kinds together over the horizon, beyond which the bound is not tried.
-MAX_KINDS, MAX_STATES = 64, 20_000_000
+#: Kinds, and states of all kinds together in batches of varied prices, beyond which the bound is not
+#: tried; how many such batches there are, as a multiple of the longest output.
+MAX_KINDS, MAX_STATES, VARIED = 64, 50_000_000, 7
 #: Longest horizon, in batches, and bits of a batch's fixed cost in units: sums stay in int64.
 MAX_HORIZON, BITS = 2**18, 34
-#: Lists of prices at most; relative gain of the bound below which the search ends; share of the
-#: bound that leaving a list out may cost.
-LISTS, GAIN, SLACK = 60, 2e-5, 1e-6
 #: The first horizon, as a multiple of the least number of batches and of the longest output.
 REACH, TAIL = 1.15, 2
 
@@ -127,30 +126,14 @@ class Relaxation:
             total += kind.count * p1 * (max(i, i * i // chunks) if self.spread else i * i)
         return int(total)
 
-    def ends(self, kind: Kind, prices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Cost of the cheapest path of a kind that ends within 0..T batches."""
-        import numpy as np
-
-        return self.paths(kind, prices, np.empty((0, 0), np.int8))
-
-    def paths(
-        self, kind: Kind, prices: npt.NDArray[np.int64], choices: npt.NDArray[np.int8]
-    ) -> npt.NDArray[np.int64]:
-        """As `ends`; sets `choices` to how each state is reached."""
-        import numpy as np
-
-        ends = np.empty(len(prices) + 1, np.int64)
-        evictions = self.instance.policy.preemption
-        _kernels()[0](prices, kind.sizes, kind.steps, kind.refills, evictions, ends, choices)
-        return ends
-
     def values(self, prices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Units that depend on the number J of batches, J = least..T: paths, batches and prices."""
         import numpy as np
 
         total = np.concatenate([[0], np.cumsum(self.batch - self.capacity * prices)])[self.least :]
         for kind in self.kinds:
-            total += kind.count * self.ends(kind, prices)[self.least :]
+            ends, _ = cheapest_paths(self, kind, prices, np.empty((0, 0), np.int8))
+            total += kind.count * ends[self.least :]
         return total
 
     def bound(self, values: Sequence[npt.NDArray[np.int64]]) -> Fraction:
@@ -191,14 +174,22 @@ def lagrangian_bound(instance: Instance, *, stop: Callable[[], bool] | None = No
 
 
 def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:
+    from infermax_opt.bounds._lagrangian_search import find_prices
+
     ticks = instance.cost.ticks
     relaxation = _relaxation(instance, piece, min(ticks.d0, ticks.p0))
     if relaxation is None:
         return None
-    lists = _search(relaxation, stop)
+    longest = max(kind.output_tokens for kind in relaxation.kinds)
+    horizon = int(REACH * relaxation.least) + TAIL * longest
+    # Where prices are constant, batches soon change nothing.
+    states = min(horizon, VARIED * longest) * sum(kind.output_tokens for kind in relaxation.kinds)
+    if horizon > MAX_HORIZON or states > MAX_STATES:
+        return None
+    lists = find_prices(relaxation, horizon, stop)
     if not lists:
         return None
-    value, lists = _needed(relaxation, lists)
+    value = relaxation.bound([relaxation.values(prices) for prices in lists])
     bare = _relaxation(instance, piece, 0)
     if bare is not None and relaxation.theta > 0:
         # The presence that theta no longer pays moves into the prices.
@@ -211,49 +202,9 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
         "piece": piece,
         "theta": relaxation.theta,
         "exponent": relaxation.exponent,
-        "prices": [prices.tolist() for prices in lists],
+        "prices": [[[p, len(list(run))] for p, run in groupby(prices.tolist())] for prices in lists],
     }
     return LowerBound(value, "Lagrangian", Proof.CERTIFICATE, evidence=evidence)
-
-
-def _search(relaxation: Relaxation, stop: Callable[[], bool]) -> list[npt.NDArray[np.int64]]:
-    """Lists of prices of one length, each good for the number of batches where the others are worst."""
-    import numpy as np
-
-    from infermax_opt.bounds._lagrangian_search import PriceSearch
-
-    longest = max(kind.output_tokens for kind in relaxation.kinds)
-    horizon = int(REACH * relaxation.least) + TAIL * longest
-    states = horizon * sum(kind.output_tokens for kind in relaxation.kinds)
-    if horizon > MAX_HORIZON or states > MAX_STATES:
-        return []
-    search = PriceSearch(relaxation, horizon, stop)
-    lists: list[npt.NDArray[np.int64]] = []
-    values: list[npt.NDArray[np.int64]] = []
-    batches, level = min(horizon, relaxation.least + longest // 2), Fraction(0)
-    while len(lists) < LISTS:
-        lists.append(search.run(batches))
-        values.append(relaxation.values(lists[-1]))
-        worst = relaxation.least + int(np.max(values, axis=0).argmin())
-        bound = relaxation.bound(values)
-        if stop() or (worst == batches and bound <= level * (1 + Fraction(GAIN))):
-            break
-        batches, level = worst, bound
-    return lists
-
-
-def _needed(
-    relaxation: Relaxation, lists: list[npt.NDArray[np.int64]]
-) -> tuple[Fraction, list[npt.NDArray[np.int64]]]:
-    """The bound without the lists that it hardly needs, oldest first; those left."""
-    values = [relaxation.values(prices) for prices in lists]
-    least = relaxation.bound(values) * (1 - Fraction(SLACK))
-    kept = list(range(len(lists)))
-    for number in range(len(lists) - 1):
-        fewer = [k for k in kept if k != number]
-        if fewer and relaxation.bound([values[k] for k in fewer]) >= least:
-            kept = fewer
-    return relaxation.bound([values[k] for k in kept]), [lists[k] for k in kept]
 
 
 def _moved(prices: npt.NDArray[np.int64], source: Relaxation, target: Relaxation) -> npt.NDArray[np.int64]:
@@ -271,12 +222,33 @@ def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
     return compiled(kernels.cheapest, ()), compiled(kernels.retrace, (), allocates=False)
 
 
-def retrace(choices: npt.NDArray[np.int8], end: int, kind: Kind, blocks: npt.NDArray[np.int64]) -> int:
+def cheapest_paths(
+    relaxation: Relaxation, kind: Kind, prices: npt.NDArray[np.int64], choices: npt.NDArray[np.int8]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Units of the cheapest path of a kind that ends within 0, 1, ... batches; rows of `choices`.
+
+    `choices` is set to how each state is reached, unless it is empty.
+    """
+    import numpy as np
+
+    ends, rows = np.empty(len(prices) + 1, np.int64), np.empty(len(prices), np.int64)
+    evictions = relaxation.instance.policy.preemption
+    _kernels()[0](prices, kind.sizes, kind.steps, kind.refills, evictions, ends, choices, rows)
+    return ends, rows
+
+
+def retrace(
+    choices: npt.NDArray[np.int8],
+    rows: npt.NDArray[np.int64],
+    end: int,
+    kind: Kind,
+    blocks: npt.NDArray[np.int64],
+) -> int:
     """Follow the cheapest path that ends with batch `end` back: units that it pays besides prices.
 
     `blocks` is set to what it holds in each batch.
     """
-    return int(_kernels()[1](choices, end, kind.sizes, kind.steps, kind.refills, blocks))
+    return int(_kernels()[1](choices, rows, end, kind.sizes, kind.steps, kind.refills, blocks))
 
 
 def _relaxation(instance: Instance, piece: int, theta: int) -> Relaxation | None:

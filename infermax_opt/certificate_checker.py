@@ -153,15 +153,14 @@ def squares(instance: Instance, kinds: Kinds, batches: int = 10**18) -> int:
 
 def closed_form(instance: Instance, evidence: Any, alpha: int, beta: int, _: Fraction) -> Fraction:
     """Work, attention constants and a least number of batches."""
-    since = number(evidence["since"], "since")
-    kinds = instance.since(since)
+    kinds = instance.since(since := number(evidence["since"], "since"))
     require(since >= 0 and len(kinds) > 0, "since: no request arrives then or later")
     prefill = -(-sum(i * c for i, _, c in kinds) // instance.budget)
     if not instance.chunked:
         prefill = max(prefill, sum(c for i, _, c in kinds if 2 * i > instance.budget))
     later = sum((o - 1) * c for _, o, c in kinds)
-    decode = max(max(o for _, o, _ in kinds) - 1, -(-later // instance.batch_tokens))
-    decode *= not instance.preemption
+    longest = max(o for _, o, _ in kinds)
+    decode = 0 if instance.preemption else max(longest - 1, -(-later // instance.batch_tokens))
     batches = max(prefill, count_batches(instance, kinds, evidence, prefill + decode))
     least = min(instance.p0, instance.d0)
     presence = instance.d0 * decode + least * max(0, batches - prefill - decode)
@@ -174,7 +173,7 @@ def closed_form(instance: Instance, evidence: Any, alpha: int, beta: int, _: Fra
         work += squares(instance, kinds)
     elif evidence["reference"] is not None:
         # 1/q >= 2/q0 - q/q0**2 with q = J - O + 1 and q0 = reference - O + 1, J >= batches.
-        reference = whole(evidence["reference"], "reference", max(batches, max(o for _, o, _ in kinds)))
+        reference = whole(evidence["reference"], "reference", max(batches, longest))
         spread = [(instance.p1 * i * i * c, reference - o + 1) for i, o, c in kinds]
         require(sum(-(-s // q**2) for s, q in spread) <= alpha, "reference: saves more than alpha")
         work += sum(s // q + (reference - batches) * (s // q**2) for s, q in spread)
@@ -223,19 +222,20 @@ def occupancy(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fr
     kinds, prices = instance.since(Fraction(0)), evidence["prices"]
     keys = ("token", "size", "out_fixed", "out_size")
     token, size, out_fixed, out_size = (whole(prices[key], key) for key in keys)
-    prompts, ends = sorted({i for i, _, _ in kinds}), sorted({i + o for i, o, _ in kinds})
+    young = whole(evidence["young"], "young", 0)
+    old = [(i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in kinds]
+    prompts, ends = sorted({i for i, _, _ in old}), sorted({i + o for i, o, _ in old})
     shortest, longest = prompts[0], ends[-1] - 1
     idle = token + size * shortest
     require(size >= 0 and idle >= 0, "prices: idling would earn")
     given, capacity = evidence["potential"], instance.capacity
     most = min(sum(c for _, _, c in kinds), capacity // shortest, instance.running or capacity)
-    top = len(given) - 1
+    wide = (top := len(given) - 1) < most  # the last list stands for `top` active requests and more
     require(1 <= top <= most, "potential: wrong number of lists")
-    wide = top < most  # the last list stands for `top` active requests and more
-    d0, p0 = instance.d0, instance.p0
-    least_presence = min(d0, p0) if instance.preemption else d0
-    costs = (alpha + least_presence, alpha + d0 + p0, alpha + p0, max(0, beta - instance.d1))
-    plain, mixed, pure_cost, rho = (math.floor(cost * unit) for cost in costs)
+    d0, p0, either = instance.d0, instance.p0, min(instance.d0, instance.p0)
+    presence = [either] * 3 if young else [either if instance.preemption else d0, d0 + p0, p0]
+    plain, mixed, pure_cost = (math.floor((alpha + cost) * unit) for cost in presence)
+    rho = math.floor(max(0, beta - instance.d1) * unit)
     in_fixed, in_size, refilled = -rho - out_fixed, rho - out_size, (shortest + 1, longest)
     refill_earns = (in_fixed - in_size - token + size, in_size - size)
     evictions = instance.preemption and longest > shortest
@@ -294,7 +294,7 @@ def occupancy(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fr
                 lowest(source, target, span, (end, end), (0, 0), "finishing")
             if evictions:
                 lowest(source, target, span, refilled, (out_fixed, out_size), "an eviction")
-    earned = sum(c * (token * o + size * (i * o + o * (o - 1) // 2)) for i, o, c in kinds)
+    earned = sum(c * (token * o + size * (i * o + o * (o - 1) // 2)) for i, o, c in old)
     work = token_work(instance, kinds, beta) + squares(instance, kinds)
     return (work + earned / unit) / instance.scale
 
@@ -331,7 +331,7 @@ def lagrangian(instance: Instance, evidence: Any, alpha: int, beta: int, unit: F
     lists = evidence["prices"]
     require(all(type(v) is int and v >= 0 for runs in lists for run in runs for v in run), "prices: below 0")
     (horizon,) = {sum(times for _, times in runs) for runs in lists}  # all of one length
-    require(horizon <= 10**7, "prices: too long")
+    require(max(o for _, o, _ in kinds) <= horizon <= 10**7, "prices: too short or too long")
     area = sum(c * sum(-(-m // block) for m in range(i, i + o)) for i, o, c in kinds)
     least = max(-(-area // capacity), max(o for _, o, _ in kinds))
     best: list[Any] = [-FAR] * horizon  # for 1, 2, ... batches

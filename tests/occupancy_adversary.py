@@ -57,13 +57,17 @@ class Graph:
     most: int
     shortest: int
     fixed: int
+    young: int
 
 
-def edges(instance: Instance, piece: int, top: int) -> Graph:
-    """List the graph whose last list is `top`, or the largest number of active requests."""
+def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
+    """List the graph whose last list is `top`, or the largest number of active requests.
+
+    `young`: first tokens of each request that are left out.
+    """
     ticks, system, kinds = instance.cost.ticks, instance.system, instance.types
     alpha, beta = ticks.alpha[piece], ticks.beta[piece]
-    prompts = {kind.input_tokens for kind in kinds}
+    prompts = {kind.input_tokens + min(young, kind.output_tokens - 1) for kind in kinds}
     ends = {kind.input_tokens + kind.output_tokens for kind in kinds}
     shortest, longest, capacity = min(prompts), max(ends) - 1, system.kv_capacity
     most = min(len(instance.requests), capacity // shortest, system.max_running or capacity)
@@ -71,6 +75,8 @@ def edges(instance: Instance, piece: int, top: int) -> Graph:
     preemption = instance.policy.preemption
     plain = alpha + (min(ticks.d0, ticks.p0) if preemption else ticks.d0)
     mixed, pure = alpha + ticks.d0 + ticks.p0, alpha + ticks.p0
+    if young > 0:
+        plain = mixed = pure = alpha + min(ticks.d0, ticks.p0)
     rho = max(0, beta - ticks.d1)
     sizes = range(shortest + 1, longest + 1) if preemption else range(0)
     ranges = [(k * shortest, min(k * max(ends), capacity + k)) for k in range(top + 1)]
@@ -115,7 +121,7 @@ def edges(instance: Instance, piece: int, top: int) -> Graph:
                 if u <= capacity:
                     add("plain batch", (k, u, "P"), (k, u + grow, "P"), plain, *earn, also=also)
                     add("mixed batch", (k, u, "A"), (k, u + grow, "P"), mixed, *earn, also=also)
-    return Graph(piece, found, ranges, top, most, shortest, max(1, alpha + ticks.d0 + ticks.p0))
+    return Graph(piece, found, ranges, top, most, shortest, max(1, alpha + ticks.d0 + ticks.p0), young)
 
 
 def strongest(instance: Instance, graph: Graph, without: str = "none") -> dict[str, Any] | None:
@@ -128,7 +134,7 @@ def strongest(instance: Instance, graph: Graph, without: str = "none") -> dict[s
     for _ in range(5 + len(nodes)):
         solver.addVar(-1e7, 1e7)
     solver.changeColBounds(SIZE, 0, 1e7)
-    tokens, area = payments(instance)
+    tokens, area = payments(instance, graph.young)
     solver.changeColCost(TOKEN, float(tokens))
     solver.changeColCost(SIZE, float(area))
     solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
@@ -200,7 +206,7 @@ def certified(
             break
     else:
         return None
-    tokens, area = payments(instance)
+    tokens, area = payments(instance, graph.young)
     ticks = least_work(instance, instance.types, graph.piece)
     proved = (ticks + Fraction(token * tokens + size * area, 2**EXPONENT)) / instance.cost.ticks_per_second
     names = ("token", "size", "out_fixed", "out_size")
@@ -208,6 +214,7 @@ def certified(
         "kind": "occupancy",
         "piece": graph.piece,
         "exponent": EXPONENT,
+        "young": graph.young,
         "prices": dict(zip(names, prices, strict=True)),
         "potential": [
             [distance.get((k, u, "P")) for u in range(first, last + 1)]
@@ -219,9 +226,13 @@ def certified(
     return signed({**base, "evidence": evidence, "source": "adversary", "lower_bound": text})
 
 
-def payments(instance: Instance) -> tuple[int, int]:
-    """Generated tokens, and the sum of their KV sizes."""
-    sizes = [r.input_tokens + n for r in instance.requests for n in range(r.output_tokens)]
+def payments(instance: Instance, young: int) -> tuple[int, int]:
+    """Generated tokens that are not left out, and the sum of their KV sizes."""
+    sizes = [
+        r.input_tokens + n
+        for r in instance.requests
+        for n in range(min(young, r.output_tokens - 1), r.output_tokens)
+    ]
     return len(sizes), sum(sizes)
 
 

@@ -502,6 +502,7 @@ def test_potentials_of_absurd_size_do_not_exhaust_memory() -> None:
         "kind": "occupancy",
         "piece": 0,
         "exponent": 0,
+        "young": 0,
         "prices": {"token": 0, "size": 0, "out_fixed": 0, "out_size": 0},
         "potential": [[0], [0]],
     }
@@ -512,6 +513,10 @@ def test_potentials_of_absurd_size_do_not_exhaust_memory() -> None:
     forged["instance_sha256"] = certificate_checker.Instance(raw, None).sha256
     with pytest.raises(Rejected, match="potential"):
         check(raw, signed(forged))
+    for times in (10**7, 10**15):
+        priced = {"kind": "lagrangian", "piece": 0, "exponent": 0, "theta": 0, "prices": [[[0, times]]]}
+        with pytest.raises(Rejected, match="prices"):
+            check(raw, signed({**forged, "evidence": priced}))
 
 
 @pytest.mark.parametrize("depth", [500, 5_000, 50_000])

@@ -87,11 +87,13 @@ def test_no_bound_exceeds_the_optimum(block: int, monkeypatch: pytest.MonkeyPatc
     for seed in range(each * block, each * block + each):
         # Few rows, so that the last one stands for several numbers of requests.
         monkeypatch.setattr(occupancy, "MAX_ACTIVE", (128, 1, 2)[seed % 3])
+        monkeypatch.setattr(occupancy, "ROWS", (32, 1)[seed % 2])
+        monkeypatch.setattr(occupancy, "YOUNG", ((0, 64), (64,), (0, 43, 86))[seed % 3])
         instance = slight(seed)
         best = optimum(instance)
         bounds = closed_form_bounds(instance)
         for search in (occupancy_bound, lagrangian_bound):
-            found = search(instance, stop=few(12))
+            found = search(instance, stop=few(40))
             if found is None:
                 continue
             searched += 1
@@ -129,13 +131,14 @@ def test_the_strongest_prices_do_not_exceed_the_optimum(block: int) -> None:
             continue
         best = staged_search(instance).upper
         assert best is not None
-        for piece, top in itertools.product(range(len(instance.cost.batch)), (1, 2, 99)):
-            certificate = strongest(instance, edges(instance, piece, top))
+        pieces = range(len(instance.cost.batch))
+        for piece, top, young in itertools.product(pieces, (1, 2, 99), (0, 1 + seed % 3)):
+            certificate = strongest(instance, edges(instance, piece, top, young))
             if certificate is None:
                 continue
             claimed = submit(instance, certificate)
             assert claimed == Fraction(certificate["lower_bound"])
-            assert claimed <= best, (seed, piece, top)
+            assert claimed <= best, (seed, piece, top, young)
             accepted += 1
     assert accepted > 20
 
@@ -198,7 +201,7 @@ def test_numbers_too_large_for_the_checker_prove_nothing() -> None:
             potential = [[value + level for value in values] for values in lists[: top + 1]]
             if top == 1:
                 potential[1] = [level] * (8 + 2 - 2 + 1)
-            evidence = {"kind": "occupancy", "piece": 0, "exponent": exponent}
+            evidence = {"kind": "occupancy", "piece": 0, "exponent": exponent, "young": 0}
             evidence |= {"prices": prices, "potential": potential}
             for claim in (best + 1, best * 1000):
                 text = f"{claim.numerator}/{claim.denominator}"

@@ -193,7 +193,7 @@ def test_plain_python_and_compiled_kernels_agree(monkeypatch: pytest.MonkeyPatch
 
     instance = case(4, 2, 3, 9)
     compiled = occupancy_bound(instance, stop=few(40))
-    monkeypatch.setattr(occupancy, "_kernel", lambda: kernels.settle)
+    monkeypatch.setattr(occupancy, "_kernels", lambda: (kernels.settle, kernels.weigh))
     plain = occupancy_bound(instance, stop=few(40))
     assert compiled is not None
     assert compiled == plain

@@ -11,10 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["FAR", "Costs", "drop", "lift", "relax", "settle", "shift"]
+__all__ = ["FAR", "Costs", "drop", "gains", "lift", "relax", "settle", "shift", "weigh"]
 
 #: Distance of a state that no path has reached.
 FAR = 2**60
+#: Sweeps between two looks for a cycle that gains.
+LOOKS = 4
+#: Kinds of edges; what is stored with a state is EDGES * (state it came from) + kind, or -1.
+EDGES = 16
+ADMIT, FIRST, PURE, REFILL, REFILLED, PLAIN, MIXED, IDLE, FINISH, EVICT = range(10)
 
 
 class Costs(NamedTuple):
@@ -37,18 +42,24 @@ class Costs(NamedTuple):
     in_size: Any
 
 
-def shift(source: Any, target: Any, first: Any, last: Any, by: Any, cost: Any) -> Any:
+def shift(
+    source: Any, target: Any, first: Any, last: Any, by: Any, cost: Any, came: Any, origin: Any, kind: Any
+) -> Any:
     """Relax target[U] by source[U - by] + cost, U in first..last."""
     changed = False
     for u in range(max(first, by), min(last, len(source) - 1 + by) + 1):
         value = source[u - by]
         if value < FAR and value + cost < target[u]:
             target[u] = value + cost
+            came[u] = (origin + u - by) * EDGES + kind
             changed = True
     return changed
 
 
-def lift(source: Any, target: Any, first: Any, last: Any, low: Any, high: Any, fixed: Any, slope: Any) -> Any:
+def lift(
+    source: Any, target: Any, first: Any, last: Any, low: Any, high: Any, fixed: Any, slope: Any,
+    came: Any, origin: Any, kind: Any,
+) -> Any:  # fmt: skip
     """Relax target[U] by source[U - s] + fixed + slope * s for s in low..high, U in first..last."""
     changed = False
     queue = np.empty(last - first + high - low + 2, np.int64)
@@ -70,11 +81,15 @@ def lift(source: Any, target: Any, first: Any, last: Any, low: Any, high: Any, f
             value = source[queue[head]] + fixed + slope * (u - queue[head])
             if value < target[u]:
                 target[u] = value
+                came[u] = (origin + queue[head]) * EDGES + kind
                 changed = True
     return changed
 
 
-def drop(source: Any, target: Any, first: Any, last: Any, low: Any, high: Any, fixed: Any, slope: Any) -> Any:
+def drop(
+    source: Any, target: Any, first: Any, last: Any, low: Any, high: Any, fixed: Any, slope: Any,
+    came: Any, origin: Any, kind: Any,
+) -> Any:  # fmt: skip
     """Relax target[U] by source[U + s] + fixed + slope * s for s in low..high, U in first..last."""
     changed = False
     end = len(source) - 1
@@ -97,86 +112,185 @@ def drop(source: Any, target: Any, first: Any, last: Any, low: Any, high: Any, f
             value = source[queue[head]] + fixed + slope * (queue[head] - u)
             if value < target[u]:
                 target[u] = value
+                came[u] = (origin + queue[head]) * EDGES + kind
                 changed = True
     return changed
 
 
 def relax(
-    potential: Any, admitted: Any, pure: Any, first: Any, last: Any, capacity: Any, wide: Any,
+    tables: Any, came: Any, first: Any, last: Any, capacity: Any, wide: Any,
     prompts: Any, ends: Any, shortest: Any, longest: Any, evictions: Any, costs: Any,
 ) -> Any:  # fmt: skip
     """Relax every edge once, by number of requests; return whether a distance fell."""
     changed = False
     most = len(first) - 1
+    potential, admitted, pure = tables
+    rows, width = potential.shape
     token, size = costs.token, costs.size
     idle = token + size * shortest
     evictions = evictions and longest > shortest
     for k in range(1, most + 1):
         begin, end = first[k], last[k]
         for other in range(k - 1, k + 1 if wide and k == most else k):
+            at = other * width
+            at_admitted, at_pure = (rows + other) * width, (2 * rows + other) * width
             if evictions:
                 changed |= lift(
                     potential[other], potential[k], begin, end,
-                    shortest + 1, longest, costs.in_fixed, costs.in_size,
+                    shortest + 1, longest, costs.in_fixed, costs.in_size, came[0, k], at, REFILL,
                 )  # fmt: skip
                 # In a batch without decodes the refilled request makes its token and grows.
                 low, high = shortest + 2, longest + 1
                 fixed, slope = costs.in_fixed - costs.in_size - token + size, costs.in_size - size
-                changed |= lift(pure[other], pure[k], begin, end, low, high, fixed, slope)
-                changed |= lift(potential[other], pure[k], begin, end, low, high, fixed, slope)
+                changed |= lift(
+                    pure[other], pure[k], begin, end, low, high, fixed, slope, came[2, k], at_pure, REFILLED
+                )
+                changed |= lift(
+                    potential[other], pure[k], begin, end, low, high, fixed, slope, came[2, k], at, REFILLED
+                )
             for prompt in prompts:
-                changed |= shift(potential[other], admitted[k], begin, end, prompt, 0)
-                changed |= shift(admitted[other], admitted[k], begin, end, prompt, 0)
-                pay = token + size * prompt
-                changed |= shift(potential[other], pure[k], begin, end, prompt + 1, -pay)
-                changed |= shift(pure[other], pure[k], begin, end, prompt + 1, -pay)
-        changed |= shift(pure[k], potential[k], begin, end, 0, costs.pure)
+                changed |= shift(potential[other], admitted[k], begin, end, prompt, 0, came[1, k], at, ADMIT)
+                changed |= shift(
+                    admitted[other], admitted[k], begin, end, prompt, 0, came[1, k], at_admitted, ADMIT
+                )
+                by, pay = prompt + 1, token + size * prompt
+                changed |= shift(potential[other], pure[k], begin, end, by, -pay, came[2, k], at, FIRST)
+                changed |= shift(pure[other], pure[k], begin, end, by, -pay, came[2, k], at_pure, FIRST)
+        changed |= shift(
+            pure[k], potential[k], begin, end, 0, costs.pure, came[0, k], (2 * rows + k) * width, PURE
+        )
         earned = token * k
         if wide and k == most:
             earned = max(earned, token * wide)
-        least = FAR
+        least, origin = FAR, 0
         for u in range(begin, min(capacity, end - k) + 1):
-            value = min(potential[k, u] + costs.plain, admitted[k, u] + costs.mixed)
+            value, where = potential[k, u] + costs.plain, (k * width + u) * EDGES + PLAIN
+            if admitted[k, u] + costs.mixed < value:
+                value = admitted[k, u] + costs.mixed
+                where = ((rows + k) * width + u) * EDGES + MIXED
             value = value - earned - size * u if value < FAR else FAR
             # More than k requests grow by more.
-            least = min(least, value) if wide and k == most else value
+            if value < least or not (wide and k == most):
+                least, origin = value, where
             if least < potential[k, u + k]:
                 potential[k, u + k] = least
+                came[0, k, u + k] = origin
                 changed = True
         if wide and k == most:
             for u in range(capacity + k + 1, end + 1):
                 if least < potential[k, u]:
                     potential[k, u] = least
+                    came[0, k, u] = origin
                     changed = True
         for u in range(end - 1, begin - 1, -1):
             value = potential[k, u + 1]
             if value < FAR and value + idle < potential[k, u]:
                 potential[k, u] = value + idle
+                came[0, k, u] = (k * width + u + 1) * EDGES + IDLE
                 changed = True
     for k in range(most, 0, -1):
         for other in range(k if wide and k == most else k - 1, k - 2, -1):
             begin, end = first[other], last[other]
             for end_size in ends:
-                changed |= shift(potential[k], potential[other], begin, end, -end_size, 0)
+                changed |= shift(
+                    potential[k],
+                    potential[other],
+                    begin,
+                    end,
+                    -end_size,
+                    0,
+                    came[0, other],
+                    k * width,
+                    FINISH,
+                )
             if evictions:
                 changed |= drop(
-                    potential[k], potential[other], begin, end,
-                    shortest + 1, longest, costs.out_fixed, costs.out_size,
+                    potential[k], potential[other], begin, end, shortest + 1, longest,
+                    costs.out_fixed, costs.out_size, came[0, other], k * width, EVICT,
                 )  # fmt: skip
     return changed
 
 
+def gains(came: Any, seen: Any) -> Any:
+    """A state on a cycle of the edges that distances came by, or -1: such a cycle gains."""
+    count = seen.shape[0]
+    seen[:] = -1
+    for start in range(count):
+        state = start
+        while state >= 0 and seen[state] < 0:
+            seen[state] = start
+            state = came[state] // EDGES if came[state] >= 0 else -1
+        if state >= 0 and seen[state] == start:
+            return state
+    return -1
+
+
 def settle(
-    potential: Any, admitted: Any, pure: Any, first: Any, last: Any, capacity: Any, wide: Any,
+    tables: Any, came: Any, first: Any, last: Any, capacity: Any, wide: Any,
     prompts: Any, ends: Any, shortest: Any, longest: Any, evictions: Any, costs: Any, sweeps: Any,
 ) -> Any:  # fmt: skip
-    """Distances from the empty state; False if a cycle gains, or after `sweeps` without rest."""
-    for _ in range(sweeps):
+    """Distances from the empty state.
+
+    `tables`, int64 (3, rows, width): distances of states as they are, in a batch with first tokens and
+    decodes, and in one without decodes.  `came`, of that shape: the last edge to each.
+
+    Returns
+    -------
+    int
+        -1 if they settled, -2 after `sweeps` without rest, or a state on a cycle that gains.
+    """
+    flat = came.reshape(came.size)
+    seen = np.empty(came.size, np.int64)
+    for sweep in range(sweeps):
         if not relax(
-            potential, admitted, pure, first, last, capacity, wide,
+            tables, came, first, last, capacity, wide,
             prompts, ends, shortest, longest, evictions, costs,
         ):  # fmt: skip
-            return True
-        if potential[0, 0] < 0:
-            return False
-    return False
+            return -1
+        if sweep % LOOKS == LOOKS - 1 or tables[0, 0, 0] < 0:
+            state = gains(flat, seen)
+            if state >= 0:
+                return state
+    return -2
+
+
+def weigh(came: Any, start: Any, wide: Any, shortest: Any, costs: Any, weights: Any) -> None:
+    """Weights of a cycle: its cost is weights @ (1, token, size, out_fixed, out_size).
+
+    `rho` is what refilling costs more per token: costs.in_size + costs.out_size.
+    """
+    _, rows, width = came.shape
+    flat = came.reshape(came.size)
+    rho = costs.in_size + costs.out_size
+    weights[:] = 0
+    state = start
+    while True:
+        source, kind = flat[state] // EDGES, flat[state] % EDGES
+        k, u = source // width % rows, source % width
+        grown = state % width - u
+        if kind == FIRST:
+            weights[1] -= 1
+            weights[2] -= grown - 1
+        elif kind == PURE:
+            weights[0] += costs.pure
+        elif kind in (REFILL, REFILLED):
+            size = grown if kind == REFILL else grown - 1
+            weights[0] += rho * (size - 1)
+            weights[3] -= 1
+            weights[4] -= size
+            if kind == REFILLED:
+                weights[1] -= 1
+                weights[2] -= size
+        elif kind in (PLAIN, MIXED):
+            weights[0] += costs.plain if kind == PLAIN else costs.mixed
+            weights[1] -= wide if wide and k == rows - 1 and costs.token > 0 else k
+            weights[2] -= u
+        elif kind == IDLE:
+            weights[1] += 1
+            weights[2] += shortest
+        elif kind == EVICT:
+            weights[3] += 1
+            weights[4] -= grown
+        state = source
+        if state == start:
+            return

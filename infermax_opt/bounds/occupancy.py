@@ -27,6 +27,13 @@ beta + min(d1, beta) (I+n-1), plus all payments, sum over requests of a O + b (I
 The proof is a potential: distances from (0, 0), as `check` verifies edge by edge.  It needs no
 exact numbers: costs are rounded down to units, payments are whole units.
 
+*Old requests only.*  Crowds of young requests that turn into one old one are allowed in this graph,
+and spoil the bound where prompts are short.  For any y, only tokens n > y may be looked at (in a
+request of no more tokens, the last one): each request is then one with a prompt of I + min(y, O-1)
+tokens that turns up in memory when it makes that token, and what it did before is free.  A batch
+then costs alpha + min(d0, p0), with first tokens or without, and the payments of all other tokens
+are lost.
+
 *Many requests.*  The last k has the edges of all larger numbers, too: steps into and out of itself,
 batches that earn and grow as any of those numbers.
 
@@ -36,9 +43,7 @@ Blocks of KV hold at least the tokens in them; P, C and arrivals only restrict s
 from __future__ import annotations
 
 import functools
-import math
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -64,14 +69,18 @@ MAX_SIZES = 32
 #: Bits of a batch's fixed cost in units: rounding costs less than 1e-6 of the bound; and the longest
 #: output, so that no sum along a path leaves int64.
 BITS, MAX_OUTPUT = 34, 2**16
-#: Sweeps over all edges after which a graph counts as gaining.
-SWEEPS = 200
-#: KV capacity of the coarse graph on which prices are sought.
-COARSE = 400
-#: States up to which directions are sought on the graph itself, too.
-SMALL = 60_000
-#: Relative precision of a level on a large graph.
-TOLERANCE = 3e-4
+#: Sweeps over all edges after which the search gives up.
+SWEEPS = 2000
+#: Rows and states of the smaller graphs on which prices are sought first; how far from 0 the scaled
+#: prices there may lie, and those on the graph itself from them.
+ROWS, COARSE, FAR_OFF, NEAR = 32, 400_000, 4.0, 0.25
+#: Steps of the cutting planes, and relative precision of what the prices earn; how much less than on
+#: the smaller graph is tried first.
+STEPS, DRAFT_TOLERANCE, TOLERANCE, FIRST_STEP = 400, 1e-3, 3e-4, 2e-3
+#: First tokens that are tried to be left out, in 128ths of the longest output.
+YOUNG = (0, 1, 2, 4, 8, 16)
+#: Where a graph promises this share of the best one, it is tried, too.
+CLOSE = 0.99
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,10 @@ class Prices:
 class _Graph:
     """The graph of one instance and piece, possibly at a coarser scale; costs in units.
 
-    `kinds`: input tokens, output tokens and number of requests.
+    `plain`, `mixed`, `pure`: fixed cost of a batch without first tokens, with first tokens and
+    decodes, with first tokens and no decode; `least`: the least of any batch.
+    `kinds`: input tokens, output tokens and number of requests, less the first `young` outputs.
+    `limit`: most active requests that are told apart, MAX_ACTIVE if None.
     """
 
     capacity: int
@@ -101,8 +113,11 @@ class _Graph:
     plain: int
     mixed: int
     pure: int
+    least: int
     rho: int
     evictions: bool
+    young: int = 0
+    limit: int | None = None
 
     @functools.cached_property
     def prompts(self) -> tuple[int, ...]:
@@ -131,18 +146,36 @@ class _Graph:
         return tuple(ranges)
 
     @property
+    def scale(self) -> float:
+        """What the area alone would earn, each batch at most the capacity, in units."""
+        return self.area / self.capacity * max(1, self.plain)
+
+    @property
     def rows(self) -> int:
-        return min(self.most, MAX_ACTIVE) + 1
+        return min(self.most, self.limit or MAX_ACTIVE) + 1
 
     @property
     def wide(self) -> int:
         """Largest number of active requests where the last row stands for several, else 0."""
-        return self.most if self.most > MAX_ACTIVE else 0
+        return self.most if self.most >= self.rows else 0
 
     @property
     def slots(self) -> float:
         """Requests of mean size that fit at once."""
         return self.capacity * self.tokens / self.area
+
+    def older(self, young: int) -> _Graph:
+        """The graph of the tokens that requests make when they have `young` or more."""
+        kinds = tuple((i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in self.kinds)
+        return replace(
+            self,
+            most=max(1, min(self.most, self.capacity // min(i for i, _, _ in kinds))),
+            kinds=kinds,
+            plain=self.least,
+            mixed=self.least,
+            pure=self.least,
+            young=young,
+        )
 
     @property
     def states(self) -> int:
@@ -160,40 +193,49 @@ class _Graph:
             plain=self.plain * scale,
             mixed=self.mixed + self.plain * (scale - 1),
             pure=self.pure + self.plain * (scale - 1),
+            least=self.least * scale,
             rho=self.rho * scale,
         )
 
-    def settle(self, prices: Prices) -> npt.NDArray[np.int64] | None:
-        """Potentials that prove the prices, or None if none were found."""
+    def settle(self, prices: Prices) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]:
+        """Potentials that prove the prices; or, if none were found, the weights of a cycle that gains.
+
+        Its cost at other prices is weights @ (1, token, size, out_fixed, out_size).
+        """
         import numpy as np
 
         from infermax_opt.bounds._kernels_occupancy import FAR, Costs
 
         shortest = self.prompts[0]
-        if prices.size < 0 or prices.token + prices.size * shortest < 0:
-            return None
-        shape = (self.rows, max(last for _, last in self.ranges) + 1)
-        tables = [np.full(shape, FAR, dtype=np.int64) for _ in range(3)]
-        tables[0][0, 0] = 0
+        shape = (3, self.rows, max(last for _, last in self.ranges) + 1)
+        tables, came = np.full(shape, FAR, dtype=np.int64), np.full(shape, -1, dtype=np.int64)
+        tables[0, 0, 0] = 0
         first, last = np.array(self.ranges, dtype=np.int64).T.copy()
         costs = Costs(
             self.plain, self.mixed, self.pure, prices.token, prices.size,
             prices.out_fixed, prices.out_size,
             -self.rho - prices.out_fixed, self.rho - prices.out_size,
         )  # fmt: skip
-        rested = _kernel()(
-            *tables, first, last, self.capacity, self.wide,
+        settle, weigh = _kernels()
+        state = settle(
+            tables, came, first, last, self.capacity, self.wide,
             np.array(self.prompts, dtype=np.int64), np.array(self.ends, dtype=np.int64),
             shortest, self.ends[-1] - 1, self.evictions, costs, SWEEPS,
         )  # fmt: skip
-        return tables[0] if rested else None
+        if state == -1:
+            return tables[0], None
+        weights = np.zeros(5, np.int64)
+        if state >= 0:
+            weigh(came, state, self.wide, shortest, costs, weights)
+        return None, weights if state >= 0 else None
 
 
 @functools.cache
-def _kernel() -> Callable[..., Any]:
+def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
     from infermax_opt.bounds import _kernels_occupancy as kernels
 
-    return compiled(kernels.settle, (kernels.shift, kernels.lift, kernels.drop, kernels.relax))
+    helpers = (kernels.shift, kernels.lift, kernels.drop, kernels.relax, kernels.gains)
+    return compiled(kernels.settle, helpers), compiled(kernels.weigh, (), allocates=False)
 
 
 def occupancy_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
@@ -225,8 +267,8 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     from infermax_opt.bounds._kernels_occupancy import FAR
 
     search = _Search(graph, stop)
-    prices = search.run()
-    potential = search.potential
+    search.run()
+    graph, prices, potential = search.graph, search.prices, search.potential
     if prices is None or potential is None:
         return None
     units = prices.token * graph.tokens + prices.size * graph.area
@@ -235,6 +277,7 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
         "kind": "occupancy",
         "piece": piece,
         "exponent": exponent,
+        "young": graph.young,
         "prices": asdict(prices),
         "potential": [
             [value if value < FAR else None for value in potential[k, first : last + 1].tolist()]
@@ -272,144 +315,130 @@ def _graph(instance: Instance, piece: int) -> tuple[_Graph | None, int]:
         plain=units(alpha + (min(ticks.d0, ticks.p0) if policy.preemption else ticks.d0)),
         mixed=units(fixed),
         pure=units(alpha + ticks.p0),
+        least=units(alpha + min(ticks.d0, ticks.p0)),
         rho=min(units(max(0, beta - ticks.d1)), 2**52 // (system.kv_capacity + most + 1)),
         evictions=policy.preemption,
     )
     return graph, exponent
 
 
-@dataclass(frozen=True)
-class _Direction:
-    """Prices up to scale, and the split of rho.
-
-    `lean`: where negative, the share of what a request earns that its number of tokens earns, and
-    not its area; where positive, a token earns size * (s - lean * min I).  `young` and `old`:
-    shares of rho that evicting the smallest and the largest request costs.
-    """
-
-    lean: float
-    young: float
-    old: float
-
-
-STARTS = tuple(
-    _Direction(lean, young, old)
-    for lean, young, old in (
-        (0.0, 0.5, 0.5),
-        (0.2, 0.5, 0.5),
-        (-0.1, 0.6, 0.4),
-        (0.6, 0.3, 0.7),
-        (-0.6, 0.5, 0.5),
-    )
-)
-STEPS, FINE_STEPS = (0.25, 0.4, 0.4), (0.01, 0.03, 0.02)
-
-
 class _Search:
-    """Search for prices: directions by random steps, the scale of each by bisection.
+    """Search for prices by cutting planes.
 
-    First on a coarse graph, where thousands of tries take seconds; what is best there starts the
-    search on the graph itself.  Only prices that settle there count.
+    A cycle that gains at some prices is a linear constraint on all prices.  A linear program finds the
+    prices that earn most under those found so far; half way from the best prices that settled to those
+    either settles or gains on a new cycle.  First on graphs of fewer states, for several numbers of young
+    tokens; their prices then bound those to try.  Only prices that settle on the graph itself count.
     """
 
     def __init__(self, graph: _Graph, stop: Callable[[], bool]):
-        self.graph = graph
+        self.whole = graph
         self.stop = stop
-        self.random = random.Random(0)
+        #: The best graph, what prices earn there (units), these prices and their potentials.
+        self.graph, self.level = graph, 0.0
+        self.prices: Prices | None = None
         self.potential: npt.NDArray[np.int64] | None = None
 
-    def run(self) -> Prices | None:
-        graph = self.graph
-        scale = max(1, min(graph.capacity // COARSE, graph.ends[-1] // 8))
-        coarse = graph if scale == 1 else graph.coarser(scale)
-        tries, tolerance = (300, 1e-4) if scale == 1 else (100, 1e-3)
-        direction, level = self.improve(coarse, STARTS, STEPS, tries, tolerance)
-        if level > 0 and scale > 1:
-            # Levels compare as shares of what the area alone would earn.
-            level = self.level_near(direction, level / _area_level(coarse) * _area_level(graph))
-            if level > 0 and graph.states <= SMALL:
-                direction, level = self.improve(graph, [direction], FINE_STEPS, tries=40, tolerance=2e-4)
-        return None if level <= 0 else self.prices(graph, direction, level)
+    def run(self) -> None:
+        """Find prices and potentials, as good as time allows."""
+        import numpy as np
 
-    def level_near(self, direction: _Direction, guess: float) -> float:
-        """A level close to the largest one of the graph, near a guess; 0 if none was found."""
-        step, level = 0.002, guess
-        while not self.settles(self.graph, direction, level):
-            if step > 0.1 or self.stop():
-                return 0.0
-            level, step = guess * (1 - step), 2 * step
-        return self.level(self.graph, direction, level / (1 + TOLERANCE), TOLERANCE)
-
-    def settles(self, graph: _Graph, direction: _Direction, level: float) -> bool:
-        found = graph.settle(self.prices(graph, direction, level))
-        if found is not None and graph is self.graph:
-            self.potential = found
-        return found is not None
-
-    def prices(self, graph: _Graph, direction: _Direction, level: float) -> Prices:
-        """Prices of a direction that earn `level` units over all requests."""
-        small, large = graph.prompts[0] + 1, max(graph.prompts[0] + 2, graph.ends[-1] - 1)
-        cheap, dear = (direction.young * (small - 1), direction.old * (large - 1))
-        slope = (dear - cheap) / (large - small)
-        if direction.lean < 0:
-            token = math.floor(level * -direction.lean / graph.tokens)
-            size = math.floor(level * (1 + direction.lean) / graph.area)
-        else:
-            offset = min(1.0, direction.lean) * graph.prompts[0]
-            size = math.floor(level / (graph.area - offset * graph.tokens))
-            token = math.ceil(-offset * size)
-        return Prices(
-            token=token,
-            size=size,
-            out_fixed=round((cheap - slope * small) * graph.rho),
-            out_size=round(slope * graph.rho),
-        )
+        whole = self.whole
+        scale = max(1, min(ROWS * whole.capacity // COARSE, whole.ends[-1] // 8))
+        longest = max(o for _, o, _ in whole.kinds)
+        drafts = []
+        for young in sorted({longest * share // 128 for share in YOUNG}):
+            graph = whole.older(young) if young > 0 else whole
+            # Scaled prices mean the same on either graph.
+            draft = replace(graph.coarser(scale) if scale > 1 else graph, limit=ROWS)
+            point, level = self.improve(draft, np.zeros(4), FAR_OFF, DRAFT_TOLERANCE, counts=scale == 1)
+            drafts.append((level, graph, point))
+        drafts.sort(key=lambda entry: -entry[0])
+        for level, graph, centre in drafts[:2]:
+            if level >= CLOSE * drafts[0][0]:
+                self.improve(graph, centre, NEAR, TOLERANCE, counts=True)
 
     def improve(
-        self,
-        graph: _Graph,
-        starts: Sequence[_Direction],
-        steps: tuple[float, float, float],
-        tries: int,
-        tolerance: float,
-    ) -> tuple[_Direction, float]:
-        """Best direction found, and the largest level at which it settles."""
-        best, level = starts[0], 0.0
-        for start in starts:
-            found = self.level(graph, start, level, tolerance)
-            if found > level:
-                best, level = start, found
-        for number in range(tries):
+        self, graph: _Graph, centre: npt.NDArray[np.float64], reach: float, tolerance: float, counts: bool
+    ) -> tuple[npt.NDArray[np.float64], float]:
+        """Best prices found within reach of a centre, scaled, and what they earn, in units.
+
+        `counts`: whether they are proved by what settles on this graph.
+        """
+        import numpy as np
+
+        master = _Master(graph, centre, reach)
+        best, level, less = np.zeros(4), 0.0, FIRST_STEP
+        for _ in range(STEPS):
             if self.stop():
                 break
-            width = 0.03 ** (number / tries)
-            step = [self.random.gauss(0, width * size) for size in steps]
-            candidate = _Direction(best.lean + step[0], best.young + step[1], best.old + step[2])
-            found = self.level(graph, candidate, level, tolerance)
-            if found > level:
-                best, level = candidate, found
-        return best, level
-
-    def level(self, graph: _Graph, direction: _Direction, floor: float, tolerance: float) -> float:
-        """Largest level above `floor` at which the direction settles, or 0."""
-        low = floor * (1 + tolerance) if floor else 0.3 * _area_level(graph)
-        if not self.settles(graph, direction, low):
-            return 0.0
-        high, factor = low, 0.005 if floor else 0.2
-        while not self.stop():
-            high = low * (1 + factor)
-            if not self.settles(graph, direction, high):
+            target, furthest = master.solve()
+            if target - level <= tolerance * target:
                 break
-            low, factor = high, factor * 2
-        while high - low > tolerance * high and not self.stop():
-            middle = (low + high) / 2
-            if self.settles(graph, direction, middle):
-                low = middle
+            point = (best + furthest) / 2
+            if level == 0 and less < 1 and centre.any():
+                # Somewhat smaller prices than those of the smaller graph, to begin with.
+                point = centre * np.array([1 - less, 1 - less, 1.0, 1.0])
+                less *= 2
+            prices = master.whole(point)
+            potential, weights = graph.settle(prices)
+            if potential is not None:
+                best, level = point, float(point[0] + point[1])
+                if counts and level * graph.scale > self.level:
+                    self.graph, self.level, self.prices = graph, level * graph.scale, prices
+                    self.potential = potential
+            elif weights is not None:
+                master.cut(weights)
             else:
-                high = middle
-        return low
+                break
+        return best, level * graph.scale
 
 
-def _area_level(graph: _Graph) -> float:
-    """What a schedule earns by area alone, each batch at most the capacity."""
-    return graph.area / graph.capacity * max(1, graph.plain)
+class _Master:
+    """The LP over scaled prices: 1 earns as much as the area by `token` or `size`; shares of rho."""
+
+    def __init__(self, graph: _Graph, centre: npt.NDArray[np.float64], reach: float):
+        import highspy
+        import numpy as np
+
+        self.graph = graph
+        earned = graph.scale
+        share = max(1, graph.rho)
+        self.scale = np.array(
+            [earned / graph.tokens, earned / graph.area, share * graph.ends[-1], float(share)]
+        )
+        self.solver = highspy.Highs()
+        self.solver.setOptionValue("output_flag", False)
+        self.solver.setOptionValue("threads", 1)
+        self.solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+        low, high = centre - reach, centre + reach
+        low[1] = max(0.0, low[1])
+        self.solver.addVars(4, low, high)
+        self.solver.changeColsCost(2, np.arange(2, dtype=np.int32), np.ones(2))
+        # Idling must not earn.
+        self.add(0.0, np.array([1.0, graph.prompts[0], 0.0, 0.0]))
+
+    def add(self, constant: float, weights: npt.NDArray[np.float64]) -> None:
+        """Whatever the prices are, constant + weights @ prices >= 0 must hold."""
+        import numpy as np
+
+        row = weights * self.scale
+        size = max(float(np.abs(row).max()), 1e-300)
+        self.solver.addRow(-constant / size, np.inf, 4, np.arange(4, dtype=np.int32), row / size)
+
+    def cut(self, weights: npt.NDArray[np.int64]) -> None:
+        """The cycle of these weights must not gain."""
+        self.add(float(weights[0]), weights[1:].astype(float))
+
+    def solve(self) -> tuple[float, npt.NDArray[np.float64]]:
+        """Most that any prices earn under the constraints so far, and these prices, scaled."""
+        import numpy as np
+
+        self.solver.run()
+        return self.solver.getInfo().objective_function_value, np.array(self.solver.getSolution().col_value)
+
+    def whole(self, point: npt.NDArray[np.float64]) -> Prices:
+        """Prices in units; idling does not earn."""
+        token, size, out_fixed, out_size = (int(v) for v in (point * self.scale).round())
+        size = max(0, size)
+        return Prices(max(token, -size * self.graph.prompts[0]), size, out_fixed, out_size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,9 +14,11 @@ from infermax_opt.bounds import closed_form_bounds
 from infermax_opt.cost import Attention, CostModel
 from infermax_opt.errors import InputError
 from infermax_opt.fastreplay import replay
-from infermax_opt.instance import Instance, System
+from infermax_opt.instance import Instance, Objective, System
 from infermax_opt.replay import MAX_BATCHES
 from infermax_opt.schedulers import _planner_run, run_scheduler, scheduler_names
+from infermax_opt.schedulers._planner_options import decide
+from infermax_opt.schedulers._planner_write import batches_of
 from infermax_opt.schedulers.planner import ArrivalsError, PlannerOptions, plan, plans
 from infermax_opt.schedules import Batch
 from infermax_opt.suites import paper_cost
@@ -43,6 +46,10 @@ OPTIONS = st.builds(
     every=st.sampled_from([1, 2, 7]),
     evict=st.sampled_from([0.0, 0.001, 0.1, 1.0]),
     pilot=st.sampled_from([0.0, 0.0, 0.5, 3.0]),
+    group=st.sampled_from([1, 1, 2, 5]),
+    spare=st.sampled_from([0.0, 0.0, 0.1, 0.5]),
+    early=st.sampled_from([0.0, 0.0, 1.0, 5.0]),
+    young=st.sampled_from([0.0, 1.0]),
 )
 PAPER = paper_cost(Attention.EXACT)
 
@@ -76,11 +83,19 @@ def test_nothing_is_evicted_unless_asked_for() -> None:
 
 
 def test_backwards_all_end_together() -> None:
-    # KV of 10 holds both peaks: planned from the end, the shorter one starts later.
-    found = plan(make((1, 5), (1, 3), kv_capacity=10), PlannerOptions(noise=0.0, reserve=0.0, slack=50.0))
-    assert list(found.batches) == [step(r1=1), DECODE, Batch({"r2": 1}, decode_all=True), *[
-        Batch(decode_all=True, repeat=2)
-    ]]  # fmt: skip
+    # KV of 10 holds both peaks: planned from the end, the shorter one decodes later.  Its prompt
+    # joins the other one, as a batch with prefill costs more than one without.
+    instance = make((1, 5), (1, 3), kv_capacity=10)
+    options = PlannerOptions(noise=0.0, reserve=0.0, slack=50.0)
+    found = plan(instance, options)
+    assert list(found.batches) == [
+        step(r1=1, r2=1), Batch({"r1": 1}, repeat=2), Batch(decode_all=True, repeat=2)
+    ]  # fmt: skip
+    # Idle requests are not good for other objectives.
+    found = plan(replace(instance, objective=Objective.of("mean_tpot")), options)
+    assert list(found.batches) == [
+        step(r1=1), DECODE, Batch({"r2": 1}, decode_all=True), Batch(decode_all=True, repeat=2)
+    ]  # fmt: skip
 
 
 def test_prompts_are_interleaved_where_squares_are_paid() -> None:
@@ -106,6 +121,31 @@ def test_plans_are_valid(instance: Instance, options: PlannerOptions, seed: int)
 @given(instance=instances(arrivals=False, max_requests=12, max_tokens=30), options=OPTIONS)
 def test_plans_of_more_requests_are_valid(instance: Instance, options: PlannerOptions) -> None:
     value(instance, plan(instance, options))
+
+
+@SOME
+@given(
+    instance=instances(arrivals=False, max_requests=2, max_tokens=12),
+    count=st.integers(2, 30),
+    room=st.integers(0, 60),
+    early=st.sampled_from([0.5, 1.0, 1.5, 4.0]),
+    young=st.sampled_from([0.0, 0.5, 1.0]),
+    options=OPTIONS,
+)
+def test_early_starts_are_valid(
+    instance: Instance, count: int, room: int, early: float, young: float, options: PlannerOptions
+) -> None:
+    group = replace(instance.groups[0], count=count)
+    system = replace(instance.system, kv_capacity=instance.system.kv_capacity + room)
+    instance = replace(instance, groups=(group,), system=system)
+    options = replace(options, backwards=True, early=early, young=young)
+    found = decide(instance, options, 0)
+    schedule = batches_of(instance, found)
+    seconds = value(instance, schedule)
+    if found.cuts:
+        assert replay(instance, schedule).evictions == len(found.cuts)
+        assert float(seconds) == pytest.approx(found.seconds)
+    assert found.seconds <= decide(instance, replace(options, early=0.0), 0).seconds
 
 
 @SOME

@@ -23,7 +23,8 @@ class Jobs(NamedTuple):
     `inputs`, `outputs`: tokens to prefill and to generate, of what is left of a request cut in
     two.  `width`: most tokens of a chunk.  `kind`: number of its (I, O) type; -1 once cut.
     `after`: the queue; its last entry is the head.  `retry`: per type, the batch before which no
-    attempt can succeed.  `ready`: first batch in which a cut request may go on.
+    attempt can succeed.  `ready`: first batch in which a cut request may go on.  `start`: batch in
+    which the request was placed last.
     """
 
     inputs: Any
@@ -33,6 +34,7 @@ class Jobs(NamedTuple):
     after: Any
     retry: Any
     ready: Any
+    start: Any
 
 
 def area(inputs: Any, outputs: Any) -> Any:
@@ -95,7 +97,7 @@ def choose(rules: Any, jobs: Any, profiles: Any, trial: Any, t: Any) -> Any:
     return best, best_ahead
 
 
-def plan_loop(rules: Any, jobs: Any, profiles: Any, trial: Any, cost: Any) -> Any:
+def plan_loop(rules: Any, jobs: Any, profiles: Any, trial: Any, cost: Any, least: Any) -> Any:
     """Place every request.
 
     Parameters
@@ -104,6 +106,8 @@ def plan_loop(rules: Any, jobs: Any, profiles: Any, trial: Any, cost: Any) -> An
         All columns are used up.
     cost : Coefficients
         Floats, for the estimate.
+    least : int
+        Batches that are in use anyway.
 
     Returns
     -------
@@ -125,10 +129,10 @@ def plan_loop(rules: Any, jobs: Any, profiles: Any, trial: Any, cost: Any) -> An
     n = len(jobs.inputs)
     left = n
     started = work = reads = 0.0
-    t = reach = 0
+    t, reach = 0, least
     longest = 0
     for i in range(n):
-        longest = max(longest, jobs.inputs[i] + jobs.outputs[i])
+        longest = max(longest, jobs.inputs[i] + jobs.outputs[i] + rules.group)
     while left > 0:
         release(jobs, waiting, t)
         while reach <= t or (t % rules.every == 0 and started <= rules.capacity * (t + rules.slack)):
@@ -143,6 +147,7 @@ def plan_loop(rules: Any, jobs: Any, profiles: Any, trial: Any, cost: Any) -> An
             inputs = jobs.inputs[i]
             got = fit(rules, profiles, trial, t, inputs, jobs.outputs[i], jobs.width[i], jobs.kind[i] < 0)
             commit(rules, profiles, trial, t, inputs, got)
+            jobs.start[i] = t
             cached = 0
             for k in range(trial.count[CHUNKS]):
                 time.append(trial.time[k])
@@ -179,6 +184,9 @@ def estimate(rules: Any, profiles: Any, cost: Any, batches: Any, reads: Any, wor
     for u in range(batches):
         tokens, prefill = profiles.tokens[u], profiles.prefill[u]
         if rules.hybrid:
+            if tokens == 0:
+                # All requests idle: no batch at all.
+                continue
             seconds += batch_time(
                 alpha, beta, cost.d0, 0.0, cost.p0, 0.0, tokens, tokens - prefill, 0.0, prefill, 0.0
             )

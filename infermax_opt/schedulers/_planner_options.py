@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 import random
+import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infermax_opt.errors import InputError
 from infermax_opt.instance import MAX_TOKENS, Instance
+from infermax_opt.schedulers._planner_early import Early, early_tokens
+from infermax_opt.schedulers._planner_kernel import area
 from infermax_opt.schedulers._planner_profile import Rules
 from infermax_opt.schedulers._planner_run import Plan, pilot_order, run_kernel
+from infermax_opt.schedulers.polish import MAX_NAMED
 
-__all__ = ["ArrivalsError", "PlannerOptions", "balanced_width", "decide"]
+__all__ = ["ArrivalsError", "PlannerOptions", "balanced_width", "decide", "expected_batches"]
 
+#: How finely the number of batches with early starts is searched, relative to what they could save.
+FINENESS = 8
 #: Share of M that a priority of 1 is worth to the pilot method.
 PILOT_SCALE = 0.1
 
@@ -48,6 +56,13 @@ class PlannerOptions:
         Share of C that batches may use.
     every : int
         Requests start in every so many batches only.
+    group : int
+        Prompts are processed in every so many batches only, and idle until their second token;
+        backwards with hybrid batching.
+    spare : float
+        Share of M that is left to prompts that idle.
+    early, young : float
+        Share of early starts, and the worth that they must have; see `early_tokens`.
     evict : float
         0: never.  Otherwise a request is cut in two where it fits for a while only and the KV area
         gained is worth so many times the refill.
@@ -69,6 +84,10 @@ class PlannerOptions:
     reserve: float = 1.2
     fill: float = 1.0
     every: int = 1
+    group: int = 1
+    spare: float = 0.0
+    early: float = 0.0
+    young: float = 1.0
     evict: float = 0.0
     pilot: float = 0.0
 
@@ -81,8 +100,16 @@ def balanced_width(instance: Instance) -> float | None:
     return float(math.sqrt(max(cost.alpha) / (2 * cost.p1 * instance.system.kv_capacity)))
 
 
-def decide(instance: Instance, options: PlannerOptions, seed: int) -> Plan:
-    """Plan an instance; `seed` is that of the noise in the priorities."""
+def decide(instance: Instance, options: PlannerOptions, seed: int, deadline: float | None = None) -> Plan:
+    """Plan an instance.
+
+    Parameters
+    ----------
+    seed : int
+        Of the noise in the priorities.
+    deadline : float, optional
+        Moment of `time.monotonic` after which early starts are improved no further.
+    """
     if not instance.offline:
         raise ArrivalsError("the planner takes requests that are all there from the start", field="requests")
     requests = instance.requests
@@ -109,7 +136,60 @@ def decide(instance: Instance, options: PlannerOptions, seed: int) -> Plan:
         order = pilot_order(instance, rules, width, bias, far)
     if order is None:
         order = sorted(range(len(requests)), key=lambda i: -priority[i])
-    return run_kernel(instance, rules, order, width)
+    found = run_kernel(instance, rules, order, width)
+    policy = instance.policy
+    if options.early > 0 and options.backwards and policy.hybrid_batching and policy.preemption:
+        tokens = early_tokens(instance, options.early, options.young)
+        if any(tokens):
+            return _with_early_starts(instance, rules, order, width, tokens, found, deadline)
+    return found
+
+
+def _with_early_starts(
+    instance: Instance,
+    rules: Rules,
+    order: Sequence[int],
+    width: Sequence[int],
+    tokens: Sequence[int],
+    found: Plan,
+    deadline: float | None,
+) -> Plan:
+    """A plan with early starts in as few batches as they are enough for; `found` if none is better."""
+    # A refill must not be cut, as its last chunk might look like a decode.
+    width = [MAX_TOKENS if some else most for some, most in zip(tokens, width, strict=True)]
+    gained = sum(area(r.input_tokens, made) for r, made in zip(instance.requests, tokens, strict=True))
+    # They may save some more, as others hold the KV for longer when they are gone.
+    gain = 3 * gained // (2 * instance.system.kv_capacity) + 2
+    low, high = max(max(tokens) + 1, found.batches - gain), found.batches
+    fine = max(1, gain // FINENESS)
+    best = found
+    while high - low >= fine and (deadline is None or time.monotonic() < deadline):
+        middle = (low + high) // 2
+        plan = run_kernel(instance, rules, order, width, Early(tokens, middle))
+        if plan.batches > middle or not _refilled_whole(plan):
+            low = middle + 1
+            continue
+        high = middle
+        if plan.seconds < best.seconds:
+            best = plan
+    return best
+
+
+def _refilled_whole(plan: Plan) -> bool:
+    """Whether every early start is refilled in one batch, after that of its eviction."""
+    last = plan.batches - 1
+    chunks = Counter(i for _, i, _ in plan.chunks)
+    refills = Counter(i for u, i, _ in plan.chunks if last - u > plan.made[i])
+    return all(chunks[i] == 2 and refills[i] == 1 for i, made in enumerate(plan.made) if made)
+
+
+def expected_batches(instance: Instance, tokens: int) -> float:
+    """Batches of a good plan, roughly, with at most so many tokens each."""
+    requests = instance.requests
+    area = sum(r.output_tokens * (2 * r.input_tokens + r.output_tokens - 1) // 2 for r in requests)
+    processed = sum(r.peak_kv for r in requests)
+    longest = max(r.output_tokens for r in requests)
+    return max(area / instance.system.kv_capacity, processed / tokens, longest)
 
 
 def _rules(instance: Instance, options: PlannerOptions, most_output: int) -> Rules:
@@ -117,9 +197,8 @@ def _rules(instance: Instance, options: PlannerOptions, most_output: int) -> Rul
     tokens = system.max_batch_tokens
     if policy.chunked_prefill:
         tokens = max(1, min(tokens, round(tokens * options.fill)))
-    area = sum(r.output_tokens * (2 * r.input_tokens + r.output_tokens - 1) // 2 for r in requests)
-    processed = sum(r.peak_kv for r in requests)
-    batches = max(area / system.kv_capacity, processed / tokens, most_output)
+    batches = expected_batches(instance, tokens)
+    peak = max(system.held(r.peak_kv) for r in requests)
     reserve = round(options.reserve * (instance.output_tokens - len(requests)) / batches)
     cost = instance.cost.floats
     # One token of KV for one batch is worth alpha / M; a token refilled costs beta.
@@ -127,8 +206,10 @@ def _rules(instance: Instance, options: PlannerOptions, most_output: int) -> Rul
     # A refill needs batches of two prefill tokens (`next_chunk`) and must not look like a decode.
     cuts = policy.preemption and policy.hybrid_batching and not options.backwards
     cuts = cuts and min(tokens, system.max_prefill_tokens) > 1
+    grouped = options.backwards and policy.hybrid_batching and cost.p0 > 0
+    grouped = grouped and instance.output_tokens <= MAX_NAMED
     return Rules(
-        capacity=system.kv_capacity,
+        capacity=max(peak, round(system.kv_capacity * (1 - options.spare))),
         tokens=tokens,
         prefill=system.max_prefill_tokens,
         running=len(requests) if system.max_running is None else system.max_running,
@@ -142,6 +223,7 @@ def _rules(instance: Instance, options: PlannerOptions, most_output: int) -> Rul
         walk=max(1, options.walk),
         choice=max(1, options.choice),
         every=max(1, options.every),
+        group=max(1, options.group) if grouped else 1,
         slack=float(options.slack * most_output),
         worth=float(worth) if cuts else 0.0,
     )

@@ -93,7 +93,7 @@ def pilot_loop(
     total = longest = 0
     for k in range(len(kinds.left)):
         total += kinds.left[k]
-        longest = max(longest, kinds.inputs[k] + kinds.outputs[k])
+        longest = max(longest, kinds.inputs[k] + kinds.outputs[k] + rules.group)
     t = reach = 0
     while len(order) < total:
         # Nothing starts later than when all is empty, or reaches farther than the longest.

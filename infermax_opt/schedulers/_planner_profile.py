@@ -34,7 +34,8 @@ class Rules(NamedTuple):
     `window`, `walk`, `choice`: requests that may fail, be looked at and be compared per batch.
     `slack`: batches by which the KV area of the requests placed may run ahead of the clock.
     `worth`: least KV area gained per token refilled for which a request is cut in two; 0 cuts none.
-    `every`: batches between two in which requests start.
+    `every`: batches between two in which requests start.  `group`: batches between two in which
+    prompts begin, backwards with hybrid batching: a prompt idles up to the next one.
     """
 
     capacity: int
@@ -51,6 +52,7 @@ class Rules(NamedTuple):
     walk: int
     choice: int
     every: int
+    group: int
     slack: float
     worth: float
 
@@ -140,8 +142,11 @@ def fit(
     else:
         left = inputs
         while left > 0:
-            chunk = next_chunk(rules, profiles, u, left, width, refill)
-            if chunk == 0 and left == inputs:
+            idle = left == inputs and rules.group > 1 and u % rules.group > 0 and outputs > 1
+            if left == inputs and outputs == 1 and u % rules.group > 0:
+                return 0
+            chunk = 0 if idle else next_chunk(rules, profiles, u, left, width, refill)
+            if chunk == 0 and left == inputs and not idle:
                 return 0
             if chunk > 0:
                 note(trial, u, chunk)

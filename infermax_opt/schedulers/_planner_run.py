@@ -9,14 +9,18 @@ from itertools import zip_longest
 from typing import Any
 
 from infermax_opt._compile import compiled
-from infermax_opt.cost import Coefficients
+from infermax_opt.cost import Coefficients, batch_time
 from infermax_opt.errors import InputError
 from infermax_opt.instance import Instance
 from infermax_opt.replay import MAX_BATCHES
 from infermax_opt.schedulers import _planner_kernel, _planner_pilot
+from infermax_opt.schedulers._planner_early import Early, attention, occupy
 from infermax_opt.schedulers._planner_kernel import Jobs
 from infermax_opt.schedulers._planner_pilot import Kinds
 from infermax_opt.schedulers._planner_profile import Profiles, Rules, Trial
+from infermax_opt.schedulers._planner_regroup import regroup_plan
+from infermax_opt.schedulers._polish_kernel import regroup
+from infermax_opt.schedulers.polish import compiled_regroup
 
 __all__ = ["Plan", "pilot_order", "run_kernel"]
 
@@ -40,6 +44,12 @@ class Plan:
         Whether a request decodes, per batch.
     chunks : sequence of (time, request, tokens)
     cuts : sequence of (time, request)
+    start : sequence of int
+        Batch, per request, in which it was placed (last, where it was cut).
+    made : sequence of int
+        Tokens, per request, made before an early eviction (see `Early`); 0 for the others.
+    regrouped : bool
+        Whether prompts may have been moved back, so that requests idle.
     """
 
     rules: Rules
@@ -48,6 +58,9 @@ class Plan:
     decodes: Sequence[bool]
     chunks: Sequence[tuple[int, int, int]]
     cuts: Sequence[tuple[int, int]]
+    start: Sequence[int]
+    made: Sequence[int]
+    regrouped: bool
 
 
 @functools.cache
@@ -55,7 +68,13 @@ def _compiled() -> Callable[..., Any]:
     return compiled(_planner_kernel.plan_loop, _planner_kernel.HELPERS)
 
 
-def run_kernel(instance: Instance, rules: Rules, order: Sequence[int], width: Sequence[int]) -> Plan:
+def run_kernel(
+    instance: Instance,
+    rules: Rules,
+    order: Sequence[int],
+    width: Sequence[int],
+    early: Early | None = None,
+) -> Plan:
     """Plan an instance by given rules.
 
     Parameters
@@ -64,6 +83,13 @@ def run_kernel(instance: Instance, rules: Rules, order: Sequence[int], width: Se
         The requests by priority.
     width : sequence of int
         Most tokens of a chunk, per request.
+    early : Early, optional
+        Early starts, where the plan is made backwards with hybrid batching.
+
+    Returns
+    -------
+    Plan
+        With early starts it has more batches than those say where they were too few.
 
     Raises
     ------
@@ -73,12 +99,12 @@ def run_kernel(instance: Instance, rules: Rules, order: Sequence[int], width: Se
     requests = instance.requests
     load = instance.output_tokens + sum(-(-r.input_tokens // w) for r, w in zip(requests, width, strict=True))
     if load < (PLAIN_WORK_LOADED if _compiled.cache_info().currsize else PLAIN_WORK):
-        return _run(instance, rules, order, width, _planner_kernel.plan_loop, list, list)
+        return _run(instance, rules, order, width, early, _planner_kernel.plan_loop, regroup, list, list)
     import numpy as np
 
     integers = functools.partial(np.array, dtype=np.int64)
     floats = functools.partial(np.array, dtype=np.float64)
-    return _run(instance, rules, order, width, _compiled(), integers, floats)
+    return _run(instance, rules, order, width, early, _compiled(), compiled_regroup(), integers, floats)
 
 
 def _run(
@@ -86,7 +112,9 @@ def _run(
     rules: Rules,
     order: Sequence[int],
     width: Sequence[int],
+    early: Early | None,
     loop: Callable[..., Any],
+    regroup: Callable[..., Any],
     integers: Callable[[Iterable[int]], Any],
     floats: Callable[[Iterable[float]], Any],
 ) -> Plan:
@@ -94,17 +122,21 @@ def _run(
     n = len(requests)
     inputs = [r.input_tokens for r in requests]
     outputs = [r.output_tokens for r in requests]
+    made = early.tokens if early else [0] * n
+    for i, tokens in enumerate(made):
+        inputs[i] += tokens
+        outputs[i] -= tokens
     kinds = [0] * n
-    for number, kind in enumerate(instance.types):
-        for i in kind.members:
-            kinds[i] = number
+    numbers: dict[tuple[int, int], int] = {}
+    for i, sizes in enumerate(zip(inputs, outputs, strict=True)):
+        kinds[i] = numbers.setdefault(sizes, len(numbers))
     queue = [n] * (n + 1)
     for i, following in zip_longest([n, *order], order, fillvalue=n):
         queue[i] = following
     unit = instance.cost.floats
     cost = Coefficients(floats(unit.alpha), floats(unit.beta), *unit[2:])
-    longest = max(r.input_tokens + r.output_tokens for r in requests)
-    horizon = _horizon(instance, rules)
+    longest = max(r.input_tokens + r.output_tokens for r in requests) + rules.group
+    horizon = _horizon(instance, rules) + (early.batches if early else 0)
     while True:
         # The limit may be overstepped by what is reserved for the longest request.
         horizon = min(horizon, MAX_BATCHES + 2 * longest)
@@ -114,12 +146,14 @@ def _run(
 
         jobs = Jobs(
             integers(inputs), integers(outputs), integers(width), integers(kinds), integers(queue),
-            zeros(len(instance.types)), zeros(n),
+            zeros(len(numbers)), zeros(n), zeros(n),
         )  # fmt: skip
         profiles = Profiles(*(zeros(horizon) for _ in range(4)))
         trial = Trial(zeros(longest), zeros(longest), zeros(4))
+        if early:
+            occupy(instance, early, profiles)
         batches, seconds, time, request, chunk, cut_time, cut_request = loop(
-            rules, jobs, profiles, trial, cost
+            rules, jobs, profiles, trial, cost, early.batches if early else 0
         )
         if batches > MAX_BATCHES or (batches < 0 and horizon == MAX_BATCHES + 2 * longest):
             raise InputError(f"needs more than {MAX_BATCHES} batches, the most a schedule may hold")
@@ -130,9 +164,39 @@ def _run(
         bool(c > (p if rules.hybrid else 0))
         for c, p in zip(profiles.tokens[:batches], profiles.prefill[:batches], strict=True)
     ]
+    saved = 0.0
+    # With too few batches for early starts it is no plan at all.
+    regrouped = bool(rules.backwards and rules.hybrid) and instance.objective.is_makespan and cost.p0 > 0
+    regrouped = regrouped and not (early and batches > early.batches)
+    if early:
+        seconds += attention(instance, early)
+        for i, tokens in enumerate(made):
+            if tokens:
+                time.append(batches - 1)
+                request.append(i)
+                chunk.append(requests[i].input_tokens)
+                cut_time.append(batches - 1 - tokens)
+                cut_request.append(i)
+        # A batch that only evicts takes its time, too.
+        empty = {u for u in cut_time if profiles.tokens[u] == 0}
+        seconds += len(empty) * batch_time(*unit, 0, 0, 0, 0, 0)
+    if regrouped:
+        saved = regroup_plan(
+            instance,
+            rules,
+            profiles,
+            batches,
+            (time, request, chunk),
+            jobs.start,
+            made,
+            cost,
+            regroup,
+            integers,
+        )
     return Plan(
-        rules, int(batches), float(seconds), decodes,
+        rules, int(batches), float(seconds) - saved, decodes,
         list(zip(time, request, chunk, strict=True)), list(zip(cut_time, cut_request, strict=True)),
+        list(jobs.start), made, regrouped,
     )  # fmt: skip
 
 
@@ -164,7 +228,7 @@ def pilot_order(
 
     kinds = instance.types
     n = len(kinds)
-    longest = max(kind.input_tokens + kind.output_tokens for kind in kinds)
+    longest = max(kind.input_tokens + kind.output_tokens for kind in kinds) + rules.group
 
     def zeros(size: int) -> Any:
         return np.zeros(size, np.int64)
@@ -196,7 +260,7 @@ def pilot_order(
 def _horizon(instance: Instance, rules: Rules) -> int:
     """Batches that a plan will hardly need."""
     requests = instance.requests
-    longest = max(r.input_tokens + r.output_tokens for r in requests)
+    longest = max(r.input_tokens + r.output_tokens for r in requests) + rules.group
     area = sum(r.output_tokens * (2 * r.input_tokens + r.output_tokens - 1) // 2 for r in requests)
     prompts = sum(r.input_tokens for r in requests)
     return 2 * max(area // rules.capacity, prompts // min(rules.tokens, rules.prefill)) + 3 * longest

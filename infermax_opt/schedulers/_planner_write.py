@@ -22,10 +22,15 @@ def batches_of(instance: Instance, plan: Plan) -> Schedule:
     for time, i, tokens in plan.chunks:
         chunks[last - time if rules.backwards else time].append((i, tokens))
     for time, i in plan.cuts:
-        cuts[time].append(names[i])
+        cuts[last - time if rules.backwards else time].append(names[i])
     decodes = plan.decodes[::-1] if rules.backwards else plan.decodes
+    named = _decoding_beside_idle(instance, plan)
     entries: list[Batch] = []
-    for mine, evict, decode in zip(chunks, cuts, decodes, strict=True):
+    for j, (mine, evict, decode) in enumerate(zip(chunks, cuts, decodes, strict=True)):
+        if j in named:
+            parts = {names[i]: c for i, c in mine} | {names[i]: 1 for i in named[j]}
+            entries.append(Batch(parts, tuple(evict)))
+            continue
         if not mine and not evict:
             if not decode:
                 continue
@@ -41,6 +46,36 @@ def batches_of(instance: Instance, plan: Plan) -> Schedule:
         if decode:
             entries.append(Batch(decode_all=True))
     return Schedule(instance.name, run_length(entries))
+
+
+def _decoding_beside_idle(instance: Instance, plan: Plan) -> dict[int, list[int]]:
+    """Requests that decode, for every batch in which another one that could does not."""
+    if not plan.regrouped:
+        return {}
+    last = plan.batches - 1
+    generated = [-1] * len(instance.requests)
+    for time, i, _ in plan.chunks:
+        generated[i] = max(generated[i], last - time)
+    begins: list[list[tuple[int, int]]] = [[] for _ in range(plan.batches)]
+    idle = [0] * (plan.batches + 1)
+    until = [last - at for at in plan.start]
+    for i, (request, made) in enumerate(zip(instance.requests, plan.made, strict=True)):
+        second = until[i] - request.output_tokens + made + 2
+        if request.output_tokens - made > 1:
+            begins[second].append((i, until[i]))
+            idle[generated[i] + 1] += 1
+            idle[second] -= 1
+        if made > 1:
+            begins[1].append((i, made - 1))
+    named: dict[int, list[int]] = {}
+    active: list[tuple[int, int]] = []
+    waiting = 0
+    for j in range(plan.batches):
+        active = [(i, end) for i, end in active if j <= end] + begins[j]
+        waiting += idle[j]
+        if waiting and active:
+            named[j] = [i for i, _ in active]
+    return named
 
 
 def _packed(rules: Rules, prompts: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:

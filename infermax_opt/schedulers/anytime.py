@@ -12,6 +12,8 @@ __all__ = ["anytime_plans"]
 
 #: Share of the time that the list planner has before the beam search, where that one applies.
 LIST_SHARE = 0.2
+#: The same where more requests than `FEW` fill the KV, of which a beam sees too little.
+MANY_SHARE, FEW = 0.6, 12
 
 
 def anytime_plans(
@@ -35,11 +37,15 @@ def anytime_plans(
     schedule : Schedule
     """
     from infermax_opt.schedulers.beam import beam_plans
-    from infermax_opt.schedulers.planner import plans
+    from infermax_opt.schedulers.planner import Planner, typical_slots
+    from infermax_opt.schedulers.polish import polish
 
     began = time.monotonic()
-    share = None if deadline is None else began + LIST_SHARE * (deadline - began)
-    yield from plans(instance, seed=seed, deadline=share)
-    yield from beam_plans(instance, upper=upper, seed=seed, deadline=deadline)
+    share = LIST_SHARE if typical_slots(instance) <= FEW else MANY_SHARE
+    first = None if deadline is None else began + share * (deadline - began)
+    planner = Planner(instance, seed=seed)
+    yield from planner.improve(first)
+    for name, schedule in beam_plans(instance, upper=upper, seed=seed, deadline=deadline):
+        yield name, polish(instance, schedule)[1] if instance.objective.is_makespan else schedule
     if deadline is not None and time.monotonic() < deadline:
-        yield from plans(instance, seed=seed + 1, deadline=deadline)
+        yield from planner.improve(deadline)

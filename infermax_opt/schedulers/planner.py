@@ -8,6 +8,10 @@ a good plan keeps the KV full, or every batch, from the first batch to the last:
   unless that pays (`PlannerOptions.evict`).
 - Plans are made *backwards* as a rule: from the end a request sheds KV instead of growing, so
   whatever fits now fits for good, and there is always something that fits exactly now.
+- Every batch with prefill pays p0, so prompts are processed together, before they are needed; a
+  request idles up to its second token (`infermax_opt.schedulers._polish_kernel`).
+- The KV fills up slowly at the start.  Where KV is scarce, requests that are evicted later make
+  use of what is free (`infermax_opt.schedulers._planner_early`).
 - With "square" attention a prompt of I tokens in q chunks does I**2 / q of work but holds about
   I q / 2 of KV area; the chunk that balances them is sqrt(I alpha / (2 p1 M)) tokens.
 """
@@ -21,17 +25,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from infermax_opt.instance import Instance
-from infermax_opt.schedulers._planner_options import ArrivalsError, PlannerOptions, balanced_width, decide
-from infermax_opt.schedulers._planner_run import Plan
+from infermax_opt.schedulers._planner_early import early_tokens
+from infermax_opt.schedulers._planner_options import (
+    ArrivalsError,
+    PlannerOptions,
+    balanced_width,
+    decide,
+    expected_batches,
+)
 from infermax_opt.schedulers._planner_write import batches_of
+from infermax_opt.schedulers.polish import polish
 from infermax_opt.schedules import Schedule
 
-__all__ = ["ArrivalsError", "PlannerOptions", "plan", "plans"]
+__all__ = ["ArrivalsError", "Planner", "PlannerOptions", "plan", "plans", "typical_slots"]
 
 #: Settings tried in a row without improvement, before `plans` without a deadline ends.
 PATIENCE = 40
 #: Relative difference of estimates that is rounding.
 NOISE = 1e-9
+#: A plan so much worse than the best one is not polished.
+HOPELESS = 1.03
+#: Longest output relative to the batches, from which on it is worth to look after the start.
+RAMP = 0.005
 #: Most batches that the pilot method's tries may look at, and most requests in the KV where it helps.
 PILOT_WORK, PILOT_SLOTS = 4_000_000, 12
 
@@ -81,35 +96,73 @@ def plans(
         ``planner:`` and the number of settings tried.
     schedule : Schedule
     """
-    if not instance.offline:
-        return
-    rng = random.Random(seed)
-    best: Plan | None = None
-    chosen = PlannerOptions()
-    chosen_seed = seed
-    failed = 0
-    tried: set[PlannerOptions] = set()
-    opening = _opening(instance)
-    number = 0
-    while failed < PATIENCE or deadline is not None:
-        if best is not None and deadline is not None and time.monotonic() >= deadline:
+    yield from Planner(instance, seed=seed).improve(deadline)
+
+
+class Planner:
+    """A search for plans that can be continued.
+
+    Parameters
+    ----------
+    instance : Instance
+    seed : int
+    """
+
+    def __init__(self, instance: Instance, *, seed: int = 0):
+        self.instance = instance
+        self.rng = random.Random(seed)
+        self.best = math.inf
+        self.chosen = PlannerOptions()
+        self.shuffle = seed
+        self.opening = _opening(instance) if instance.offline else []
+        self.early = instance.offline and _early_helps(instance)
+        self.shares = [1.0, 1.3, 0.7] if self.early else []
+        self.tried: set[PlannerOptions] = set()
+        self.number = self.failed = 0
+
+    def improve(self, deadline: float | None = None) -> Iterator[tuple[str, Schedule]]:
+        """Yield what `plans` yields, until the deadline; may be called again."""
+        if not self.instance.offline:
             return
-        options, shuffle = (
-            (opening.pop(0), seed) if opening else _neighbour(instance, chosen, chosen_seed, rng)
-        )
-        if options in tried and shuffle == chosen_seed:
-            failed += 1
-            if failed > 10 * PATIENCE:
+        while self.failed < PATIENCE or deadline is not None:
+            if self.best < math.inf and deadline is not None and time.monotonic() >= deadline:
                 return
-            continue
-        tried.add(options)
-        number += 1
-        found = decide(instance, options, shuffle)
-        if best is None or found.seconds < best.seconds * (1 - NOISE):
-            best, chosen, chosen_seed, failed = found, options, shuffle, 0
-            yield f"planner:{number}", batches_of(instance, found)
-        elif not opening:
-            failed += 1
+            options, shuffle = self._next()
+            if options in self.tried and shuffle == self.shuffle:
+                self.failed += 1
+                if self.failed > 10 * PATIENCE:
+                    return
+                continue
+            self.tried.add(options)
+            self.number += 1
+            seconds, schedule = _candidate(self.instance, options, shuffle, self.best, deadline)
+            if schedule is not None and seconds < self.best * (1 - NOISE):
+                self.best, self.chosen, self.shuffle, self.failed = seconds, options, shuffle, 0
+                yield f"planner:{self.number}", schedule
+            elif not (self.opening or self.shares):
+                # Early starts take the time of several plans.
+                self.failed += 4 if options.early > 0 else 1
+
+    def _next(self) -> tuple[PlannerOptions, int]:
+        """Settings to try next, and the seed of the noise."""
+        if self.opening:
+            return self.opening.pop(0), self.shuffle
+        if self.shares:
+            return replace(self.chosen, early=self.shares.pop(0), group=1, spare=0.0), self.shuffle
+        return _neighbour(self.instance, self.chosen, self.shuffle, self.early, self.rng)
+
+
+def _candidate(
+    instance: Instance, options: PlannerOptions, seed: int, best: float, deadline: float | None
+) -> tuple[float, Schedule | None]:
+    """Estimated makespan of a plan, and its schedule if that might be below `best`."""
+    found = decide(instance, options, seed, deadline)
+    if not instance.objective.is_makespan or (options.backwards and instance.policy.hybrid_batching):
+        return found.seconds, batches_of(instance, found) if found.seconds < best else None
+    if found.seconds >= best * HOPELESS:
+        return found.seconds, None
+    saved, schedule = polish(instance, batches_of(instance, found))
+    return found.seconds - saved, schedule
 
 
 def _opening(instance: Instance) -> list[PlannerOptions]:
@@ -126,6 +179,11 @@ def _opening(instance: Instance) -> list[PlannerOptions]:
     ]
     if balanced_width(instance) is not None:
         settings[1:1] = [replace(base, chunk=chunk) for chunk in (0.5, 0.25, 0.17, 2.0)]
+    if _groups_help(instance):
+        # A group is worth a try where it holds a prompt or more.
+        most = expected_batches(instance, instance.system.max_batch_tokens) / len(instance.requests)
+        settings[1:1] = [replace(base, group=group) for group in (2, 4, 8) if group >= most]
+        settings.append(replace(base, spare=0.001))
     if not instance.policy.hybrid_batching:
         settings += [replace(base, every=every) for every in (4, 16, 64)]
     if _pilot_helps(instance):
@@ -134,18 +192,39 @@ def _opening(instance: Instance) -> list[PlannerOptions]:
     return settings
 
 
+def typical_slots(instance: Instance) -> float:
+    """Requests that fill the KV at their mean size."""
+    held = sum(r.output_tokens * (r.input_tokens + r.output_tokens / 2) for r in instance.requests)
+    return instance.system.kv_capacity * instance.output_tokens / held
+
+
 def _pilot_helps(instance: Instance) -> bool:
     """Whether types and places in the KV are few, and the tries affordable."""
     requests = instance.requests
-    held = sum(r.output_tokens * (r.input_tokens + r.output_tokens / 2) for r in requests)
-    slots = instance.system.kv_capacity * instance.output_tokens / held
     most_output = max(r.output_tokens for r in requests)
     tries = len(requests) * len(instance.types) * most_output * 0.4
-    return len(requests) >= 64 and slots <= PILOT_SLOTS and tries <= PILOT_WORK
+    return len(requests) >= 64 and typical_slots(instance) <= PILOT_SLOTS and tries <= PILOT_WORK
+
+
+def _groups_help(instance: Instance) -> bool:
+    """Whether batches with prefill cost more, and nothing speaks against requests that idle."""
+    hybrid = instance.policy.hybrid_batching
+    return instance.objective.is_makespan and hybrid and instance.cost.floats.p0 > 0
+
+
+def _early_helps(instance: Instance) -> bool:
+    """Whether early starts apply, and might pay: they take many times the time of a plan."""
+    policy = instance.policy
+    if not (policy.preemption and policy.hybrid_batching and instance.objective.is_makespan):
+        return False
+    batches = expected_batches(instance, instance.system.max_batch_tokens)
+    if max(r.output_tokens for r in instance.requests) < RAMP * batches:
+        return False
+    return any(early_tokens(instance, 1.0, 1.0))
 
 
 def _neighbour(
-    instance: Instance, options: PlannerOptions, seed: int, rng: random.Random
+    instance: Instance, options: PlannerOptions, seed: int, early: bool, rng: random.Random
 ) -> tuple[PlannerOptions, int]:
     """Change one or two settings at random."""
     values: dict[str, object] = {
@@ -163,13 +242,24 @@ def _neighbour(
         values["chunk "] = options.chunk * math.exp(rng.gauss(0, 0.1))
     if len(instance.cost.batch) > 1:
         values["fill"] = min(1.0, max(0.02, options.fill * math.exp(rng.gauss(0, 0.3))))
+    if _groups_help(instance):
+        values["group"] = max(1, options.group + rng.choice([-2, -1, 1, 2, options.group]))
+        values["spare"] = max(0.0, options.spare + rng.gauss(0, 0.001))
+    if early:
+        values["early"] = max(0.0, options.early + rng.gauss(0, 0.3))
+        values["young"] = options.young * math.exp(rng.gauss(0, 0.2))
     if options.pilot > 0:
         values["pilot"] = options.pilot * math.exp(rng.gauss(0, 0.3))
     if not instance.policy.hybrid_batching:
         values["every"] = max(1, round(options.every * math.exp(rng.gauss(0, 0.7))))
     values["seed"] = rng.randrange(2**31)
+    if len(instance.types) == 1:
+        # The order of alike requests decides nothing, except which of them start early.
+        alike = {"by_output", "by_input", "window", "walk", "choice"}
+        alike |= set() if options.early > 0 else {"noise", "seed"}
+        values = {name: some for name, some in values.items() if name not in alike}
     shuffle = seed
-    for name in rng.sample(sorted(values), rng.choice([1, 1, 2, 3])):
+    for name in rng.sample(sorted(values), min(len(values), rng.choice([1, 1, 2, 3]))):
         if name == "seed":
             shuffle = int(str(values[name]))
         else:

@@ -1,0 +1,142 @@
+"""Planning at a coarse scale, where few requests with long outputs fit into the KV.
+
+A coarse instance has one token of KV and one batch for each `scale` tokens and batches.  A request is
+held there as if it had all the tokens it makes by the end of a coarse batch, so whatever fits there
+fits here: each coarse batch becomes `scale` batches, the first of which also prefills.  A beam search
+can follow outputs that are so short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from infermax_opt.cost import CostModel
+from infermax_opt.errors import InputError
+from infermax_opt.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.schedules import Batch, Schedule
+
+__all__ = ["coarse_instance", "coarse_plans", "refined"]
+
+#: Output tokens of the longest requests at the coarse scale.
+LEVEL = 32
+
+
+def coarse_instance(instance: Instance, scale: int) -> Instance:
+    """The instance with `scale` tokens and batches for each one.
+
+    Raises
+    ------
+    InputError
+        If a request does not fit any more.
+    """
+    system, cost = instance.system, instance.cost
+
+    def shrunk(tokens: int) -> int:
+        return -(-tokens // scale)
+
+    groups = tuple(
+        # With n tokens at this scale it holds at least I + n scale - 1 tokens.
+        RequestGroup(g.id, shrunk(g.input_tokens - 1) + 1, shrunk(g.output_tokens), count=g.count)
+        for g in instance.groups
+    )
+    return Instance(
+        name=instance.name,
+        groups=groups,
+        system=System(
+            kv_capacity=system.kv_capacity // scale,
+            max_batch_tokens=max(1, system.max_batch_tokens // scale),
+            max_prefill_tokens=max(1, system.max_prefill_tokens // scale),
+            max_running=system.max_running,
+        ),
+        cost=CostModel(
+            batch=[(scale * alpha, scale * beta) for alpha, beta in _fractions(cost.batch)],
+            decode=(scale * Fraction(cost.decode[0]), scale**2 * Fraction(cost.decode[1])),
+            prefill=(Fraction(cost.prefill[0]), scale**2 * Fraction(cost.prefill[1])),
+            attention=cost.attention,
+        ),
+        policy=Policy(instance.policy.hybrid_batching, False, instance.policy.preemption),
+    )
+
+
+def _fractions(pieces: object) -> Iterator[tuple[Fraction, Fraction]]:
+    for alpha, beta in pieces:  # type: ignore[attr-defined]
+        yield Fraction(alpha), Fraction(beta)
+
+
+def refined(instance: Instance, scale: int, schedule: Schedule) -> Schedule:
+    """The schedule of the coarse instance as one of the instance itself."""
+    left = {request.id: request.output_tokens for request in instance.requests}
+    prompt = {request.id: request.input_tokens for request in instance.requests}
+    made = dict.fromkeys(left, 0)
+    held: dict[str, None] = {}
+    batches: list[Batch] = []
+    for coarse in schedule.batches:
+        for number in range(coarse.repeat):
+            evict = coarse.evict if number == 0 else ()
+            for name in evict:
+                held.pop(name, None)
+            decoding = [name for name in held if coarse.decode_all and name not in coarse.tokens]
+            active = [*coarse.tokens, *decoding] if number == 0 or not coarse.decode_all else list(held)
+            tokens = {name: 1 if name in held else prompt[name] + made[name] for name in active}
+            batches.append(Batch(tokens, evict))
+            held.update(dict.fromkeys(active))
+            done = 1
+            while active:
+                active = _running(active, left, done)
+                # All of them make a token in every batch until one has finished.
+                steps = min([scale - done, *(left[name] - done for name in active)])
+                if not active or steps <= 0:
+                    break
+                together = len(active) == sum(left[name] > done for name in held)
+                batches.append(
+                    Batch({}, decode_all=True, repeat=steps)
+                    if together
+                    else Batch(dict.fromkeys(active, 1), repeat=steps)
+                )
+                done += steps
+            for name in tokens:
+                made[name] += min(scale, left[name])
+                left[name] -= min(scale, left[name])
+                if left[name] == 0:
+                    del held[name]
+    return Schedule(instance.name, tuple(batches))
+
+
+def _running(names: list[str], left: dict[str, int], done: int) -> list[str]:
+    return [name for name in names if left[name] > done]
+
+
+def coarse_plans(
+    instance: Instance, *, upper: float | None = None, seed: int = 0, deadline: float | None = None
+) -> Iterator[tuple[str, Schedule]]:
+    """Plans by beam search at a coarse scale, each better there than those before.
+
+    Parameters
+    ----------
+    instance : Instance
+        Offline, in blocks of one token, with long outputs; others have no such plans.
+    upper : float, optional
+        Makespan in seconds that is known already.
+    seed : int
+    deadline : float, optional
+        Moment of `time.monotonic` at which to stop.
+
+    Yields
+    ------
+    name : str
+        Where the schedule comes from.
+    schedule : Schedule
+    """
+    from infermax_opt.schedulers.beam import beam_plans
+
+    longest = max(request.output_tokens for request in instance.requests)
+    scale = longest // LEVEL
+    if scale <= 1 or not instance.offline or instance.system.block_size > 1:
+        return
+    try:
+        coarse = coarse_instance(instance, scale)
+    except InputError:
+        return
+    for name, schedule in beam_plans(coarse, upper=upper, seed=seed, deadline=deadline):
+        yield f"{name} at 1:{scale}", refined(instance, scale, schedule)

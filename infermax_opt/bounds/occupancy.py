@@ -347,7 +347,11 @@ class _Search:
         scale = max(1, min(ROWS * whole.capacity // COARSE, whole.ends[-1] // 8))
         longest = max(o for _, o, _ in whole.kinds)
         drafts = []
-        for young in sorted({longest * share // 128 for share in YOUNG}):
+        # Large numbers first: their graphs are small.
+        for young in sorted({longest * share // 128 for share in YOUNG}, reverse=True):
+            levels = [level for level, _, _ in drafts]
+            if young > 0 and len(levels) > 2 and levels[-1] < levels[-2] < levels[-3]:
+                continue  # past the best one; none at all is another matter, as it counts first tokens
             graph = whole.older(young) if young > 0 else whole
             # Scaled prices mean the same on either graph.
             draft = replace(graph.coarser(scale) if scale > 1 else graph, limit=ROWS)

@@ -12,7 +12,7 @@ from infermax_opt.result import LowerBound
 __all__ = ["searched_bounds"]
 
 #: Requests of mean size in the KV below which whole requests matter more than how memory fills.
-FEW_SLOTS = 12
+FEW_SLOTS = 30
 
 
 def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:

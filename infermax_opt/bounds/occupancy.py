@@ -346,7 +346,7 @@ class _Search:
         whole = self.whole
         scale = max(1, min(ROWS * whole.capacity // COARSE, whole.ends[-1] // 8))
         longest = max(o for _, o, _ in whole.kinds)
-        drafts = []
+        drafts: list[tuple[float, _Graph, npt.NDArray[np.float64]]] = []
         # Large numbers first: their graphs are small.
         for young in sorted({longest * share // 128 for share in YOUNG}, reverse=True):
             levels = [level for level, _, _ in drafts]

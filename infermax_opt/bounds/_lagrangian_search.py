@@ -53,7 +53,7 @@ class _Path:
 
 def find_prices(
     relaxation: Relaxation, horizon: int, stop: Callable[[], bool]
-) -> list[npt.NDArray[np.int64]]:
+) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     """Lists of prices that together bound every number of batches well.
 
     Parameters
@@ -66,8 +66,9 @@ def find_prices(
 
     Returns
     -------
-    list of int64 arrays (horizon,)
-        In units for a block of KV; empty if there was no time.
+    list of pairs of int64 arrays
+        Units for a block of KV in each batch, and the `Relaxation.values` of these prices; empty if
+        there was no time.
     """
     longest = max(kind.output_tokens for kind in relaxation.kinds)
     lists = _Lists(relaxation, relaxation.least + longest // 2)
@@ -85,7 +86,7 @@ def find_prices(
                 break
     if not stop():
         lists.extend(search, STEPS if scale == 1 else FINE_STEPS)
-    return [lists.prices[number] for number in lists.needed()]
+    return [(lists.prices[number], lists.values[number]) for number in lists.needed()]
 
 
 class _Lists:

@@ -186,12 +186,13 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     states = min(horizon, VARIED * longest) * sum(kind.output_tokens for kind in relaxation.kinds)
     if horizon > MAX_HORIZON or states > MAX_STATES:
         return None
-    lists = find_prices(relaxation, horizon, stop)
-    if not lists:
+    found = find_prices(relaxation, horizon, stop)
+    if not found:
         return None
-    value = relaxation.bound([relaxation.values(prices) for prices in lists])
+    lists = [prices for prices, _ in found]
+    value = relaxation.bound([values for _, values in found])
     bare = _relaxation(instance, piece, 0)
-    if bare is not None and relaxation.theta > 0:
+    if bare is not None and relaxation.theta > 0 and not stop():
         # The presence that theta no longer pays moves into the prices.
         moved = [_moved(prices, relaxation, bare) for prices in lists]
         other = bare.bound([bare.values(prices) for prices in moved])

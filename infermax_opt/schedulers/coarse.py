@@ -22,8 +22,16 @@ __all__ = ["coarse_instance", "coarse_plans", "refined"]
 LEVEL = 32
 
 
-def coarse_instance(instance: Instance, scale: int) -> Instance:
+def coarse_instance(instance: Instance, scale: int, most: int | None = None) -> Instance:
     """The instance with `scale` tokens and batches for each one.
+
+    Parameters
+    ----------
+    instance : Instance
+    scale : int
+    most : int, optional
+        Requests that may hold KV at a time: then prompts are rounded down, and so many rests are
+        reserved.  Else they are rounded up.
 
     Raises
     ------
@@ -35,19 +43,28 @@ def coarse_instance(instance: Instance, scale: int) -> Instance:
     def shrunk(tokens: int) -> int:
         return -(-tokens // scale)
 
+    # With n tokens at this scale a request holds I - 1 + n scale tokens or less.
+    capacity, running = system.kv_capacity, system.max_running
+    if most is not None:
+        capacity -= most * max((g.input_tokens - 1) % scale for g in instance.groups)
+        running = most if running is None else min(most, running)
     groups = tuple(
-        # With n tokens at this scale it holds at least I + n scale - 1 tokens.
-        RequestGroup(g.id, shrunk(g.input_tokens - 1) + 1, shrunk(g.output_tokens), count=g.count)
+        RequestGroup(
+            g.id,
+            (shrunk(g.input_tokens - 1) if most is None else (g.input_tokens - 1) // scale) + 1,
+            shrunk(g.output_tokens),
+            count=g.count,
+        )
         for g in instance.groups
     )
     return Instance(
         name=instance.name,
         groups=groups,
         system=System(
-            kv_capacity=system.kv_capacity // scale,
+            kv_capacity=max(1, capacity // scale),
             max_batch_tokens=max(1, system.max_batch_tokens // scale),
             max_prefill_tokens=max(1, system.max_prefill_tokens // scale),
-            max_running=system.max_running,
+            max_running=running,
         ),
         cost=CostModel(
             batch=[(scale * alpha, scale * beta) for alpha, beta in _fractions(cost.batch)],
@@ -57,6 +74,23 @@ def coarse_instance(instance: Instance, scale: int) -> Instance:
         ),
         policy=Policy(instance.policy.hybrid_batching, False, instance.policy.preemption),
     )
+
+
+def _roomiest(instance: Instance, scale: int) -> Instance | None:
+    """The coarse instance, of several roundings, in which most tokens fit beside the prompts."""
+    volume = sum(r.output_tokens * (r.input_tokens + r.output_tokens / 2) for r in instance.requests)
+    slots = -int(-instance.system.kv_capacity * instance.output_tokens // volume)
+    best: tuple[float, Instance] | None = None
+    for most in (None, slots + 1, slots + 2):
+        try:
+            coarse = coarse_instance(instance, scale, most)
+        except InputError:
+            continue
+        prompts = sum(r.input_tokens - 1 for r in coarse.requests) / len(coarse.requests)
+        room = coarse.system.kv_capacity - slots * prompts
+        if best is None or room > best[0]:
+            best = room, coarse
+    return None if best is None else best[1]
 
 
 def _fractions(pieces: object) -> Iterator[tuple[Fraction, Fraction]]:
@@ -134,9 +168,8 @@ def coarse_plans(
     scale = longest // LEVEL
     if scale <= 1 or not instance.offline or instance.system.block_size > 1:
         return
-    try:
-        coarse = coarse_instance(instance, scale)
-    except InputError:
+    coarse = _roomiest(instance, scale)
+    if coarse is None:
         return
     for name, schedule in beam_plans(coarse, upper=upper, seed=seed, deadline=deadline):
         yield f"{name} at 1:{scale}", refined(instance, scale, schedule)

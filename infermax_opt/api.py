@@ -24,7 +24,7 @@ from infermax_opt.bounds.searched import searched_bounds
 from infermax_opt.errors import InputError
 from infermax_opt.instance import Instance
 from infermax_opt.metrics import Metrics
-from infermax_opt.result import LowerBound, Result, SolverReport, UpperBound
+from infermax_opt.result import LowerBound, Proof, Result, SolverReport, UpperBound
 from infermax_opt.schedules import Schedule
 from infermax_opt.verification import Verification, verify
 
@@ -42,6 +42,9 @@ EXACT_TOKENS = 4096
 GRACE = 2.0
 #: Share of the time left that the exact search has before the planners, which get the rest.
 SEARCH_SHARE = 0.4
+#: Columns of the flow formulation up to which HiGHS is tried on it, and the share of the time that the
+#: planners have before.
+FLOW_COLUMNS, PLAN_SHARE = 20_000, 0.5
 #: Share of the time that the schedulers may take before an engine or the planners start.
 WARM_UP = 0.25
 
@@ -185,6 +188,7 @@ class _Run:
         self.began = time.monotonic()
         self.best: _Incumbent | None = None
         self.lower: LowerBound | None = None
+        self.certified: LowerBound | None = None
         self.report = SolverReport(
             versions=package_versions(),
             threads=options.threads or os.cpu_count() or 1,
@@ -206,10 +210,43 @@ class _Run:
         return self.result()
 
     def plan(self) -> None:
-        """Improve schedule and bound side by side until they meet or time is up."""
+        """Planners and bounds; then the flow formulation, where it is small enough to be solved."""
+        from infermax_opt.formulation import get_formulation
+
+        kinds = {(t.input_tokens, t.output_tokens) for t in self.instance.types}
+        columns = 4 * sum(o for _, o in kinds) * (self.best.metrics.batches if self.best else 0)
+        able = (
+            0 < columns <= FLOW_COLUMNS
+            and self.options.time_limit is not None
+            and self.instance.objective.is_makespan
+            and get_formulation("flow").unsupported(self.instance) is None
+        )
+        self.plan_beside_bounds(PLAN_SHARE if able else 1.0)
+        left = self.left()
+        if not able or self.best is None or self.proved() or left is None or left < 1:
+            return
+        from infermax_opt.formulated import solve_formulation
+        from infermax_opt.solvers.outcome import Limits
+
+        self.say("engine highs: the flow formulation is small")
+        limits = Limits(left, self.report.threads or 1, self.options.seed, self.options.memory_limit)
+        try:
+            outcome = solve_formulation(
+                self.instance, "flow", "highs",
+                warm=self.best.schedule, limits=limits, progress=self.options.progress,
+            )  # fmt: skip
+        except InputError:  # more batches than were thought may be needed: too large after all
+            return
+        if outcome.schedule is not None:
+            self.offer(outcome.schedule, "flow:highs")
+        self.improve_bound(self.credible(outcome.lower))
+
+    def plan_beside_bounds(self, share: float) -> None:
+        """Improve schedule and bound side by side until they meet or this share of the time is up."""
         from infermax_opt.schedulers import anytime_plans
 
         left = self.left()
+        left = None if left is None else left * share
         end = math.inf if left is None else time.monotonic() + left
         halt = threading.Event()
         found: queue.SimpleQueue[LowerBound] = queue.SimpleQueue()
@@ -263,7 +300,12 @@ class _Run:
 
     def improve_bound(self, candidate: LowerBound | None) -> None:
         """Keep the better lower bound."""
-        if candidate is not None and (self.lower is None or candidate.value > self.lower.value):
+        if candidate is None:
+            return
+        if candidate.proof is not Proof.SOLVER:
+            known = self.certified
+            self.certified = candidate if known is None or candidate.value > known.value else known
+        if self.lower is None or candidate.value > self.lower.value:
             self.lower = candidate
             self.say(f"lower bound {float(candidate.value):.6g} s ({candidate.source})")
 
@@ -417,6 +459,7 @@ class _Run:
             objective=str(self.instance.objective),
             upper=UpperBound(best.value, best.source) if best else None,
             lower=lower,
+            certified=self.certified,
             schedule=best.schedule if best else None,
             metrics=best.metrics if best else None,
             solver=replace(self.report, seconds=seconds),

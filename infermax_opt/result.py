@@ -131,6 +131,8 @@ class Result:
     metrics: Metrics | None = None
     solver: SolverReport | None = None
     infeasible: bool = False
+    #: The best bound that anyone can check, where `lower` is a solver's word.
+    certified: LowerBound | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.upper and self.lower and self.lower.value > self.upper.value:

@@ -13,6 +13,8 @@ __all__ = ["searched_bounds"]
 
 #: Requests of mean size in the KV below which whole requests matter more than how memory fills.
 FEW_SLOTS = 30
+#: Batches by area, as a multiple of the longest output, below which how memory fills matters more.
+LONG = 8
 
 
 def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
@@ -29,7 +31,9 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
         i, o = kind.input_tokens, kind.output_tokens
         tokens += o * len(kind.members)
         volume += (i * o + o * (o - 1) // 2) * len(kind.members)
-    few = instance.system.kv_capacity * tokens < FEW_SLOTS * volume
+    capacity = instance.system.kv_capacity
+    longest = max(kind.output_tokens for kind in instance.types)
+    few = capacity * tokens < FEW_SLOTS * volume and volume > LONG * longest * capacity
     for search in (occupancy_bound, lagrangian_bound) if few else (lagrangian_bound, occupancy_bound):
         found = search(instance, stop=stop)
         if found is not None:

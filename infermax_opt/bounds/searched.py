@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from infermax_opt.bounds.lagrangian import lagrangian_bound
-from infermax_opt.bounds.occupancy import occupancy_bound
+from infermax_opt.bounds.occupancy import MAX_ACTIVE, occupancy_bound
 from infermax_opt.instance import Instance
 from infermax_opt.result import LowerBound
 
@@ -15,6 +15,8 @@ __all__ = ["searched_bounds"]
 FEW_SLOTS = 30
 #: Batches by area, as a multiple of the longest output, below which how memory fills matters more.
 LONG = 8
+#: States of the occupancy graph up to which it takes no time worth mentioning.
+SMALL = 60_000
 
 
 def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
@@ -33,7 +35,9 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
         volume += (i * o + o * (o - 1) // 2) * len(kind.members)
     capacity = instance.system.kv_capacity
     longest = max(kind.output_tokens for kind in instance.types)
-    few = capacity * tokens < FEW_SLOTS * volume and volume > LONG * longest * capacity
+    shortest = min(kind.input_tokens for kind in instance.types)
+    small = capacity * min(MAX_ACTIVE + 1, capacity // shortest + 1) <= SMALL
+    few = capacity * tokens < FEW_SLOTS * volume and (small or volume > LONG * longest * capacity)
     for search in (occupancy_bound, lagrangian_bound) if few else (lagrangian_bound, occupancy_bound):
         found = search(instance, stop=stop)
         if found is not None:

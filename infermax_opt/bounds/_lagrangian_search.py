@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.bounds.lagrangian import Kind, Relaxation, cheapest_paths, retrace
+from infermax_opt.bounds.pieces import maximizer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +71,7 @@ def find_prices(
         Units for a block of KV in each batch, and the `Relaxation.values` of these prices; empty if
         there was no time.
     """
-    longest = max(kind.output_tokens for kind in relaxation.kinds)
+    longest = relaxation.longest
     lists = _Lists(relaxation, relaxation.least + longest // 2)
     scale = max(1, longest // COARSE)
     search = PriceSearch(relaxation, horizon, scale, stop)
@@ -147,7 +148,6 @@ class PriceSearch:
         import numpy as np
 
         self.relaxation, self.horizon, self.scale, self.stop = relaxation, horizon, scale, stop
-        self.longest = max(kind.output_tokens for kind in relaxation.kinds)
         self.choices = [np.empty((horizon, k.output_tokens + 1), np.int8) for k in relaxation.kinds]
         self.paths: list[_Path] = []
         #: The prices found so far, where 1 prices a full memory like a batch.
@@ -156,7 +156,7 @@ class PriceSearch:
     def like(self, nodes: Nodes, point: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
         """Prices like those found at another scale."""
         batches = min(self.horizon, nodes.batches * self.scale // nodes.scale)
-        here = Nodes(batches, self.longest, self.scale)
+        here = Nodes(batches, self.relaxation.longest, self.scale)
         self.found.append((here, here.moved(nodes, point)))
         return self.prices(*self.found[-1])
 
@@ -165,7 +165,7 @@ class PriceSearch:
         import numpy as np
 
         relaxation = self.relaxation
-        nodes = Nodes(batches, self.longest, self.scale)
+        nodes = Nodes(batches, relaxation.longest, self.scale)
         master = _Master(relaxation, nodes)
         for number, kind in enumerate(relaxation.kinds):
             for start in nodes.at[nodes.at <= batches - kind.output_tokens].tolist():
@@ -275,10 +275,7 @@ class _Master:
         import numpy as np
 
         self.relaxation, self.nodes = relaxation, nodes
-        self.solver = highspy.Highs()
-        self.solver.setOptionValue("output_flag", False)
-        self.solver.setOptionValue("threads", 1)
-        self.solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+        self.solver = maximizer()
         count = len(nodes.at)
         self.solver.addVars(count, np.zeros(count), np.full(count, DEAREST))
         self.solver.changeColsCost(

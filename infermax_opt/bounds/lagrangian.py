@@ -41,6 +41,7 @@ split a prompt into at most J - O + 1 chunks, whose squares cost at least p1 I**
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -48,6 +49,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt._compile import compiled
+from infermax_opt.bounds.pieces import BITS, best_piece, in_units
 from infermax_opt.bounds.work import spreads, token_work
 from infermax_opt.instance import Instance
 from infermax_opt.result import LowerBound, Proof
@@ -61,8 +63,8 @@ __all__ = ["Kind", "Relaxation", "cheapest_paths", "lagrangian_bound", "retrace"
 #: Kinds, and states of all kinds together in batches of varied prices, beyond which the bound is not
 #: tried; how many such batches there are, as a multiple of the longest output.
 MAX_KINDS, MAX_STATES, VARIED = 64, 50_000_000, 7
-#: Longest horizon, in batches, and bits of a batch's fixed cost in units: sums stay in int64.
-MAX_HORIZON, BITS = 2**18, 34
+#: Longest horizon, in batches, so that sums stay in int64.
+MAX_HORIZON = 2**18
 #: The first horizon, as a multiple of the least number of batches and of the longest output.
 REACH, TAIL = 1.15, 2
 
@@ -108,9 +110,14 @@ class Relaxation:
         return sum(kind.count * int(kind.sizes.sum()) for kind in self.kinds)
 
     @property
+    def longest(self) -> int:
+        """Output tokens of the longest requests."""
+        return max(kind.output_tokens for kind in self.kinds)
+
+    @property
     def least(self) -> int:
         """Least number of batches, by area."""
-        return max(-(-self.area // self.capacity), max(kind.output_tokens for kind in self.kinds))
+        return max(-(-self.area // self.capacity), self.longest)
 
     @property
     def longest_prompt(self) -> int:
@@ -165,12 +172,7 @@ def lagrangian_bound(instance: Instance, *, stop: Callable[[], bool] | None = No
     LowerBound or None
         None where there are too many kinds of requests or batches.
     """
-    best = None
-    for piece in range(len(instance.cost.batch)):
-        found = _piece_bound(instance, piece, stop or (lambda: False))
-        if found is not None and (best is None or found.value > best.value):
-            best = found
-    return best
+    return best_piece(instance, _piece_bound, stop)
 
 
 def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:
@@ -180,10 +182,9 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     relaxation = _relaxation(instance, piece, min(ticks.d0, ticks.p0))
     if relaxation is None:
         return None
-    longest = max(kind.output_tokens for kind in relaxation.kinds)
-    horizon = int(REACH * relaxation.least) + TAIL * longest
+    horizon = int(REACH * relaxation.least) + TAIL * relaxation.longest
     # Where prices are constant, batches soon change nothing.
-    states = min(horizon, VARIED * longest) * sum(kind.output_tokens for kind in relaxation.kinds)
+    states = min(horizon, VARIED * relaxation.longest) * sum(kind.output_tokens for kind in relaxation.kinds)
     if horizon > MAX_HORIZON or states > MAX_STATES:
         return None
     found = find_prices(relaxation, horizon, stop)
@@ -260,18 +261,14 @@ def _relaxation(instance: Instance, piece: int, theta: int) -> Relaxation | None
     alpha, beta = ticks.alpha[piece], ticks.beta[piece]
     if alpha + theta == 0:
         return None
-    lengths: dict[tuple[int, int], int] = {}
+    lengths: Counter[tuple[int, int]] = Counter()
     for t in instance.types:
-        lengths[t.input_tokens, t.output_tokens] = lengths.get((t.input_tokens, t.output_tokens), 0) + len(
-            t.members
-        )
+        lengths[t.input_tokens, t.output_tokens] += len(t.members)
     if len(lengths) > MAX_KINDS:
         return None
     exponent = BITS - (alpha + theta).bit_length()
 
-    def units(cost: int) -> int:
-        return int(cost << exponent if exponent >= 0 else cost >> -exponent)
-
+    units = functools.partial(in_units, exponent=exponent)
     block, capacity = system.block_size, system.kv_capacity // system.block_size
     rho, share = units(max(0, beta - ticks.d1)), units(ticks.d0 - theta) // capacity
     kinds = []
@@ -284,10 +281,7 @@ def _relaxation(instance: Instance, piece: int, theta: int) -> Relaxation | None
         if instance.policy.preemption:
             steps = np.minimum(steps, refills)
         kinds.append(Kind(i, o, count, sizes, steps, refills))
-    prefill = -(
-        -sum(k.input_tokens * k.count for k in kinds)
-        // min(system.max_batch_tokens, system.max_prefill_tokens)
-    )
+    prefill = -(-sum(k.input_tokens * k.count for k in kinds) // system.prefill_budget)
     return Relaxation(
         instance=instance,
         piece=piece,

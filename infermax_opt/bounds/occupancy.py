@@ -49,6 +49,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt._compile import compiled
+from infermax_opt.bounds.pieces import BITS, best_piece, in_units, maximizer
 from infermax_opt.bounds.work import least_work
 from infermax_opt.instance import Instance
 from infermax_opt.result import LowerBound, Proof
@@ -66,9 +67,8 @@ MAX_ACTIVE, MAX_SLOTS = 128, 48
 MAX_STATES = 3_000_000
 #: Different sizes of prompts, or of finished requests, beyond which the bound is not tried.
 MAX_SIZES = 32
-#: Bits of a batch's fixed cost in units: rounding costs less than 1e-6 of the bound; and the longest
-#: output, so that no sum along a path leaves int64.
-BITS, MAX_OUTPUT = 34, 2**16
+#: Longest output, so that no sum along a path leaves int64.
+MAX_OUTPUT = 2**16
 #: Sweeps over all edges after which the search gives up.
 SWEEPS = 2000
 #: Rows and states of the smaller graphs on which prices are sought first; how far from 0 the scaled
@@ -252,12 +252,7 @@ def occupancy_bound(instance: Instance, *, stop: Callable[[], bool] | None = Non
     LowerBound or None
         None where the graph is too large, or nothing better than zero was found.
     """
-    best = None
-    for piece in range(len(instance.cost.batch)):
-        found = _piece_bound(instance, piece, stop or (lambda: False))
-        if found is not None and (best is None or found.value > best.value):
-            best = found
-    return best
+    return best_piece(instance, _piece_bound, stop)
 
 
 def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:
@@ -302,9 +297,7 @@ def _graph(instance: Instance, piece: int) -> tuple[_Graph | None, int]:
         return None, 0
     exponent = BITS - fixed.bit_length()
 
-    def units(cost: int) -> int:
-        return int(cost << exponent if exponent >= 0 else cost >> -exponent)
-
+    units = functools.partial(in_units, exponent=exponent)
     most = min(sum(count for _, _, count in kinds), system.kv_capacity // min(i for i, _, _ in kinds))
     if system.max_running is not None:
         most = min(most, system.max_running)
@@ -402,7 +395,6 @@ class _Master:
     """The LP over scaled prices: 1 earns as much as the area by `token` or `size`; shares of rho."""
 
     def __init__(self, graph: _Graph, centre: npt.NDArray[np.float64], reach: float):
-        import highspy
         import numpy as np
 
         self.graph = graph
@@ -411,10 +403,7 @@ class _Master:
         self.scale = np.array(
             [earned / graph.tokens, earned / graph.area, share * graph.ends[-1], float(share)]
         )
-        self.solver = highspy.Highs()
-        self.solver.setOptionValue("output_flag", False)
-        self.solver.setOptionValue("threads", 1)
-        self.solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+        self.solver = maximizer()
         low, high = centre - reach, centre + reach
         low[1] = max(0.0, low[1])
         self.solver.addVars(4, low, high)

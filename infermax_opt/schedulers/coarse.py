@@ -8,8 +8,8 @@ can follow outputs that are so short.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from fractions import Fraction
 
 from infermax_opt.cost import CostModel
 from infermax_opt.errors import InputError
@@ -38,7 +38,7 @@ def coarse_instance(instance: Instance, scale: int, most: int | None = None) -> 
     InputError
         If a request does not fit any more.
     """
-    system, cost = instance.system, instance.cost
+    system, cost = instance.system, instance.cost.seconds
 
     def shrunk(tokens: int) -> int:
         return -(-tokens // scale)
@@ -67,10 +67,10 @@ def coarse_instance(instance: Instance, scale: int, most: int | None = None) -> 
             max_running=running,
         ),
         cost=CostModel(
-            batch=[(scale * alpha, scale * beta) for alpha, beta in _fractions(cost.batch)],
-            decode=(scale * Fraction(cost.decode[0]), scale**2 * Fraction(cost.decode[1])),
-            prefill=(Fraction(cost.prefill[0]), scale**2 * Fraction(cost.prefill[1])),
-            attention=cost.attention,
+            batch=[(scale * a, scale * b) for a, b in zip(cost.alpha, cost.beta, strict=True)],
+            decode=(scale * cost.d0, scale**2 * cost.d1),
+            prefill=(cost.p0, scale**2 * cost.p1),
+            attention=instance.cost.attention,
         ),
         policy=Policy(instance.policy.hybrid_batching, False, instance.policy.preemption),
     )
@@ -78,8 +78,9 @@ def coarse_instance(instance: Instance, scale: int, most: int | None = None) -> 
 
 def _roomiest(instance: Instance, scale: int) -> Instance | None:
     """The coarse instance, of several roundings, in which most tokens fit beside the prompts."""
-    volume = sum(r.output_tokens * (r.input_tokens + r.output_tokens / 2) for r in instance.requests)
-    slots = -int(-instance.system.kv_capacity * instance.output_tokens // volume)
+    from infermax_opt.schedulers.planner import typical_slots
+
+    slots = math.ceil(typical_slots(instance))
     best: tuple[float, Instance] | None = None
     for most in (None, slots + 1, slots + 2):
         try:
@@ -91,11 +92,6 @@ def _roomiest(instance: Instance, scale: int) -> Instance | None:
         if best is None or room > best[0]:
             best = room, coarse
     return None if best is None else best[1]
-
-
-def _fractions(pieces: object) -> Iterator[tuple[Fraction, Fraction]]:
-    for alpha, beta in pieces:  # type: ignore[attr-defined]
-        yield Fraction(alpha), Fraction(beta)
 
 
 def refined(instance: Instance, scale: int, schedule: Schedule) -> Schedule:
@@ -111,13 +107,13 @@ def refined(instance: Instance, scale: int, schedule: Schedule) -> Schedule:
             for name in evict:
                 held.pop(name, None)
             decoding = [name for name in held if coarse.decode_all and name not in coarse.tokens]
-            active = [*coarse.tokens, *decoding] if number == 0 or not coarse.decode_all else list(held)
+            active = [*coarse.tokens, *decoding]
             tokens = {name: 1 if name in held else prompt[name] + made[name] for name in active}
             batches.append(Batch(tokens, evict))
             held.update(dict.fromkeys(active))
             done = 1
             while active:
-                active = _running(active, left, done)
+                active = [name for name in active if left[name] > done]
                 # All of them make a token in every batch until one has finished.
                 steps = min([scale - done, *(left[name] - done for name in active)])
                 if not active or steps <= 0:
@@ -135,10 +131,6 @@ def refined(instance: Instance, scale: int, schedule: Schedule) -> Schedule:
                 if left[name] == 0:
                     del held[name]
     return Schedule(instance.name, tuple(batches))
-
-
-def _running(names: list[str], left: dict[str, int], done: int) -> list[str]:
-    return [name for name in names if left[name] > done]
 
 
 def coarse_plans(

@@ -19,7 +19,7 @@ import sys
 import zlib
 from collections import deque
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, product
 from pathlib import Path
 from typing import Any
 
@@ -220,11 +220,14 @@ def count_batches(instance: Instance, kinds: Kinds, evidence: Any, phases: int) 
 def occupancy(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fraction) -> Fraction:
     """No step of the occupancy graph earns more than it costs, by the potentials."""
     kinds, prices = instance.since(Fraction(0)), evidence["prices"]
-    keys = ("token", "size", "out_fixed", "out_size")
-    token, size, out_fixed, out_size = (whole(prices[key], key) for key in keys)
+    names = ("token", "size", "out_fixed", "out_size")
+    token, size, out_fixed, out_size = (whole(prices[name], name) for name in names)
     young = whole(evidence["young"], "young", 0)
     old = [(i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in kinds]
     prompts, ends = sorted({i for i, _, _ in old}), sorted({i + o for i, o, _ in old})
+    require(all(type(prices[key]) in (list, tuple) for key in ("first", "finish")), "prices: no list")
+    starts = {i: whole(pay, "first") for i, pay in zip(prompts, prices["first"], strict=True)}
+    finishes = {end: whole(pay, "finish") for end, pay in zip(ends, prices["finish"], strict=True)}
     shortest, longest = prompts[0], ends[-1] - 1
     idle = token + size * shortest
     require(size >= 0 and idle >= 0, "prices: idling would earn")
@@ -237,8 +240,11 @@ def occupancy(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fr
     plain, mixed, pure_cost = (math.floor((alpha + cost) * unit) for cost in presence)
     rho = math.floor(max(0, beta - instance.d1) * unit)
     in_fixed, in_size, refilled = -rho - out_fixed, rho - out_size, (shortest + 1, longest)
-    refill_earns = (in_fixed - in_size - token + size, in_size - size)
     evictions = instance.preemption and longest > shortest
+    # Steps into batches with first tokens, with decodes or pure: reach and cost, fixed and for each token.
+    admits = [((i, i), (-pay, 0)) for i, pay in starts.items()]
+    pures = [((i + 1, i + 1), (-pay - token - size * i, 0)) for i, pay in starts.items()]
+    pures += [((shortest + 2, longest + 1), (in_fixed - in_size - token + size, in_size - size))] * evictions
     ranges = [(k * shortest, min(k * ends[-1], capacity + k)) for k in range(top + 1)]
     if wide:
         ranges[top] = (top * shortest, capacity + most)
@@ -260,29 +266,22 @@ def occupancy(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fr
         sources = [(potential[k - 1], admitted_below, pure_below)] + [(row, admitted, pure)] * several
         for below, _, _ in sources * evictions:
             lowest(below, row, ranges[k], refilled, (in_fixed, in_size), "a refill")
-        while True:
-            before = (admitted[:], pure[:])
+        before = None
+        while before != (admitted, pure):  # all steps lead to more tokens, so this ends
+            before = (admitted[:], pure[:]) if several else (admitted, pure)  # once where none starts here
             for below, admitted_from, pure_from in sources:
-                for source in (below, pure_from) * evictions:
-                    lowest(source, pure, ranges[k], (shortest + 2, longest + 1), refill_earns, None)
-                for prompt in prompts:
-                    for source in (below, admitted_from):
-                        lowest(source, admitted, ranges[k], (prompt, prompt), (0, 0), None)
-                    for source in (below, pure_from):
-                        earns = (-token - size * prompt, 0)
-                        lowest(source, pure, ranges[k], (prompt + 1, prompt + 1), earns, None)
-            if not several or before == (admitted, pure):
-                break
+                for source, (reach, cost) in product((below, admitted_from), admits):
+                    lowest(source, admitted, ranges[k], reach, cost, None)
+                for source, (reach, cost) in product((below, pure_from), pures):
+                    lowest(source, pure, ranges[k], reach, cost, None)
         earned = max(token * k, token * most) if several else token * k
         least = FAR
         for u in range(first, last + 1):
             require(pure[u] == FAR or row[u] <= pure[u] + pure_cost, "potential: a prefill batch earns")
-            if u > first and row[u] < FAR:
-                require(row[u - 1] <= row[u] + idle, "potential: idling earns")
+            require(u == first or row[u - 1] <= row[u] + idle, "potential: idling earns")
             if u <= capacity and u + k <= last:
-                cost = min(row[u] + plain, admitted[u] + mixed)
-                cost = cost if cost == FAR else cost - earned - size * u
-                least = min(least, cost) if several else cost  # more than k requests grow by more
+                total = min(row[u] + plain, admitted[u] + mixed) - earned - size * u
+                least = min(least, total) if several else total  # more than k requests grow by more
                 require(row[u + k] <= least, "potential: a batch earns")
             elif several and u > capacity + k:
                 require(row[u] <= least, "potential: a batch earns")
@@ -290,11 +289,12 @@ def occupancy(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fr
             # Steps to fewer requests are steps to more on the mirrored lists.
             span = [width - 1 - u for u in reversed(ranges[other])]
             source, target = row[::-1], potential[other][::-1]
-            for end in ends:
-                lowest(source, target, span, (end, end), (0, 0), "finishing")
+            for end, pay in finishes.items():
+                lowest(source, target, span, (end, end), (-pay, 0), "finishing")
             if evictions:
                 lowest(source, target, span, refilled, (out_fixed, out_size), "an eviction")
-    earned = sum(c * (token * o + size * (i * o + o * (o - 1) // 2)) for i, o, c in old)
+    tokens = sum(c * (token * o + size * (i * o + o * (o - 1) // 2)) for i, o, c in old)
+    earned = tokens + sum(c * (starts[i] + finishes[i + o]) for i, o, c in old)
     work = token_work(instance, kinds, beta) + squares(instance, kinds)
     return (work + earned / unit) / instance.scale
 
@@ -305,18 +305,18 @@ def lowest(source: Any, target: Any, span: Any, reach: Any, cost: Any, step: str
     Where `step` names what that costs, reject if there is anything to lower.
     """
     (first, last), (low, high), (fixed, slope) = span, reach, cost
-    keys = [value - slope * u for u, value in enumerate(source)]
-    queue, fed = deque[int](), max(0, first - high)
+    queue, fed = deque[tuple[Any, int]](), max(0, first - high)
     for u in range(first, last + 1):
         for new in range(fed, u - low + 1):
-            while queue and keys[queue[-1]] >= keys[new]:
+            key = source[new] - slope * new
+            while queue and queue[-1][0] >= key:
                 queue.pop()
-            queue.append(new)
+            queue.append((key, new))
         fed = max(fed, u - low + 1)
-        while queue and queue[0] < u - high:
+        while queue and queue[0][1] < u - high:
             queue.popleft()
         if queue:
-            value = keys[queue[0]] + fixed + slope * u
+            value = queue[0][0] + fixed + slope * u
             require(step is None or target[u] <= value, f"potential: {step} earns")
             target[u] = min(target[u], value)
 

@@ -14,8 +14,12 @@ A certificate is a JSON object::
   KV area and slots), the affine ``piece``, the arrival ``since`` which counts (seconds), and J0 of the
   spread squares (``reference``): see `infermax_opt.bounds.closed_form`;
 - ``occupancy`` holds the affine ``piece``, the ``exponent`` (a tick of the instance's cost model
-  is 2**exponent units), the number ``young`` of first tokens left out, the ``prices`` and the
-  ``potential`` in units, a list for each number of active requests: see `infermax_opt.bounds.occupancy`;
+  is 2**exponent units), the number ``young`` of first tokens left out, the ``potential`` in units, a
+  list for each number of active requests, and the ``prices`` in units: ``token`` and ``size`` (what a
+  generated token earns, fixed and for each token of KV), ``out_fixed`` and ``out_size`` (the eviction's
+  share of the cost of recomputing, likewise), and the lists ``first`` and ``finish`` (what a first token
+  and a finish earn besides, for each size of prompts, the ``young`` tokens included, and of finished
+  requests, smallest first): see `infermax_opt.bounds.occupancy`;
 - ``lagrangian`` holds the ``piece``, the ``exponent``, ``theta`` (the presence that every batch pays,
   in ticks) and ``prices``: lists of runs [units for a block of KV, number of batches], each list for
   the same number of batches: see `infermax_opt.bounds.lagrangian`.

@@ -32,8 +32,9 @@ KINDS = BASIC_KINDS + WIDE_KINDS
 #: Active requests, tokens, and P: between batches, A: in a batch with first tokens, U: in a batch
 #: with first tokens and no decode.
 Node = tuple[int, int, str]
-#: Prices, and what the last list's batches earn for their number of requests.
-TOKEN, SIZE, OUT_FIXED, OUT_SIZE, EARNED = range(5)
+#: Prices, and what the last list's batches earn for their number of requests.  Then come those of first
+#: tokens, by size of the prompt, and of finishes, by size of the request.
+TOKEN, SIZE, OUT_FIXED, OUT_SIZE, EARNED, BESIDES = range(6)
 EXPONENT = 20
 
 
@@ -45,19 +46,26 @@ class Edge:
     source: Node
     target: Node
     cost: int
-    prices: tuple[int, int, int, int, int]
+    prices: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Graph:
     piece: int
     edges: list[Edge]
+    prompts: list[int]
+    ends: list[int]
     ranges: list[tuple[int, int]]
     top: int
     most: int
     shortest: int
     fixed: int
     young: int
+
+    @property
+    def columns(self) -> int:
+        """Number of prices."""
+        return BESIDES + len(self.prompts) + len(self.ends)
 
 
 def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
@@ -67,9 +75,9 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
     """
     ticks, system, kinds = instance.cost.ticks, instance.system, instance.types
     alpha, beta = ticks.alpha[piece], ticks.beta[piece]
-    prompts = {kind.input_tokens + min(young, kind.output_tokens - 1) for kind in kinds}
-    ends = {kind.input_tokens + kind.output_tokens for kind in kinds}
-    shortest, longest, capacity = min(prompts), max(ends) - 1, system.kv_capacity
+    prompts = sorted({kind.input_tokens + min(young, kind.output_tokens - 1) for kind in kinds})
+    ends = sorted({kind.input_tokens + kind.output_tokens for kind in kinds})
+    shortest, longest, capacity = prompts[0], ends[-1] - 1, system.kv_capacity
     most = min(len(instance.requests), capacity // shortest, system.max_running or capacity)
     top = min(top, most)
     preemption = instance.policy.preemption
@@ -84,11 +92,21 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
         ranges[top] = (top * shortest, capacity + most)
     found: list[Edge] = []
 
-    def add(kind: str, source: Node, target: Node, cost: int, *prices: int, also: str = "") -> None:
+    def add(
+        kind: str,
+        source: Node,
+        target: Node,
+        cost: int,
+        *prices: int,
+        also: str = "",
+        pays: int | None = None,
+    ) -> None:
         inside = all(ranges[k][0] <= u <= ranges[k][1] for k, u, _ in (source, target))
         if inside and not (source[0] == 0 and source[2] != "P"):
-            filled = (*prices, *[0] * (5 - len(prices)))
-            found.append(Edge(frozenset({kind, also}), source, target, cost, filled))  # type: ignore[arg-type]
+            filled = [*prices, *[0] * (BESIDES + len(prompts) + len(ends) - len(prices))]
+            if pays is not None:
+                filled[BESIDES + pays] = -1
+            found.append(Edge(frozenset({kind, also}), source, target, cost, tuple(filled)))
 
     for k in range(1, top + 1):
         several = k == top < most
@@ -101,14 +119,15 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
                     for layer in "PU":
                         target = (k, u + s + 1, "U")
                         add("pure refill", (below, u, layer), target, back, -1, -s, -1, -s, also=also)
-                for i in prompts:
+                for index, i in enumerate(prompts):
                     for layer in "PA":
-                        add("admit", (below, u, layer), (k, u + i, "A"), 0, also=also)
+                        add("admit", (below, u, layer), (k, u + i, "A"), 0, also=also, pays=index)
                     for layer in "PU":
-                        add("pure admit", (below, u, layer), (k, u + i + 1, "U"), 0, -1, -i, also=also)
+                        target = (k, u + i + 1, "U")
+                        add("pure admit", (below, u, layer), target, 0, -1, -i, also=also, pays=index)
             for u in range(ranges[k][0], ranges[k][1] + 1):
-                for end in ends:
-                    add("finish", (k, u, "P"), (below, u - end, "P"), 0, also=also)
+                for index, end in enumerate(ends, start=len(prompts)):
+                    add("finish", (k, u, "P"), (below, u - end, "P"), 0, also=also, pays=index)
                 for s in sizes:
                     add("evict", (k, u, "P"), (below, u - s, "P"), 0, 0, 0, 1, s, also=also)
         for u in range(ranges[k][0], ranges[k][1] + 1):
@@ -121,22 +140,30 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
                 if u <= capacity:
                     add("plain batch", (k, u, "P"), (k, u + grow, "P"), plain, *earn, also=also)
                     add("mixed batch", (k, u, "A"), (k, u + grow, "P"), mixed, *earn, also=also)
-    return Graph(piece, found, ranges, top, most, shortest, max(1, alpha + ticks.d0 + ticks.p0), young)
+    fixed = max(1, alpha + ticks.d0 + ticks.p0)
+    return Graph(piece, found, prompts, ends, ranges, top, most, shortest, fixed, young)
 
 
-def strongest(instance: Instance, graph: Graph, without: str = "none") -> dict[str, Any] | None:
-    """Certificate of the best prices, as if there were no edges of the kind `without`."""
+def strongest(
+    instance: Instance, graph: Graph, without: str = "none", besides: float = 1e3
+) -> dict[str, Any] | None:
+    """Certificate of the best prices, as if there were no edges of the kind `without`.
+
+    `besides`: most that a first token or a finish earns or pays besides, in batches.
+    """
     steps = reachable([edge for edge in graph.edges if without not in edge.kinds])
     nodes = sorted({node for edge in steps for node in (edge.source, edge.target)} | {(0, 0, "P")})
-    column = {node: number for number, node in enumerate(nodes, start=5)}
+    column = {node: number for number, node in enumerate(nodes, start=graph.columns)}
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
-    for _ in range(5 + len(nodes)):
+    for _ in range(graph.columns + len(nodes)):
         solver.addVar(-1e7, 1e7)
     solver.changeColBounds(SIZE, 0, 1e7)
-    tokens, area = payments(instance, graph.young)
-    solver.changeColCost(TOKEN, float(tokens))
-    solver.changeColCost(SIZE, float(area))
+    for price, times in enumerate(payments(instance, graph)):
+        solver.changeColCost(price, float(times))
+        if price >= BESIDES:
+            # Potentials can balance some of these, so that nothing else would limit them.
+            solver.changeColBounds(price, -besides, besides)
     solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
 
     def at_most(limit: float, terms: list[tuple[int, int]]) -> None:
@@ -156,13 +183,12 @@ def strongest(instance: Instance, graph: Graph, without: str = "none") -> dict[s
     solver.run()
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
-    token, size, out_fixed, out_size, *_ = (
-        value * graph.fixed * 2**EXPONENT for value in solver.getSolution().col_value
-    )
+    best = [value * graph.fixed * 2**EXPONENT for value in solver.getSolution().col_value[: graph.columns]]
     for shrink in (1 - 1e-5, 1 - 1e-3):  # rounding must not make a cycle earn
-        floors = math.floor(token * shrink), max(0, math.floor(size * shrink))
-        floors = max(floors[0], -floors[1] * graph.shortest), floors[1]
-        certificate = certified(instance, graph, (*floors, round(out_fixed), round(out_size)), without)
+        prices = [math.floor(value * shrink) for value in best]
+        prices[SIZE] = max(0, prices[SIZE])
+        prices[TOKEN] = max(prices[TOKEN], -prices[SIZE] * graph.shortest)
+        certificate = certified(instance, graph, prices, without)
         if certificate is not None:
             return certificate
     return None
@@ -183,12 +209,15 @@ def reachable(steps: list[Edge]) -> list[Edge]:
 
 
 def certified(
-    instance: Instance, graph: Graph, prices: tuple[int, int, int, int], without: str = "none"
+    instance: Instance, graph: Graph, prices: list[int], without: str = "none"
 ) -> dict[str, Any] | None:
-    """Certificate of these prices with distances as potentials; None where a cycle earns."""
+    """Certificate of these prices with distances as potentials; None where a cycle earns.
+
+    What the last list's batches earn for their number of requests is set here.
+    """
     steps = reachable([edge for edge in graph.edges if without not in edge.kinds])
-    token, size, *_ = prices
-    paid = (*prices, max(token * graph.top, token * graph.most))
+    paid = list(prices)
+    paid[EARNED] = max(paid[TOKEN] * graph.top, paid[TOKEN] * graph.most)
     weights = [
         (edge.cost << EXPONENT) + sum(f * p for f, p in zip(edge.prices, paid, strict=True)) for edge in steps
     ]
@@ -206,16 +235,23 @@ def certified(
             break
     else:
         return None
-    tokens, area = payments(instance, graph.young)
     ticks = least_work(instance, instance.types, graph.piece)
-    proved = (ticks + Fraction(token * tokens + size * area, 2**EXPONENT)) / instance.cost.ticks_per_second
-    names = ("token", "size", "out_fixed", "out_size")
+    earned = sum(times * price for times, price in zip(payments(instance, graph), paid, strict=True))
+    proved = (ticks + Fraction(earned, 2**EXPONENT)) / instance.cost.ticks_per_second
+    split = BESIDES + len(graph.prompts)
     evidence = {
         "kind": "occupancy",
         "piece": graph.piece,
         "exponent": EXPONENT,
         "young": graph.young,
-        "prices": dict(zip(names, prices, strict=True)),
+        "prices": {
+            "token": paid[TOKEN],
+            "size": paid[SIZE],
+            "out_fixed": paid[OUT_FIXED],
+            "out_size": paid[OUT_SIZE],
+            "first": paid[BESIDES:split],
+            "finish": paid[split:],
+        },
         "potential": [
             [distance.get((k, u, "P")) for u in range(first, last + 1)]
             for k, (first, last) in enumerate(graph.ranges)
@@ -226,14 +262,18 @@ def certified(
     return signed({**base, "evidence": evidence, "source": "adversary", "lower_bound": text})
 
 
-def payments(instance: Instance, young: int) -> tuple[int, int]:
-    """Generated tokens that are not left out, and the sum of their KV sizes."""
-    sizes = [
-        r.input_tokens + n
-        for r in instance.requests
-        for n in range(min(young, r.output_tokens - 1), r.output_tokens)
-    ]
-    return len(sizes), sum(sizes)
+def payments(instance: Instance, graph: Graph) -> list[int]:
+    """How often all requests earn each price: for each token that is not left out, start and finish."""
+    times = [0] * graph.columns
+    for request in instance.requests:
+        i, o = request.input_tokens, request.output_tokens
+        left_out = min(graph.young, o - 1)
+        for n in range(left_out, o):
+            times[TOKEN] += 1
+            times[SIZE] += i + n
+        times[BESIDES + graph.prompts.index(i + left_out)] += 1
+        times[BESIDES + len(graph.prompts) + graph.ends.index(i + o)] += 1
+    return times
 
 
 def signed(certificate: dict[str, Any]) -> dict[str, Any]:

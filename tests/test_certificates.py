@@ -50,6 +50,7 @@ COST = CostModel([("1", "0.1"), ("0.5", "0.2")], ("0.25", "0.05"), ("0.3", "0.02
 def instance(name: str) -> Instance:
     """Small instances that have every argument between them."""
     two = (RequestGroup("a", 2, 3, count=2), RequestGroup("b", 3, 2, Fraction("1.5")))
+    sizes = (RequestGroup("a", 2, 3, count=2), RequestGroup("b", 4, 4))
     rigid = Policy(hybrid_batching=False, chunked_prefill=False, preemption=False)
     made = {
         "offline": Instance("offline", (RequestGroup("r", 2, 3, count=3),), System(8, 50, 50, 2), COST),
@@ -57,6 +58,7 @@ def instance(name: str) -> Instance:
         "separate": Instance("separate", two[:1], System(8, 5, 4), COST, rigid),
         "blocks": Instance("blocks", two, System(12, 50, 50, None, 2), COST, Policy(preemption=False)),
         "throughput": Instance("throughput", two[:1], System(8, 50, 50), COST, Policy(), "throughput"),  # type: ignore[arg-type]
+        "sizes": Instance("sizes", sizes, System(8, 50, 50), COST, Policy(preemption=False)),
         "exact": Instance("exact", two, System(7, 4, 4), replace(COST, attention="exact")),  # type: ignore[arg-type]
     }
     return made[name]
@@ -319,6 +321,67 @@ def test_prices_cannot_be_raised(field: str) -> None:
                 assert check(shown(of), signed(mutant)) <= best
 
 
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("field", ["first", "finish"])
+def test_starts_and_finishes_earn_what_they_pay(field: str, index: int) -> None:
+    """Less proves exactly so much less; more, as soon as it would prove what is not true, nothing."""
+    of = instance("sizes")
+    best = staged_search(of).upper
+    bound = bounds(of)[-1]
+    assert best is not None
+    original = certificate(of, bound)
+    units = Fraction(2) ** original["evidence"]["exponent"] * of.cost.ticks_per_second
+    worth = (of.groups[index].count or 1) / units
+    refused = 0
+    for power in range(16):
+        mutant = copy.deepcopy(original)
+        mutant["evidence"]["prices"][field][index] -= 10**power
+        less = bound.value - worth * 10**power
+        if less >= 0:
+            mutant["lower_bound"] = f"{less.numerator}/{less.denominator}"
+            assert check(shown(of), signed(mutant)) == less
+        mutant["lower_bound"] = certificate(of, bound)["lower_bound"]
+        with pytest.raises(Rejected, match="claims"):
+            check(shown(of), signed(mutant))
+        mutant["evidence"]["prices"][field][index] += 2 * 10**power
+        more = bound.value + worth * 10**power
+        mutant["lower_bound"] = f"{more.numerator}/{more.denominator}"
+        if more > best:
+            with pytest.raises(Rejected, match="potential"):
+                check(shown(of), signed(mutant))
+            refused += 1
+        else:
+            with contextlib.suppress(Rejected):
+                check(shown(of), signed(mutant))
+    assert refused > 3
+
+
+@pytest.mark.parametrize("field", ["first", "finish"])
+def test_starts_and_finishes_earn_whole_numbers_one_for_each_size(field: str) -> None:
+    of = instance("sizes")
+    original = {**certificate(of, bounds(of)[-1]), "lower_bound": "0"}  # smaller prices prove this, too
+    a, b = original["evidence"]["prices"][field]
+    accepted = copy.deepcopy(original)
+    accepted["evidence"]["prices"][field] = [a - 1, b - 2]
+    assert check(shown(of), signed(accepted)) == 0
+    faults: list[Any] = [
+        [a], [b], [a, b, b], [a, b, 0], [a, a, b], {str(a - 1): 0, str(b - 2): 0}, [a, b - 0.5], [a - 0.5, b],
+        [[a, b]], [a, [b]], [a, f"{2 * b - 1}/2"], [a, None], [None, b], f"{a} {b}", [a, f"{b},"],
+        None, 0, True, "00", "", {}, {"0": 0, "1": 0}, [], [0], [0, 0, 0], [[0, 0]],
+        [0, None], [None, 0], [0, True], [False, 0], [0, 0.5], [0, "1/2"], [0, "x"], [0, ""], [0, []],
+        [0, {}], [0, "NaN"], [0, "1e999"], [0, "1e-1"], [0, "9" * 61], [0, "1/0"], [0, "Infinity"],
+        [0, 10**4000], [10**4000] * 2, [-(10**4000)] * 2, ["-1e99", "1e99"],
+    ]  # fmt: skip
+    for fault in faults:
+        mutant = copy.deepcopy(original)
+        mutant["evidence"]["prices"][field] = fault
+        with pytest.raises(Rejected):
+            check(shown(of), signed(mutant))
+    del original["evidence"]["prices"][field]
+    with pytest.raises(Rejected, match="malformed"):
+        check(shown(of), signed(original))
+
+
 def test_every_potential_matters() -> None:
     """Raising or lowering a potential far, or calling its state unreached, breaks a step."""
     of = instance("offline")
@@ -503,7 +566,7 @@ def test_potentials_of_absurd_size_do_not_exhaust_memory() -> None:
         "piece": 0,
         "exponent": 0,
         "young": 0,
-        "prices": {"token": 0, "size": 0, "out_fixed": 0, "out_size": 0},
+        "prices": {"token": 0, "size": 0, "out_fixed": 0, "out_size": 0, "first": [0], "finish": [0]},
         "potential": [[0], [0]],
     }
     raw = shown(wide)

@@ -20,7 +20,7 @@ from infermax_opt.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.io.formats import cost_to_json, instance_to_json
 from infermax_opt.solvers.staged import staged_search
 
-from .occupancy_adversary import KINDS, WIDE_KINDS, certified, edges, signed, strongest
+from .occupancy_adversary import BESIDES, KINDS, WIDE_KINDS, certified, edges, signed, strongest
 from .oracle import optimum
 from .tiny import cost_model, tiny
 
@@ -167,6 +167,31 @@ def test_certificates_that_leave_out_steps(kind: str) -> None:
     assert refused > 0, "no instance where this kind matters"
 
 
+@pytest.mark.parametrize("kind", ["admit", "pure admit", "finish", "again"])
+def test_certificates_whose_steps_do_not_pay(kind: str) -> None:
+    """Where one kind of step does not pay what all requests earn besides, too much would be proved."""
+    refused = 0
+    for make, seed in itertools.product((crowd, tiny), range(60)):
+        instance = make(seed)
+        if instance.system.kv_capacity > 14:
+            continue
+        graph = edges(instance, 0, 1 if kind == "again" or seed % 2 else 99)
+        unpaid = [
+            replace(edge, prices=edge.prices[:BESIDES] + (0,) * (graph.columns - BESIDES))
+            if kind in edge.kinds
+            else edge
+            for edge in graph.edges
+        ]
+        bold, honest = strongest(instance, replace(graph, edges=unpaid)), strongest(instance, graph)
+        if bold is None or honest is None:
+            continue
+        if Fraction(bold["lower_bound"]) > Fraction(honest["lower_bound"]) * Fraction("1.002"):
+            with pytest.raises(Rejected):
+                submit(instance, bold)
+            refused += 1
+    assert refused > 0, "no instance where this payment matters"
+
+
 def test_steps_beyond_the_capacity_from_the_last_list() -> None:
     """A full batch of more requests than the last list's number ends above M plus that number."""
     instance = tiny(1330)
@@ -196,7 +221,8 @@ def test_numbers_too_large_for_the_checker_prove_nothing() -> None:
     for exponent, digits, level in itertools.product(
         (0, 20, 150, 198, 200, 260, 1000, 4000), (0, 9, 60, 90), (0, 1 << 60, (1 << 199) - 1, (1 << 200) - 1)
     ):
-        prices = {"token": f"-18e{digits}", "size": f"9e{digits}", "out_fixed": 0, "out_size": 0}
+        prices: dict[str, object] = {"token": f"-18e{digits}", "size": f"9e{digits}"}
+        prices |= {"out_fixed": 0, "out_size": 0, "first": [0], "finish": [0]}
         for top in (1, 2):
             potential = [[value + level for value in values] for values in lists[: top + 1]]
             if top == 1:
@@ -214,6 +240,6 @@ def test_certified_is_what_the_checker_says() -> None:
     """The adversary's own arithmetic agrees with the checker's."""
     instance = tiny(7)
     graph = edges(instance, 0, 99)
-    free = certified(instance, graph, (0, 0, 0, 0))
+    free = certified(instance, graph, [0] * graph.columns)
     assert free is not None
     assert submit(instance, free) == Fraction(free["lower_bound"])

@@ -22,6 +22,8 @@ from infermax_opt.schedulers import run_scheduler, scheduler_names
 from infermax_opt.solvers.staged import staged_search
 from infermax_opt.verification import verify
 
+from .occupancy_adversary import edges, strongest
+
 PAPER = CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9"))
 FLAT = CostModel([("1", "0")], ("0", "0"), ("0", "0"))
 
@@ -95,6 +97,34 @@ def test_mixed_sizes() -> None:
     assert bound is not None
     assert closed_form_bounds(instance)[0].value < bound.value <= upper(instance)
     assert check_evidence(instance, bound) == bound.value
+
+
+@pytest.mark.parametrize(
+    ("kinds", "m", "cost", "preemption"),
+    [
+        # The optimum is 18 batches, and 13.75 are proved without.
+        (((6, 2, 1), (5, 6, 3)), 13, FLAT, False),
+        (((2, 7, 4), (6, 2, 1)), 10, FLAT, False),
+        (((1, 3, 1), (6, 1, 3)), 11, PAPER, True),
+    ],
+)
+def test_starts_and_finishes_of_each_size_are_counted(
+    kinds: tuple[tuple[int, int, int], ...], m: int, cost: CostModel, preemption: bool
+) -> None:
+    """Better than any certificate by which first tokens and finishes earn nothing besides."""
+    groups = tuple(RequestGroup(f"g{i}-{o}", i, o, count=count) for i, o, count in kinds)
+    instance = Instance("kinds", groups, System(m, 50, 50), cost, Policy(preemption=preemption))
+    bound, best = occupancy_bound(instance), staged_search(instance).upper
+    assert bound is not None
+    assert best is not None
+    assert bound.value <= best
+    assert check_evidence(instance, bound) == bound.value
+    for young in range(8):
+        without = strongest(instance, edges(instance, 0, 99, young), besides=0.0)
+        assert without is not None
+        assert without["evidence"]["prices"]["first"] == [0] * len(without["evidence"]["prices"]["first"])
+        assert without["evidence"]["prices"]["finish"] == [0, 0]
+        assert bound.value > Fraction(without["lower_bound"]) * Fraction("1.2")
 
 
 def test_order_of_requests_does_not_matter() -> None:

@@ -28,7 +28,8 @@ class Costs(NamedTuple):
     `plain`, `mixed`, `pure`: a batch without first tokens, with first tokens and decodes, with
     first tokens and no decode.  `token`, `size`: payment of a generated token, and per token of KV
     its request then holds.  `out_fixed + out_size * s`: cost of evicting a request of size s, and
-    `in_fixed + in_size * s` of refilling it.
+    `in_fixed + in_size * s` of refilling it.  `first`, `finish`: columns of what a first token and a
+    finish pay besides, by size of the prompt and of the finished request.
     """
 
     plain: Any
@@ -40,6 +41,8 @@ class Costs(NamedTuple):
     out_size: Any
     in_fixed: Any
     in_size: Any
+    first: Any
+    finish: Any
 
 
 def shift(
@@ -148,12 +151,14 @@ def relax(
                 changed |= lift(
                     potential[other], pure[k], begin, end, low, high, fixed, slope, came[2, k], at, REFILLED
                 )
-            for prompt in prompts:
-                changed |= shift(potential[other], admitted[k], begin, end, prompt, 0, came[1, k], at, ADMIT)
+            for index in range(len(prompts)):
+                by, pay = prompts[index], costs.first[index]
+                changed |= shift(potential[other], admitted[k], begin, end, by, -pay, came[1, k], at, ADMIT)
                 changed |= shift(
-                    admitted[other], admitted[k], begin, end, prompt, 0, came[1, k], at_admitted, ADMIT
+                    admitted[other], admitted[k], begin, end, by, -pay, came[1, k], at_admitted, ADMIT
                 )
-                by, pay = prompt + 1, token + size * prompt
+                pay += token + size * by
+                by += 1
                 changed |= shift(potential[other], pure[k], begin, end, by, -pay, came[2, k], at, FIRST)
                 changed |= shift(pure[other], pure[k], begin, end, by, -pay, came[2, k], at_pure, FIRST)
         changed |= shift(
@@ -191,17 +196,10 @@ def relax(
     for k in range(most, 0, -1):
         for other in range(k if wide and k == most else k - 1, k - 2, -1):
             begin, end = first[other], last[other]
-            for end_size in ends:
+            for index in range(len(ends)):
+                by, pay = -ends[index], costs.finish[index]
                 changed |= shift(
-                    potential[k],
-                    potential[other],
-                    begin,
-                    end,
-                    -end_size,
-                    0,
-                    came[0, other],
-                    k * width,
-                    FINISH,
+                    potential[k], potential[other], begin, end, by, -pay, came[0, other], k * width, FINISH
                 )
             if evictions:
                 changed |= drop(
@@ -211,51 +209,62 @@ def relax(
     return changed
 
 
-def gains(came: Any, seen: Any) -> Any:
-    """A state on a cycle of the edges that distances came by, or -1: such a cycle gains."""
-    count = seen.shape[0]
+def gains(came: Any, seen: Any, cycles: Any) -> Any:
+    """Set `cycles` to one state on each cycle of the edges that distances came by; return how many.
+
+    Such cycles gain.
+    """
+    found = 0
     seen[:] = -1
-    for start in range(count):
+    for start in range(seen.shape[0]):
         state = start
         while state >= 0 and seen[state] < 0:
             seen[state] = start
             state = came[state] // EDGES if came[state] >= 0 else -1
         if state >= 0 and seen[state] == start:
-            return state
-    return -1
+            cycles[found] = state
+            found += 1
+            if found == len(cycles):
+                break
+    return found
 
 
 def settle(
     tables: Any, came: Any, first: Any, last: Any, capacity: Any, wide: Any,
     prompts: Any, ends: Any, shortest: Any, longest: Any, evictions: Any, costs: Any, sweeps: Any,
+    cycles: Any,
 ) -> Any:  # fmt: skip
-    """Distances from the empty state.
+    """Potentials, by lowering those given until no edge lowers any.
 
-    `tables`, int64 (3, rows, width): distances of states as they are, in a batch with first tokens and
+    `tables`, int64 (3, rows, width): potentials of states as they are, in a batch with first tokens and
     decodes, and in one without decodes.  `came`, of that shape: the last edge to each.
 
     Returns
     -------
     int
-        -1 if they settled, -2 after `sweeps` without rest, or a state on a cycle that gains.
+        0 if they settled, -1 after `sweeps` without rest, or the number of cycles found that gain:
+        `cycles` is set to a state on each.
     """
     flat = came.reshape(came.size)
     seen = np.empty(came.size, np.int64)
+    begun = tables[0, 0, 0]
     for sweep in range(sweeps):
         if not relax(
             tables, came, first, last, capacity, wide,
             prompts, ends, shortest, longest, evictions, costs,
         ):  # fmt: skip
-            return -1
-        if sweep % LOOKS == LOOKS - 1 or tables[0, 0, 0] < 0:
-            state = gains(flat, seen)
-            if state >= 0:
-                return state
-    return -2
+            return 0
+        if sweep % LOOKS == LOOKS - 1 or tables[0, 0, 0] < begun:
+            found = gains(flat, seen, cycles)
+            if found > 0:
+                return found
+    return -1
 
 
-def weigh(came: Any, start: Any, wide: Any, shortest: Any, costs: Any, weights: Any) -> None:
-    """Weights of a cycle: its cost is weights @ (1, token, size, out_fixed, out_size).
+def weigh(
+    came: Any, start: Any, wide: Any, prompts: Any, ends: Any, shortest: Any, costs: Any, weights: Any
+) -> None:
+    """Weights of a cycle: its cost is weights @ (1, token, size, out_fixed, out_size, *first, *finish).
 
     `rho` is what refilling costs more per token: costs.in_size + costs.out_size.
     """
@@ -268,9 +277,14 @@ def weigh(came: Any, start: Any, wide: Any, shortest: Any, costs: Any, weights: 
         source, kind = flat[state] // EDGES, flat[state] % EDGES
         k, u = source // width % rows, source % width
         grown = state % width - u
-        if kind == FIRST:
-            weights[1] -= 1
-            weights[2] -= grown - 1
+        if kind in (ADMIT, FIRST):
+            prompt = grown if kind == ADMIT else grown - 1
+            weights[5 + np.searchsorted(prompts, prompt)] -= 1
+            if kind == FIRST:
+                weights[1] -= 1
+                weights[2] -= prompt
+        elif kind == FINISH:
+            weights[5 + len(prompts) + np.searchsorted(ends, -grown)] -= 1
         elif kind == PURE:
             weights[0] += costs.pure
         elif kind in (REFILL, REFILLED):

@@ -46,7 +46,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infermax_opt._compile import compiled
 from infermax_opt.bounds.pieces import BITS, best_piece, in_units, maximizer
@@ -74,11 +74,15 @@ SWEEPS = 2000
 #: Rows and states of the smaller graphs on which prices are sought first; how far from 0 the scaled
 #: prices there may lie, and those on the graph itself from them.
 ROWS, COARSE, FAR_OFF, NEAR = 32, 400_000, 4.0, 0.25
-#: Steps of the cutting planes, and relative precision of what the prices earn; how much less than on
-#: the smaller graph is tried first.
-STEPS, DRAFT_TOLERANCE, TOLERANCE, FIRST_STEP = 400, 1e-3, 3e-4, 2e-3
-#: First tokens that are tried to be left out, in 128ths of the longest output.
-YOUNG = (0, 1, 2, 4, 8, 16)
+#: Most cycles that one set of prices gives.
+CYCLES = 16
+#: Steps of the cutting planes, in all and in a row that do not settle; relative precision of what the
+#: prices earn; how much less than on the smaller graph is tried first; slack of a cut, so that rounded
+#: prices do not run into it again.
+STEPS, PATIENCE, DRAFT_TOLERANCE, TOLERANCE, FIRST_STEP, SLACK = 400, 60, 1e-3, 3e-4, 2e-3, 1e-6
+#: First tokens that are tried to be left out, in 128ths of the longest output; and in tokens, where
+#: outputs are short.
+YOUNG, FEW_YOUNG, SHORT = (0, 1, 2, 4, 8, 16), (1, 2, 3), 32
 #: Where a graph promises this share of the best one, it is tried, too.
 CLOSE = 0.99
 
@@ -88,13 +92,16 @@ class Prices:
     """Payments and shares of the eviction cost, in units.
 
     `token` and `size`: a generated token earns token + size * s.  `out_fixed + out_size * s` is
-    the share of rho(s) that an eviction pays.
+    the share of rho(s) that an eviction pays.  `first` and `finish`: what a first token and a finish
+    earn besides, for each size of prompts and of finished requests, smallest first.
     """
 
     token: int
     size: int
     out_fixed: int
     out_size: int
+    first: tuple[int, ...]
+    finish: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -126,6 +133,16 @@ class _Graph:
     @functools.cached_property
     def ends(self) -> tuple[int, ...]:
         return tuple(sorted({i + o for i, o, _ in self.kinds}))
+
+    @functools.cached_property
+    def starting(self) -> tuple[int, ...]:
+        """Number of requests of each of `prompts`."""
+        return tuple(sum(count for i, _, count in self.kinds if i == prompt) for prompt in self.prompts)
+
+    @functools.cached_property
+    def ending(self) -> tuple[int, ...]:
+        """Number of requests of each of `ends`."""
+        return tuple(sum(count for i, o, count in self.kinds if i + o == end) for end in self.ends)
 
     @functools.cached_property
     def tokens(self) -> int:
@@ -197,10 +214,52 @@ class _Graph:
             rho=self.rho * scale,
         )
 
-    def settle(self, prices: Prices) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]:
-        """Potentials that prove the prices; or, if none were found, the weights of a cycle that gains.
+    def earned(self, prices: Prices) -> int:
+        """All that all requests earn, in units."""
+        starts = zip(self.starting, prices.first, strict=True)
+        ends = zip(self.ending, prices.finish, strict=True)
+        fixed = sum(count * price for count, price in (*starts, *ends))
+        return prices.token * self.tokens + prices.size * self.area + fixed
 
-        Its cost at other prices is weights @ (1, token, size, out_fixed, out_size).
+    @property
+    def prices(self) -> int:
+        """Number of prices."""
+        return 4 + len(self.prompts) + len(self.ends)
+
+    def moved(self, other: _Graph, point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Scaled prices like those of this graph at another scale."""
+        import numpy as np
+
+        scale = self.capacity / other.capacity
+        split = 4 + len(other.prompts)
+        parts = [point[:4]]
+        for mine, theirs, part in (
+            (self.prompts, other.prompts, point[4:split]),
+            (self.ends, other.ends, point[split:]),
+        ):
+            parts.append(part[[int(np.abs(np.array(theirs) * scale - size).argmin()) for size in mine]])
+        return np.concatenate(parts)
+
+    def tables_like(
+        self, other: _Graph, tables: npt.NDArray[np.int64] | None
+    ) -> npt.NDArray[np.int64] | None:
+        """Potentials like those of this graph at another scale."""
+        import numpy as np
+
+        if tables is None:
+            return None
+        rows = np.minimum(np.arange(self.rows), other.rows - 1)
+        width = max(last for _, last in self.ranges) + 1
+        at = np.minimum(np.arange(width) * other.capacity // self.capacity, tables.shape[2] - 1)
+        return tables[:, rows][:, :, at]
+
+    def settle(
+        self, prices: Prices, start: npt.NDArray[np.int64] | None
+    ) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]]:
+        """Potentials that prove the prices; or, if none were found, the weights of cycles that gain.
+
+        Their costs at other prices are weights @ (1, token, size, out_fixed, out_size, *first, *finish).
+        The nearer to potentials `start` is, the faster.  Returns three tables: `settle` of the kernels.
         """
         import numpy as np
 
@@ -208,26 +267,27 @@ class _Graph:
 
         shortest = self.prompts[0]
         shape = (3, self.rows, max(last for _, last in self.ranges) + 1)
-        tables, came = np.full(shape, FAR, dtype=np.int64), np.full(shape, -1, dtype=np.int64)
-        tables[0, 0, 0] = 0
+        tables = np.full(shape, FAR, np.int64) if start is None else start.copy()
+        tables[0, 0, 0] = min(0, tables[0, 0, 0])
+        came = np.full(shape, -1, np.int64)
         first, last = np.array(self.ranges, dtype=np.int64).T.copy()
         costs = Costs(
             self.plain, self.mixed, self.pure, prices.token, prices.size,
             prices.out_fixed, prices.out_size,
             -self.rho - prices.out_fixed, self.rho - prices.out_size,
+            np.array(prices.first, np.int64), np.array(prices.finish, np.int64),
         )  # fmt: skip
+        prompts, ends = np.array(self.prompts, np.int64), np.array(self.ends, np.int64)
+        cycles = np.zeros(CYCLES, np.int64)
         settle, weigh = _kernels()
-        state = settle(
-            tables, came, first, last, self.capacity, self.wide,
-            np.array(self.prompts, dtype=np.int64), np.array(self.ends, dtype=np.int64),
-            shortest, self.ends[-1] - 1, self.evictions, costs, SWEEPS,
+        found = settle(
+            tables, came, first, last, self.capacity, self.wide, prompts, ends,
+            shortest, self.ends[-1] - 1, self.evictions, costs, SWEEPS, cycles,
         )  # fmt: skip
-        if state == -1:
-            return tables[0], None
-        weights = np.zeros(5, np.int64)
-        if state >= 0:
-            weigh(came, state, self.wide, shortest, costs, weights)
-        return None, weights if state >= 0 else None
+        weights = np.zeros((max(0, found), 5 + len(prompts) + len(ends)), np.int64)
+        for row, state in zip(weights, cycles, strict=False):
+            weigh(came, state, self.wide, prompts, ends, shortest, costs, row)
+        return (tables if found == 0 else None), weights
 
 
 @functools.cache
@@ -266,14 +326,13 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     graph, prices, potential = search.graph, search.prices, search.potential
     if prices is None or potential is None:
         return None
-    units = prices.token * graph.tokens + prices.size * graph.area
-    ticks = least_work(instance, instance.types, piece) + Fraction(units) / Fraction(2) ** exponent
+    ticks = least_work(instance, instance.types, piece) + graph.earned(prices) / Fraction(2) ** exponent
     evidence = {
         "kind": "occupancy",
         "piece": piece,
         "exponent": exponent,
         "young": graph.young,
-        "prices": asdict(prices),
+        "prices": {**asdict(prices), "first": list(prices.first), "finish": list(prices.finish)},
         "potential": [
             [value if value < FAR else None for value in potential[k, first : last + 1].tolist()]
             for k, (first, last) in enumerate(graph.ranges)
@@ -315,6 +374,15 @@ def _graph(instance: Instance, piece: int) -> tuple[_Graph | None, int]:
     return graph, exponent
 
 
+class _Draft(NamedTuple):
+    """The best scaled prices found on a graph, what they earn in units, and their potentials."""
+
+    graph: _Graph
+    point: npt.NDArray[np.float64]
+    level: float
+    tables: npt.NDArray[np.int64] | None
+
+
 class _Search:
     """Search for prices by cutting planes.
 
@@ -334,40 +402,42 @@ class _Search:
 
     def run(self) -> None:
         """Find prices and potentials, as good as time allows."""
-        import numpy as np
-
         whole = self.whole
         scale = max(1, min(ROWS * whole.capacity // COARSE, whole.ends[-1] // 8))
         longest = max(o for _, o, _ in whole.kinds)
-        drafts: list[tuple[float, _Graph, npt.NDArray[np.float64]]] = []
+        drafts: list[tuple[_Graph, _Draft]] = []
         # Large numbers first: their graphs are small.
-        for young in sorted({longest * share // 128 for share in YOUNG}, reverse=True):
-            levels = [level for level, _, _ in drafts]
+        several = {longest * share // 128 for share in YOUNG}
+        several |= {young for young in FEW_YOUNG if young < longest <= SHORT}
+        for young in sorted(several, reverse=True):
+            levels = [draft.level for _, draft in drafts]
             if young > 0 and len(levels) > 2 and levels[-1] < levels[-2] < levels[-3]:
                 continue  # past the best one; none at all is another matter, as it counts first tokens
             graph = whole.older(young) if young > 0 else whole
-            # Scaled prices mean the same on either graph.
-            draft = replace(graph.coarser(scale) if scale > 1 else graph, limit=ROWS)
-            point, level = self.improve(draft, np.zeros(4), FAR_OFF, DRAFT_TOLERANCE, counts=scale == 1)
-            drafts.append((level, graph, point))
-        drafts.sort(key=lambda entry: -entry[0])
-        for level, graph, centre in drafts[:2]:
-            if level >= CLOSE * drafts[0][0]:
-                self.improve(graph, centre, NEAR, TOLERANCE, counts=True)
+            coarse = graph.coarser(scale) if scale > 1 else graph
+            drafts.append((graph, self.improve(replace(coarse, limit=ROWS), DRAFT_TOLERANCE, scale == 1)))
+        drafts.sort(key=lambda entry: -entry[1].level)
+        for graph, draft in drafts[:2]:
+            if draft.level >= CLOSE * drafts[0][1].level:
+                self.improve(graph, TOLERANCE, True, draft)
 
-    def improve(
-        self, graph: _Graph, centre: npt.NDArray[np.float64], reach: float, tolerance: float, counts: bool
-    ) -> tuple[npt.NDArray[np.float64], float]:
-        """Best prices found within reach of a centre, scaled, and what they earn, in units.
+    def improve(self, graph: _Graph, tolerance: float, counts: bool, draft: _Draft | None = None) -> _Draft:
+        """Find the best prices on a graph, within reach of those of a draft.
 
         `counts`: whether they are proved by what settles on this graph.
         """
         import numpy as np
 
-        master = _Master(graph, centre, reach)
-        best, level, less = np.zeros(4), 0.0, FIRST_STEP
+        centre, tables = np.zeros(graph.prices), None
+        if draft is not None:
+            centre, tables = (
+                graph.moved(draft.graph, draft.point),
+                graph.tables_like(draft.graph, draft.tables),
+            )
+        master = _Master(graph, centre, FAR_OFF if draft is None else NEAR)
+        best, level, less, failed = np.zeros(len(centre)), 0.0, FIRST_STEP, 0
         for _ in range(STEPS):
-            if self.stop():
+            if self.stop() or failed > PATIENCE:
                 break
             target, furthest = master.solve()
             if target - level <= tolerance * target:
@@ -375,20 +445,23 @@ class _Search:
             point = (best + furthest) / 2
             if level == 0 and less < 1 and centre.any():
                 # Somewhat smaller prices than those of the smaller graph, to begin with.
-                point = centre * np.array([1 - less, 1 - less, 1.0, 1.0])
+                point = centre * (1 - less)
+                point[2:4] = centre[2:4]
                 less *= 2
             prices = master.whole(point)
-            potential, weights = graph.settle(prices)
-            if potential is not None:
-                best, level = point, float(point[0] + point[1])
+            settled, weights = graph.settle(prices, tables)
+            if settled is not None:
+                best, level, tables, failed = point, float(point @ master.gain), settled, 0
                 if counts and level * graph.scale > self.level:
                     self.graph, self.level, self.prices = graph, level * graph.scale, prices
-                    self.potential = potential
-            elif weights is not None:
-                master.cut(weights)
+                    self.potential = settled[0]
+            elif len(weights):
+                failed += 1
+                for row in weights:
+                    master.cut(row)
             else:
                 break
-        return best, level * graph.scale
+        return _Draft(graph, best, level * graph.scale, tables)
 
 
 class _Master:
@@ -398,18 +471,23 @@ class _Master:
         import numpy as np
 
         self.graph = graph
-        earned = graph.scale
+        earned, count = graph.scale, sum(graph.starting)
         share = max(1, graph.rho)
+        ends = np.full(len(graph.prompts) + len(graph.ends), earned / count)
         self.scale = np.array(
-            [earned / graph.tokens, earned / graph.area, share * graph.ends[-1], float(share)]
+            [earned / graph.tokens, earned / graph.area, share * graph.ends[-1], float(share), *ends]
         )
+        #: What each scaled price earns.
+        self.gain = np.array([1.0, 1.0, 0.0, 0.0, *(n / count for n in graph.starting + graph.ending)])
         self.solver = maximizer()
         low, high = centre - reach, centre + reach
         low[1] = max(0.0, low[1])
-        self.solver.addVars(4, low, high)
-        self.solver.changeColsCost(2, np.arange(2, dtype=np.int32), np.ones(2))
+        low[4] = high[4] = 0.0  # as many requests start as finish
+        self.columns = np.arange(len(centre), dtype=np.int32)
+        self.solver.addVars(len(centre), low, high)
+        self.solver.changeColsCost(len(centre), self.columns, self.gain)
         # Idling must not earn.
-        self.add(0.0, np.array([1.0, graph.prompts[0], 0.0, 0.0]))
+        self.add(0.0, np.array([1.0, graph.prompts[0], *np.zeros(len(centre) - 2)]))
 
     def add(self, constant: float, weights: npt.NDArray[np.float64]) -> None:
         """Whatever the prices are, constant + weights @ prices >= 0 must hold."""
@@ -417,11 +495,11 @@ class _Master:
 
         row = weights * self.scale
         size = max(float(np.abs(row).max()), 1e-300)
-        self.solver.addRow(-constant / size, np.inf, 4, np.arange(4, dtype=np.int32), row / size)
+        self.solver.addRow(-constant / size, np.inf, len(row), self.columns, row / size)
 
     def cut(self, weights: npt.NDArray[np.int64]) -> None:
         """The cycle of these weights must not gain."""
-        self.add(float(weights[0]), weights[1:].astype(float))
+        self.add(float(weights[0]) * (1 - SLACK), weights[1:].astype(float))
 
     def solve(self) -> tuple[float, npt.NDArray[np.float64]]:
         """Most that any prices earn under the constraints so far, and these prices, scaled."""
@@ -432,6 +510,8 @@ class _Master:
 
     def whole(self, point: npt.NDArray[np.float64]) -> Prices:
         """Prices in units; idling does not earn."""
-        token, size, out_fixed, out_size = (int(v) for v in (point * self.scale).round())
+        token, size, out_fixed, out_size, *ends = (int(v) for v in (point * self.scale).round())
         size = max(0, size)
-        return Prices(max(token, -size * self.graph.prompts[0]), size, out_fixed, out_size)
+        token = max(token, -size * self.graph.prompts[0])
+        split = len(self.graph.prompts)
+        return Prices(token, size, out_fixed, out_size, tuple(ends[:split]), tuple(ends[split:]))

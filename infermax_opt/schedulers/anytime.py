@@ -14,9 +14,9 @@ __all__ = ["anytime_plans"]
 LIST_SHARE = 0.2
 #: The same where more requests than `FEW` fill the KV, of which a beam sees too little.
 MANY_SHARE, FEW = 0.6, 12
-#: Requests that fill the KV up to which long outputs are planned at a coarse scale, and the share of
-#: the time left that this has.
-COARSE_FEW, COARSE_SHARE = 16, 0.8
+#: Requests that fill the KV up to which long outputs are planned at a coarse scale as well, and the share
+#: of the time left that the beam search at full scale has before.
+COARSE_FEW, FINE_SHARE = 16, 0.6
 
 
 def anytime_plans(
@@ -40,7 +40,7 @@ def anytime_plans(
     schedule : Schedule
     """
     from infermax_opt.schedulers.beam import beam_plans
-    from infermax_opt.schedulers.coarse import coarse_plans
+    from infermax_opt.schedulers.coarse import coarse_plans, coarse_scale
     from infermax_opt.schedulers.planner import Planner, typical_slots
     from infermax_opt.schedulers.polish import polish
 
@@ -49,12 +49,12 @@ def anytime_plans(
     first = None if deadline is None else began + share * (deadline - began)
     planner = Planner(instance, seed=seed)
     yield from planner.improve(first)
-    few = typical_slots(instance) <= COARSE_FEW
-    for plans in (coarse_plans, beam_plans) if few else (beam_plans,):
-        # Where the coarse scale has plans, the finer search would take too long to find better ones.
-        now = time.monotonic()
-        until = None if deadline is None or plans is beam_plans else now + COARSE_SHARE * (deadline - now)
-        for name, schedule in plans(instance, upper=upper, seed=seed, deadline=until or deadline):
+    both = typical_slots(instance) <= COARSE_FEW and coarse_scale(instance) > 1
+    for plans in (beam_plans, coarse_plans) if both else (beam_plans,):
+        until = deadline
+        if both and plans is beam_plans and deadline is not None:
+            until = time.monotonic() + FINE_SHARE * (deadline - time.monotonic())
+        for name, schedule in plans(instance, upper=upper, seed=seed, deadline=until):
             yield name, polish(instance, schedule)[1] if instance.objective.is_makespan else schedule
     if deadline is not None and time.monotonic() < deadline:
         yield from planner.improve(deadline)

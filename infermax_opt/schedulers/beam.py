@@ -102,6 +102,9 @@ class BeamOptions:
 
 #: What `beam_plans` tries first.
 OPENING = (
+    BeamOptions(width=12, fineness=12.0, ages=16.0, credit=0.3, pairs=6),
+    BeamOptions(width=50, fineness=12.0, ages=16.0, credit=0.3, pairs=6),
+    BeamOptions(width=50, fineness=12.0, ages=32.0, credit=0.2, pairs=8),
     BeamOptions(),
     BeamOptions(width=200, pool_ages=0.0, credit=0.3, pool=24, pace=4.0),
     BeamOptions(width=50, fineness=12.0, ages=4.0, credit=0.0, pool=6),

@@ -16,7 +16,7 @@ from infermax_opt.errors import InputError
 from infermax_opt.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.schedules import Batch, Schedule
 
-__all__ = ["coarse_instance", "coarse_plans", "refined"]
+__all__ = ["coarse_instance", "coarse_plans", "coarse_scale", "refined"]
 
 #: Output tokens of the longest requests at the coarse scale.
 LEVEL = 32
@@ -133,6 +133,13 @@ def refined(instance: Instance, scale: int, schedule: Schedule) -> Schedule:
     return Schedule(instance.name, tuple(batches))
 
 
+def coarse_scale(instance: Instance) -> int:
+    """Tokens for each one at the scale of `coarse_plans`; 1 where there are no such plans."""
+    if not instance.offline or instance.system.block_size > 1:
+        return 1
+    return max(1, max(request.output_tokens for request in instance.requests) // LEVEL)
+
+
 def coarse_plans(
     instance: Instance, *, upper: float | None = None, seed: int = 0, deadline: float | None = None
 ) -> Iterator[tuple[str, Schedule]]:
@@ -156,9 +163,8 @@ def coarse_plans(
     """
     from infermax_opt.schedulers.beam import beam_plans
 
-    longest = max(request.output_tokens for request in instance.requests)
-    scale = longest // LEVEL
-    if scale <= 1 or not instance.offline or instance.system.block_size > 1:
+    scale = coarse_scale(instance)
+    if scale <= 1:
         return
     coarse = _roomiest(instance, scale)
     if coarse is None:

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.bounds import closed_form_bounds, occupancy
+from infermax_opt.bounds import _occupancy_graph, closed_form_bounds, occupancy
 from infermax_opt.bounds._kernels_occupancy import FAR
 from infermax_opt.bounds.occupancy import occupancy_bound
 from infermax_opt.certificates import check_evidence
@@ -223,7 +223,7 @@ def test_plain_python_and_compiled_kernels_agree(monkeypatch: pytest.MonkeyPatch
 
     instance = case(4, 2, 3, 9)
     compiled = occupancy_bound(instance, stop=few(40))
-    monkeypatch.setattr(occupancy, "_kernels", lambda: (kernels.settle, kernels.weigh))
+    monkeypatch.setattr(_occupancy_graph, "kernels", lambda: (kernels.settle, kernels.weigh))
     plain = occupancy_bound(instance, stop=few(40))
     assert compiled is not None
     assert compiled == plain

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from infermax_opt.bounds._occupancy_graph import MAX_ACTIVE
 from infermax_opt.bounds.lagrangian import lagrangian_bound
-from infermax_opt.bounds.occupancy import MAX_ACTIVE, occupancy_bound
+from infermax_opt.bounds.occupancy import occupancy_bound
 from infermax_opt.instance import Instance
 from infermax_opt.result import LowerBound
 

@@ -43,8 +43,9 @@ GRACE = 2.0
 #: Share of the time left that the exact search has before the planners, which get the rest.
 SEARCH_SHARE = 0.4
 #: Columns of the flow formulation up to which HiGHS is tried on it, and the share of the time that the
-#: planners have before.
-FLOW_COLUMNS, PLAN_SHARE = 20_000, 0.5
+#: Columns of the flow formulation up to which it is solved as a whole, and by windows of batches, after
+#: the planners and bounds; their share of the time then, and that of the windows of what is left.
+FLOW_COLUMNS, WINDOW_COLUMNS, PLAN_SHARE, WINDOW_SHARE = 20_000, 40_000, 0.5, 0.5
 #: Share of the time that the schedulers may take before an engine or the planners start.
 WARM_UP = 0.25
 
@@ -210,26 +211,48 @@ class _Run:
         return self.result()
 
     def plan(self) -> None:
-        """Planners and bounds; then the flow formulation, where it is small enough to be solved."""
+        """Planners and bounds; then the flow formulation, by windows and as a whole, where it is small."""
         from infermax_opt.formulation import get_formulation
 
         kinds = {(t.input_tokens, t.output_tokens) for t in self.instance.types}
         columns = 4 * sum(o for _, o in kinds) * (self.best.metrics.batches if self.best else 0)
         able = (
-            0 < columns <= FLOW_COLUMNS
+            0 < columns <= WINDOW_COLUMNS
             and self.options.time_limit is not None
             and self.instance.objective.is_makespan
             and get_formulation("flow").unsupported(self.instance) is None
         )
+        whole = able and columns <= FLOW_COLUMNS
         self.plan_beside_bounds(PLAN_SHARE if able else 1.0)
+        if able and not self.proved():
+            self.polish_windows(WINDOW_SHARE if whole else 1.0)
         left = self.left()
-        if not able or self.best is None or self.proved() or left is None or left < 1:
+        if whole and not self.proved() and left is not None and left >= 1:
+            self.solve_flow(left)
+
+    def polish_windows(self, share: float) -> None:
+        """Improve the best schedule by windows of the flow formulation, for this share of the time left."""
+        from infermax_opt.neighbourhood import improved_by_windows
+
+        left = self.left()
+        if self.best is None or left is None or left < 1:
             return
+        self.say("engine highs: windows of the flow formulation")
+        for schedule in improved_by_windows(
+            self.instance, self.best.schedule, deadline=time.monotonic() + share * left,
+            threads=self.report.threads or 1, seed=self.options.seed,
+        ):  # fmt: skip
+            self.offer(schedule, "windows:highs")
+
+    def solve_flow(self, seconds: float) -> None:
+        """Solve the flow formulation, starting from the best schedule."""
         from infermax_opt.formulated import solve_formulation
         from infermax_opt.solvers.outcome import Limits
 
+        if self.best is None:
+            return
         self.say("engine highs: the flow formulation is small")
-        limits = Limits(left, self.report.threads or 1, self.options.seed, self.options.memory_limit)
+        limits = Limits(seconds, self.report.threads or 1, self.options.seed, self.options.memory_limit)
         try:
             outcome = solve_formulation(
                 self.instance, "flow", "highs",

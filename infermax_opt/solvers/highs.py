@@ -18,7 +18,7 @@ from infermax_opt.solvers.lowering import LoweredModel
 from infermax_opt.solvers.outcome import Termination
 from infermax_opt.solvers.safebound import safe_bound, weakened
 
-__all__ = ["solve"]
+__all__ = ["Scaling", "load", "solve"]
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -85,7 +85,7 @@ class Scaling:
         return [round(x) for x in (np.array(solution, dtype=float) * self.column).tolist()]
 
 
-def _load(
+def load(
     model: LoweredModel,
     scaled: Scaling,
     seconds: float | None,
@@ -93,6 +93,7 @@ def _load(
     seed: int,
     integral: bool,
 ) -> highspy.Highs:
+    """HiGHS with the model, or its relaxation where not `integral`, and strict tolerances."""
     solver = highspy.Highs()
     # The log has to go somewhere, or its callback is not called.
     solver.setOptionValue("log_to_console", False)
@@ -136,7 +137,7 @@ def _root(
     model: LoweredModel, scaled: Scaling, seconds: float | None, threads: int, seed: int, emit: Emit
 ) -> None:
     """Solve the relaxation and report the bound that its duals prove in exact arithmetic."""
-    solver = _load(model, scaled, seconds, threads, seed, integral=False)
+    solver = load(model, scaled, seconds, threads, seed, integral=False)
     solver.run()
     solution = solver.getSolution()
     if solution.dual_valid:
@@ -148,7 +149,7 @@ def _root(
 def _branch_and_bound(
     model: LoweredModel, scaled: Scaling, seconds: float | None, threads: int, seed: int, emit: Emit
 ) -> str:
-    solver = _load(model, scaled, seconds, threads, seed, integral=True)
+    solver = load(model, scaled, seconds, threads, seed, integral=True)
     best: int | None = None
 
     def report_bound(bound: float) -> None:

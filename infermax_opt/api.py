@@ -13,7 +13,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import metadata
@@ -43,7 +43,9 @@ GRACE = 2.0
 #: Share of the time left that the exact search has before the planners, which get the rest.
 SEARCH_SHARE = 0.4
 #: Columns of the flow formulation up to which HiGHS is tried on it, and the share of the time that the
-#: Columns of the flow formulation up to which it is solved as a whole, and by windows of batches, after
+#: Columns of the flow formulation up to which it is solved as a whole in the last share of the time, and
+#: by windows of batches, which the planners leave the rest of their time.
+FLOW_COLUMNS, FLOW_SHARE, WINDOW_COLUMNS, PLAN_SHARE = 10_000, 0.25, 40_000, 0.6
 #: the planners and bounds; their share of the time then, and that of the windows of what is left.
 FLOW_COLUMNS, WINDOW_COLUMNS, PLAN_SHARE, WINDOW_SHARE = 20_000, 40_000, 0.5, 0.5
 #: Share of the time that the schedulers may take before an engine or the planners start.
@@ -223,26 +225,10 @@ class _Run:
             and get_formulation("flow").unsupported(self.instance) is None
         )
         whole = able and columns <= FLOW_COLUMNS
-        self.plan_beside_bounds(PLAN_SHARE if able else 1.0)
-        if able and not self.proved():
-            self.polish_windows(WINDOW_SHARE if whole else 1.0)
+        self.plan_beside_bounds(1 - FLOW_SHARE if whole else 1.0, windows=able)
         left = self.left()
         if whole and not self.proved() and left is not None and left >= 1:
             self.solve_flow(left)
-
-    def polish_windows(self, share: float) -> None:
-        """Improve the best schedule by windows of the flow formulation, for this share of the time left."""
-        from infermax_opt.neighbourhood import improved_by_windows
-
-        left = self.left()
-        if self.best is None or left is None or left < 1:
-            return
-        self.say("engine highs: windows of the flow formulation")
-        for schedule in improved_by_windows(
-            self.instance, self.best.schedule, deadline=time.monotonic() + share * left,
-            threads=self.report.threads or 1, seed=self.options.seed,
-        ):  # fmt: skip
-            self.offer(schedule, "windows:highs")
 
     def solve_flow(self, seconds: float) -> None:
         """Solve the flow formulation, starting from the best schedule."""
@@ -264,10 +250,8 @@ class _Run:
             self.offer(outcome.schedule, "flow:highs")
         self.improve_bound(self.credible(outcome.lower))
 
-    def plan_beside_bounds(self, share: float) -> None:
+    def plan_beside_bounds(self, share: float, windows: bool) -> None:
         """Improve schedule and bound side by side until they meet or this share of the time is up."""
-        from infermax_opt.schedulers import anytime_plans
-
         left = self.left()
         left = None if left is None else left * share
         end = math.inf if left is None else time.monotonic() + left
@@ -288,11 +272,7 @@ class _Run:
         if self.instance.objective.is_makespan:
             worker.start()
         try:
-            upper = float(self.best.value) if self.best else None
-            deadline = None if end == math.inf else end
-            for source, candidate in anytime_plans(
-                self.instance, upper=upper, seed=self.options.seed, deadline=deadline
-            ):
+            for source, candidate in self.candidates(end, windows):
                 self.offer(candidate, source)
                 self.improve_bounds(found)
                 if self.proved() or time.monotonic() > end:
@@ -305,6 +285,23 @@ class _Run:
             if failures:
                 details = {**self.report.details, "bound search failed": failures[0]}
                 self.report = replace(self.report, details=details)
+
+    def candidates(self, end: float, windows: bool) -> Iterator[tuple[str, Schedule]]:
+        """Plans until some moment; its last part goes to windows of the flow formulation, if wanted."""
+        from infermax_opt.schedulers import anytime_plans
+
+        upper = float(self.best.value) if self.best else None
+        now = time.monotonic()
+        deadline = None if end == math.inf else now + (end - now) * (PLAN_SHARE if windows else 1.0)
+        yield from anytime_plans(self.instance, upper=upper, seed=self.options.seed, deadline=deadline)
+        if windows and self.best is not None:
+            from infermax_opt.neighbourhood import improved_by_windows
+
+            self.say("engine highs: windows of the flow formulation")
+            for schedule in improved_by_windows(
+                self.instance, self.best.schedule, deadline=end, seed=self.options.seed
+            ):
+                yield "windows:highs", schedule
 
     def proved(self) -> bool:
         """Whether bound and schedule meet."""

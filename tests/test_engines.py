@@ -259,11 +259,11 @@ def test_unsupported_instances_are_refused() -> None:
 def test_safe_bound_is_below_the_relaxation(formulation: CSP | StateFlow) -> None:
     import highspy
 
-    from infermax_opt.solvers.highs import Scaling, _load
+    from infermax_opt.solvers.highs import Scaling, load
 
     model = lowered_paper(16, formulation)
     scaled = Scaling(model)
-    solver = _load(model, scaled, None, 1, 0, integral=False)
+    solver = load(model, scaled, None, 1, 0, integral=False)
     solver.run()
     optimum = solver.getInfo().objective_function_value * scaled.cost
     assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal

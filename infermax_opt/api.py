@@ -11,6 +11,7 @@ import contextlib
 import math
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,8 +41,10 @@ EXACT_TOKENS = 4096
 
 #: Seconds to wait for a bound in the making when time is up.
 GRACE = 2.0
+#: Seconds after which planners and bounds let each other run.
+SWITCH = 5e-4
 #: Share of the time left that the exact search has before the planners, which get the rest.
-SEARCH_SHARE = 0.4
+SEARCH_SHARE = 0.25
 #: Columns of the flow formulation up to which HiGHS is tried on it, and the share of the time that the
 #: Columns of the flow formulation up to which it is solved as a whole in the last share of the time, and
 #: by windows of batches, which the planners leave the rest of their time.
@@ -269,6 +272,9 @@ class _Run:
                 failures.append(f"{type(error).__name__}: {error}")
 
         worker = threading.Thread(target=search_bound, daemon=True)
+        # Both sides make many short calls of compiled code, and would wait for each other after each.
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH)
         if self.instance.objective.is_makespan:
             worker.start()
         try:
@@ -281,6 +287,7 @@ class _Run:
                 worker.join(None if end == math.inf else max(0.0, end - time.monotonic()) + GRACE)
         finally:
             halt.set()
+            sys.setswitchinterval(interval)
             self.improve_bounds(found)
             if failures:
                 details = {**self.report.details, "bound search failed": failures[0]}

@@ -2,9 +2,8 @@
 
     python certificate_checker.py INSTANCE CERTIFICATE [--profiles DIR]
 
-recomputes the bound and trusts nothing else.  Exit code 0: it holds; 1: rejected; 2: a file cannot
-be read.  ``.gz`` files are accepted.  Format: `infermax_opt.certificates`.  The proofs stand in
-`infermax_opt.bounds`: `closed_form`, `counts`, `occupancy`, `lagrangian`.
+recomputes the bound and trusts nothing else.  Exit code 0: it holds; 1: rejected; 2: a file (``.gz``
+or not) cannot be read.  Format: `infermax_opt.certificates`; proofs: `infermax_opt.bounds`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import sys
 import zlib
 from collections import deque
 from fractions import Fraction
-from itertools import accumulate, product
+from itertools import accumulate, chain, groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +39,8 @@ def require(condition: bool, problem: str) -> None:
 
 def number(value: Any, name: str) -> Fraction:
     """Read a decimal or a fraction exactly."""
-    text = str(value)
-    require(not isinstance(value, bool) and NUMBER.fullmatch(text) is not None, f"{name} is no number")
-    return Fraction(text)
+    require(type(value) is not bool and NUMBER.fullmatch(str(value)) is not None, f"{name} is no number")
+    return Fraction(str(value))
 
 
 def whole(value: Any, name: str, least: int | None = None) -> int:
@@ -69,11 +67,9 @@ class Instance:
         if "profile" in cost:
             require(re.fullmatch(r"[\w.-]+", cost["profile"]) is not None, "instance: bad profile name")
             cost = load(Path(profiles or ".", f"{cost['profile']}.json"))["cost"]
-        self.capacity = whole(system["kv_capacity"], "kv_capacity", 1)
-        self.batch_tokens = whole(system["max_batch_tokens"], "max_batch_tokens", 1)
-        self.prefill_tokens = whole(system["max_prefill_tokens"], "max_prefill_tokens", 1)
-        limit = system.get("max_running")
-        self.running = None if limit is None else whole(limit, "max_running", 1)
+        limits = ("kv_capacity", "max_batch_tokens", "max_prefill_tokens")
+        self.capacity, self.batch_tokens, self.prefill_tokens = (whole(system[key], key, 1) for key in limits)
+        self.running = None if (most := system.get("max_running")) is None else whole(most, "max_running", 1)
         self.block = whole(system.get("block_size", 1), "block_size", 1)
         flags = ("hybrid_batching", "chunked_prefill", "preemption")
         self.hybrid, self.chunked, self.preemption = (policy[flag] is True for flag in flags)
@@ -98,7 +94,6 @@ class Instance:
         feed(attention, *(v for pair in pieces for v in pair))
         feed(*decode, *prefill)
         feed(data["objective"], "makespan", 1)
-        self.name = data["name"]
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
         for entry in data["requests"]:
             i, o = whole(entry["input_tokens"], "input", 1), whole(entry["output_tokens"], "output", 1)
@@ -110,9 +105,24 @@ class Instance:
             self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
         self.sha256 = digest.hexdigest()
 
-    def since(self, time: Fraction) -> Kinds:
+    def since(self, time: Fraction = Fraction(0)) -> Kinds:
         """Input tokens, output tokens and number of the requests that arrive at `time` or later."""
         return [(i, o, count) for (i, o, arrival), count in self.kinds.items() if arrival >= time]
+
+    def token_work(self, kinds: Kinds, beta: int) -> int:
+        """Least work but for the attention of the prompts, in ticks."""
+        d1 = min(self.d1, beta) if self.preemption else self.d1
+        return sum(c * (beta * (i + o - 1) + d1 * (o - 1) * (2 * i + o - 2) // 2) for i, o, c in kinds)
+
+    def squares(self, kinds: Kinds, limit: int = 10**18) -> int:
+        """Least attention work of the prompts in so many batches at most, in ticks."""
+        return self.p1 * sum(c * max(i, i * i // (limit - o + 1 if self.spread else 1)) for i, o, c in kinds)
+
+    def presence(self, alpha: int, beta: int, unit: Fraction, young: bool = False) -> list[int]:
+        """Batches without first tokens, with them, and with them alone; rho; in units."""
+        d0, p0, either = self.d0, self.p0, min(self.d0, self.p0)
+        costs = [either] * 3 if young else [either if self.preemption else d0, d0 + p0, p0]
+        return [math.floor(cost * unit) for cost in [*(alpha + c for c in costs), max(0, beta - self.d1)]]
 
 
 def check(instance_data: Any, certificate: Any, profiles: Path | None = None) -> Fraction:
@@ -122,14 +132,15 @@ def check(instance_data: Any, certificate: Any, profiles: Path | None = None) ->
         body = {key: value for key, value in certificate.items() if key != "sha256"}
         text = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
         expected = {"schema": "infermax-opt/certificate/1", "sha256": hashlib.sha256(text).hexdigest()}
-        expected |= {"instance": instance.name, "instance_sha256": instance.sha256}
+        expected |= {"instance": instance_data["name"], "instance_sha256": instance.sha256}
         for key, value in {**expected, "objective": instance_data["objective"]}.items():
             require(certificate[key] == value, f"{key} is not {value}")
         require(type(certificate["source"]) is str, "source is no text")
         require(rates(certificate["cost"]) == instance.cost, "is for another cost model")
         evidence = certificate["evidence"]
         piece = instance.pieces[whole(evidence["piece"], "piece", 0)]
-        proofs = {"closed-form": closed_form, "occupancy": occupancy, "lagrangian": lagrangian}
+        proofs = {"closed-form": closed_form, "occupancy": occupancy}
+        proofs |= {"state-flow": state_flow, "lagrangian": lagrangian}
         exponent = min(4096, whole(evidence.get("exponent", 0), "exponent", -4096))  # of units in a tick
         proved = proofs[evidence["kind"]](instance, evidence, *piece, Fraction(2) ** exponent)
         claimed = number(certificate["lower_bound"], "lower_bound")
@@ -139,27 +150,13 @@ def check(instance_data: Any, certificate: Any, profiles: Path | None = None) ->
         raise Rejected(f"is malformed: {type(error).__name__} {error}") from None
 
 
-def token_work(instance: Instance, kinds: Kinds, beta: int) -> int:
-    """Least work but for the attention of the prompts, in ticks."""
-    d1 = min(instance.d1, beta) if instance.preemption else instance.d1
-    return sum(c * (beta * (i + o - 1) + d1 * ((o - 1) * i + (o - 1) * (o - 2) // 2)) for i, o, c in kinds)
-
-
-def squares(instance: Instance, kinds: Kinds, batches: int = 10**18) -> int:
-    """Least attention work of the prompts in so many batches, in ticks."""
-    chunks = ((i, c, batches - o + 1 if instance.spread else 1) for i, o, c in kinds)
-    return instance.p1 * sum(c * max(i, i * i // q) for i, c, q in chunks)
-
-
 def closed_form(instance: Instance, evidence: Any, alpha: int, beta: int, _: Fraction) -> Fraction:
     """Work, attention constants and a least number of batches."""
     kinds = instance.since(since := number(evidence["since"], "since"))
     require(since >= 0 and len(kinds) > 0, "since: no request arrives then or later")
-    prefill = -(-sum(i * c for i, _, c in kinds) // instance.budget)
-    if not instance.chunked:
-        prefill = max(prefill, sum(c for i, _, c in kinds if 2 * i > instance.budget))
-    later = sum((o - 1) * c for _, o, c in kinds)
-    longest = max(o for _, o, _ in kinds)
+    alone = 0 if instance.chunked else sum(c for i, _, c in kinds if 2 * i > instance.budget)
+    prefill = max(alone, -(-sum(i * c for i, _, c in kinds) // instance.budget))
+    later, longest = sum((o - 1) * c for _, o, c in kinds), max(o for _, o, _ in kinds)
     decode = 0 if instance.preemption else max(longest - 1, -(-later // instance.batch_tokens))
     batches = max(prefill, count_batches(instance, kinds, evidence, prefill + decode))
     least = min(instance.p0, instance.d0)
@@ -168,10 +165,8 @@ def closed_form(instance: Instance, evidence: Any, alpha: int, beta: int, _: Fra
     if not instance.preemption or (beta - instance.d1) * instance.capacity >= 2 * instance.d0:
         others = max(0, batches - prefill - -(-area // instance.capacity))
         presence = max(presence, instance.d0 * area // instance.capacity + least * others)
-    work = token_work(instance, kinds, beta)
-    if not instance.spread:
-        work += squares(instance, kinds)
-    elif evidence["reference"] is not None:
+    work = instance.token_work(kinds, beta) + (0 if instance.spread else instance.squares(kinds))
+    if instance.spread and evidence["reference"] is not None:
         # 1/q >= 2/q0 - q/q0**2 with q = J - O + 1 and q0 = reference - O + 1, J >= batches.
         reference = whole(evidence["reference"], "reference", max(batches, longest))
         spread = [(instance.p1 * i * i * c, reference - o + 1) for i, o, c in kinds]
@@ -191,139 +186,148 @@ def count_batches(instance: Instance, kinds: Kinds, evidence: Any, phases: int) 
         return -(-sum((i + o - 1) * c for i, o, c in kinds) // instance.batch_tokens)
     if argument == "running limit":
         return -(-sum(o * c for _, o, c in kinds) // whole(instance.running, "running limit"))
-    if argument == "separate phases":
-        require(not (instance.preemption or instance.hybrid), "phases need not be separate")
+    if argument == "separate phases" and not (instance.preemption or instance.hybrid):
         return phases
     require(argument in ("KV area", "KV slots"), "argument: unknown")
     size, capacity = instance.block, instance.capacity // instance.block
     cut = whole(evidence["cut"], "cut", 0)
 
-    def blocks(upto: int) -> int:  # sum of ceil(x / size) for x = 1..upto
-        full, rest = divmod(upto, size)
-        return size * full * (full + 1) // 2 + rest * (full + 1)
-
     def above(level: int) -> tuple[int, int]:  # tokens of more than `level` blocks: number, blocks
-        spans = [(min(i + o, max(i, level * size + 1)), i + o, c) for i, o, c in kinds]
-        volume = sum(c * (blocks(end - 1) - blocks(first - 1)) for first, end, c in spans)
-        return sum(c * (end - first) for first, end, c in spans), volume
+        spans = [(min(i + o, max(i, level * size + 1)) - 1, i + o - 1, c) for i, o, c in kinds]
+        upto = [(x, x // size, c) for first, last, c in spans for x, c in ((first, -c), (last, c))]  # 1 .. x
+        return sum(c * x for x, _, c in upto), sum(c * (k + 1) * (2 * x - k * size) // 2 for x, k, c in upto)
 
     if argument == "KV slots":
         return -(-above(cut - 1)[0] // (capacity // cut))  # division by zero: cut out of range
     require(cut <= capacity // 2, "cut: is above half of the capacity")
-    huge, huge_volume = above(capacity - cut)
-    big, big_volume = above(capacity // 2)
-    small = above(max(0, cut - 1))[1] - big_volume
-    room = (big - huge) * capacity - (big_volume - huge_volume)
-    return big + max(0, -((room - small) // capacity))
+    (huge, huge_volume), (big, _) = above(capacity - cut), above(capacity // 2)
+    others = above(max(0, cut - 1))[1] - huge_volume  # from the cut up to huge: none beside a huge one
+    return max(big, huge - (-others // capacity))
 
 
 def occupancy(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fraction) -> Fraction:
     """No step of the occupancy graph earns more than it costs, by the potentials."""
-    kinds, prices = instance.since(Fraction(0)), evidence["prices"]
-    names = ("token", "size", "out_fixed", "out_size")
-    token, size, out_fixed, out_size = (whole(prices[name], name) for name in names)
+    kinds, capacity = instance.since(), instance.capacity
+    prices, given = evidence["prices"], evidence["potential"]
+    token, size, *out = (prices[name] for name in ("token", "size", "out_fixed", "out_size"))
+    numbers = [token, size, *out, *prices["first"], *prices["finish"]]
+    require(all(type(v) is int for v in numbers), "prices: no whole number")
     young = whole(evidence["young"], "young", 0)
     old = [(i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in kinds]
     prompts, ends = sorted({i for i, _, _ in old}), sorted({i + o for i, o, _ in old})
-    require(all(type(prices[key]) in (list, tuple) for key in ("first", "finish")), "prices: no list")
-    starts = {i: whole(pay, "first") for i, pay in zip(prompts, prices["first"], strict=True)}
-    finishes = {end: whole(pay, "finish") for end, pay in zip(ends, prices["finish"], strict=True)}
+    starts = dict(zip(prompts, prices["first"], strict=True))
+    finishes = dict(zip(ends, prices["finish"], strict=True))
     shortest, longest = prompts[0], ends[-1] - 1
-    idle = token + size * shortest
-    require(size >= 0 and idle >= 0, "prices: idling would earn")
-    given, capacity = evidence["potential"], instance.capacity
+    require(size >= 0 and (idle := token + size * shortest) >= 0, "prices: idling would earn")
     most = min(sum(c for _, _, c in kinds), capacity // shortest, instance.running or capacity)
     wide = (top := len(given) - 1) < most  # the last list stands for `top` active requests and more
     require(1 <= top <= most, "potential: wrong number of lists")
-    d0, p0, either = instance.d0, instance.p0, min(instance.d0, instance.p0)
-    presence = [either] * 3 if young else [either if instance.preemption else d0, d0 + p0, p0]
-    plain, mixed, pure_cost = (math.floor((alpha + cost) * unit) for cost in presence)
-    rho = math.floor(max(0, beta - instance.d1) * unit)
-    in_fixed, in_size, refilled = -rho - out_fixed, rho - out_size, (shortest + 1, longest)
+    plain, mixed, pure_cost, rho = instance.presence(alpha, beta, unit, young > 0)
+    back, refilled = (-rho - out[0], rho - out[1]), (shortest + 1, longest)
     evictions = instance.preemption and longest > shortest
-    # Steps into batches with first tokens, with decodes or pure: reach and cost, fixed and for each token.
-    admits = [((i, i), (-pay, 0)) for i, pay in starts.items()]
-    pures = [((i + 1, i + 1), (-pay - token - size * i, 0)) for i, pay in starts.items()]
-    pures += [((shortest + 2, longest + 1), (in_fixed - in_size - token + size, in_size - size))] * evictions
-    ranges = [(k * shortest, min(k * ends[-1], capacity + k)) for k in range(top + 1)]
-    if wide:
-        ranges[top] = (top * shortest, capacity + most)
-    width = max(last for _, last in ranges) + 1
-    require(width * len(given) <= 10**8, "potential: too large")
+    grown, made = (shortest + 2, longest + 1), (back[0] - back[1] - token + size, back[1] - size)
+    joins: list[Any] = [(0, refilled, back, "a refill"), (2, grown, made, None)] * evictions
+    joins += [(1, (i, i), (-pay, 0), None) for i, pay in starts.items()]
+    joins += [(2, (i + 1, i + 1), (-pay - token - size * i, 0), None) for i, pay in starts.items()]
+    leaves = [((end, end), (-pay, 0)) for end, pay in finishes.items()] + [(refilled, out)] * evictions
+    lasts = [min(k * ends[-1], capacity + k) for k in range(top)]
+    lasts += [capacity + most if wide else min(top * ends[-1], capacity + top)]
+    require((width := max(lasts) + 1) * len(given) <= 10**8, "potential: too large")
+    ranges = [(k * shortest, last) for k, last in enumerate(lasts)]
     potential = []
     for (first, last), values in zip(ranges, given, strict=True):
         require(len(values) == last - first + 1, "potential: wrong length of a list")
-        require(all(v is None or type(v) is int for v in values), "potential: no whole number")
         row = [FAR if v is None else v for v in values]
+        require(all(v is FAR or type(v) is int for v in row), "potential: no whole number")
         potential.append([FAR] * first + row + [FAR] * (width - last - 1))
     require(potential[0][0] < FAR, "potential: the empty state has none")
-    admitted = pure = [FAR] * width
+    layers = [potential[0], [FAR] * width, [FAR] * width]
     for k in range(1, top + 1):
-        first, last = ranges[k]
-        row, several = potential[k], wide and k == top
-        admitted_below, admitted, pure_below, pure = admitted, [FAR] * width, pure, [FAR] * width
-        # Where from one request more leads here: the list below and, if it stands for several, itself.
-        sources = [(potential[k - 1], admitted_below, pure_below)] + [(row, admitted, pure)] * several
-        for below, _, _ in sources * evictions:
-            lowest(below, row, ranges[k], refilled, (in_fixed, in_size), "a refill")
-        before = None
-        while before != (admitted, pure):  # all steps lead to more tokens, so this ends
-            before = (admitted[:], pure[:]) if several else (admitted, pure)  # once where none starts here
-            for below, admitted_from, pure_from in sources:
-                for source, (reach, cost) in product((below, admitted_from), admits):
-                    lowest(source, admitted, ranges[k], reach, cost, None)
-                for source, (reach, cost) in product((below, pure_from), pures):
-                    lowest(source, pure, ranges[k], reach, cost, None)
-        earned = max(token * k, token * most) if several else token * k
-        least = FAR
+        (first, last), several, before = ranges[k], wide and k == top, None
+        below, layers = layers, [potential[k], [FAR] * width, [FAR] * width]
+        while before != layers:  # all steps lead to more tokens, so this ends
+            before = [layer[:] for layer in layers] if several else layers  # once where none starts here
+            for origins, (layer, *join) in product([below, layers] if several else [below], joins):
+                for origin in {0, layer}:
+                    lowest(origins[origin], layers[layer], ranges[k], *join)
+        row, admitted, pure = layers  # between batches, in one with first tokens, in one without decodes
+        earned, least = max(token * k, token * most) if several else token * k, FAR
         for u in range(first, last + 1):
-            require(pure[u] == FAR or row[u] <= pure[u] + pure_cost, "potential: a prefill batch earns")
+            require(row[u] <= pure[u] + pure_cost, "potential: a prefill batch earns")
             require(u == first or row[u - 1] <= row[u] + idle, "potential: idling earns")
-            if u <= capacity and u + k <= last:
-                total = min(row[u] + plain, admitted[u] + mixed) - earned - size * u
-                least = min(least, total) if several else total  # more than k requests grow by more
-                require(row[u + k] <= least, "potential: a batch earns")
-            elif several and u > capacity + k:
-                require(row[u] <= least, "potential: a batch earns")
+            total = min(row[u] + plain, admitted[u] + mixed) - earned - size * u if u <= capacity else FAR
+            least = min(least, total) if several else total  # more than k requests grow by more
+            require(u + k > last or row[u + k] <= least, "potential: a batch earns")
         for other in (k - 1, k) if several else (k - 1,):
-            # Steps to fewer requests are steps to more on the mirrored lists.
-            span = [width - 1 - u for u in reversed(ranges[other])]
-            source, target = row[::-1], potential[other][::-1]
-            for end, pay in finishes.items():
-                lowest(source, target, span, (end, end), (-pay, 0), "finishing")
-            if evictions:
-                lowest(source, target, span, refilled, (out_fixed, out_size), "an eviction")
-    tokens = sum(c * (token * o + size * (i * o + o * (o - 1) // 2)) for i, o, c in old)
-    earned = tokens + sum(c * (starts[i] + finishes[i + o]) for i, o, c in old)
-    work = token_work(instance, kinds, beta) + squares(instance, kinds)
-    return (work + earned / unit) / instance.scale
+            span = [width - 1 - u for u in reversed(ranges[other])]  # steps to more on the mirrored lists
+            for reach, cost in leaves:
+                lowest(row[::-1], potential[other][::-1], span, reach, cost, "finishing or an eviction")
+    area = sum(c * (i * o + o * (o - 1) // 2) for i, o, c in old)
+    earned = Fraction(size * area + sum(c * (token * o + starts[i] + finishes[i + o]) for i, o, c in old))
+    return (instance.token_work(kinds, beta) + instance.squares(kinds) + earned / unit) / instance.scale
 
 
 def lowest(source: Any, target: Any, span: Any, reach: Any, cost: Any, step: str | None) -> None:
-    """Lower target[u], u in span, to the least source[u - s] + fixed + slope * s for s in reach.
-
-    Where `step` names what that costs, reject if there is anything to lower.
-    """
-    (first, last), (low, high), (fixed, slope) = span, reach, cost
-    queue, fed = deque[tuple[Any, int]](), max(0, first - high)
-    for u in range(first, last + 1):
-        for new in range(fed, u - low + 1):
-            key = source[new] - slope * new
-            while queue and queue[-1][0] >= key:
-                queue.pop()
-            queue.append((key, new))
-        fed = max(fed, u - low + 1)
-        while queue and queue[0][1] < u - high:
+    """Lower target[u], u in span, to the least source[u - s] + fixed + slope * s; reject a named step."""
+    (first, last), (low, high), (fixed, slope) = span, reach, cost  # s in low .. high
+    queue = deque[tuple[Any, int]]()
+    for new in range(max(0, first - high), last - low + 1):
+        key = source[new] - slope * new
+        while queue and queue[-1][0] >= key:
+            queue.pop()
+        queue.append((key, new))
+        if queue[0][1] < (u := new + low) - high:
             queue.popleft()
-        if queue:
+        if u >= first:
             value = queue[0][0] + fixed + slope * u
             require(step is None or target[u] <= value, f"potential: {step} earns")
             target[u] = min(target[u], value)
 
 
+def state_flow(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fraction) -> Fraction:
+    """No step among the states of requests in memory earns more than it costs, by the potentials."""
+    given, first, out = evidence["potential"], evidence["prices"]["first"], evidence["prices"]["out"]
+    kinds = [(*k, sum(c for *_, c in same)) for k, same in groupby(sorted(instance.since()), lambda k: k[:2])]
+    most = min(sum(c for _, _, c in kinds), instance.capacity // kinds[0][0], instance.running or FAR)
+    require(sum(o for _, o, _ in kinds) < len(given) <= 10**7 // most, "potential: too many states")
+    require([len(pays) for pays in out] == [o - 1 for _, o, _ in kinds], "prices: wrong length of a list")
+    require(all(type(v) is int for v in chain(first, *out, given[:1])), "prices: no whole number")
+    require(all(v is None or type(v) is int for v in given), "potential: no whole number")
+    plain, mixed, pure, rho = instance.presence(alpha, beta, unit)
+    elements = [(k, n, i + n, c, n == o) for k, (i, o, c) in enumerate(kinds) for n in range(o + 1)]
+    leave = [v for pays in out for v in (FAR, *(pay if instance.preemption else FAR for pay in pays), 0)]
+    refill = [FAR if v == FAR or e[4] else rho * (e[2] - 1) - v for e, v in zip(elements, leave, strict=True)]
+    enter = [refill[x - 1] if n > 1 else -first[k] for x, (k, n, *_) in enumerate(elements)]  # a batch
+    states: list[tuple[int, ...]] = [()]  # elements by number, in order; small states first
+    for state in states:
+        free = instance.capacity - sum(elements[x][2] - 1 for x in state)
+        for x in range(state[-1] if state else 0, len(elements) if len(state) < most else 0):
+            k, _, s, count, _ = elements[x]
+            if s - 1 <= free and (len(state) < count or elements[state[-count]][0] != k):
+                states.append((*state, x))
+        require(len(states) <= len(given), "potential: too few states")
+    between = {state: FAR if v is None else v for state, v in zip(states, given, strict=True)}
+    admitted, alone = dict.fromkeys(states, FAR), dict.fromkeys(states, FAR)
+    for state, here in between.items():
+        for x in set(state):
+            (_, n, _, _, last), at = elements[x], state.index(x)
+            rest, idle = state[:at] + state[at + 1 :], (*state[:at], x - 1, *state[at + 1 :])
+            layer = alone if n else admitted
+            layer[state] = min(layer[state], min(between[rest], layer[rest]) + enter[x])
+            require(here <= between[rest] + refill[x], "potential: a refill earns")
+            require(between[rest] <= here + leave[x], "potential: finishing or an eviction earns")
+            require(n == 0 or last or between[idle] <= here, "potential: idling earns")
+        require(here <= alone[state] + pure, "potential: a prefill batch earns")
+        after = tuple(x + 1 for x in state if not elements[x][4])  # no state if there is no room
+        least = min(here + plain, admitted[state] + mixed)
+        require(len(after) < len(state) or between.get(after, -FAR) <= least, "potential: a batch earns")
+    earned = Fraction(sum(c * pay for (_, _, c), pay in zip(kinds, first, strict=True)))
+    return (instance.token_work(kinds, beta) + instance.squares(kinds) + earned / unit) / instance.scale
+
+
 def lagrangian(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fraction) -> Fraction:
     """Cheapest paths of all kinds under lists of prices, for each number of batches."""
-    kinds, block = instance.since(Fraction(0)), instance.block
+    kinds, block = instance.since(), instance.block
     theta, capacity = whole(evidence["theta"], "theta", 0), instance.capacity // block
     require(theta <= min(instance.d0, instance.p0), "theta: too large")
     batch, rho = (math.floor(cost * unit) for cost in (alpha + theta, max(0, beta - instance.d1)))
@@ -339,11 +343,10 @@ def lagrangian(instance: Instance, evidence: Any, alpha: int, beta: int, unit: F
         ends = [[c * end for end in cheapest_paths(instance, i, o, runs, share, rho)] for i, o, c in kinds]
         paid = accumulate(batch - capacity * price for price, times in runs for _ in range(times))
         best = list(map(max, best, map(sum, zip(paid, *ends, strict=True))))
-    total = Fraction(max(least, horizon + 1) * batch) / unit + squares(instance, kinds)
-    for j in range(least, horizon + 1):
-        total = min(total, Fraction(best[j - 1]) / unit + squares(instance, kinds, j))
+    sums = chain([(10**18, max(least, horizon + 1) * batch)], enumerate(best, start=1))
+    total = min(Fraction(cost) / unit + instance.squares(kinds, j) for j, cost in sums if j >= least)
     prefill = -(-sum(i * c for i, _, c in kinds) // instance.budget)
-    return (total + token_work(instance, kinds, beta) + (instance.p0 - theta) * prefill) / instance.scale
+    return (total + instance.token_work(kinds, beta) + (instance.p0 - theta) * prefill) / instance.scale
 
 
 def cheapest_paths(instance: Instance, prompt: int, outputs: int, runs: Any, share: int, rho: int) -> Any:
@@ -386,12 +389,9 @@ def main(arguments: list[str]) -> int:
     try:
         instance, certificate = load(options.instance), load(options.certificate)
         bound = check(instance, certificate, options.profiles)
-    except Rejected as problem:
-        sys.stderr.write(f"rejected: {problem}\n")
-        return 1
-    except (OSError, ValueError, EOFError, RecursionError, MemoryError, zlib.error) as error:
-        sys.stderr.write(f"cannot be read: {error}\n")
-        return 2
+    except (Rejected, OSError, ValueError, EOFError, RecursionError, MemoryError, zlib.error) as problem:
+        sys.stderr.write(f"{'rejected' if isinstance(problem, Rejected) else 'cannot be read'}: {problem}\n")
+        return 1 if isinstance(problem, Rejected) else 2
     sys.stdout.write(f"certified: {instance['name']}: makespan >= {float(bound)!r} s\n")
     return 0
 

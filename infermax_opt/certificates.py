@@ -20,6 +20,11 @@ A certificate is a JSON object::
   share of the cost of recomputing, likewise), and the lists ``first`` and ``finish`` (what a first token
   and a finish earn besides, for each size of prompts, the ``young`` tokens included, and of finished
   requests, smallest first): see `infermax_opt.bounds.occupancy`;
+- ``state-flow`` holds the ``piece``, the ``exponent``, the ``potential`` in units, one for each state (null
+  where none is reached), and the ``prices`` in units: ``first``, a number for each kind, and ``out``, a list
+  for each kind, for n = 1 ... O-1.  Kinds are sorted by I, then O, elements (kind, n) likewise; a state is
+  the sorted list of its elements, and states are sorted by their number of elements, then element by
+  element: see `infermax_opt.bounds.state_flow`;
 - ``lagrangian`` holds the ``piece``, the ``exponent``, ``theta`` (the presence that every batch pays,
   in ticks) and ``prices``: lists of runs [units for a block of KV, number of batches], each list for
   the same number of batches: see `infermax_opt.bounds.lagrangian`.

@@ -70,8 +70,13 @@ NAMES = ("offline", "arrivals", "separate", "blocks", "throughput", "exact")
 def bounds(of: Instance) -> list[LowerBound]:
     searched = list(searched_bounds(of))
     searched.sort(key=lambda bound: bound.source)
-    assert [bound.source for bound in searched] == ["Lagrangian", "occupancy"]
+    assert [bound.source for bound in searched] == ["Lagrangian", "occupancy", "state flow"]
     return [*closed_form_bounds(of), *searched]
+
+
+def named(of: Instance, source: str) -> LowerBound:
+    (found,) = (bound for bound in bounds(of) if bound.source == source)
+    return found
 
 
 def shown(of: Instance) -> dict[str, Any]:
@@ -106,7 +111,7 @@ def test_every_argument_has_certificates() -> None:
         assert check_evidence(of, bound) == bound.value
     assert seen - {None} == {
         "longest request", "prefill tail", "token budget", "KV area", "KV slots", "running limit",
-        "separate phases", "arrivals", "occupancy", "Lagrangian",
+        "separate phases", "arrivals", "occupancy", "state flow", "Lagrangian",
     }  # fmt: skip
 
 
@@ -180,7 +185,7 @@ def test_a_copy_of_the_checker_runs_anywhere(tmp_path: Path, isolated: tuple[str
 def test_the_script_runs_from_another_directory(tmp_path: Path) -> None:
     of = instance("offline")
     write_instance(of, tmp_path / "i.json")
-    write_certificate(of, bounds(of)[-1], tmp_path / "c.json")
+    write_certificate(of, named(of, "occupancy"), tmp_path / "c.json")
     script = ROOT / "scripts" / "check_certificate.py"
     assert run("-I", "-S", script, "i.json", "c.json", cwd=tmp_path).returncode == 0
     assert run("-I", "-S", script, "c.json", "i.json", cwd=tmp_path).returncode in (1, 2)
@@ -207,7 +212,7 @@ def test_profiles(tmp_path: Path) -> None:
 def test_command_line(tmp_path: Path) -> None:
     of = instance("offline")
     write_instance(of, tmp_path / "i.json")
-    write_certificate(of, bounds(of)[-1], tmp_path / "c.json")
+    write_certificate(of, named(of, "occupancy"), tmp_path / "c.json")
     good = CliRunner().invoke(cli, ["check", str(tmp_path / "i.json"), str(tmp_path / "c.json")])
     assert good.exit_code == 0, good.output
     write_instance(instance("blocks"), tmp_path / "other.json")
@@ -273,7 +278,7 @@ def test_altered_certificates_are_rejected(name: str) -> None:
     of = instance(name)
     for bound in bounds(of):
         original = certificate(of, bound)
-        rich = bound.source not in ("occupancy", "Lagrangian") or name == "offline"
+        rich = bound.source not in ("occupancy", "state flow", "Lagrangian") or name == "offline"
         for mutant in mutants(original, rich):
             with pytest.raises(Rejected):
                 check(shown(of), mutant)
@@ -288,7 +293,7 @@ def test_signed_alterations_prove_no_more_than_is_true(name: str) -> None:
     accepted = rejected = 0
     for bound in bounds(of):
         original = certificate(of, bound)
-        rich = bound.source not in ("occupancy", "Lagrangian") or name == "offline"
+        rich = bound.source not in ("occupancy", "state flow", "Lagrangian") or name == "offline"
         for number, mutant in enumerate(mutants(original, rich)):
             # Its claim as it is, and a false one.
             for claim in (mutant.get("lower_bound"), str(best + Fraction(1, 10**9)))[
@@ -309,7 +314,7 @@ def test_signed_alterations_prove_no_more_than_is_true(name: str) -> None:
 def test_prices_cannot_be_raised(field: str) -> None:
     of = instance("offline")
     best = staged_search(of).upper
-    bound = bounds(of)[-1]
+    bound = named(of, "occupancy")
     assert best is not None
     original = certificate(of, bound)
     for factor, change in itertools.product((1, -1, 2), (10**k for k in range(12))):
@@ -327,7 +332,7 @@ def test_starts_and_finishes_earn_what_they_pay(field: str, index: int) -> None:
     """Less proves exactly so much less; more, as soon as it would prove what is not true, nothing."""
     of = instance("sizes")
     best = staged_search(of).upper
-    bound = bounds(of)[-1]
+    bound = named(of, "occupancy")
     assert best is not None
     original = certificate(of, bound)
     units = Fraction(2) ** original["evidence"]["exponent"] * of.cost.ticks_per_second
@@ -359,7 +364,10 @@ def test_starts_and_finishes_earn_what_they_pay(field: str, index: int) -> None:
 @pytest.mark.parametrize("field", ["first", "finish"])
 def test_starts_and_finishes_earn_whole_numbers_one_for_each_size(field: str) -> None:
     of = instance("sizes")
-    original = {**certificate(of, bounds(of)[-1]), "lower_bound": "0"}  # smaller prices prove this, too
+    original = {
+        **certificate(of, named(of, "occupancy")),
+        "lower_bound": "0",
+    }  # smaller prices prove this, too
     a, b = original["evidence"]["prices"][field]
     accepted = copy.deepcopy(original)
     accepted["evidence"]["prices"][field] = [a - 1, b - 2]
@@ -385,7 +393,7 @@ def test_starts_and_finishes_earn_whole_numbers_one_for_each_size(field: str) ->
 def test_every_potential_matters() -> None:
     """Raising or lowering a potential far, or calling its state unreached, breaks a step."""
     of = instance("offline")
-    original = certificate(of, bounds(of)[-1])
+    original = certificate(of, named(of, "occupancy"))
     kept = 0
     for k, values in enumerate(original["evidence"]["potential"]):
         for u, value in enumerate(values):
@@ -406,13 +414,125 @@ def test_every_potential_matters() -> None:
     assert kept == 0
 
 
+@pytest.mark.parametrize("name", ["offline", "sizes"])
+@pytest.mark.parametrize("field", ["first", "out"])
+def test_prices_of_states_cannot_be_raised(field: str, name: str) -> None:
+    """Lower first prices prove exactly so much less; no change proves what is not true."""
+    of = instance(name)
+    best = staged_search(of).upper
+    bound = named(of, "state flow")
+    assert best is not None
+    assert bound.value <= best
+    original = certificate(of, bound)
+    units = Fraction(2) ** original["evidence"]["exponent"] * of.cost.ticks_per_second
+    places = [
+        path
+        for path in leaves(original["evidence"]["prices"][field])
+        if path and (field == "first" or path[1:])
+    ]
+    refused = 0
+    for path, power, sign in itertools.product(places, range(16), (1, -1)):
+        mutant = copy.deepcopy(original)
+        inner = mutant["evidence"]["prices"][field]
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] += sign * 10**power
+        more = Fraction(0)
+        if field == "first":
+            more = sign * 10**power * (of.groups[path[0]].count or 1) / units
+        for claim in (bound.value + more, bound.value + abs(more) + Fraction(1, 10**20), best * 2):
+            mutant["lower_bound"] = f"{claim.numerator}/{claim.denominator}"
+            try:
+                proved = check(shown(of), signed(mutant))
+            except Rejected:
+                refused += 1
+                assert not (field == "first" and sign < 0 and 0 <= claim <= bound.value + more)
+                continue
+            assert proved <= best
+    assert refused > 3
+
+
+@pytest.mark.parametrize("name", ["offline", "sizes", "exact"])
+def test_every_potential_of_a_state_matters(name: str) -> None:
+    """Raised far, lowered far, or called unreached: some step breaks."""
+    of = instance(name)
+    original = certificate(of, named(of, "state flow"))
+    refused = 0
+    for index, value in enumerate(original["evidence"]["potential"]):
+        if value is None:
+            continue
+        for new in (None, value + 10**15, value - 10**15):
+            mutant = copy.deepcopy(original)
+            mutant["evidence"]["potential"][index] = new
+            with pytest.raises(Rejected):
+                check(shown(of), signed(mutant))
+            refused += 1
+    assert refused > 20
+
+
+@pytest.mark.parametrize("name", ["offline", "sizes"])
+def test_malformed_states_are_rejected(name: str) -> None:
+    of = instance(name)
+    original = {**certificate(of, named(of, "state flow")), "lower_bound": "0"}
+    assert check(shown(of), signed(original)) == 0
+    values, prices = original["evidence"]["potential"], original["evidence"]["prices"]
+    first, out = prices["first"], prices["out"]
+    potentials: list[Any] = [
+        None, 0, "", [], {}, [None], [0], values[:-1], [*values, 0], [*values, None], [None, *values[1:]],
+        [float(values[0]), *values[1:]], [True, *values[1:]], [*values[:-1], 0.5], [*values[:-1], "0"],
+        [*values[:-1], False], [*values[:-1], [0]], values * 1000, {str(k): v for k, v in enumerate(values)},
+    ]  # fmt: skip
+    firsts: list[Any] = [
+        None, 0, "0", "", [], {}, first[:-1], [*first, 0], [*first[:-1], None], [*first[:-1], 0.5],
+        [*first[:-1], True], [*first[:-1], "0"], [*first[:-1], [0]], [*first[:-1], 10**4000],
+        {str(k): v for k, v in enumerate(first)}, [*first[:-1], float("inf")], [*first[:-1], float("nan")],
+    ]  # fmt: skip
+    last = out[-1]
+    outs: list[Any] = [
+        None, 0, "", [], {}, out[:-1], [*out, []], [*out, 0], last, [*out[:-1], last[:-1]],
+        [*out[:-1], [*last, 0]], [*out[:-1], [*last[:-1], None]], [*out[:-1], [*last[:-1], 0.5]],
+        [*out[:-1], [*last[:-1], False]], [*out[:-1], [*last[:-1], "0"]], [*out[:-1], None],
+        [*out[:-1], "0" * len(last)], [*out[:-1], [*last[:-1], float("inf")]],
+        [*out[:-1], {str(k): v for k, v in enumerate(last)}],
+    ]  # fmt: skip
+    evidences = [{**original["evidence"], "potential": fault} for fault in potentials]
+    evidences += [{**original["evidence"], "prices": {**prices, "first": fault}} for fault in firsts]
+    evidences += [{**original["evidence"], "prices": {**prices, "out": fault}} for fault in outs]
+    evidences += [
+        {key: value for key, value in original["evidence"].items() if key != "potential"},
+        {**original["evidence"], "prices": {"first": first}},
+        {**original["evidence"], "prices": {"out": out}},
+        {**original["evidence"], "prices": [first, out]},
+        {**original["evidence"], "kind": "state_flow"},
+    ]
+    for evidence in evidences:
+        with pytest.raises(Rejected):
+            check(shown(of), signed({**original, "evidence": evidence}))
+
+
+@pytest.mark.parametrize("size", [1, 1000, 10**6])
+def test_too_many_states_are_rejected_soon(size: int) -> None:
+    """Neither states nor elements are listed beyond what the certificate has potentials for."""
+    crowd = Instance("crowd", (RequestGroup("r", 5, 20, count=200),), System(10_000, 5000, 5000), COST)
+    base = certificate(crowd, closed_form_bounds(crowd)[0])
+    evidence = {"kind": "state-flow", "piece": 0, "exponent": 0, "prices": {"first": [0], "out": [[0] * 19]}}
+    forged = signed({**base, "evidence": {**evidence, "potential": [0] * size}})
+    with pytest.raises(Rejected, match="potential"):
+        check(shown(crowd), forged)
+    raw = shown(crowd)
+    raw["requests"][0]["output_tokens"] = raw["system"]["kv_capacity"] = 10**15
+    forged["instance_sha256"] = certificate_checker.Instance(raw, None).sha256
+    with pytest.raises(Rejected, match="potential"):
+        check(raw, signed(forged))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_altered_instances_are_rejected(name: str) -> None:
     of = instance(name)
     original = certificate(of, closed_form_bounds(of)[0])
-    searched = certificate(of, bounds(of)[-1])
+    searched = [certificate(of, named(of, source)) for source in ("occupancy", "state flow")]
     for mutant in mutants(shown(of)):
-        for given in (original, searched):
+        for given in (original, *searched):
             try:
                 check(mutant, given)
             except Rejected:
@@ -464,7 +584,7 @@ def test_certificates_made_out_for_an_altered_instance(name: str) -> None:
 
 def write_bad(folder: Path) -> dict[str, Path]:
     of = instance("offline")
-    good = certificate(of, bounds(of)[-1])
+    good = certificate(of, named(of, "occupancy"))
     text = json.dumps(good)
     broken = bytearray(gzip.compress(text.encode()))
     broken[len(broken) // 2] ^= 0xFF
@@ -529,7 +649,7 @@ def test_malformed_certificates_are_reported(tmp_path: Path) -> None:
 
 def test_malformed_instances_are_reported(tmp_path: Path) -> None:
     of = instance("offline")
-    bound = bounds(of)[-1]
+    bound = named(of, "occupancy")
     write_certificate(of, bound, tmp_path / "c.json")
     raw = shown(of)
     request = raw["requests"][0]
@@ -588,7 +708,7 @@ def test_deep_nesting_is_rejected(depth: int) -> None:
     for _ in range(depth):
         nested = [nested]
     of = instance("offline")
-    original = certificate(of, bounds(of)[-1])
+    original = certificate(of, named(of, "occupancy"))
     for wrong in (
         {**original, "evidence": {**original["evidence"], "potential": nested}},
         {**original, "source": nested},

@@ -11,15 +11,17 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.bounds import closed_form_bounds, occupancy
+from infermax_opt.bounds import _occupancy_graph, _occupancy_search, closed_form_bounds
 from infermax_opt.bounds.lagrangian import lagrangian_bound
 from infermax_opt.bounds.occupancy import occupancy_bound
+from infermax_opt.bounds.state_flow import state_flow_bound
 from infermax_opt.certificate_checker import Rejected, check
 from infermax_opt.certificates import certificate_to_json, check_evidence
 from infermax_opt.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.io.formats import cost_to_json, instance_to_json
 from infermax_opt.solvers.staged import staged_search
 
+from . import state_flow_adversary as states
 from .occupancy_adversary import BESIDES, KINDS, WIDE_KINDS, certified, edges, signed, strongest
 from .oracle import optimum
 from .tiny import cost_model, tiny
@@ -86,13 +88,13 @@ def test_no_bound_exceeds_the_optimum(block: int, monkeypatch: pytest.MonkeyPatc
     searched = 0
     for seed in range(each * block, each * block + each):
         # Few rows, so that the last one stands for several numbers of requests.
-        monkeypatch.setattr(occupancy, "MAX_ACTIVE", (128, 1, 2)[seed % 3])
-        monkeypatch.setattr(occupancy, "ROWS", (32, 1)[seed % 2])
-        monkeypatch.setattr(occupancy, "YOUNG", ((0, 64), (64,), (0, 43, 86))[seed % 3])
+        monkeypatch.setattr(_occupancy_graph, "MAX_ACTIVE", (128, 1, 2)[seed % 3])
+        monkeypatch.setattr(_occupancy_search, "ROWS", (32, 1)[seed % 2])
+        monkeypatch.setattr(_occupancy_search, "YOUNG", ((0, 64), (64,), (0, 43, 86))[seed % 3])
         instance = slight(seed)
         best = optimum(instance)
         bounds = closed_form_bounds(instance)
-        for search in (occupancy_bound, lagrangian_bound):
+        for search in (occupancy_bound, lagrangian_bound, state_flow_bound):
             found = search(instance, stop=few(40))
             if found is None:
                 continue
@@ -204,6 +206,51 @@ def test_steps_beyond_the_capacity_from_the_last_list() -> None:
     certificate = strongest(instance, graph)
     assert certificate is not None
     assert submit(instance, certificate) <= optimum(instance)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_the_strongest_prices_of_states_do_not_exceed_the_optimum(block: int) -> None:
+    """The best state-flow certificate, by linear programming on an independent list of steps."""
+    accepted = 0
+    for seed in range(20 * block, 20 * block + 20):
+        instance = crowd(seed) if seed % 2 else tiny(seed)
+        if instance.system.kv_capacity > 16:
+            continue
+        best = staged_search(instance).upper
+        assert best is not None
+        for piece in range(len(instance.cost.batch)):
+            certificate = states.strongest(instance, states.graph(instance, piece))
+            if certificate is None:
+                continue
+            claimed = submit(instance, certificate)
+            assert claimed == Fraction(certificate["lower_bound"])
+            assert claimed <= best, (seed, piece)
+            accepted += 1
+            if len(instance.cost.batch) == 1:
+                found = state_flow_bound(instance, stop=few(400))
+                assert found is not None
+                assert found.value >= claimed * Fraction("0.9999")
+    assert accepted > 15
+
+
+@pytest.mark.parametrize("kind", states.KINDS)
+def test_state_certificates_that_leave_out_steps(kind: str) -> None:
+    """Without one kind of step the potentials prove too much: the checker must know every kind."""
+    refused = 0
+    for seed in (3, 5, 6, 7, 9, 15, 19, 24, 26, 34):
+        instance = crowd(seed)
+        if instance.system.kv_capacity > 16:
+            continue
+        listed = states.graph(instance, 0)
+        bold = states.strongest(instance, states.lacking(listed, kind))
+        honest = states.strongest(instance, listed)
+        if bold is None or honest is None:
+            continue
+        if Fraction(bold["lower_bound"]) > Fraction(honest["lower_bound"]) * Fraction("1.002"):
+            with pytest.raises(Rejected):
+                submit(instance, bold)
+            refused += 1
+    assert refused > 0, "no instance where this kind matters"
 
 
 def test_numbers_too_large_for_the_checker_prove_nothing() -> None:

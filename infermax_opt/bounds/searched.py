@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from infermax_opt.bounds._occupancy_graph import MAX_ACTIVE
 from infermax_opt.bounds.lagrangian import lagrangian_bound
 from infermax_opt.bounds.occupancy import occupancy_bound
+from infermax_opt.bounds.state_flow import state_flow_bound
 from infermax_opt.instance import Instance
 from infermax_opt.result import LowerBound
 
@@ -39,7 +40,9 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     shortest = min(kind.input_tokens for kind in instance.types)
     small = capacity * min(MAX_ACTIVE + 1, capacity // shortest + 1) <= SMALL
     few = capacity * tokens < FEW_SLOTS * volume and (small or volume > LONG * longest * capacity)
-    for search in (occupancy_bound, lagrangian_bound) if few else (lagrangian_bound, occupancy_bound):
+    others = (occupancy_bound, lagrangian_bound) if few else (lagrangian_bound, occupancy_bound)
+    # Where all states can be listed this is nearly always the best, and finding out takes no time.
+    for search in (state_flow_bound, *others):
         found = search(instance, stop=stop)
         if found is not None:
             yield found

@@ -17,7 +17,7 @@ __all__ = ["PriceSearch"]
 
 #: Rows and states of the smaller graphs on which prices are sought first; how far from 0 the scaled
 #: prices there may lie, and those on the graph itself from them.
-ROWS, COARSE, FAR_OFF, NEAR = 32, 400_000, 4.0, 0.25
+ROWS, COARSE, FAR_OFF, NEAR = 32, 400_000, 16.0, 0.25
 #: Steps of the cutting planes, in all and in a row that do not settle; relative precision of what the
 #: prices earn; how much less than on the smaller graph is tried first; slack of a cut, so that rounded
 #: prices do not run into it again.

@@ -29,6 +29,8 @@ With f_k(J) the cheapest path of kind k that ends by batch J, and N_k requests,
     makespan >= F + (p0 - theta) Y + J (alpha + theta) + sum_k N_k f_k(J) - B sum_{t <= J} lambda_t.
 
 Dropped constraints (arrivals, C, P, R_max, the KV of unfinished refills) only lower the right side.
+The best prices reach the value of the aggregated count LP (how many requests of each kind have how many
+tokens after each batch), whose dual this is: its flows of one kind are mixtures of paths.
 
 *All numbers of batches.*  One list of prices bounds every J.  The bound takes for each J the best
 of several lists, and then the least over J: J at least by area and at most the length T of the

@@ -49,6 +49,8 @@ SEARCH_SHARE = 0.25
 #: Columns of the flow formulation up to which it is solved as a whole in the last share of the time, and
 #: by windows of batches, which the planners leave the rest of their time.
 FLOW_COLUMNS, FLOW_SHARE, WINDOW_COLUMNS, PLAN_SHARE = 10_000, 0.25, 40_000, 0.6
+#: Columns that are modelled in a second, at least: nothing interrupts that.
+MODEL_RATE = 1500
 #: the planners and bounds; their share of the time then, and that of the windows of what is left.
 FLOW_COLUMNS, WINDOW_COLUMNS, PLAN_SHARE, WINDOW_SHARE = 20_000, 40_000, 0.5, 0.5
 #: Share of the time that the schedulers may take before an engine or the planners start.
@@ -221,13 +223,14 @@ class _Run:
 
         kinds = {(t.input_tokens, t.output_tokens) for t in self.instance.types}
         columns = 4 * sum(o for _, o in kinds) * (self.best.metrics.batches if self.best else 0)
+        left = self.left()
         able = (
-            0 < columns <= WINDOW_COLUMNS
-            and self.options.time_limit is not None
+            left is not None
+            and 0 < columns <= min(WINDOW_COLUMNS, MODEL_RATE * (1 - PLAN_SHARE) * left)
             and self.instance.objective.is_makespan
             and get_formulation("flow").unsupported(self.instance) is None
         )
-        whole = able and columns <= FLOW_COLUMNS
+        whole = able and left is not None and columns <= min(FLOW_COLUMNS, MODEL_RATE * FLOW_SHARE * left)
         self.plan_beside_bounds(1 - FLOW_SHARE if whole else 1.0, windows=able)
         left = self.left()
         if whole and not self.proved() and left is not None and left >= 1:

@@ -45,14 +45,11 @@ GRACE = 2.0
 SWITCH = 5e-4
 #: Share of the time left that the exact search has before the planners, which get the rest.
 SEARCH_SHARE = 0.25
-#: Columns of the flow formulation up to which HiGHS is tried on it, and the share of the time that the
 #: Columns of the flow formulation up to which it is solved as a whole in the last share of the time, and
 #: by windows of batches, which the planners leave the rest of their time.
 FLOW_COLUMNS, FLOW_SHARE, WINDOW_COLUMNS, PLAN_SHARE = 10_000, 0.25, 40_000, 0.6
 #: Columns that are modelled in a second, at least: nothing interrupts that.
 MODEL_RATE = 1500
-#: the planners and bounds; their share of the time then, and that of the windows of what is left.
-FLOW_COLUMNS, WINDOW_COLUMNS, PLAN_SHARE, WINDOW_SHARE = 20_000, 40_000, 0.5, 0.5
 #: Share of the time that the schedulers may take before an engine or the planners start.
 WARM_UP = 0.25
 

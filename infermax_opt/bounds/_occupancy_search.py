@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from infermax_opt.bounds._occupancy_graph import Graph, Prices
-from infermax_opt.bounds.pieces import maximizer
+from infermax_opt.bounds.pieces import PriceProgram
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,9 +19,8 @@ __all__ = ["PriceSearch"]
 #: prices there may lie, and those on the graph itself from them.
 ROWS, COARSE, FAR_OFF, NEAR = 32, 400_000, 16.0, 0.25
 #: Steps of the cutting planes, in all and in a row that do not settle; relative precision of what the
-#: prices earn; how much less than on the smaller graph is tried first; slack of a cut, so that rounded
-#: prices do not run into it again.
-STEPS, PATIENCE, DRAFT_TOLERANCE, TOLERANCE, FIRST_STEP, SLACK = 400, 60, 1e-3, 3e-4, 2e-3, 1e-6
+#: prices earn; how much less than on the smaller graph is tried first.
+STEPS, PATIENCE, DRAFT_TOLERANCE, TOLERANCE, FIRST_STEP = 400, 60, 1e-3, 3e-4, 2e-3
 #: First tokens that are tried to be left out, in 128ths of the longest output; and in tokens, where
 #: outputs are short.
 YOUNG, FEW_YOUNG, SHORT = (0, 1, 2, 4, 8, 16), (1, 2, 3), 32
@@ -119,7 +118,7 @@ class PriceSearch:
         return Draft(graph, best, level * graph.scale, tables)
 
 
-class _Master:
+class _Master(PriceProgram):
     """The LP over scaled prices: 1 earns as much as the area by `token` or `size`; shares of rho."""
 
     def __init__(self, graph: Graph, centre: npt.NDArray[np.float64], reach: float):
@@ -129,39 +128,16 @@ class _Master:
         earned, count = graph.scale, sum(graph.starting)
         share = max(1, graph.rho)
         ends = np.full(len(graph.prompts) + len(graph.ends), earned / count)
-        self.scale = np.array(
+        scale = np.array(
             [earned / graph.tokens, earned / graph.area, share * graph.ends[-1], float(share), *ends]
         )
-        #: What each scaled price earns.
-        self.gain = np.array([1.0, 1.0, 0.0, 0.0, *(n / count for n in graph.starting + graph.ending)])
-        self.solver = maximizer()
+        gain = np.array([1.0, 1.0, 0.0, 0.0, *(n / count for n in graph.starting + graph.ending)])
         low, high = centre - reach, centre + reach
         low[1] = max(0.0, low[1])
         low[4] = high[4] = 0.0  # as many requests start as finish
-        self.columns = np.arange(len(centre), dtype=np.int32)
-        self.solver.addVars(len(centre), low, high)
-        self.solver.changeColsCost(len(centre), self.columns, self.gain)
+        super().__init__(gain, low, high, scale)
         # Idling must not earn.
-        self.add(0.0, np.array([1.0, graph.prompts[0], *np.zeros(len(centre) - 2)]))
-
-    def add(self, constant: float, weights: npt.NDArray[np.float64]) -> None:
-        """Whatever the prices are, constant + weights @ prices >= 0 must hold."""
-        import numpy as np
-
-        row = weights * self.scale
-        size = max(float(np.abs(row).max()), 1e-300)
-        self.solver.addRow(-constant / size, np.inf, len(row), self.columns, row / size)
-
-    def cut(self, weights: npt.NDArray[np.int64]) -> None:
-        """The cycle of these weights must not gain."""
-        self.add(float(weights[0]) * (1 - SLACK), weights[1:].astype(float))
-
-    def solve(self) -> tuple[float, npt.NDArray[np.float64]]:
-        """Most that any prices earn under the constraints so far, and these prices, scaled."""
-        import numpy as np
-
-        self.solver.run()
-        return self.solver.getInfo().objective_function_value, np.array(self.solver.getSolution().col_value)
+        self.cut(np.array([0, 1, graph.prompts[0], *[0] * (len(centre) - 2)]))
 
     def whole(self, point: npt.NDArray[np.float64]) -> Prices:
         """Prices in units; idling does not earn."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt._compile import compiled
-from infermax_opt.bounds.pieces import BITS, in_units, maximizer
+from infermax_opt.bounds.pieces import BITS, PriceProgram, in_units
 from infermax_opt.instance import Instance
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ SWEEPS, MAX_SWEEPS = 40, 4000
 #: Most cycles that one set of prices gives.
 CYCLES = 16
 #: Steps of the cutting planes, in all and in a row that do not settle; relative precision of what the
-#: prices earn; slack of a cut, so that rounded prices do not run into it again.
-STEPS, PATIENCE, TOLERANCE, SLACK = 600, 100, 1e-5, 1e-6
+#: prices earn; share by which the first prices stay below those by area, which settle but for rounding.
+STEPS, PATIENCE, TOLERANCE, BELOW = 600, 100, 1e-5, 1e-6
 
 
 @dataclass(frozen=True)
@@ -219,8 +219,7 @@ class Search:
         import numpy as np
 
         graph, master = self.graph, _Master(self.graph)
-        # Prices by area, which settle but for rounding.
-        point = master.area * (1 - SLACK)
+        point = master.area * (1 - BELOW)
         best, level, tables, failed = np.zeros(len(point)), 0.0, None, 0
         for _ in range(STEPS):
             if self.stop() or failed > PATIENCE:
@@ -242,7 +241,7 @@ class Search:
             point = (best + furthest) / 2
 
 
-class _Master:
+class _Master(PriceProgram):
     """The LP over scaled prices."""
 
     def __init__(self, graph: Graph):
@@ -267,29 +266,11 @@ class _Master:
                 # To get so far alone and be evicted, or to be refilled and end alone, must not gain.
                 lows.append(-n * most)
                 highs.append((o - n) * most + min(graph.rho * (i + n - 1), o * most))
-        self.scale, self.area = np.array(scales), np.array(areas) / scales
-        #: What each scaled price earns, as a share of what 1 for each kind earns.
-        self.gain = np.zeros(len(scales))
+        scale = np.array(scales)
+        #: Prices by area.
+        self.area = np.array(areas) / scale
+        # As a share of what 1 for each kind earns.
+        gain = np.zeros(len(scales))
         counts = np.array([count for _, _, count in space.kinds])
-        self.gain[: len(counts)] = counts * self.scale[: len(counts)]
-        self.gain /= self.gain.sum()
-        self.solver = maximizer()
-        self.columns = np.arange(len(scales), dtype=np.int32)
-        self.solver.addVars(len(scales), np.array(lows) / scales, np.array(highs) / scales)
-        self.solver.changeColsCost(len(scales), self.columns, self.gain)
-
-    def cut(self, weights: Integers) -> None:
-        """The cycle of these weights must not gain."""
-        import numpy as np
-
-        row = weights[1:] * self.scale
-        size = max(float(np.abs(row).max()), 1e-300)
-        least = -float(weights[0]) * (1 - SLACK) / size
-        self.solver.addRow(least, np.inf, len(row), self.columns, row / size)
-
-    def solve(self) -> tuple[float, Floats]:
-        """Most that any prices earn under the constraints so far, and these prices, scaled."""
-        import numpy as np
-
-        self.solver.run()
-        return self.solver.getInfo().objective_function_value, np.array(self.solver.getSolution().col_value)
+        gain[: len(counts)] = counts * scale[: len(counts)]
+        super().__init__(gain / gain.sum(), np.array(lows) / scale, np.array(highs) / scale, scale)

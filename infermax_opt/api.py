@@ -274,10 +274,10 @@ class _Run:
         worker = threading.Thread(target=search_bound, daemon=True)
         # Both sides make many short calls of compiled code, and would wait for each other after each.
         interval = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH)
-        if self.instance.objective.is_makespan:
-            worker.start()
         try:
+            sys.setswitchinterval(SWITCH)
+            if self.instance.objective.is_makespan:
+                worker.start()
             for source, candidate in self.candidates(end, windows):
                 self.offer(candidate, source)
                 self.improve_bounds(found)

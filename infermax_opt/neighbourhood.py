@@ -16,7 +16,7 @@ __all__ = ["improved_by_windows"]
 
 
 def improved_by_windows(
-    instance: Instance, schedule: Schedule, *, deadline: float, threads: int = 1, seed: int = 0
+    instance: Instance, schedule: Schedule, *, deadline: float, seed: int = 0
 ) -> Iterator[Schedule]:
     """Ever shorter schedules by large-neighbourhood search.
 
@@ -28,7 +28,7 @@ def improved_by_windows(
         Valid; prompts and refills are not split over batches, or nothing is found.
     deadline : float
         Moment of `time.monotonic` at which to stop.
-    threads, seed : int
+    seed : int
 
     Yields
     ------
@@ -57,7 +57,7 @@ def improved_by_windows(
     batches = [index[-1] if isinstance(index := v.index(), tuple) else index for v in variables]
     if time.monotonic() >= deadline:
         return
-    for values in improve_windows(lowered, batches, deadline=deadline, threads=threads, seed=seed):
+    for values in improve_windows(lowered, batches, deadline=deadline, seed=seed):
         assign(variables, values)
         found = without_lost_prefills(whole, formulation.extract(model))
         value = replayed_objective(whole, found)

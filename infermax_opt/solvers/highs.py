@@ -93,7 +93,7 @@ def load(
     seed: int,
     integral: bool,
 ) -> highspy.Highs:
-    """HiGHS with the model, or its relaxation where not `integral`, and strict tolerances."""
+    """HiGHS with the model and its start, or its relaxation where not `integral`; strict tolerances."""
     solver = highspy.Highs()
     # The log has to go somewhere, or its callback is not called.
     solver.setOptionValue("log_to_console", False)
@@ -130,6 +130,10 @@ def load(
         lp.integrality_ = [kinds.kInteger if whole else kinds.kContinuous for whole in model.integral]
     if solver.passModel(lp) == highspy.HighsStatus.kError:
         raise ValueError("HiGHS refuses the model")
+    if integral and model.start is not None:
+        start = highspy.HighsSolution()
+        start.col_value = (np.array(model.start, dtype=float) / scaled.column).tolist()
+        solver.setSolution(start)
     return solver
 
 
@@ -176,10 +180,6 @@ def _branch_and_bound(
     solver.cbMipImprovingSolution += improved
     solver.cbMipLogging += progressed
     solver.cbMipInterrupt += progressed
-    if model.start is not None:
-        start = highspy.HighsSolution()
-        start.col_value = (np.array(model.start, dtype=float) / scaled.column).tolist()
-        solver.setSolution(start)
     solver.run()
     status = solver.getModelStatus()
     info = solver.getInfo()

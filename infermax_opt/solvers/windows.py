@@ -24,7 +24,7 @@ COLUMNS, SECONDS = 3000, 4.0
 
 
 def improve_windows(
-    model: LoweredModel, batches: Sequence[int | None], *, deadline: float, threads: int = 1, seed: int = 0
+    model: LoweredModel, batches: Sequence[int], *, deadline: float, seed: int = 0
 ) -> Iterator[list[int]]:
     """Ever better solutions, each by one window.
 
@@ -32,11 +32,11 @@ def improve_windows(
     ----------
     model : LoweredModel
         With a start, from which the search sets out.
-    batches : sequence of int or None
-        Batch of each column; columns of none are always free.
+    batches : sequence of int
+        Batch of each column.
     deadline : float
         Moment of `time.monotonic` at which to stop.
-    threads, seed : int
+    seed : int
 
     Yields
     ------
@@ -53,8 +53,9 @@ def improve_windows(
     rng = random.Random(seed)
     scaled = Scaling(model)
     values = list(model.start)
-    count = 1 + max((j for j in batches if j is not None), default=-1)
-    each = max(1, sum(j is not None for j in batches) // max(1, count))
+    level = _cost(model, values)
+    count = 1 + max(batches, default=-1)
+    each = max(1, len(batches) // max(1, count))
     width = max(2, min(WIDTH, COLUMNS // each))
     while True:
         better = False
@@ -62,7 +63,7 @@ def improve_windows(
         for begin in range(first - width // 2, count, max(1, width // 2)):
             if time.monotonic() >= deadline:
                 return
-            inside = [j is None or begin <= j < begin + width for j in batches]
+            inside = [begin <= j < begin + width for j in batches]
             window = replace(
                 model,
                 lb=[low if free else x for low, x, free in zip(model.lb, values, inside, strict=True)],
@@ -70,9 +71,10 @@ def improve_windows(
                 start=values,
             )
             seconds = min(SECONDS, max(0.05, deadline - time.monotonic()))
-            found = _solve(window, scaled, seconds, threads, seed)
-            if found is not None and _cost(model, found) < _cost(model, values):
-                values, better = found, True
+            found = _solve(window, scaled, seconds, seed)
+            cost = level if found is None else _cost(model, found)
+            if found is not None and cost < level:
+                values, level, better = found, cost, True
                 yield values
         if not better:
             if width >= count:
@@ -84,14 +86,12 @@ def _cost(model: LoweredModel, values: Sequence[int]) -> int:
     return sum(c * x for c, x in zip(model.cost, values, strict=True))
 
 
-def _solve(model: LoweredModel, scaled: Scaling, seconds: float, threads: int, seed: int) -> list[int] | None:
+def _solve(model: LoweredModel, scaled: Scaling, seconds: float, seed: int) -> list[int] | None:
     """Best solution that HiGHS finds from the start in so many seconds."""
     import highspy
 
-    solver = load(model, scaled, seconds, threads, seed, integral=True)
-    start = highspy.HighsSolution()
-    start.col_value = [x / s for x, s in zip(model.start or (), scaled.column.tolist(), strict=True)]
-    solver.setSolution(start)
+    # One thread, like the bounds' linear programs beside it: all models of a process share HiGHS's threads.
+    solver = load(model, scaled, seconds, 1, seed, integral=True)
     solver.run()
     if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return None

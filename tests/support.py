@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
-from infermax_opt.instance import Instance
+from infermax_opt.cost import CostModel
+from infermax_opt.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.schedules import Schedule
 from infermax_opt.verification import verify
 
 ROOT = Path(__file__).resolve().parent.parent
+
+PAPER = CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9"))
+FLAT = CostModel([("1", "0")], ("0", "0"), ("0", "0"))
 
 
 def shared_data(name: str) -> Path | None:
@@ -27,3 +33,16 @@ def value(instance: Instance, schedule: Schedule) -> Fraction:
     assert check.ok, check.violations[:3]
     assert check.metrics is not None
     return check.metrics.makespan
+
+
+def few(calls: int) -> Callable[[], bool]:
+    """A deadline that does not depend on the machine: it passes when asked so many times."""
+    count = itertools.count(1)
+    return lambda: next(count) > calls
+
+
+def case(count: int, i: int, o: int, m: int, *, cost: CostModel = PAPER, preemption: bool = True) -> Instance:
+    """Equal requests of I = i and O = o, all there from the start, in a KV cache of m tokens."""
+    system = System(m, 4096, 4096)
+    policy = Policy(preemption=preemption)
+    return Instance("case", (RequestGroup("r", i, o, count=count),), system, cost, policy)

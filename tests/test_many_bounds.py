@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -24,15 +23,10 @@ from infermax_opt.solvers.staged import staged_search
 from . import state_flow_adversary as states
 from .occupancy_adversary import BESIDES, KINDS, WIDE_KINDS, certified, edges, signed, strongest
 from .oracle import optimum
+from .support import few
 from .tiny import cost_model, tiny
 
 INSTANCES, BLOCKS = 5_000, 50
-
-
-def few(calls: int) -> Callable[[], bool]:
-    """A deadline that does not depend on the machine: it passes when asked so many times."""
-    count = itertools.count(1)
-    return lambda: next(count) > calls
 
 
 def slight(seed: int) -> Instance:

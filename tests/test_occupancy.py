@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -23,20 +21,7 @@ from infermax_opt.solvers.staged import staged_search
 from infermax_opt.verification import verify
 
 from .occupancy_adversary import edges, strongest
-
-PAPER = CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9"))
-FLAT = CostModel([("1", "0")], ("0", "0"), ("0", "0"))
-
-
-def few(calls: int) -> Callable[[], bool]:
-    count = itertools.count(1)
-    return lambda: next(count) > calls
-
-
-def case(count: int, i: int, o: int, m: int, *, cost: CostModel = PAPER, preemption: bool = True) -> Instance:
-    system = System(m, 4096, 4096)
-    policy = Policy(preemption=preemption)
-    return Instance("case", (RequestGroup("r", i, o, count=count),), system, cost, policy)
+from .support import FLAT, PAPER, case, few
 
 
 def upper(instance: Instance) -> Fraction:

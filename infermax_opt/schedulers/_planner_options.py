@@ -100,7 +100,13 @@ def balanced_width(instance: Instance) -> float | None:
     return float(math.sqrt(max(cost.alpha) / (2 * cost.p1 * instance.system.kv_capacity)))
 
 
-def decide(instance: Instance, options: PlannerOptions, seed: int, deadline: float | None = None) -> Plan:
+def decide(
+    instance: Instance,
+    options: PlannerOptions,
+    seed: int,
+    deadline: float | None = None,
+    order: Sequence[int] | None = None,
+) -> Plan:
     """Plan an instance.
 
     Parameters
@@ -109,6 +115,8 @@ def decide(instance: Instance, options: PlannerOptions, seed: int, deadline: flo
         Of the noise in the priorities.
     deadline : float, optional
         Moment of `time.monotonic` after which early starts are improved no further.
+    order : sequence of int, optional
+        The requests in the order in which they are considered, instead of that by priority.
     """
     if not instance.offline:
         raise ArrivalsError("the planner takes requests that are all there from the start", field="requests")
@@ -128,8 +136,7 @@ def decide(instance: Instance, options: PlannerOptions, seed: int, deadline: flo
         scale = options.chunk * balanced
         width = [max(1, math.ceil(scale * math.sqrt(r.input_tokens))) for r in requests]
     rules = _rules(instance, options, most_output)
-    order = None
-    if options.pilot > 0:
+    if order is None and options.pilot > 0:
         far = max(1, round(options.pilot * most_output))
         scale = PILOT_SCALE * far * rules.capacity
         bias = [scale * priority[kind.members[0]] for kind in instance.types]

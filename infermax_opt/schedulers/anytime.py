@@ -14,6 +14,9 @@ __all__ = ["anytime_plans"]
 LIST_SHARE = 0.2
 #: The same where more requests than `FEW` fill the KV, of which a beam sees too little.
 MANY_SHARE, FEW = 0.6, 12
+#: Share of the time left that the search for orders has, where that one applies; the list planner has
+#: `LIST_SHARE` there.
+ORDER_SHARE = 0.6
 #: Requests that fill the KV up to which long outputs are planned at a coarse scale as well, and the share
 #: of the time left that the beam search at full scale has before.
 COARSE_FEW, FINE_SHARE = 16, 0.6
@@ -43,12 +46,18 @@ def anytime_plans(
     from infermax_opt.schedulers.coarse import coarse_plans, coarse_scale
     from infermax_opt.schedulers.planner import Planner, typical_slots
     from infermax_opt.schedulers.polish import polish
+    from infermax_opt.schedulers.sequence import sequence_plans, sequences_help
 
     began = time.monotonic()
-    share = LIST_SHARE if typical_slots(instance) <= FEW else MANY_SHARE
+    ordered = sequences_help(instance)
+    share = LIST_SHARE if ordered or typical_slots(instance) <= FEW else MANY_SHARE
     first = None if deadline is None else began + share * (deadline - began)
     planner = Planner(instance, seed=seed)
     yield from planner.improve(first)
+    if ordered:
+        now = time.monotonic()
+        until = None if deadline is None else now + ORDER_SHARE * (deadline - now)
+        yield from sequence_plans(instance, planner, seed=seed, deadline=until)
     both = typical_slots(instance) <= COARSE_FEW and coarse_scale(instance) > 1
     for plans in (beam_plans, coarse_plans) if both else (beam_plans,):
         until = deadline

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from infermax_opt.instance import Instance
@@ -47,6 +47,8 @@ NOISE = 1e-9
 HOPELESS = 1.03
 #: Longest output relative to the batches, from which on it is worth to look after the start.
 RAMP = 0.005
+#: Shares of early starts to try.
+EARLY_SHARES = (1.0, 1.3, 0.7)
 #: Most batches that the pilot method's tries may look at, and most requests in the KV where it helps.
 PILOT_WORK, PILOT_SLOTS = 4_000_000, 12
 
@@ -116,7 +118,9 @@ class Planner:
         self.shuffle = seed
         self.opening = _opening(instance) if instance.offline else []
         self.early = instance.offline and _early_helps(instance)
-        self.shares = [1.0, 1.3, 0.7] if self.early else []
+        #: Shares of early starts that are worth a try.
+        self.early_shares = EARLY_SHARES if self.early else ()
+        self.shares = list(self.early_shares)
         self.tried: set[PlannerOptions] = set()
         self.number = self.failed = 0
 
@@ -143,6 +147,16 @@ class Planner:
                 # Early starts take the time of several plans.
                 self.failed += 4 if options.early > 0 else 1
 
+    def follow(
+        self, order: Sequence[int], options: PlannerOptions, deadline: float | None = None
+    ) -> Schedule | None:
+        """Plan along an order of the requests; None if no better than the best so far."""
+        seconds, schedule = _candidate(self.instance, options, self.shuffle, self.best, deadline, order)
+        if schedule is None or seconds >= self.best * (1 - NOISE):
+            return None
+        self.best = seconds
+        return schedule
+
     def _next(self) -> tuple[PlannerOptions, int]:
         """Settings to try next, and the seed of the noise."""
         if self.opening:
@@ -153,10 +167,15 @@ class Planner:
 
 
 def _candidate(
-    instance: Instance, options: PlannerOptions, seed: int, best: float, deadline: float | None
+    instance: Instance,
+    options: PlannerOptions,
+    seed: int,
+    best: float,
+    deadline: float | None,
+    order: Sequence[int] | None = None,
 ) -> tuple[float, Schedule | None]:
     """Estimated makespan of a plan, and its schedule if that might be below `best`."""
-    found = decide(instance, options, seed, deadline)
+    found = decide(instance, options, seed, deadline, order)
     if not instance.objective.is_makespan or (options.backwards and instance.policy.hybrid_batching):
         return found.seconds, batches_of(instance, found) if found.seconds < best else None
     if found.seconds >= best * HOPELESS:

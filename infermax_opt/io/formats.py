@@ -28,6 +28,7 @@ __all__ = [
     "read_instance",
     "schedule_from_json",
     "schedule_to_json",
+    "under",
     "write_instance",
     "write_schedule",
 ]
@@ -39,7 +40,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def _under(path: str) -> Iterator[None]:
+def under(path: str) -> Iterator[None]:
     """Prefix the field of an `InputError` raised inside with `path`."""
     try:
         yield
@@ -68,17 +69,18 @@ def instance_from_json(value: object) -> Instance:
     InputError
         Naming the offending field.
     """
+    # First of all, as another problem has other keys.
+    if isinstance(value, dict) and value.get("problem", "infermax") != "infermax":
+        raise InputError(f"{shown(value['problem'])} is not 'infermax'", field="problem")
     top = Fields(
         value, "", ["schema", "problem", "name", "requests", "system", "policy", "cost", "objective"]
     )
     top.schema(INSTANCE_SCHEMA)
-    if top.get("problem") != "infermax":
-        raise InputError(f"{shown(top.get('problem'))} is not 'infermax'", field="problem")
     groups = []
     for index, item in enumerate(top.items("requests")):
         path = f"requests[{index}]"
         fields = Fields(item, path, ["id", "input_tokens", "output_tokens"], ["arrival", "count"])
-        with _under(path):
+        with under(path):
             groups.append(
                 RequestGroup(
                     id=fields.get("id"),

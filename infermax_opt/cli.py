@@ -202,16 +202,22 @@ def bound(
       infermax-opt bound instances/paper-csp/i64.json
       infermax-opt bound trace.json --certificate certificate.json.gz
     """  # noqa: D301
-    from infermax_opt import api
+    from infermax_opt import api, commands_makespan
     from infermax_opt.certificates import write_certificate
-    from infermax_opt.io.formats import read_instance
+    from infermax_opt.io.makespan import read_problem
     from infermax_opt.io.results import write_result, write_with_certificate
+    from infermax_opt.makespan.instance import MakespanInstance
     from infermax_opt.report import bounds_text, bounds_to_json
     from infermax_opt.result import Result
 
     check_output(output, instance_file)
     check_output(certificate, instance_file)
-    instance = read_instance(instance_file)
+    instance = read_problem(instance_file)
+    if isinstance(instance, MakespanInstance):
+        if output is not None or certificate is not None:
+            problem = "is a makespan instance: its bounds are formulas, printed but not written to a file"
+            raise InputError(problem, source=instance_file)
+        return commands_makespan.bound(instance, as_json)
     bounds = api.bound(instance, time_limit=time_limit)
     if certificate is not None:
         write_certificate(instance, bounds[0], certificate)
@@ -237,12 +243,16 @@ def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bo
       infermax-opt schedule instances/toy.json --scheduler vllm
       infermax-opt schedule trace.json --scheduler sarathi@r64 -o sarathi.json
     """  # noqa: D301
-    from infermax_opt import api
-    from infermax_opt.io.formats import read_instance, schedule_to_json
+    from infermax_opt import api, commands_makespan
+    from infermax_opt.io.formats import schedule_to_json
+    from infermax_opt.io.makespan import read_problem
+    from infermax_opt.makespan.instance import MakespanInstance
     from infermax_opt.report import verification_text
 
     check_output(output, instance_file)
-    instance = read_instance(instance_file)
+    instance = read_problem(instance_file)
+    if isinstance(instance, MakespanInstance):
+        return commands_makespan.schedule(instance, scheduler, output, as_json)
     made = api.schedule(instance, scheduler)
     check = api.verify(instance, made)
     save(schedule_to_json(made), output, None if as_json else verification_text(instance, check))
@@ -264,11 +274,15 @@ def verify(instance_file: str, subject_file: str, as_json: bool) -> int:
       infermax-opt verify instances/toy.json result.json
       infermax-opt verify instances/toy.json schedule.json --json
     """  # noqa: D301
-    from infermax_opt.io.formats import read_instance
+    from infermax_opt import commands_makespan
+    from infermax_opt.io.makespan import read_problem
+    from infermax_opt.makespan.instance import MakespanInstance
     from infermax_opt.report import verification_text, verification_to_json
     from infermax_opt.verification import verify as check_subject
 
-    instance = read_instance(instance_file)
+    instance = read_problem(instance_file)
+    if isinstance(instance, MakespanInstance):
+        return commands_makespan.verify(instance, subject_file, as_json)
     check = check_subject(instance, _read_subject(subject_file))
     text = None if as_json else verification_text(instance, check)
     save(verification_to_json(instance, check), None, text)
@@ -450,13 +464,17 @@ def plot(instance_file: str, subject_file: str, output: str) -> int:
       infermax-opt plot instances/toy.json result.json -o toy.png
       infermax-opt plot trace.json sarathi.json -o sarathi.svg
     """  # noqa: D301
-    from infermax_opt.io.formats import read_instance
+    from infermax_opt import commands_makespan
+    from infermax_opt.io.makespan import read_problem
+    from infermax_opt.makespan.instance import MakespanInstance
     from infermax_opt.plot import picture_format, plot_schedule
     from infermax_opt.verification import verify as check_subject
 
     picture_format(output)
     check_output(output, instance_file, subject_file)
-    instance = read_instance(instance_file)
+    instance = read_problem(instance_file)
+    if isinstance(instance, MakespanInstance):
+        return commands_makespan.plot(instance, subject_file, output)
     subject = _read_subject(subject_file)
     if _schedule_of(subject) is None:
         raise InputError("holds no schedule to draw", source=subject_file, field="schedule")

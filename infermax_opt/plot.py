@@ -20,7 +20,10 @@ from infermax_opt.result import Claim
 from infermax_opt.schedules import Schedule
 from infermax_opt.timeline import Phase, Timeline, timeline
 
-__all__ = ["picture_format", "plot_schedule"]
+__all__ = ["COLOURS", "STYLE", "picture_format", "plot_schedule", "save_figure"]
+
+#: A fixed salt (and no date): equal schedules give equal files.
+STYLE = {"svg.hashsalt": "infermax-opt", "font.size": 10, "hatch.linewidth": 0.6}
 
 #: Most requests that are drawn one by one.
 INDIVIDUAL = 60
@@ -77,19 +80,17 @@ def plot_schedule(instance: Instance, subject: Schedule | Claim, path: str | os.
     InputError
         If there is no schedule, or the file cannot be written.
     """
-    kind = picture_format(path)
+    picture_format(path)
     schedule = subject.schedule if isinstance(subject, Claim) else subject
     if schedule is None:
         raise InputError("holds no schedule to draw", field="schedule")
     from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     count = len(instance.requests)
     lines = timeline(instance, schedule, rows=count <= INDIVIDUAL)
     scale, unit = (1e3, "ms") if lines.ends[-1] < 2 else (1.0, "s")
-    # A fixed salt and no date: equal schedules give equal files.
-    with rc_context({"svg.hashsalt": "infermax-opt", "font.size": 10, "hatch.linewidth": 0.6}):
+    with rc_context(STYLE):
         if lines.rows is not None:
             height = min(3.6 + 0.28 * max(count, 4), 16.0)
             figure = Figure(figsize=(11, height), layout="constrained")
@@ -104,13 +105,27 @@ def plot_schedule(instance: Instance, subject: Schedule | Claim, path: str | os.
             _phases(axes[0], lines, scale)
             _tokens(axes[1], instance, lines, scale)
             _kv(axes[2], instance, lines, scale)
-        FigureCanvasAgg(figure)
         axes[-1].set_xlabel(f"time ({unit})")
         axes[-1].set_xlim(0, lines.ends[-1] * scale or 1)
         figure.suptitle(_title(instance, subject, lines), fontsize=11, parse_math=False)
-        metadata = {"Date": None} if kind == "svg" else {}
-        with replacing(path) as temporary:
-            figure.savefig(temporary, format=kind, dpi=130, metadata=metadata)
+        save_figure(figure, path)
+
+
+def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
+    """Write a figure, made under `STYLE`, whole or not at all.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written, or its name is no picture's.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    kind = picture_format(path)
+    FigureCanvasAgg(figure)
+    metadata = {"Date": None} if kind == "svg" else {}
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=130, metadata=metadata)
 
 
 def _title(instance: Instance, subject: Schedule | Claim, lines: Timeline) -> str:

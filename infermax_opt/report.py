@@ -18,6 +18,7 @@ from infermax_opt.result import LowerBound, Proof, Result, Scope, SolverReport, 
 from infermax_opt.verification import Verification
 
 __all__ = [
+    "aligned",
     "bounds_text",
     "bounds_to_json",
     "metrics_text",
@@ -87,7 +88,7 @@ def _metric(name: str, value: Fraction | int | None) -> str:
     return f"{number} {UNITS[name]}" if name in UNITS else number
 
 
-def _table(rows: Iterable[Sequence[str]], indent: str = "  ") -> list[str]:
+def aligned(rows: Iterable[Sequence[str]], indent: str = "  ") -> list[str]:
     """Rows of cells as lines, columns aligned; the last column runs free."""
     rows = [list(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
@@ -111,7 +112,7 @@ def _objective_meaning(objective: Objective) -> str:
 def metrics_text(metrics: Metrics) -> str:
     """All metrics with their definitions."""
     rows = [(name, _metric(name, value), DEFINITIONS[name]) for name, value in metrics.items()]
-    return "\n".join(["metrics of the replayed schedule", *_table(rows)])
+    return "\n".join(["metrics of the replayed schedule", *aligned(rows)])
 
 
 def result_text(instance: Instance, result: Result) -> str:
@@ -128,7 +129,7 @@ def result_text(instance: Instance, result: Result) -> str:
         rows.append(("proved by", PROOFS[lower.proof]))
         if lower.certificate:
             rows.append(("certificate", lower.certificate))
-    lines = [printable(result.instance), *_table(rows)]
+    lines = [printable(result.instance), *aligned(rows)]
     if result.metrics:
         rest = [metric for metric, _ in instance.objective.weights if metric is not Metric.MAKESPAN]
         if any(getattr(result.metrics, metric.value) is None for metric in rest):
@@ -157,7 +158,7 @@ def _solver_lines(report: SolverReport) -> list[str]:
         ("versions", versions or None),
         *((name, _detail(value)) for name, value in report.details.items()),
     ]
-    return _table((name, str(value)) for name, value in rows if value is not None)
+    return aligned((name, str(value)) for name, value in rows if value is not None)
 
 
 def _detail(value: Any) -> str:
@@ -173,11 +174,11 @@ def _detail(value: Any) -> str:
 
 def bounds_text(instance: Instance, bounds: Sequence[LowerBound]) -> str:
     """All lower bounds, best first."""
-    lines = [printable(instance.name), *_table([("objective", _objective_meaning(instance.objective))])]
+    lines = [printable(instance.name), *aligned([("objective", _objective_meaning(instance.objective))])]
     lines += ["lower bounds, best first: no schedule does better"]
     if not bounds:
         return "\n".join([*lines, f"  {UNKNOWN}"])
-    lines += _table((seconds(b.value), b.source, b.proof.value) for b in bounds)
+    lines += aligned((seconds(b.value), b.source, b.proof.value) for b in bounds)
     lines += ["how they were proved"]
     lines += [f"  {PROOFS[proof]}" for proof in Proof if any(b.proof is proof for b in bounds)]
     return "\n".join(lines)
@@ -198,7 +199,7 @@ def verification_text(instance: Instance, check: Verification) -> str:
         ("replayed", seconds(check.objective)),
         ("lower bound", _trust(check)),
     ]
-    lines += _table(rows)
+    lines += aligned(rows)
     if check.metrics:
         lines += ["", metrics_text(check.metrics)]
     return "\n".join(lines)
@@ -216,7 +217,7 @@ def profiles_text(profiles: Sequence[Profile]) -> str:
     for p in profiles:
         error = percent(Fraction(p.fit_error["mean_rel"])) if p.fit_error else UNKNOWN
         rows.append((p.name, p.model, p.device, str(p.kv_capacity), error))
-    return "\n".join(_table(rows, indent=""))
+    return "\n".join(aligned(rows, indent=""))
 
 
 # --- JSON values --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Write the shipped instances: the paper's constrained cases and a toy.
+"""Write the shipped instances: the paper's constrained cases, a toy, and a makespan case of 100 requests.
 
 Usage: ``python scripts/make_instances.py``
 """
@@ -9,6 +9,8 @@ import argparse
 from pathlib import Path
 
 from infermax_opt import Instance, RequestGroup, System, write_instance
+from infermax_opt.io.makespan import write_makespan_instance
+from infermax_opt.makespan.generate import gsm8k_like
 from infermax_opt.suites import CSP_INPUTS, csp_case, paper_cost
 
 INSTANCES = Path(__file__).resolve().parent.parent / "instances"
@@ -34,6 +36,8 @@ def main() -> None:
             name = f"i{size}" + ("-chunked" if chunked else "")
             write_instance(csp_case(size, chunked), folder / "paper-csp" / f"{name}.json")
     write_instance(toy(), folder / "toy.json")
+    small = gsm8k_like(requests=100, clients=20, error=0.2)
+    write_makespan_instance(small, folder / "makespan-100x20.json")
 
 
 if __name__ == "__main__":

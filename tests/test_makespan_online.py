@@ -80,7 +80,7 @@ def test_longest_means_estimated() -> None:
 
 
 def test_the_machine_waits_until_waiting_costs_more_than_a_prefill() -> None:
-    # A token is worth half a second, the stage takes 2: after five rounds of one free client.
+    # A token is worth half a round of a second, the stage takes 2: after five rounds of one free client.
     instance = make((5, 1), (6, 20), (7, 3))
     assert bins(instance, lagrangian=True) == (Bin({"r1": 1, "r2": 2}, 6), Bin({"r3": 1}, 14))
     # It does not wait where nobody decodes.

@@ -8,10 +8,10 @@ One loop with switches (sections III-B, IV-C and V of the paper), round by round
   request that waits for the client with the most tokens waiting.
 - *Prefill first*: as soon as a client is free and a request waits for it, the machine prefills.
 - *Prefill or decode* (eqs 41-43): C_p is the time of the prefill stage that would start now.  C_d is the
-  decode time that has been waited for: the decode time per token (T^d of Table III) times the tokens
-  that the free clients could have generated since the latest prefill stage, one a round each.  The
-  machine prefills once C_d exceeds C_p.  The paper's sums leave open which tokens w counts; this reading
-  grows with the clients that wait and with time, as the rule needs.
+  decode time that has been waited for: T^d times the tokens that the free clients could have generated
+  since the latest prefill stage, one a round each.  The machine prefills once C_d exceeds C_p.  T^d is a
+  client's share of a round, as T^d |J| is a round in section III-B.  The paper's sums leave open which
+  tokens w counts; this reading grows with the clients that wait and with time, as the rule needs.
 
 Methods know only estimated output lengths; a request ends when its true length is reached.
 """
@@ -178,13 +178,12 @@ class _Run:
 
     def rounds_until_due(self, stage: list[int]) -> int:
         """Rounds after which C_d exceeds C_p, if nothing else happens."""
-        requests, unit = self.instance.requests, self.instance.ticks_per_second
+        requests = self.instance.requests
         prefill = self.instance.prefill_ticks(sum(requests[self.taken[j]].input_tokens for j in stage))
-        token = self.instance.decode_token * unit
-        if prefill is None or token == 0:
-            return 0  # nothing is known of what waiting costs
-        missing = prefill // token + 1 - self.lost
-        return max(0, -(-int(missing) // len(self.taken)))
+        if prefill is None:
+            raise AssertionError("a stage exceeds the largest level")
+        missing = prefill * self.instance.clients // self.instance.round_ticks + 1 - self.lost
+        return max(0, -(-missing // len(self.taken)))
 
     def start(self, stage: list[int]) -> None:
         """Run a prefill stage."""

@@ -1,0 +1,95 @@
+"""Gantt chart of a makespan schedule: clients by time, as in Figures 6 to 9 of the paper."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+
+from infermax_opt.makespan.instance import MakespanInstance
+from infermax_opt.makespan.replay import BinReplay, replay_bins
+from infermax_opt.makespan.schedule import MakespanSchedule
+from infermax_opt.plot import COLOURS, STYLE, picture_format, save_figure
+from infermax_opt.report import percent, printable, seconds
+from infermax_opt.timeline import Phase
+
+__all__ = ["plot_bins"]
+
+#: Bubbles: clients that neither prefill nor decode.
+IDLE = "#E8E8E8"
+
+#: Per client, from 1: start and length of each bar, in ticks.
+Bars = dict[int, list[tuple[int, int]]]
+
+
+def plot_bins(instance: MakespanInstance, schedule: MakespanSchedule, path: str | os.PathLike[str]) -> None:
+    """Draw a valid schedule.
+
+    Parameters
+    ----------
+    path : path
+        PNG or SVG by its ending; written whole or not at all.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    picture_format(path)
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    found = replay_bins(instance, schedule)
+    prefill, decode = _bars(instance, schedule, found)
+    unit = instance.ticks_per_second
+    with rc_context(STYLE):
+        figure = Figure(figsize=(11, min(3 + 0.2 * instance.clients, 9)), layout="constrained")
+        axes = figure.subplots()
+        axes.set_facecolor(IDLE)
+        for bars, phase in ((decode, Phase.DECODE), (prefill, Phase.PREFILL)):
+            for client, spans in bars.items():
+                scaled = [(start / unit, length / unit) for start, length in spans]
+                axes.broken_barh(
+                    scaled, (client - 0.5, 1), facecolors=COLOURS[phase], linewidth=0, rasterized=True
+                )
+        axes.set_xlim(0, float(found.makespan) or 1)
+        axes.set_ylim(0.5, instance.clients + 0.5)
+        axes.set_xlabel("time (s)")
+        axes.set_ylabel("client")
+        handles = [
+            Patch(facecolor=colour, label=label)
+            for colour, label in (
+                (COLOURS[Phase.PREFILL], "prefill"), (COLOURS[Phase.DECODE], "decode"), (IDLE, "idle")
+            )
+        ]  # fmt: skip
+        axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False)
+        title = (
+            f"{printable(instance.name)}\nmakespan {seconds(found.makespan)}, "
+            f"utilisation {percent(found.utilisation)}, {len(schedule.bins)} bins"
+        )
+        figure.suptitle(title, fontsize=11, parse_math=False)
+        save_figure(figure, path)
+
+
+def _bars(instance: MakespanInstance, schedule: MakespanSchedule, found: BinReplay) -> tuple[Bars, Bars]:
+    """Prefill and decode of every client; a decode begins with its stage."""
+    prefill: Bars = defaultdict(list)
+    decode: Bars = defaultdict(list)
+    left = {k: request.output_tokens for k, request in enumerate(instance.requests)}
+    serving: dict[int, int] = {}
+    now = 0
+    stages = zip(schedule.bins, found.prefill_ticks, found.decode_ticks, strict=True)
+    for some, stage, rounds in stages:
+        for name, client in some.prefill.items():
+            serving[client] = instance.index[name]
+            prefill[client].append((now, stage))
+        now += stage
+        for client, k in list(serving.items()):
+            made = some.decode.get(instance.requests[k].id, min(some.rounds, left[k]))
+            if made > 0:
+                decode[client].append((now, made * instance.round_ticks))
+            left[k] -= made
+            if left[k] == 0:
+                del serving[client]
+        now += rounds
+    return prefill, decode

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from infermax_opt.archive import Archive
@@ -26,6 +27,7 @@ def main() -> int:
     parser.add_argument("suite", choices=suite_names())
     parser.add_argument("tables", type=Path, nargs="+", help="folders of tables of that suite")
     parser.add_argument("--into", type=Path, default=Path("instances/best-known"))
+    parser.add_argument("--only", action="append", default=[], help="glob of rows; repeatable")
     options = parser.parse_args()
     archive = Archive(options.into, options.suite)
     archive.prepare()
@@ -33,6 +35,8 @@ def main() -> int:
     for folder in options.tables:
         with open_journal(folder) as journal:
             rows = [row for row in journal.rows.values() if row.suite == options.suite]
+        if options.only:
+            rows = [row for row in rows if any(fnmatchcase(row.instance, glob) for glob in options.only)]
         for row in rows:
             try:
                 if not archive.beaten_by(row.instance, row.upper_bound, row.lower_bound):

@@ -16,13 +16,12 @@ import math
 import re
 import sys
 import zlib
-from collections import deque
+from collections import Counter, deque
 from fractions import Fraction
 from itertools import accumulate, chain, groupby, product
 from pathlib import Path
 from typing import Any
 
-Kinds = list[tuple[int, int, int]]  # input tokens, output tokens and number of equal requests
 FAR = math.inf  # potential of a state that is never reached
 NUMBER = re.compile(r"-?\d{1,60}(\.\d{1,60})?([eE][+-]?\d{1,2})?|\d{1,600}/[1-9]\d{0,600}")
 
@@ -105,16 +104,16 @@ class Instance:
             self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
         self.sha256 = digest.hexdigest()
 
-    def since(self, time: Fraction = Fraction(0)) -> Kinds:
+    def since(self, time: Fraction = Fraction(0)) -> list[tuple[int, int, int]]:
         """Input tokens, output tokens and number of the requests that arrive at `time` or later."""
         return [(i, o, count) for (i, o, arrival), count in self.kinds.items() if arrival >= time]
 
-    def token_work(self, kinds: Kinds, beta: int) -> int:
+    def token_work(self, kinds: list[tuple[int, int, int]], beta: int) -> int:
         """Least work but for the attention of the prompts, in ticks."""
         d1 = min(self.d1, beta) if self.preemption else self.d1
         return sum(c * (beta * (i + o - 1) + d1 * (o - 1) * (2 * i + o - 2) // 2) for i, o, c in kinds)
 
-    def squares(self, kinds: Kinds, limit: int = 10**18) -> int:
+    def squares(self, kinds: list[tuple[int, int, int]], limit: int = 10**18) -> int:
         """Least attention work of the prompts in so many batches at most, in ticks."""
         return self.p1 * sum(c * max(i, i * i // (limit - o + 1 if self.spread else 1)) for i, o, c in kinds)
 
@@ -137,10 +136,8 @@ def check(instance_data: Any, certificate: Any, profiles: Path | None = None) ->
             require(certificate[key] == value, f"{key} is not {value}")
         require(type(certificate["source"]) is str, "source is no text")
         require(rates(certificate["cost"]) == instance.cost, "is for another cost model")
-        evidence = certificate["evidence"]
-        piece = instance.pieces[whole(evidence["piece"], "piece", 0)]
-        proofs = {"closed-form": closed_form, "occupancy": occupancy}
-        proofs |= {"state-flow": state_flow, "lagrangian": lagrangian}
+        piece = instance.pieces[whole((evidence := certificate["evidence"])["piece"], "piece", 0)]
+        proofs = {p.__name__.replace("_", "-"): p for p in (closed_form, occupancy, state_flow, lagrangian)}
         exponent = min(4096, whole(evidence.get("exponent", 0), "exponent", -4096))  # of units in a tick
         proved = proofs[evidence["kind"]](instance, evidence, *piece, Fraction(2) ** exponent)
         claimed = number(certificate["lower_bound"], "lower_bound")
@@ -158,16 +155,17 @@ def closed_form(instance: Instance, evidence: Any, alpha: int, beta: int, _: Fra
     prefill = max(alone, -(-sum(i * c for i, _, c in kinds) // instance.budget))
     later, longest = sum((o - 1) * c for _, o, c in kinds), max(o for _, o, _ in kinds)
     decode = 0 if instance.preemption else max(longest - 1, -(-later // instance.batch_tokens))
-    batches = max(prefill, count_batches(instance, kinds, evidence, prefill + decode))
-    least = min(instance.p0, instance.d0)
+    slack, least = max(0, beta - instance.d1) * instance.capacity, min(instance.p0, instance.d0)
+    refills = 2 * instance.d0 if slack >= 2 * instance.d0 else 0  # of it, for decode presence
+    horizon = (slack - refills) // max(1, alpha + least) if instance.preemption else FAR
+    batches = max(prefill, count_batches(instance, kinds, evidence, prefill + decode, horizon))
     presence = instance.d0 * decode + least * max(0, batches - prefill - decode)
     area = sum(c * ((o - 1) * i + o * (o - 1) // 2) for i, o, c in kinds)
-    if not instance.preemption or (beta - instance.d1) * instance.capacity >= 2 * instance.d0:
+    if not instance.preemption or slack >= 2 * instance.d0:
         others = max(0, batches - prefill - -(-area // instance.capacity))
         presence = max(presence, instance.d0 * area // instance.capacity + least * others)
     work = instance.token_work(kinds, beta) + (0 if instance.spread else instance.squares(kinds))
     if instance.spread and evidence["reference"] is not None:
-        # 1/q >= 2/q0 - q/q0**2 with q = J - O + 1 and q0 = reference - O + 1, J >= batches.
         reference = whole(evidence["reference"], "reference", max(batches, longest))
         spread = [(instance.p1 * i * i * c, reference - o + 1) for i, o, c in kinds]
         require(sum(-(-s // q**2) for s, q in spread) <= alpha, "reference: saves more than alpha")
@@ -175,17 +173,24 @@ def closed_form(instance: Instance, evidence: Any, alpha: int, beta: int, _: Fra
     return since + Fraction(alpha * batches + instance.p0 * prefill + presence + work, instance.scale)
 
 
-def count_batches(instance: Instance, kinds: Kinds, evidence: Any, phases: int) -> int:
+def count_batches(instance: Instance, kinds: Any, evidence: Any, phases: int, horizon: Any) -> Any:
     """Least number of batches by the named argument."""
-    argument = evidence["argument"]
-    if (alone := argument == "longest request") or argument == "prefill tail":
+    if (alone := (argument := evidence["argument"]) == "longest request") or argument == "prefill tail":
         ordered = sorted(kinds, key=lambda kind: -kind[1])
         prompts = (i for i, _, _ in ordered) if alone else accumulate(i * c for i, _, c in ordered)
         return max(-(-p // instance.budget) + o - 1 for p, (_, o, _) in zip(prompts, ordered, strict=True))
-    if argument == "token budget":
-        return -(-sum((i + o - 1) * c for i, o, c in kinds) // instance.batch_tokens)
-    if argument == "running limit":
-        return -(-sum(o * c for _, o, c in kinds) // whole(instance.running, "running limit"))
+    if limit := {"token budget": instance.batch_tokens, "running limit": instance.running}.get(argument):
+        return -(-sum(((i - 1) * (argument == "token budget") + o) * c for i, o, c in kinds) // limit)
+    if argument == "KV age":
+        steps, room = Counter[int](), instance.capacity * sum(c for _, _, c in kinds)
+        for i, o, c in kinds:
+            steps.update({i: c, i + o: -c})
+        many = volume = waste = 0
+        for x in range(min(steps), min(max(steps), 10**7)):  # tokens by KV size, in ever later batches
+            many, p = many + steps[x], volume // room
+            waste += many * min(p, horizon) + max(0, many - ((p + 1) * room - volume) // x) * (p < horizon)
+            volume += many * x
+        return (volume + waste + (not instance.preemption) * (instance.capacity - 1)) // instance.capacity
     if argument == "separate phases" and not (instance.preemption or instance.hybrid):
         return phases
     require(argument in ("KV area", "KV slots"), "argument: unknown")
@@ -234,12 +239,10 @@ def occupancy(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fr
     lasts += [capacity + most if wide else min(top * ends[-1], capacity + top)]
     require((width := max(lasts) + 1) * len(given) <= 10**8, "potential: too large")
     ranges = [(k * shortest, last) for k, last in enumerate(lasts)]
-    potential = []
-    for (first, last), values in zip(ranges, given, strict=True):
-        require(len(values) == last - first + 1, "potential: wrong length of a list")
-        row = [FAR if v is None else v for v in values]
-        require(all(v is FAR or type(v) is int for v in row), "potential: no whole number")
-        potential.append([FAR] * first + row + [FAR] * (width - last - 1))
+    require([len(v) for v in given] == [b - a + 1 for a, b in ranges], "potential: wrong length of a list")
+    require(all(v is None or type(v) is int for v in chain(*given)), "potential: no whole number")
+    rows = zip(ranges, ([FAR if v is None else v for v in values] for values in given), strict=True)
+    potential = [[FAR] * first + row + [FAR] * (width - last - 1) for (first, last), row in rows]
     require(potential[0][0] < FAR, "potential: the empty state has none")
     layers = [potential[0], [FAR] * width, [FAR] * width]
     for k in range(1, top + 1):
@@ -360,11 +363,9 @@ def cheapest_paths(instance: Instance, prompt: int, outputs: int, runs: Any, sha
         for left in range(times, 0, -1):
             rows = zip([FAR, *held], steps, held, out, enter, sizes, strict=False)
             reached = [min(a + step, idle, o + e) + price * size for a, step, idle, o, e, size in rows]
-            if instance.preemption:
-                out = [0, *map(min, out[1:], held)]
+            out = [0, *map(min, out[1:], held)] if instance.preemption else out
             done, held = min(done, reached.pop()), [*reached, FAR]
-            before, after = after, (done, held, out)
-            settled = before == after  # more batches at this price change nothing
+            settled = after == (after := (done, held, out))  # more batches at this price change nothing
             ends += [done] * (left if settled else 1)
             if settled:
                 break
@@ -387,8 +388,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--profiles", type=Path, default=Path(__file__).parent / "profiles")
     options = parser.parse_args(arguments)
     try:
-        instance, certificate = load(options.instance), load(options.certificate)
-        bound = check(instance, certificate, options.profiles)
+        bound = check(instance := load(options.instance), load(options.certificate), options.profiles)
     except (Rejected, OSError, ValueError, EOFError, RecursionError, MemoryError, zlib.error) as problem:
         sys.stderr.write(f"{'rejected' if isinstance(problem, Rejected) else 'cannot be read'}: {problem}\n")
         return 1 if isinstance(problem, Rejected) else 2

@@ -19,6 +19,10 @@ is for (beta - d1) M >= 2 d0, decode presence and refills together cost at least
 alpha_k - sum(p1 I**2 / q0**2) is made non-negative by the choice of q0 = J0 - O + 1; so it is
 least at J = J_min.
 
+*Age.*  Where memory fills up between two releases of it, J >= the number of `age`, or evictions cost more
+than the batches that they save, each worth alpha_k + min(d0, p0) at most.  Of what a refill costs more,
+decode presence may take d0 s / M <= 2 d0 (s-1) / M: `age` is left the rest.
+
 *Arrivals.*  For any a, the requests that arrive at a or later are served after a by a schedule
 that would serve them alone in no more time (dropping the others only shortens batches).
 """
@@ -30,6 +34,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from infermax_opt.bounds.age import aged_batches
 from infermax_opt.bounds.counts import BatchCounts, count_batches
 from infermax_opt.bounds.latency import latency_bounds
 from infermax_opt.bounds.work import least_work, spreads, token_work
@@ -38,6 +43,8 @@ from infermax_opt.result import LowerBound, Proof
 
 __all__ = ["closed_form_bounds"]
 
+#: Name of the argument of `age`.
+AGE = "KV age"
 #: Arrival times at which the arrival bound is evaluated, at most.
 THRESHOLDS = 64
 
@@ -99,6 +106,8 @@ def makespan_bounds(instance: Instance) -> list[LowerBound]:
     for name, number in counts.total.items():
         cost = _cost(instance, kinds, counts, number)
         bounds.append(_bound(instance, name, Fraction(0), name, cost, counts))
+    cost = _cost(instance, kinds, counts, None)
+    bounds.append(_bound(instance, AGE, Fraction(0), AGE, cost, counts))
     if not instance.offline:
         bounds.append(_arrival_bound(instance))
     return bounds
@@ -137,10 +146,9 @@ def _arrival_bound(instance: Instance) -> LowerBound:
     return best
 
 
-def _cost(instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts, batches: int) -> _Cost:
-    """Least makespan of a schedule with at least `batches` batches (module docstring)."""
+def _cost(instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts, number: int | None) -> _Cost:
+    """Least makespan of a schedule with at least `number` batches (module docstring); None: `age`."""
     ticks = instance.cost.ticks
-    batches = max(batches, counts.prefill)
     squares = [(k.input_tokens**2 * len(k.members) * ticks.p1, k.output_tokens) for k in kinds]
     later = sum(
         len(k.members)
@@ -152,6 +160,8 @@ def _cost(instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts,
     for piece, (alpha, beta) in enumerate(zip(ticks.alpha, ticks.beta, strict=True)):
         # More batches never cost less presence, so the least number may be used.
         least = min(ticks.p0, ticks.d0)
+        batches = _aged(instance, kinds, piece) if number is None else number
+        batches = max(batches, counts.prefill)
         presence = ticks.d0 * counts.decode + least * max(0, batches - counts.prefill - counts.decode)
         if not instance.policy.preemption or (beta - ticks.d1) * capacity >= 2 * ticks.d0:
             others = max(0, batches - counts.prefill - -(-later // capacity))
@@ -167,6 +177,19 @@ def _cost(instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts,
         if total > best.ticks:
             best = _Cost(total, piece, reference)
     return best
+
+
+def _aged(instance: Instance, kinds: Sequence[RequestType], piece: int) -> int:
+    """Batches of the age bound, as far as evictions do not pay."""
+    ticks, capacity = instance.cost.ticks, instance.system.kv_capacity
+    horizon = None
+    if instance.policy.preemption:
+        slack = max(0, ticks.beta[piece] - ticks.d1) * capacity
+        if slack >= 2 * ticks.d0:
+            slack -= 2 * ticks.d0
+        horizon = slack // max(1, ticks.alpha[piece] + min(ticks.p0, ticks.d0))
+    sizes = [(k.input_tokens, k.output_tokens, len(k.members)) for k in kinds]
+    return aged_batches(sizes, capacity, horizon)
 
 
 def _spread_squares(squares: Sequence[tuple[int, int]], batches: int, alpha: int) -> tuple[int, int | None]:

@@ -17,7 +17,14 @@ from infermax_opt.schedulers._planner_profile import Rules
 from infermax_opt.schedulers._planner_run import Plan, pilot_order, run_kernel
 from infermax_opt.schedulers.polish import MAX_NAMED
 
-__all__ = ["ArrivalsError", "PlannerOptions", "balanced_width", "decide", "expected_batches"]
+__all__ = [
+    "ArrivalsError",
+    "PlannerOptions",
+    "balanced_width",
+    "decide",
+    "expected_batches",
+    "filled_batches",
+]
 
 #: How finely the number of batches with early starts is searched, relative to what they could save.
 FINENESS = 8
@@ -193,10 +200,16 @@ def _refilled_whole(plan: Plan) -> bool:
 def expected_batches(instance: Instance, tokens: int) -> float:
     """Batches of a good plan, roughly, with at most so many tokens each."""
     requests = instance.requests
-    area = sum(r.output_tokens * (2 * r.input_tokens + r.output_tokens - 1) // 2 for r in requests)
     processed = sum(r.peak_kv for r in requests)
     longest = max(r.output_tokens for r in requests)
-    return max(area / instance.system.kv_capacity, processed / tokens, longest)
+    return max(filled_batches(instance), processed / tokens, longest)
+
+
+def filled_batches(instance: Instance) -> float:
+    """Batches in which all tokens need all the KV, all the time."""
+    requests = instance.requests
+    area = sum(r.output_tokens * (2 * r.input_tokens + r.output_tokens - 1) // 2 for r in requests)
+    return area / instance.system.kv_capacity
 
 
 def _rules(instance: Instance, options: PlannerOptions, most_output: int) -> Rules:

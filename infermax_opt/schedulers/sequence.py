@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from infermax_opt._compile import compiled
 from infermax_opt.instance import Instance
-from infermax_opt.schedulers._planner_options import expected_batches
+from infermax_opt.schedulers._planner_options import expected_batches, filled_batches
 from infermax_opt.schedulers.planner import Planner, typical_slots
 from infermax_opt.schedules import Schedule
 
@@ -58,7 +58,7 @@ def sequences_help(instance: Instance) -> bool:
         return False
     if len(instance.requests) > MAX_REQUESTS or typical_slots(instance) > MAX_TYPICAL:
         return False
-    return expected_batches(instance, instance.system.max_batch_tokens) == _filled(instance)
+    return expected_batches(instance, instance.system.max_batch_tokens) == filled_batches(instance)
 
 
 def sequence_plans(
@@ -101,12 +101,6 @@ def sequence_plans(
             yield f"sequence:{number}", schedule
 
 
-def _filled(instance: Instance) -> float:
-    """Batches in which all KV, all the time, is what all requests need."""
-    held = sum(r.output_tokens * (2 * r.input_tokens + r.output_tokens - 1) // 2 for r in instance.requests)
-    return held / instance.system.kv_capacity
-
-
 def _orders(instance: Instance, seed: int, deadline: float | None) -> Iterator[tuple[int, list[int]]]:
     """Ever better orders, at most one every so often, and the number of searches made."""
     import numpy as np
@@ -123,7 +117,7 @@ def _orders(instance: Instance, seed: int, deadline: float | None) -> Iterator[t
     )
     count = np.array([len(part) for part in members], np.int64)
     klass = np.repeat(np.arange(len(members)), count)
-    active = max(1.0, outputs.sum() / _filled(instance))
+    active = max(1.0, outputs.sum() / filled_batches(instance))
     loss = (outputs - 1.0) ** 2 / (2 * active)
     area = outputs * (inputs + outputs / 2)
     mean = np.bincount(klass, area) / np.maximum(1.0, np.bincount(klass, loss))

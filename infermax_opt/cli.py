@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from infermax_opt.commands_table import table
-from infermax_opt.console import DONE, FAILED, Program, check_output, progress_printer, save
+from infermax_opt.console import (
+    DONE,
+    FAILED,
+    Program,
+    check_output,
+    not_drawn,
+    progress_printer,
+    save,
+)
 from infermax_opt.errors import InputError
 
 if TYPE_CHECKING:
@@ -202,7 +210,7 @@ def bound(
       infermax-opt bound instances/paper-csp/i64.json
       infermax-opt bound trace.json --certificate certificate.json.gz
     """  # noqa: D301
-    from infermax_opt import api, commands_makespan
+    from infermax_opt import api
     from infermax_opt.certificates import write_certificate
     from infermax_opt.io.makespan import read_problem
     from infermax_opt.io.results import write_result, write_with_certificate
@@ -214,6 +222,8 @@ def bound(
     check_output(certificate, instance_file)
     instance = read_problem(instance_file)
     if isinstance(instance, MakespanInstance):
+        from infermax_opt import commands_makespan
+
         if output is not None or certificate is not None:
             problem = "is a makespan instance: its bounds are formulas, printed but not written to a file"
             raise InputError(problem, source=instance_file)
@@ -243,7 +253,7 @@ def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bo
       infermax-opt schedule instances/toy.json --scheduler vllm
       infermax-opt schedule trace.json --scheduler sarathi@r64 -o sarathi.json
     """  # noqa: D301
-    from infermax_opt import api, commands_makespan
+    from infermax_opt import api
     from infermax_opt.io.formats import schedule_to_json
     from infermax_opt.io.makespan import read_problem
     from infermax_opt.makespan.instance import MakespanInstance
@@ -252,6 +262,8 @@ def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bo
     check_output(output, instance_file)
     instance = read_problem(instance_file)
     if isinstance(instance, MakespanInstance):
+        from infermax_opt import commands_makespan
+
         return commands_makespan.schedule(instance, scheduler, output, as_json)
     made = api.schedule(instance, scheduler)
     check = api.verify(instance, made)
@@ -274,7 +286,6 @@ def verify(instance_file: str, subject_file: str, as_json: bool) -> int:
       infermax-opt verify instances/toy.json result.json
       infermax-opt verify instances/toy.json schedule.json --json
     """  # noqa: D301
-    from infermax_opt import commands_makespan
     from infermax_opt.io.makespan import read_problem
     from infermax_opt.makespan.instance import MakespanInstance
     from infermax_opt.report import verification_text, verification_to_json
@@ -282,6 +293,8 @@ def verify(instance_file: str, subject_file: str, as_json: bool) -> int:
 
     instance = read_problem(instance_file)
     if isinstance(instance, MakespanInstance):
+        from infermax_opt import commands_makespan
+
         return commands_makespan.verify(instance, subject_file, as_json)
     check = check_subject(instance, _read_subject(subject_file))
     text = None if as_json else verification_text(instance, check)
@@ -464,7 +477,6 @@ def plot(instance_file: str, subject_file: str, output: str) -> int:
       infermax-opt plot instances/toy.json result.json -o toy.png
       infermax-opt plot trace.json sarathi.json -o sarathi.svg
     """  # noqa: D301
-    from infermax_opt import commands_makespan
     from infermax_opt.io.makespan import read_problem
     from infermax_opt.makespan.instance import MakespanInstance
     from infermax_opt.plot import picture_format, plot_schedule
@@ -474,6 +486,8 @@ def plot(instance_file: str, subject_file: str, output: str) -> int:
     check_output(output, instance_file, subject_file)
     instance = read_problem(instance_file)
     if isinstance(instance, MakespanInstance):
+        from infermax_opt import commands_makespan
+
         return commands_makespan.plot(instance, subject_file, output)
     subject = _read_subject(subject_file)
     if _schedule_of(subject) is None:
@@ -481,9 +495,7 @@ def plot(instance_file: str, subject_file: str, output: str) -> int:
     check = check_subject(instance, subject)
     wrong = [*check.violations, *check.faults]
     if wrong:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        click.echo(f"infermax-opt: {subject_file}: not drawn, it is wrong: {wrong[0]}{more}", err=True)
-        return FAILED
+        return not_drawn(subject_file, wrong)
     plot_schedule(instance, subject, output)
     click.echo(f"wrote {click.format_filename(output)}")
     return DONE

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from infermax_opt.console import DONE, FAILED, save
+from infermax_opt.console import DONE, FAILED, not_drawn, save
 from infermax_opt.exact import decimal_text
 from infermax_opt.io.makespan import bins_to_json, read_bins
 from infermax_opt.makespan.bounds import closed_form_makespan_bounds
@@ -16,7 +16,7 @@ from infermax_opt.makespan.instance import MakespanInstance
 from infermax_opt.makespan.methods import run_method
 from infermax_opt.makespan.replay import BinReplay, replay_bins
 from infermax_opt.makespan.schedule import MakespanSchedule
-from infermax_opt.report import MOST_LINES, aligned, percent, printable, seconds
+from infermax_opt.report import aligned, bound_items, percent, printable, seconds, wrong_lines
 from infermax_opt.result import LowerBound
 
 __all__ = ["bound", "plot", "schedule", "verify"]
@@ -46,10 +46,9 @@ def verify(instance: MakespanInstance, path: str, as_json: bool) -> int:
     """Replay a schedule file and print what it breaks and does."""
     subject = read_bins(path)
     found = replay_bins(instance, subject)
-    other = subject.instance != instance.name
     text = _replay_text(instance, subject, found)
     save(_replay_json(instance, subject, found), None, None if as_json else text)
-    return DONE if found.valid and not other else FAILED
+    return DONE if found.valid and not _faults(instance, subject) else FAILED
 
 
 def plot(instance: MakespanInstance, path: str, output: str) -> int:
@@ -59,9 +58,7 @@ def plot(instance: MakespanInstance, path: str, output: str) -> int:
     subject = read_bins(path)
     wrong = [*replay_bins(instance, subject).violations, *_faults(instance, subject)]
     if wrong:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        click.echo(f"infermax-opt: {path}: not drawn, it is wrong: {wrong[0]}{more}", err=True)
-        return FAILED
+        return not_drawn(path, wrong)
     plot_bins(instance, subject, output)
     click.echo(f"wrote {click.format_filename(output)}")
     return DONE
@@ -94,12 +91,7 @@ def _replay_text(instance: MakespanInstance, subject: MakespanSchedule, found: B
     faults = _faults(instance, subject)
     verdict = "verified: nothing is wrong" if found.valid and not faults else "NOT verified"
     lines = [f"{printable(instance.name)}: {verdict}"]
-    for title, items in (("rules broken", found.violations), ("wrong claims", faults)):
-        if items:
-            lines.append(f"{title}: {len(items)}")
-            lines += [f"  {printable(item)}" for item in items[:MOST_LINES]]
-            if len(items) > MOST_LINES:
-                lines.append(f"  ... and {len(items) - MOST_LINES} more")
+    lines += wrong_lines(found.violations, faults)
     if found.valid:
         metrics = _metrics(instance, subject, found)
         lines += aligned([("objective", OBJECTIVE)])
@@ -141,8 +133,5 @@ def _bounds_json(instance: MakespanInstance, bounds: Sequence[LowerBound]) -> di
         "instance": instance.name,
         "instance_sha256": instance.sha256,
         "objective": "makespan",
-        "lower_bounds": [
-            {"value": b.value, "source": b.source, "proof": b.proof.value, "certificate": None}
-            for b in bounds
-        ],
+        "lower_bounds": bound_items(bounds),
     }

@@ -15,7 +15,7 @@ import click
 
 from infermax_opt.errors import InputError
 
-__all__ = ["Program", "check_output", "progress_printer", "save"]
+__all__ = ["Program", "check_output", "not_drawn", "progress_printer", "save"]
 
 DONE, FAILED, UNUSABLE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 DEBUG = "INFERMAX_OPT_DEBUG"
@@ -84,6 +84,13 @@ def _complain(message: str, code: int) -> int:
     except OSError:
         return code  # nobody is listening; the exit code still tells
     return code
+
+
+def not_drawn(path: str, wrong: Sequence[object]) -> int:
+    """Say that a picture was not made, and what is wrong with the schedule; return the exit code."""
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    click.echo(f"infermax-opt: {path}: not drawn, it is wrong: {wrong[0]}{more}", err=True)
+    return FAILED
 
 
 def check_output(output: str | None, *inputs: str) -> None:

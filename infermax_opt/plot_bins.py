@@ -85,7 +85,7 @@ def _bars(instance: MakespanInstance, schedule: MakespanSchedule, found: BinRepl
             prefill[client].append((now, stage))
         now += stage
         for client, k in list(serving.items()):
-            made = some.decode.get(instance.requests[k].id, min(some.rounds, left[k]))
+            made = some.tokens(instance.requests[k].id, left[k])
             if made > 0:
                 decode[client].append((now, made * instance.round_ticks))
             left[k] -= made

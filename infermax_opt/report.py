@@ -19,6 +19,7 @@ from infermax_opt.verification import Verification
 
 __all__ = [
     "aligned",
+    "bound_items",
     "bounds_text",
     "bounds_to_json",
     "metrics_text",
@@ -29,6 +30,7 @@ __all__ = [
     "seconds",
     "verification_text",
     "verification_to_json",
+    "wrong_lines",
 ]
 
 #: The plain hyphen prints in every encoding.
@@ -188,12 +190,7 @@ def verification_text(instance: Instance, check: Verification) -> str:
     """What the verifier found."""
     verdict = "verified: nothing is wrong" if check.ok else "NOT verified"
     lines = [f"{printable(instance.name)}: {verdict}"]
-    for title, found in (("rules broken", check.violations), ("wrong claims", check.faults)):
-        if found:
-            lines.append(f"{title}: {len(found)}")
-            lines += [f"  {printable(item)}" for item in found[:MOST_LINES]]
-            if len(found) > MOST_LINES:
-                lines.append(f"  ... and {len(found) - MOST_LINES} more")
+    lines += wrong_lines(check.violations, check.faults)
     rows = [
         ("objective", _objective_meaning(instance.objective)),
         ("replayed", seconds(check.objective)),
@@ -203,6 +200,18 @@ def verification_text(instance: Instance, check: Verification) -> str:
     if check.metrics:
         lines += ["", metrics_text(check.metrics)]
     return "\n".join(lines)
+
+
+def wrong_lines(violations: Sequence[object], faults: Sequence[object]) -> list[str]:
+    """Rules that a schedule breaks and claims that are wrong, the first of each."""
+    lines = []
+    for title, found in (("rules broken", violations), ("wrong claims", faults)):
+        if found:
+            lines.append(f"{title}: {len(found)}")
+            lines += [f"  {printable(item)}" for item in found[:MOST_LINES]]
+            if len(found) > MOST_LINES:
+                lines.append(f"  ... and {len(found) - MOST_LINES} more")
+    return lines
 
 
 def _trust(check: Verification) -> str:
@@ -259,13 +268,18 @@ def bounds_to_json(instance: Instance, bounds: Sequence[LowerBound]) -> Mapping[
         "instance": instance.name,
         "instance_sha256": instance.sha256,
         "objective": instance.objective.to_json(),
-        "lower_bounds": [
-            {
-                "value": Fraction(decimal_text(b.value, rounding="floor")),
-                "source": b.source,
-                "proof": b.proof.value,
-                "certificate": b.certificate,
-            }
-            for b in bounds
-        ],
+        "lower_bounds": bound_items(bounds),
     }
+
+
+def bound_items(bounds: Sequence[LowerBound]) -> list[dict[str, Any]]:
+    """Lower bounds as JSON values, in seconds, rounded down where a decimal does not end."""
+    return [
+        {
+            "value": Fraction(decimal_text(b.value, rounding="floor")),
+            "source": b.source,
+            "proof": b.proof.value,
+            "certificate": b.certificate,
+        }
+        for b in bounds
+    ]

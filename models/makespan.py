@@ -38,8 +38,8 @@ from typing import ClassVar
 import pyomo.environ as pyo
 
 from infermax_opt.makespan.instance import MakespanInstance
-from infermax_opt.makespan.replay import replay_bins
-from infermax_opt.makespan.schedule import Bin, MakespanSchedule
+from infermax_opt.makespan.replay import replay_valid
+from infermax_opt.makespan.schedule import Bin, MakespanSchedule, merged
 
 __all__ = ["MakespanModel"]
 
@@ -153,11 +153,7 @@ class MakespanModel:
             If the schedule is not valid, or has too many bins.
         """
         instance: MakespanInstance = m.instance
-        found = replay_bins(instance, schedule)
-        if not found.valid:
-            raise ValueError(f"the schedule is not valid: {found.violations[0]}")
-        if len(schedule.bins) > m.bins:
-            raise ValueError(f"{len(schedule.bins)} bins; the model has {m.bins}")
+        found = replay_valid(instance, schedule, m.bins)
         for block in (m.x, m.y, m.p, m.d, m.w, m.np, m.nd):
             for column in block.values():
                 column.set_value(0)
@@ -180,8 +176,7 @@ class MakespanModel:
             left = request.output_tokens
             for k in range(first, last + 1):
                 m.d[i + 1, j, k].set_value(1)
-                some = schedule.bins[k - 1]
-                made = some.decode.get(request.id, min(some.rounds, left))
+                made = schedule.bins[k - 1].tokens(request.id, left)
                 left -= made
                 m.w[i + 1, j, k].set_value(made)
 
@@ -191,14 +186,11 @@ class MakespanModel:
         In the model a request may rest between two rounds of a stage, never to any gain.
         """
         instance: MakespanInstance = m.instance
-        bins: list[Bin] = []
+        bins = []
         for k in m.K:
             started = {
                 instance.requests[i - 1].id: j for i in m.I for j in m.J if pyo.value(m.p[i, j, k]) > 0.5
             }
             rounds = round(pyo.value(m.nd[k]) / instance.round_ticks)
-            if started:
-                bins.append(Bin(started, rounds))
-            elif bins:
-                bins[-1] = Bin(bins[-1].prefill, bins[-1].rounds + rounds)
-        return MakespanSchedule(instance.name, bins)
+            bins.append(Bin(started, rounds))
+        return MakespanSchedule(instance.name, merged(bins))

@@ -23,8 +23,8 @@ from typing import ClassVar
 import pyomo.environ as pyo
 
 from infermax_opt.makespan.instance import MakespanInstance
-from infermax_opt.makespan.replay import replay_bins
-from infermax_opt.makespan.schedule import Bin, MakespanSchedule
+from infermax_opt.makespan.replay import replay_valid
+from infermax_opt.makespan.schedule import Bin, MakespanSchedule, merged
 
 __all__ = ["MakespanArcs", "colour"]
 
@@ -85,11 +85,7 @@ class MakespanArcs:
             If the schedule is not valid, or has too many bins.
         """
         instance: MakespanInstance = m.instance
-        found = replay_bins(instance, schedule)
-        if not found.valid:
-            raise ValueError(f"the schedule is not valid: {found.violations[0]}")
-        if len(schedule.bins) > m.bins:
-            raise ValueError(f"{len(schedule.bins)} bins; the model has {m.bins}")
+        found = replay_valid(instance, schedule, m.bins)
         for block in (m.z, m.y):
             for column in block.values():
                 column.set_value(0)
@@ -112,15 +108,12 @@ class MakespanArcs:
         instance: MakespanInstance = m.instance
         arcs = [(a, b, i - 1) for i in m.I for a, b in m.A if pyo.value(m.z[i, a, b]) > 0.5]
         clients = colour(arcs, instance.clients)
-        bins: list[Bin] = []
+        bins = []
         for k in m.K:
             started = {instance.requests[i].id: clients[i] for a, _, i in arcs if a == k}
             rounds = round(pyo.value(m.t[k + 1])) - round(pyo.value(m.t[k]))
-            if started:
-                bins.append(Bin(started, rounds))
-            elif bins:
-                bins[-1] = Bin(bins[-1].prefill, bins[-1].rounds + rounds)
-        return MakespanSchedule(instance.name, bins)
+            bins.append(Bin(started, rounds))
+        return MakespanSchedule(instance.name, merged(bins))
 
 
 def colour(arcs: list[tuple[int, int, int]], clients: int) -> dict[int, int]:

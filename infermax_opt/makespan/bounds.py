@@ -41,6 +41,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt._compile import compiled
+from infermax_opt.bounds.machines import quick
 from infermax_opt.makespan.instance import MakespanInstance
 from infermax_opt.result import LowerBound, Proof
 
@@ -96,18 +97,17 @@ def arc_bound(instance: MakespanInstance) -> LowerBound:
     lengths = [r.output_tokens for r in instance.requests]
     clients, total = instance.clients, sum(lengths)
     least, cover = rounds_needed(lengths, clients), prefill_cover(instance)
-    wastes, best = _Wastes(lengths), None
-    tokens = sum(r.input_tokens for r in instance.requests)
-    bins = max(-(-len(lengths) // clients), -(-tokens // instance.level_ticks[-1][0]))
+    stages, wastes, best = _Prefill(instance), _Wastes(lengths), None
+    bins = max(-(-len(lengths) // clients), -(-stages.tokens // instance.level_ticks[-1][0]))
     while True:
-        prefill = max(cover, prefill_ticks(instance, bins))
+        prefill = max(cover, stages.ticks(bins))
         waste = wastes.least(bins * (bins + 1) // 2)
         rounds = max(least, -(-(total + waste) // clients))
         here = prefill + rounds * instance.round_ticks
         best = here if best is None else min(best, here)
         # What any larger number of bins takes: on the hull, convex in it, prefill rises from where it does.
-        later, following = cover, _on_hull(instance, bins + 1)
-        rises = following >= _on_hull(instance, bins)
+        later, following = cover, stages.on_hull(bins + 1)
+        rises = following >= stages.on_hull(bins)
         if rises:
             later = max(cover, math.ceil(following))
         later += least * instance.round_ticks
@@ -129,13 +129,7 @@ def rounds_needed(lengths: Sequence[int], clients: int) -> int:
         Tokens of each request, at least one request.
     clients : int
     """
-    ordered = sorted(lengths, reverse=True)
-    sums = [0, *accumulate(ordered)]
-    best = -(-sums[-1] // clients)
-    for k in range((len(ordered) - 1) // clients + 1):
-        first = k * clients + 1
-        best = max(best, sums[first] - sums[first - k - 1])
-    return best
+    return quick(sorted(lengths, reverse=True), clients)[0]
 
 
 def prefill_cover(instance: MakespanInstance) -> int:
@@ -163,20 +157,31 @@ def prefill_ticks(instance: MakespanInstance, stages: int) -> int:
     stages : int
         Enough for the tokens at the largest level.
     """
-    base = instance.level_ticks[0][1]
-    more = _on_hull(instance, stages) - stages * base
-    divisor = math.gcd(*(ticks - base for _, ticks in instance.level_ticks)) or 1
-    return stages * base + math.ceil(more / divisor) * divisor
+    return _Prefill(instance).ticks(stages)
 
 
-def _on_hull(instance: MakespanInstance, stages: int) -> Fraction:
-    """Ticks of so many stages on the hull, each with as many tokens: convex in their number."""
-    tokens = sum(r.input_tokens for r in instance.requests)
-    # The hull is the largest of the lines through its edges.
-    return max(
-        stages * y + Fraction((tokens - stages * x) * (higher - y), right - x)
-        for (x, y), (right, higher) in itertools.pairwise(_hull(instance))
-    )
+class _Prefill:
+    """Least ticks of so many prefill stages for all input tokens."""
+
+    def __init__(self, instance: MakespanInstance):
+        levels = instance.level_ticks
+        self.tokens = sum(r.input_tokens for r in instance.requests)
+        self.base = levels[0][1]
+        self.edges = list(itertools.pairwise(_hull(instance)))
+        self.divisor = math.gcd(*(ticks - self.base for _, ticks in levels)) or 1
+
+    def on_hull(self, stages: int) -> Fraction:
+        """Ticks of the stages on the hull, each with as many tokens: convex in their number."""
+        # The hull is the largest of the lines through its edges.
+        return max(
+            stages * y + Fraction((self.tokens - stages * x) * (higher - y), right - x)
+            for (x, y), (right, higher) in self.edges
+        )
+
+    def ticks(self, stages: int) -> int:
+        """The same, rounded up to what levels add up to."""
+        more = self.on_hull(stages) - stages * self.base
+        return stages * self.base + math.ceil(more / self.divisor) * self.divisor
 
 
 def _hull(instance: MakespanInstance) -> list[tuple[int, int]]:

@@ -20,7 +20,7 @@ from fractions import Fraction
 from infermax_opt.makespan.instance import MakespanInstance
 from infermax_opt.makespan.schedule import Bin, MakespanSchedule
 
-__all__ = ["BinReplay", "BinRule", "BinViolation", "replay_bins"]
+__all__ = ["BinReplay", "BinRule", "BinViolation", "replay_bins", "replay_valid"]
 
 
 class BinRule(enum.Enum):
@@ -138,6 +138,22 @@ def replay_bins(instance: MakespanInstance, schedule: MakespanSchedule) -> BinRe
     )  # fmt: skip
 
 
+def replay_valid(instance: MakespanInstance, schedule: MakespanSchedule, most: int) -> BinReplay:
+    """Replay a schedule that a model of so many bins has to hold.
+
+    Raises
+    ------
+    ValueError
+        If the schedule is not valid, or has too many bins.
+    """
+    found = replay_bins(instance, schedule)
+    if not found.valid:
+        raise ValueError(f"the schedule is not valid: {found.violations[0]}")
+    if len(schedule.bins) > most:
+        raise ValueError(f"{len(schedule.bins)} bins; the model has {most}")
+    return found
+
+
 class _Run:
     """State of a replay."""
 
@@ -210,7 +226,7 @@ class _Run:
         for client, k in list(self.serving.items()):
             name, left = requests[k].id, requests[k].output_tokens - self.generated[k]
             most = min(some.rounds, left)
-            made = some.decode.get(name, most)
+            made = some.tokens(name, left)
             if made > most:
                 problem = f"{made} tokens, of {left} left, in {some.rounds} rounds"
                 self.report(BinRule.TOKENS, position, name, problem)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from infermax_opt.errors import InputError
 from infermax_opt.exact import read_whole
 
-__all__ = ["MAX_BINS", "Bin", "MakespanSchedule"]
+__all__ = ["MAX_BINS", "Bin", "MakespanSchedule", "merged"]
 
 #: Most bins of a schedule, and rounds of a bin.
 MAX_BINS, MAX_ROUNDS = 10**6, 10**12
@@ -50,6 +50,10 @@ class Bin:
             object.__setattr__(self, name, {k: _whole(v, f"{name}.{k}") for k, v in given.items()})
         object.__setattr__(self, "rounds", _whole(self.rounds, "rounds"))
 
+    def tokens(self, request: str, left: int) -> int:
+        """Tokens that a request under way generates, with so many left."""
+        return self.decode.get(request, min(self.rounds, left))
+
 
 def _whole(value: object, where: str) -> int:
     number = read_whole(value, where)
@@ -70,3 +74,14 @@ class MakespanSchedule:
         object.__setattr__(self, "bins", tuple(bins))
         if len(self.bins) > MAX_BINS:
             raise InputError(f"{len(self.bins)} bins; the most is {MAX_BINS}", field="bins")
+
+
+def merged(bins: Iterable[Bin]) -> list[Bin]:
+    """Bins that prefill; the rounds of another one belong to the bin before, if anything is under way."""
+    found: list[Bin] = []
+    for some in bins:
+        if some.prefill:
+            found.append(some)
+        elif found:
+            found[-1] = Bin(found[-1].prefill, found[-1].rounds + some.rounds)
+    return found

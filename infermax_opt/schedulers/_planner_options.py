@@ -207,9 +207,8 @@ def expected_batches(instance: Instance, tokens: int) -> float:
 
 def filled_batches(instance: Instance) -> float:
     """Batches in which all tokens need all the KV, all the time."""
-    requests = instance.requests
-    area = sum(r.output_tokens * (2 * r.input_tokens + r.output_tokens - 1) // 2 for r in requests)
-    return area / instance.system.kv_capacity
+    held = sum(int(area(r.input_tokens, r.output_tokens)) for r in instance.requests)
+    return held / instance.system.kv_capacity
 
 
 def _rules(instance: Instance, options: PlannerOptions, most_output: int) -> Rules:

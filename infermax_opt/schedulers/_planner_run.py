@@ -15,7 +15,7 @@ from infermax_opt.instance import Instance
 from infermax_opt.replay import MAX_BATCHES
 from infermax_opt.schedulers import _planner_kernel, _planner_pilot
 from infermax_opt.schedulers._planner_early import Early, attention, occupy
-from infermax_opt.schedulers._planner_kernel import Jobs
+from infermax_opt.schedulers._planner_kernel import Jobs, area
 from infermax_opt.schedulers._planner_pilot import Kinds
 from infermax_opt.schedulers._planner_profile import Profiles, Rules, Trial
 from infermax_opt.schedulers._planner_regroup import regroup_plan
@@ -261,6 +261,6 @@ def _horizon(instance: Instance, rules: Rules) -> int:
     """Batches that a plan will hardly need."""
     requests = instance.requests
     longest = max(r.input_tokens + r.output_tokens for r in requests) + rules.group
-    area = sum(r.output_tokens * (2 * r.input_tokens + r.output_tokens - 1) // 2 for r in requests)
+    held = sum(int(area(r.input_tokens, r.output_tokens)) for r in requests)
     prompts = sum(r.input_tokens for r in requests)
-    return 2 * max(area // rules.capacity, prompts // min(rules.tokens, rules.prefill)) + 3 * longest
+    return 2 * max(held // rules.capacity, prompts // min(rules.tokens, rules.prefill)) + 3 * longest

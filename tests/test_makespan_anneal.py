@@ -47,12 +47,11 @@ def whole(arcs: paths.Arcs, output: np.ndarray, clients: int) -> None:
     assert arcs.leaving[0] == arcs.entering[-1] == clients
     assert (arcs.source < arcs.target).all()
     assert (np.diff(arcs.time) >= 0).all()
-    assert arcs.time[0] == arcs.time[1] == 0
+    assert arcs.time[0] == 0
 
 
-@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("hot", [1e-6, 1.0, 50.0])
-def test_the_state_stays_whole(hot: float, late: bool) -> None:
+def test_the_state_stays_whole(hot: float) -> None:
     rng = random.Random(1)
     output = np.array(sorted((rng.randint(1, 60) for _ in range(17)), reverse=True), np.int64)
     random_numbers = np.random.default_rng(2)
@@ -60,7 +59,7 @@ def test_the_state_stays_whole(hot: float, late: bool) -> None:
     whole(arcs, output, 4)
     cost = np.array([0.0, 1.0, 1.5, 2.0, 2.5])
     for _ in range(5):
-        paths.anneal(arcs, 4, late, cost, 2.0, 400, 0, 400, hot, hot, random_numbers)
+        paths.anneal(arcs, cost, 2.0, 400, 0, 400, hot, hot, random_numbers)
         whole(arcs, output, 4)
 
 
@@ -71,7 +70,7 @@ def test_compiled_and_plain_agree() -> None:
     for function in (paths.anneal, anneal._kernels()[0]):
         random_numbers = np.random.default_rng(3)
         arcs = arcs_of(*first_paths(output, 3, 6, random_numbers), output, 3)
-        function(arcs, 3, False, cost, 1.5, 3000, 0, 3000, 5.0, 0.1, random_numbers)
+        function(arcs, cost, 1.5, 3000, 0, 3000, 5.0, 0.1, random_numbers)
         found.append(arcs)
     for plain, fast in zip(*found, strict=True):
         assert (plain == fast).all()
@@ -81,25 +80,24 @@ def test_nothing_misses_where_time_is_ample() -> None:
     output = np.array([9, 8, 7, 6, 5, 4], np.int64)
     random_numbers = np.random.default_rng(0)
     arcs = arcs_of(*first_paths(output, 2, 5, random_numbers), output, 2)
-    paths.anneal(arcs, 2, False, np.zeros(3), 0.1, 20_000, 0, 20_000, 2.0, 0.01, random_numbers)
+    paths.anneal(arcs, np.zeros(3), 0.1, 20_000, 0, 20_000, 2.0, 0.01, random_numbers)
     assert missing(arcs) == 0
     # The longest request on the longest arc, and so on: then every arc is long enough, and stays so.
-    length = (arcs.time[arcs.target] - arcs.time[arcs.source])[2:]
-    taken = 2 + np.argsort(-length, kind="stable")
+    length = arcs.time[arcs.target] - arcs.time[arcs.source]
+    taken = np.argsort(-length, kind="stable")
     needed = np.zeros(len(arcs.source), np.int64)
     needed[taken] = output
-    assert (needed[2:] <= length).all()
+    assert (needed <= length).all()
     time = earliest(arcs.source, arcs.target, needed, len(arcs.time))
     assert (time <= arcs.time).all()
     assert (needed <= time[arcs.target] - time[arcs.source]).all()
 
 
 def test_clients_follow_their_paths() -> None:
-    source = np.array([0, 0, 1, 1, 2, 3])
-    target = np.array([1, 1, 2, 3, 4, 4])
-    client = follow_paths(source, target, 2, 5)
-    assert sorted(client[2:4]) == [1, 2]
-    assert (client[4], client[5]) == (client[2], client[3])
+    source, target = np.array([2, 0, 1, 0]), np.array([3, 2, 3, 1])
+    client = follow_paths(source, target, 2, 4)
+    assert sorted([client[1], client[3]]) == [1, 2]
+    assert (client[0], client[2]) == (client[1], client[3])
 
 
 def test_exchanges_keep_to_the_arcs_and_save_levels() -> None:
@@ -113,12 +111,12 @@ def test_exchanges_keep_to_the_arcs_and_save_levels() -> None:
     capacity, ticks = np.arange(1, 80) * 64, np.arange(1, 80) * 10.0
 
     def cost(load: np.ndarray) -> float:
-        return sum(packing.stage(some, capacity, ticks, 1e3, 0.0) for some in load)
+        return sum(packing.stage(some, capacity, ticks, 0.0) for some in load)
 
     load = np.bincount(node, prompt, nodes).astype(np.int64)
     before = cost(load)
     packing.pack(
-        taken, length, node, output, prompt, load, capacity, ticks, 1e3, 0.5, 20_000, 2.0, 0.1, rng
+        taken, length, node, output, prompt, load, capacity, ticks, 0.5, 20_000, 2.0, 0.1, rng
     )  # fmt: skip
     assert sorted(taken) == list(range(n))
     assert (output <= length[taken]).all()
@@ -128,16 +126,16 @@ def test_exchanges_keep_to_the_arcs_and_save_levels() -> None:
 
 def test_stage() -> None:
     capacity, ticks = np.array([10, 20, 50]), np.array([3.0, 5.0, 9.0])
-    values = [packing.stage(tokens, capacity, ticks, 100.0, 0.0) for tokens in (0, 1, 10, 11, 50, 52)]
-    assert values == [0.0, 3.0, 3.0, 5.0, 9.0, 209.0]
+    values = [packing.stage(tokens, capacity, ticks, 0.0) for tokens in (0, 1, 10, 11, 50, 52, 100)]
+    assert values == [0.0, 3.0, 3.0, 5.0, 9.0, 12.0, 18.0]
     # Half of the second level is free: a quarter of the step, times the share.
-    assert packing.stage(15, capacity, ticks, 100.0, 0.5) == 5.0 - 0.5 * 2.0 * 0.25
+    assert packing.stage(15, capacity, ticks, 0.5) == 5.0 - 0.5 * 2.0 * 0.25
 
 
 def test_tiny_instances(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(anneal, "MOST_STEPS", 2_000)
     rng = random.Random(7)
-    met = served = 0
+    met = 0
     for _ in range(60):
         instance = tiny_makespan(rng)
         best = optimum(instance)
@@ -149,11 +147,8 @@ def test_tiny_instances(monkeypatch: pytest.MonkeyPatch) -> None:
             values.append(found.makespan)
         assert values == sorted(values, reverse=True)
         assert len(set(values)) == len(values)
-        served += bool(values)
-        met += bool(values) and values[-1] == best
-    # Where the largest level hardly holds two prompts, annealing may find no room for them.
-    assert served >= 55
-    assert met >= 40
+        met += values[-1] == best
+    assert met >= 45
 
 
 @pytest.mark.usefixtures("short")

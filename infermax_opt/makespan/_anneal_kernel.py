@@ -1,9 +1,8 @@
 """Annealing of arcs over bins: when bins begin, and where clients change from one request to the next.
 
-Nodes are moments, counted in decode rounds: 0 where no client has begun, 1 where the first bin begins (both
-at 0), 2 .. B where the others do, B+1 where the last one ends.  Every client is a path of arcs from node 0
-to node B+1.  Its first arc, out of node 0, is idle time; each other arc is room for one request that starts
-in the bin of its first node and has at most as many output tokens as the arc has rounds.  Which
+Nodes are moments, counted in decode rounds: 0 .. B-1 where the bins begin (the first at 0), B where the
+last one ends.  Every client is a path of arcs from node 0 to node B.  An arc is room for one request that
+starts in the bin of its first node and has at most as many output tokens as the arc has rounds.  Which
 request takes which arc is left open: by Hall's theorem all have one if and only if, for every x, there are
 as many arcs of x rounds or more as requests of x tokens or more.  ``spare[x]`` is the difference, and
 tokens that miss are ``sum over x of max(0, -spare[x])``: what the longest requests exceed the longest arcs
@@ -34,7 +33,7 @@ LONG = 30
 
 
 class Arcs(NamedTuple):
-    """Paths of all clients; of J + I arcs the first J are idle.
+    """Paths of all clients.
 
     `time`: per node.  `source`, `target`: nodes per arc.  `into`, `out_of`: arcs per node, in no order;
     `entering`, `leaving`: how many; `at_target`, `at_source`: per arc, its place there.  `spare`: per
@@ -105,26 +104,23 @@ def unleave(arcs: Any, k: Any) -> None:
     arcs.leaving[node] = last
 
 
-def move_node(arcs: Any, node: Any, rounds: Any, idle: Any) -> Any:
+def move_node(arcs: Any, node: Any, rounds: Any) -> Any:
     """Let a bin begin so many rounds later; tokens that miss more than before."""
     more = 0
     for place in range(arcs.entering[node]):
-        k = arcs.into[node, place]
-        if k >= idle:
-            length = arcs.time[node] - arcs.time[arcs.source[k]]
-            more += stretch(arcs.spare, length, length + rounds)
+        length = arcs.time[node] - arcs.time[arcs.source[arcs.into[node, place]]]
+        more += stretch(arcs.spare, length, length + rounds)
     for place in range(arcs.leaving[node]):
-        k = arcs.out_of[node, place]
-        length = arcs.time[arcs.target[k]] - arcs.time[node]
+        length = arcs.time[arcs.target[arcs.out_of[node, place]]] - arcs.time[node]
         more += stretch(arcs.spare, length, length - rounds)
     arcs.time[node] += rounds
     return more
 
 
-def move_later(arcs: Any, node: Any, rounds: Any, idle: Any) -> Any:
+def move_later(arcs: Any, node: Any, rounds: Any) -> Any:
     """Let a bin and all after it begin so many rounds later; tokens that miss more than before."""
     more = 0
-    for k in range(idle, len(arcs.source)):
+    for k in range(len(arcs.source)):
         if arcs.source[k] < node <= arcs.target[k]:
             length = arcs.time[arcs.target[k]] - arcs.time[arcs.source[k]]
             more += stretch(arcs.spare, length, length + rounds)
@@ -133,10 +129,8 @@ def move_later(arcs: Any, node: Any, rounds: Any, idle: Any) -> Any:
     return more
 
 
-def lengthen(arcs: Any, k: Any, idle: Any, source: Any, target: Any) -> Any:
+def lengthen(arcs: Any, k: Any, source: Any, target: Any) -> Any:
     """Count arc k as one between other nodes; tokens that miss more than before."""
-    if k < idle:
-        return 0
     time = arcs.time
     before = time[arcs.target[k]] - time[arcs.source[k]]
     return stretch(arcs.spare, before, time[target] - time[source])
@@ -148,13 +142,11 @@ def below(random: Any, limit: Any) -> Any:
 
 
 def anneal(
-    arcs: Any, idle: Any, late: Any, cost: Any, weight: Any, steps: Any, first: Any, total: Any, hot: Any,
-    cold: Any, random: Any,
+    arcs: Any, cost: Any, weight: Any, steps: Any, first: Any, total: Any, hot: Any, cold: Any, random: Any
 ) -> None:  # fmt: skip
     """Run steps `first` .. `first + steps - 1` of `total`, over which it cools down from `hot` to `cold`.
 
-    `idle`: how many arcs are.  `late`: whether clients may be idle at first.  `cost`: prefill, in rounds, of
-    0, 1, .. requests that start together.
+    `cost`: prefill, in rounds, of 0, 1, .. requests that start together.
     """
     time, source, target = arcs.time, arcs.source, arcs.target
     end, n = len(time) - 1, len(source)
@@ -166,11 +158,13 @@ def anneal(
         kind = random.random()
         if kind < SHIFT:
             # A client changes from j to k in another bin.
-            k = idle + below(random, n - idle)
+            k = below(random, n)
             node = source[k]
+            if node == 0:
+                continue
             j = arcs.into[node, below(random, arcs.entering[node])]
             a, b = source[j], target[k]
-            if b - a < 3 or (j < idle and not late):
+            if b - a < 3:
                 continue
             if random.random() < FAR:
                 other = a + 1 + below(random, b - a - 1)
@@ -178,12 +172,11 @@ def anneal(
                 other = node + (1 + below(random, 3)) * (1 if random.random() < 0.5 else -1)
             if other == node or other <= a or other >= b:
                 continue
-            more = lengthen(arcs, j, idle, a, other) + lengthen(arcs, k, idle, other, b)
+            more = lengthen(arcs, j, a, other) + lengthen(arcs, k, other, b)
             here, there = arcs.leaving[node], arcs.leaving[other]
             rise = weight * (cost[here - 1] - cost[here] + cost[there + 1] - cost[there])
             if more + rise > most:
-                if j >= idle:
-                    stretch(arcs.spare, time[other] - time[a], time[node] - time[a])
+                stretch(arcs.spare, time[other] - time[a], time[node] - time[a])
                 stretch(arcs.spare, time[b] - time[other], time[b] - time[node])
                 continue
             unenter(arcs, j)
@@ -192,39 +185,38 @@ def anneal(
             leave(arcs, k, other)
         elif kind < SHIFT + MOMENT:
             # A bin begins at another moment.
-            if end < 2:
-                continue
-            node = 2 + below(random, end - 1)
+            node = 1 + below(random, end)
             rounds = 1 + below(random, LONG if random.random() < JUMP else 3)
             if random.random() < 0.5:
                 rounds = -rounds
             if time[node] + rounds < time[node - 1] or (node < end and time[node] + rounds > time[node + 1]):
                 continue
-            more = move_node(arcs, node, rounds, idle)
+            more = move_node(arcs, node, rounds)
             if more + (weight * rounds if node == end else 0.0) > most:
-                move_node(arcs, node, -rounds, idle)
+                move_node(arcs, node, -rounds)
         elif kind < SHIFT + MOMENT + RELOCATE:
             # A client does not change from j to k in some bin, but both become one arc; another client
             # changes in the middle of its arc.
-            k = idle + below(random, n - idle)
+            k = below(random, n)
             node = source[k]
+            if node == 0:
+                continue
             j = arcs.into[node, below(random, arcs.entering[node])]
             other = below(random, n)
-            if j < idle or other in (j, k) or (other < idle and not late):
+            if other in (j, k):
                 continue
             a, b, c, d = source[j], target[k], source[other], target[other]
             if d - c < 2:
                 continue
             middle = c + 1 + below(random, d - c - 1)
-            more = lengthen(arcs, other, idle, c, middle)
-            more += lengthen(arcs, j, idle, a, b) + lengthen(arcs, k, idle, middle, d)
+            more = lengthen(arcs, other, c, middle)
+            more += lengthen(arcs, j, a, b) + lengthen(arcs, k, middle, d)
             rise = 0.0
             if middle != node:
                 here, there = arcs.leaving[node], arcs.leaving[middle]
                 rise = weight * (cost[here - 1] - cost[here] + cost[there + 1] - cost[there])
             if more + rise > most:
-                if other >= idle:
-                    stretch(arcs.spare, time[middle] - time[c], time[d] - time[c])
+                stretch(arcs.spare, time[middle] - time[c], time[d] - time[c])
                 stretch(arcs.spare, time[b] - time[a], time[node] - time[a])
                 stretch(arcs.spare, time[d] - time[middle], time[b] - time[node])
                 continue
@@ -238,15 +230,15 @@ def anneal(
             enter(arcs, k, d)
         else:
             # A bin and all after it begin earlier or later.
-            node = 2 + below(random, end - 1)
+            node = 1 + below(random, end)
             rounds = 1 + below(random, 3)
             if random.random() < 0.5:
                 rounds = -rounds
             if time[node] + rounds < time[node - 1]:
                 continue
-            more = move_later(arcs, node, rounds, idle)
+            more = move_later(arcs, node, rounds)
             if more + weight * rounds > most:
-                move_later(arcs, node, -rounds, idle)
+                move_later(arcs, node, -rounds)
 
 
 HELPERS = (

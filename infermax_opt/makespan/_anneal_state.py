@@ -27,9 +27,8 @@ def first_paths(output: Any, clients: int, bins: int, random: Any) -> tuple[Any,
     -------
     time : array of int, one per node
     source, target : array of int, one per arc
-        Nodes; those of the idle arcs first.
+        Nodes.
     """
-    end = bins + 1
     heap = [(0, client) for client in range(clients)]
     served: list[list[int]] = [[] for _ in range(clients)]
     for tokens in output:
@@ -38,33 +37,31 @@ def first_paths(output: Any, clients: int, bins: int, random: Any) -> tuple[Any,
         if len(served[client]) < bins:
             heapq.heappush(heap, (total + int(tokens), client))
     rounds = max(map(sum, served))
-    time = np.zeros(bins + 2, np.int64)
     step = rounds / bins
-    time[1:] = np.rint(np.arange(bins + 1) * step)
-    time[2:end] += np.rint(random.uniform(-0.3, 0.3, bins - 1) * step).astype(np.int64)
+    time = np.rint(np.arange(bins + 1) * step).astype(np.int64)
+    time[1:bins] += np.rint(random.uniform(-0.3, 0.3, bins - 1) * step).astype(np.int64)
     time = np.maximum.accumulate(time)
-    source, target = [0] * clients, [1] * clients
+    source, target = [], []
     for tokens in served:
         random.shuffle(tokens)
-        node, left = 1, len(tokens)
+        node, left = 0, len(tokens)
         for total in np.cumsum(tokens)[:-1]:
             left -= 1
-            near = int(np.searchsorted(time[2:end], total - step / 2)) + 2
-            following = max(node + 1, min(near, end - left))
+            near = int(np.searchsorted(time[1:bins], total - step / 2)) + 1
+            following = max(node + 1, min(near, bins - left))
             source.append(node)
             target.append(following)
             node = following
         source.append(node)
-        target.append(end)
+        target.append(bins)
     return time, np.array(source, np.int64), np.array(target, np.int64)
 
 
 def arcs_of(time: Any, source: Any, target: Any, output: Any, clients: int) -> paths.Arcs:
     """The state that the kernel works on, made of copies."""
     nodes, n, longest = len(time), len(source), int(output[0])
-    lengths = (time[target] - time[source])[clients:]
     spare = np.zeros(longest + 2, np.int64)
-    np.add.at(spare, np.minimum(lengths, longest), 1)
+    np.add.at(spare, np.minimum(time[target] - time[source], longest), 1)
     np.subtract.at(spare, output, 1)
     # From how many have exactly x rounds to how many have x or more.
     spare = np.ascontiguousarray(spare[::-1].cumsum()[::-1][: longest + 1])
@@ -93,17 +90,11 @@ def earliest(source: Any, target: Any, output: Any, nodes: int) -> Any:
 
 
 def follow_paths(source: Any, target: Any, clients: int, nodes: int) -> Sequence[int]:
-    """Client of each arc, from 1; each follows an idle arc, the first `clients` ones, to the last node."""
-    n = len(source)
-    leaving: list[list[int]] = [[] for _ in range(nodes)]
-    for k in range(clients, n):
-        leaving[source[k]].append(k)
-    client = [0] * n
-    at: list[list[int]] = [[] for _ in range(nodes)]
-    for k in range(clients):
-        at[target[k]].append(k + 1)
-    for node in range(1, nodes):
-        for k, some in zip(leaving[node], at[node], strict=node < nodes - 1):
-            client[k] = some
-            at[target[k]].append(some)
+    """Client of each arc, from 1; at every inner node each follows an arc that ends there."""
+    free: list[list[int]] = [[] for _ in range(nodes)]
+    free[0] = list(range(clients, 0, -1))
+    client = [0] * len(source)
+    for k in np.argsort(source, kind="stable"):
+        client[k] = free[source[k]].pop()
+        free[target[k]].append(client[k])
     return client

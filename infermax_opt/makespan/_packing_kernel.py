@@ -14,14 +14,15 @@ __all__ = ["HELPERS", "pack"]
 SAME = 256
 
 
-def stage(tokens: Any, capacity: Any, ticks: Any, fine: Any, share: Any) -> Any:
-    """Ticks of a prefill stage; a fine for each token above the largest level; a reward for free tokens.
+def stage(tokens: Any, capacity: Any, ticks: Any, share: Any) -> Any:
+    """Ticks of prefill stages, all but one at the largest level, less a reward for free tokens.
 
     The reward is a share of the step from the level before, and grows with the square of what is free, so
     that free tokens gather in few stages until one of these needs a level less.
     """
+    full, tokens = tokens // capacity[-1], tokens % capacity[-1]
     if tokens == 0:
-        return 0.0
+        return full * ticks[-1]
     low, high = 0, len(capacity) - 1
     while low < high:
         middle = (low + high) // 2
@@ -29,16 +30,14 @@ def stage(tokens: Any, capacity: Any, ticks: Any, fine: Any, share: Any) -> Any:
             low = middle + 1
         else:
             high = middle
-    if tokens > capacity[low]:
-        return ticks[low] + fine * (tokens - capacity[low])
     under, before = (capacity[low - 1], ticks[low - 1]) if low > 0 else (0, 0.0)
     free = (capacity[low] - tokens) / (capacity[low] - under)
-    return ticks[low] - share * (ticks[low] - before) * free * free
+    return full * ticks[-1] + ticks[low] - share * (ticks[low] - before) * free * free
 
 
 def pack(
     taken: Any, length: Any, node: Any, output: Any, prompt: Any, load: Any, capacity: Any, ticks: Any,
-    fine: Any, share: Any, steps: Any, hot: Any, cold: Any, random: Any,
+    share: Any, steps: Any, hot: Any, cold: Any, random: Any,
 ) -> None:  # fmt: skip
     """Exchange the arcs of two requests again and again, so that prefill takes fewer ticks.
 
@@ -63,11 +62,9 @@ def pack(
             continue
         more = prompt[j] - prompt[i]
         rise = (
-            stage(load[here] + more, capacity, ticks, fine, share)
-            - stage(load[here], capacity, ticks, fine, share)
-            + stage(load[there] - more, capacity, ticks, fine, share)
-            - stage(load[there], capacity, ticks, fine, share)
-        )
+            stage(load[here] + more, capacity, ticks, share) - stage(load[here], capacity, ticks, share)
+            + stage(load[there] - more, capacity, ticks, share) - stage(load[there], capacity, ticks, share)
+        )  # fmt: skip
         if rise > 0 and rise > -temperature * math.log(1.0 - random.random()):
             continue
         taken[i], taken[j] = b, a

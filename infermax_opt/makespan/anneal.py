@@ -135,16 +135,11 @@ class _Search:
         self.ticks = np.array([ticks for _, ticks in instance.level_ticks], np.float64)
         #: Ticks between two levels, on average.
         self.step = max(1.0, float(self.ticks[-1]) / len(self.ticks))
-        #: A token above the largest level costs more than anything that it could save.
-        self.fine = float(self.ticks[-1] + instance.round_ticks)
         mean = float(self.prompt.mean())
         loads = [math.ceil(k * mean) for k in range(self.clients + 1)]
-        prefill = [packing.stage(load, self.capacity, self.ticks, self.fine, 0.0) for load in loads]
+        prefill = [packing.stage(load, self.capacity, self.ticks, 0.0) for load in loads]
         #: Prefill of so many average prompts, in rounds.
         self.cost = np.array(prefill) / self.round
-        #: Average prompts that fit the largest level together.
-        self.together = max(1, sum(load <= self.capacity[-1] for load in loads[1:]))
-        self.late = self.together < self.clients
         self.weight = WEIGHT * math.sqrt(self.clients)
 
     def runs(self, threads: int) -> Iterator[_Run]:
@@ -196,7 +191,7 @@ class _Search:
             middle, factors = (2 * n * rounds / (self.clients * some)) ** (1 / 3), list(WIDE)
         else:
             middle, factors = best.bins, [NEAR[number % len(NEAR)]]
-        least = -(-n // self.together)
+        least = -(-n // self.clients)
         most = min(n, max(least, MOST_LISTED // self.clients))
         plans: list[tuple[int, float, _Run | None]] = [
             (min(most, max(least, round(middle * factor))), HOT, None) for factor in factors
@@ -204,13 +199,13 @@ class _Search:
         return plans if best is None else [*plans, *((best.bins, hot, best) for hot in WARM)]
 
     def run(self, seed: Sequence[int], steps: int, bins: int, hot: float, begin: _Run | None) -> _Run | None:
-        """Anneal; None if stopped before, or if prompts do not fit."""
+        """Anneal; None if stopped before."""
         anneal, pack = _kernels()
         random = np.random.default_rng(seed)
         if begin is None:
             begun = first_paths(self.units, self.clients, bins, random)
         else:
-            bins = len(begin.time) - 2
+            bins = len(begin.time) - 1
             begun = -(-begin.time // self.unit), begin.source, begin.target
         arcs = arcs_of(*begun, self.units, self.clients)
         cooled = int(steps * COOLED)
@@ -222,47 +217,54 @@ class _Search:
                     return None
                 part = min(CHUNK, total - done)
                 anneal(
-                    arcs, self.clients, self.late, self.cost, self.weight,
-                    part, done, total, start, cold, random,
+                    arcs, self.cost, self.weight, part, done, total, start, cold, random
                 )  # fmt: skip
-        nodes, source, target = bins + 2, arcs.source, arcs.target
+        source, target = arcs.source, arcs.target
         # The longest request on the longest arc, and so on.
-        length = arcs.time[target] - arcs.time[source]
-        taken = self.clients + np.argsort(-length[self.clients :], kind="stable")
-        length = self.lengths(taken, source, target, nodes)
-        load = np.zeros(nodes, np.int64)
+        taken = np.argsort(arcs.time[source] - arcs.time[target], kind="stable")
+        moments = self.moments(taken, source, target, bins)
+        load = np.zeros(bins, np.int64)
         np.add.at(load, source[taken], self.prompt)
         many = min(MOST_EXCHANGES, EXCHANGES * len(taken))
         pack(
-            taken, length, source, self.output, self.prompt, load,
-            self.capacity, self.ticks, self.fine, SHARE,
-            many, *(heat * self.step for heat in EXCHANGE_HEAT), random,
+            taken, moments[target] - moments[source], source, self.output, self.prompt, load,
+            self.capacity, self.ticks, SHARE, many, *(heat * self.step for heat in EXCHANGE_HEAT), random,
         )  # fmt: skip
-        if load.max() > self.capacity[-1]:
-            return None
-        moments = earliest(source, target, self.needed(taken, source), nodes)
-        prefill = sum(self.instance.prefill_ticks(int(tokens)) or 0 for tokens in load if tokens)
+        moments = self.moments(taken, source, target, bins)
+        stages = self.stages(source[taken], bins)
+        prefill = sum(self.instance.prefill_ticks(tokens) or 0 for some in stages for tokens, _ in some)
         ticks = prefill + int(moments[-1]) * self.instance.round_ticks
-        return _Run(ticks, int((load > 0).sum()), moments, source, target, taken)
+        return _Run(ticks, sum(map(bool, stages)), moments, source, target, taken)
 
-    def needed(self, taken: Any, source: Any) -> Any:
-        """Rounds that each arc needs."""
-        rounds = np.zeros(len(source), np.int64)
-        rounds[taken] = self.output
-        return rounds
+    def moments(self, taken: Any, source: Any, target: Any, bins: int) -> Any:
+        """Moments of the nodes if bins begin as early as possible."""
+        needed = np.zeros(len(source), np.int64)
+        needed[taken] = self.output
+        return earliest(source, target, needed, bins + 1)
 
-    def lengths(self, taken: Any, source: Any, target: Any, nodes: int) -> Any:
-        """Rounds of each arc if bins begin as early as possible."""
-        moments = earliest(source, target, self.needed(taken, source), nodes)
-        return moments[target] - moments[source]
+    def stages(self, node: Any, bins: int) -> list[list[tuple[int, list[int]]]]:
+        """Tokens and requests of the prefill stages at each moment: what one does not hold, others do."""
+        found: list[list[tuple[int, list[int]]]] = [[] for _ in range(bins)]
+        most = int(self.capacity[-1])
+        for k in np.argsort(-self.prompt, kind="stable"):
+            tokens, here = int(self.prompt[k]), found[node[k]]
+            for index, (load, members) in enumerate(here):
+                if load + tokens <= most:
+                    members.append(int(k))
+                    here[index] = load + tokens, members
+                    break
+            else:
+                here.append((tokens, [int(k)]))
+        return found
 
     def schedule(self, run: _Run) -> MakespanSchedule:
         """The schedule of a run."""
-        nodes = len(run.time)
-        client = follow_paths(run.source, run.target, self.clients, nodes)
-        started: list[dict[str, int]] = [{} for _ in range(nodes)]
-        for position, k in zip(self.order, run.taken, strict=True):
-            started[run.source[k]][self.instance.requests[position].id] = client[k]
-        rounds = np.diff(run.time)
-        bins = [Bin(started[node], int(rounds[node])) for node in range(1, nodes - 1)]
-        return MakespanSchedule(self.instance.name, merged(bins))
+        bins = len(run.time) - 1
+        client = follow_paths(run.source, run.target, self.clients, bins + 1)
+        requests = self.instance.requests
+        found = []
+        for node, stages in enumerate(self.stages(run.source[run.taken], bins)):
+            for _, members in stages:
+                found.append(Bin({requests[self.order[k]].id: client[run.taken[k]] for k in members}))
+            found.append(Bin(rounds=int(run.time[node + 1] - run.time[node])))
+        return MakespanSchedule(self.instance.name, merged(found))

@@ -1,0 +1,181 @@
+r"""What a worker can take: the limits b to e of the placement MIP in whole numbers.
+
+With S the requests on a worker, N the new ones among them, l_out the tokens generated so far, and p the
+predicted output (or l_out, if that is more):
+
+- b, iteration time (eqs 3, 4): sum over S of (k2 (l_in + gamma p) + theta c2) <= theta (T_dec - c3).
+  The paper states eq 4 for two requests or more; here it holds for one, too.
+- c, prefill: k1 (sum over N of l_in) + c1 <= T_pre, where N is not empty.
+- d, prefill against what ongoing requests have saved: the same sum <= theta min over ongoing requests of
+  (T_dec l_out - t_dec).
+- e, KV: at iteration k = 0, 1, .. (below the horizon) each request that has k or more tokens to generate
+  holds h (l_in + l_out + k) + j; all together at most M.  Between two moments at which requests end, the
+  KV of all grows, so the iterations at which one ends are enough, with the last one of the horizon.
+
+A worker whose ongoing requests break b or e by themselves is taken as it is: no placement can mend that, and
+it takes no new request.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from infermax_opt.exact import common_denominator
+from infermax_opt.placement.instance import PlacementInstance
+
+__all__ = ["Excess", "Limit", "Limits", "kv_peak"]
+
+
+class Limit(enum.Enum):
+    """Limits of a worker, by the letters of the paper."""
+
+    ITERATION = "b"
+    PREFILL = "c"
+    SAVED_TIME = "d"
+    KV = "e"
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A limit that requests exceed together: need and limit in seconds, or in units of KV."""
+
+    limit: Limit
+    need: Fraction
+    most: Fraction
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of an instance.
+
+    Attributes
+    ----------
+    context : tuple of int, one per request
+        What it needs of limit b, in ticks.
+    prompt : tuple of int, one per request
+        What it needs of limits c and d, in ticks; 0 if ongoing.
+    held : tuple of int, one per request
+        KV at iteration 0.
+    lasts : tuple of int, one per request
+        Last iteration in which it holds KV, from 0.
+    grows : int
+        KV that a request takes with each iteration.
+    most_context, most_prompt, most_kv : int
+        Limits b, c and e.  They may be negative: then no worker takes anything.
+    """
+
+    context: tuple[int, ...]
+    prompt: tuple[int, ...]
+    held: tuple[int, ...]
+    lasts: tuple[int, ...]
+    grows: int
+    most_context: int
+    most_prompt: int
+    most_kv: int
+    ticks_per_second: int
+    kv_scale: int
+    #: Ongoing requests of each worker that has any.
+    ongoing: dict[int, tuple[int, ...]]
+    #: Limits c and d of these workers together.
+    worker_prompt: dict[int, int]
+
+    @classmethod
+    def of(cls, instance: PlacementInstance) -> Limits:
+        """Work out the limits."""
+        worker, slo, theta, requests = instance.worker, instance.slo, instance.theta, instance.requests
+        contexts = [
+            worker.decode_context
+            * (r.input_tokens + instance.gamma * max(r.predicted_output_tokens, r.generated_tokens))
+            + theta * worker.decode_request
+            for r in requests
+        ]
+        prompts = [Fraction(0) if r.ongoing else worker.prefill_token * r.input_tokens for r in requests]
+        most_context = theta * (slo.atgt - worker.decode_overhead)
+        most_prompt = slo.ttft - worker.prefill_overhead
+        on: dict[int, list[int]] = {}
+        for k, r in enumerate(requests):
+            if r.worker is not None:
+                on.setdefault(r.worker, []).append(k)
+        saved = {
+            number: theta
+            * min(slo.atgt * requests[k].generated_tokens - requests[k].decode_seconds for k in members)
+            - worker.prefill_overhead
+            for number, members in on.items()
+        }
+        ticks = common_denominator([*contexts, *prompts, most_context, most_prompt, *saved.values()])
+        scale = common_denominator([worker.kv_capacity, worker.kv_token, worker.kv_request])
+        last = None if instance.horizon is None else instance.horizon - 1
+        lasts = [r.remaining_tokens if last is None else min(last, r.remaining_tokens) for r in requests]
+        return cls(
+            context=tuple(int(value * ticks) for value in contexts),
+            prompt=tuple(int(value * ticks) for value in prompts),
+            held=tuple(int(worker.kv(r.input_tokens + r.generated_tokens) * scale) for r in requests),
+            lasts=tuple(lasts),
+            grows=int(worker.kv_token * scale),
+            most_context=int(most_context * ticks),
+            most_prompt=int(most_prompt * ticks),
+            most_kv=int(worker.kv_capacity * scale),
+            ticks_per_second=ticks,
+            kv_scale=scale,
+            ongoing={number: tuple(members) for number, members in on.items()},
+            worker_prompt={
+                number: min(int(most_prompt * ticks), int(value * ticks)) for number, value in saved.items()
+            },
+        )
+
+    @cached_property
+    def new(self) -> tuple[int, ...]:
+        """Positions of the new requests."""
+        placed = {k for members in self.ongoing.values() for k in members}
+        return tuple(k for k in range(len(self.context)) if k not in placed)
+
+    def kv_peak(self, members: Iterable[int]) -> int:
+        """Most KV that requests hold together."""
+        return kv_peak([(self.held[k], self.lasts[k]) for k in members], self.grows)
+
+    def excesses(self, new: Sequence[int], worker: int | None = None) -> list[Excess]:
+        """Limits that new requests exceed on a worker with its ongoing ones; None: on a fresh one."""
+        if not new:
+            return []
+        ongoing: tuple[int, ...] = ()
+        most_prompt = self.most_prompt
+        if worker is not None:
+            ongoing = self.ongoing.get(worker, ())
+            most_prompt = self.worker_prompt.get(worker, most_prompt)
+        members = [*ongoing, *new]
+        context, prompt = sum(self.context[k] for k in members), sum(self.prompt[k] for k in new)
+        ticks, scale = self.ticks_per_second, self.kv_scale
+        rows = [
+            (Limit.ITERATION, context, self.most_context, ticks),
+            (Limit.PREFILL, prompt, self.most_prompt, ticks),
+            (Limit.KV, self.kv_peak(members), self.most_kv, scale),
+        ]
+        if most_prompt < self.most_prompt:
+            rows.insert(2, (Limit.SAVED_TIME, prompt, most_prompt, ticks))
+        return [
+            Excess(limit, Fraction(need, unit), Fraction(most, unit))
+            for limit, need, most, unit in rows
+            if need > most
+        ]
+
+
+def kv_peak(requests: Iterable[tuple[int, int]], grows: int) -> int:
+    """Most KV that requests hold together.
+
+    Parameters
+    ----------
+    requests : iterable of (int, int)
+        KV at iteration 0, and the last iteration, of each.
+    grows : int
+        KV that each takes with every iteration.
+    """
+    held = most = 0
+    # From the last end to the first: at an iteration, those that have not ended before it are there.
+    for count, (start, last) in enumerate(sorted(requests, key=lambda some: -some[1]), 1):
+        held += start
+        most = max(most, held + count * grows * last)
+    return most

@@ -21,29 +21,47 @@ if TYPE_CHECKING:
         RequestGroup,
         System,
     )
-    from infermax_opt.io.formats import read_instance, write_instance, write_schedule
+    from infermax_opt.io.problems import read_instance, write_instance, write_schedule
     from infermax_opt.io.results import read_schedule_or_claim, write_result
+    from infermax_opt.io.trace_clients import client_instance
     from infermax_opt.io.traces import read_trace, trace_instance
+    from infermax_opt.makespan.generate import gsm8k_like
+    from infermax_opt.makespan.instance import (
+        ClientRequestGroup,
+        MakespanInstance,
+        PrefillLevel,
+        linear_levels,
+    )
+    from infermax_opt.makespan.metrics import MakespanMetrics
+    from infermax_opt.makespan.schedule import Bin, MakespanSchedule
     from infermax_opt.metrics import Metrics
     from infermax_opt.profiles import load_profile, profile_names
-    from infermax_opt.result import Claim, LowerBound, Proof, Result, Status, UpperBound
+    from infermax_opt.result import Claim, LowerBound, MakespanResult, Proof, Result, Status, UpperBound
     from infermax_opt.schedules import Batch, Schedule
-    from infermax_opt.verification import Verification, verify
+    from infermax_opt.verification import MakespanVerification, Verification, verify
 
     __version__: str
 
 __all__ = [
     "Attention",
     "Batch",
+    "Bin",
     "Claim",
+    "ClientRequestGroup",
     "CostModel",
     "InputError",
     "Instance",
     "LowerBound",
+    "MakespanInstance",
+    "MakespanMetrics",
+    "MakespanResult",
+    "MakespanSchedule",
+    "MakespanVerification",
     "Metric",
     "Metrics",
     "Objective",
     "Policy",
+    "PrefillLevel",
     "Proof",
     "Request",
     "RequestGroup",
@@ -55,6 +73,9 @@ __all__ = [
     "Verification",
     "__version__",
     "bound",
+    "client_instance",
+    "gsm8k_like",
+    "linear_levels",
     "load_profile",
     "profile_names",
     "read_instance",
@@ -74,14 +95,19 @@ _HOMES = {
     "cost": ("Attention", "CostModel"),
     "errors": ("InputError",),
     "instance": ("Instance", "Metric", "Objective", "Policy", "Request", "RequestGroup", "System"),
-    "io.formats": ("read_instance", "write_instance", "write_schedule"),
+    "io.problems": ("read_instance", "write_instance", "write_schedule"),
     "io.results": ("read_schedule_or_claim", "write_result"),
+    "io.trace_clients": ("client_instance",),
     "io.traces": ("read_trace", "trace_instance"),
+    "makespan.generate": ("gsm8k_like",),
+    "makespan.instance": ("ClientRequestGroup", "MakespanInstance", "PrefillLevel", "linear_levels"),
+    "makespan.metrics": ("MakespanMetrics",),
+    "makespan.schedule": ("Bin", "MakespanSchedule"),
     "metrics": ("Metrics",),
     "profiles": ("load_profile", "profile_names"),
-    "result": ("Claim", "LowerBound", "Proof", "Result", "Status", "UpperBound"),
+    "result": ("Claim", "LowerBound", "MakespanResult", "Proof", "Result", "Status", "UpperBound"),
     "schedules": ("Batch", "Schedule"),
-    "verification": ("Verification", "verify"),
+    "verification": ("MakespanVerification", "Verification", "verify"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from importlib import metadata
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from infermax_opt.bounds import closed_form_bounds
 from infermax_opt.bounds.searched import searched_bounds
 from infermax_opt.errors import InputError
 from infermax_opt.instance import Instance
+from infermax_opt.makespan.instance import MakespanInstance
+from infermax_opt.makespan.schedule import MakespanSchedule
 from infermax_opt.metrics import Metrics
-from infermax_opt.result import LowerBound, Proof, Result, SolverReport, UpperBound
+from infermax_opt.problems import AnyInstance, AnySchedule
+from infermax_opt.result import AnyResult, LowerBound, MakespanResult, Result
 from infermax_opt.schedules import Schedule
+from infermax_opt.solve_run import Progress, SolveOptions, SolveRun, package_versions
 from infermax_opt.verification import Verification, verify
 
 if TYPE_CHECKING:
@@ -50,21 +51,22 @@ SEARCH_SHARE = 0.25
 FLOW_COLUMNS, FLOW_SHARE, WINDOW_COLUMNS, PLAN_SHARE = 10_000, 0.25, 40_000, 0.6
 #: Columns that are modelled in a second, at least: nothing interrupts that.
 MODEL_RATE = 1500
-#: Share of the time that the schedulers may take before an engine or the planners start.
-WARM_UP = 0.25
-
-Progress = Callable[[str], None]
+S = TypeVar("S", bound=AnySchedule)
 
 
-def bound(instance: Instance, *, time_limit: float | None = None) -> tuple[LowerBound, ...]:
+def bound(instance: AnyInstance, *, time_limit: float | None = None) -> tuple[LowerBound, ...]:
     """All lower bounds on the objective, best first, in exact seconds.
 
     Parameters
     ----------
-    instance : Instance
+    instance : Instance or MakespanInstance
     time_limit : float, optional
         Seconds after which a bound that takes a search is no longer improved.
     """
+    if isinstance(instance, MakespanInstance):
+        from infermax_opt.makespan.bounds import closed_form_makespan_bounds
+
+        return tuple(closed_form_makespan_bounds(instance))
     end = math.inf if time_limit is None else time.monotonic() + time_limit
     found = closed_form_bounds(instance)
     if instance.objective.is_makespan:
@@ -72,41 +74,76 @@ def bound(instance: Instance, *, time_limit: float | None = None) -> tuple[Lower
     return tuple(sorted(found, key=lambda lower: -lower.value))
 
 
-def schedule(instance: Instance, scheduler: str) -> Schedule:
-    """Run one scheduler.
+@overload
+def schedule(instance: Instance, scheduler: str) -> Schedule: ...
+@overload
+def schedule(instance: MakespanInstance, scheduler: str) -> MakespanSchedule: ...
+def schedule(instance: AnyInstance, scheduler: str) -> AnySchedule:
+    """Run one scheduler, or one method of the makespan problem.
 
     Raises
     ------
     InputError
-        If there is no scheduler of that name.
+        If there is none of that name.
     """
+    if isinstance(instance, MakespanInstance):
+        from infermax_opt.makespan.methods import run_method
+
+        return run_method(instance, scheduler).schedule
     from infermax_opt.schedulers import run_scheduler
 
     return run_scheduler(instance, scheduler)
 
 
+@overload
 def solve(
     instance: Instance,
     *,
     formulation: str | None = None,
     solver: str = "auto",
-    warm_start: str | Schedule = "best",
+    warm_start: str | AnySchedule = "best",
     time_limit: float | None = 60.0,
     memory_limit: int | None = None,
     threads: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Result:
+) -> Result: ...
+@overload
+def solve(
+    instance: MakespanInstance,
+    *,
+    formulation: str | None = None,
+    solver: str = "auto",
+    warm_start: str | AnySchedule = "best",
+    time_limit: float | None = 60.0,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> MakespanResult: ...
+def solve(
+    instance: AnyInstance,
+    *,
+    formulation: str | None = None,
+    solver: str = "auto",
+    warm_start: str | AnySchedule = "best",
+    time_limit: float | None = 60.0,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> AnyResult:
     """Find a schedule and a lower bound, as close to each other as the limits allow.
 
     Parameters
     ----------
-    instance : Instance
+    instance : Instance or MakespanInstance
     formulation : str, optional
         Formulation for the solvers ``highs`` and ``cpsat`` (``flow`` or ``csp``).
-    solver : {"auto", "search", "highs", "cpsat"}
-        Exact engine; ``auto`` chooses one and says why in the result.
-    warm_start : str or Schedule
+    solver : {"auto", "search", "highs", "cpsat"} or {"auto", "exact", "anneal"}
+        Engine; the latter are those of makespan instances.  ``auto`` chooses one and says why in
+        the result.
+    warm_start : str or schedule
         ``"best"`` runs every scheduler and takes the best schedule, a scheduler's name takes that
         one, ``"none"`` takes none; or a schedule.
     time_limit : float, optional
@@ -121,7 +158,7 @@ def solve(
 
     Returns
     -------
-    Result
+    Result or MakespanResult
         Verified: its upper bound is the replayed objective of its schedule.
 
     Raises
@@ -130,89 +167,66 @@ def solve(
         If an option is unusable, the warm start breaks a rule, or the chosen engine cannot
         express the instance.
     """
-    options = _Options(formulation, solver, warm_start, time_limit, memory_limit, threads, seed, progress)
-    return _Run(instance, options).run()
+    if isinstance(instance, MakespanInstance):
+        from infermax_opt.makespan.solve import solve_makespan
+
+        if formulation is not None:
+            raise InputError("makespan instances are solved without one", field="formulation")
+        return solve_makespan(
+            instance, solver=solver, warm_start=_of(MakespanSchedule, warm_start), time_limit=time_limit,
+            memory_limit=memory_limit, threads=threads, seed=seed, progress=progress,
+        )  # fmt: skip
+    options = _Options(
+        engines=SOLVERS, solver=solver, time_limit=time_limit, memory_limit=memory_limit, threads=threads,
+        seed=seed, progress=progress, formulation=formulation, warm_start=_of(Schedule, warm_start),
+    )  # fmt: skip
+    run = _Run(instance, options)
+    run.run()
+    return run.result(Result)
 
 
-def package_versions() -> dict[str, str]:
-    """Versions of this package and of the solvers and libraries behind it."""
-    versions = {}
-    for name in ("infermax-opt", "pyomo", "highspy", "ortools", "numpy", "numba"):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+def _of(kind: type[S], warm_start: str | AnySchedule) -> str | S:
+    """The warm start, which must be of the instance's problem."""
+    if isinstance(warm_start, str | kind):
+        return warm_start
+    raise InputError(f"is a {type(warm_start).__name__}, not a {kind.__name__}", field="warm_start")
 
 
-@dataclass(frozen=True)
-class _Options:
+@dataclass(frozen=True, kw_only=True)
+class _Options(SolveOptions):
     formulation: str | None
-    solver: str
     warm_start: str | Schedule
-    time_limit: float | None
-    memory_limit: int | None
-    threads: int | None
-    seed: int
-    progress: Progress | None
 
     def __post_init__(self) -> None:
-        if self.solver not in SOLVERS:
-            raise InputError(f"{self.solver!r} is none of {', '.join(SOLVERS)}", field="solver")
+        super().__post_init__()
         if self.formulation is not None:
             from infermax_opt.formulation import get_formulation
 
             get_formulation(self.formulation)
             if self.solver == "search":
                 raise InputError("the search takes no formulation", field="formulation")
-        limit = self.time_limit
-        if limit is not None and (math.isnan(limit) or limit <= 0):
-            raise InputError(f"{limit} is not a positive number of seconds", field="time_limit")
-        for name, least in (("memory_limit", 1), ("threads", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"{value} is less than {least}", field=name)
 
 
-@dataclass(frozen=True)
-class _Incumbent:
-    """A verified schedule."""
-
-    schedule: Schedule
-    metrics: Metrics
-    value: Fraction
-    source: str
-
-
-class _Run:
-    """One call of `solve`: what is known so far, and how it came about."""
+class _Run(SolveRun[Instance, Schedule, Metrics]):
+    """One call of `solve` on an InferMax instance."""
 
     def __init__(self, instance: Instance, options: _Options):
-        self.instance = instance
+        super().__init__(instance, options)
         self.options = options
-        self.began = time.monotonic()
-        self.best: _Incumbent | None = None
-        self.lower: LowerBound | None = None
-        self.certified: LowerBound | None = None
-        self.report = SolverReport(
-            versions=package_versions(),
-            threads=options.threads or os.cpu_count() or 1,
-            seed=options.seed,
-            time_limit=options.time_limit,
-        )
 
-    def run(self) -> Result:
-        try:
-            self.improve_bound(closed_form_bounds(self.instance)[0])
-            self.find_warm_start()
-            if self.proved():
-                reason = "a closed-form bound meets the schedule; no engine was needed"
-                self.report = replace(self.report, reason=reason, termination="optimal")
-            else:
-                self.run_engine()
-        except KeyboardInterrupt:
-            self.report = replace(self.report, termination="interrupted")
-        return self.result()
+    def verify(self, candidate: Schedule) -> Verification:
+        return verify(self.instance, candidate)
+
+    def closed_form(self) -> LowerBound:
+        return closed_form_bounds(self.instance)[0]
+
+    def warm_up(self) -> None:
+        from infermax_opt.schedulers import run_scheduler, scheduler_names
+
+        self.start_from(
+            self.options.warm_start, scheduler_names(), lambda name: run_scheduler(self.instance, name),
+            "scheduler",
+        )  # fmt: skip
 
     def plan(self) -> None:
         """Planners and bounds; then the flow formulation, by windows and as a whole, where it is small."""
@@ -310,72 +324,11 @@ class _Run:
             ):
                 yield "windows:highs", schedule
 
-    def proved(self) -> bool:
-        """Whether bound and schedule meet."""
-        return self.best is not None and self.lower is not None and self.lower.value >= self.best.value
-
-    def say(self, text: str) -> None:
-        """Tell whoever watches."""
-        if self.options.progress is not None:
-            self.options.progress(text)
-
-    def left(self) -> float | None:
-        """Seconds left, at least a little so that engines can start."""
-        if self.options.time_limit is None:
-            return None
-        return max(0.05, self.options.time_limit - (time.monotonic() - self.began))
-
-    def improve_bound(self, candidate: LowerBound | None) -> None:
-        """Keep the better lower bound."""
-        if candidate is None:
-            return
-        if candidate.proof is not Proof.SOLVER:
-            known = self.certified
-            self.certified = candidate if known is None or candidate.value > known.value else known
-        if self.lower is None or candidate.value > self.lower.value:
-            self.lower = candidate
-            self.say(f"lower bound {float(candidate.value):.6g} s ({candidate.source})")
-
     def improve_bounds(self, found: queue.SimpleQueue[LowerBound]) -> None:
         """Keep the best of the bounds that wait to be taken."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self.improve_bound(found.get_nowait())
-
-    def offer(self, candidate: Schedule, source: str) -> Verification:
-        """Verify a schedule and keep it if it is the best."""
-        check = verify(self.instance, candidate)
-        value = check.objective
-        better = value is not None and (self.best is None or value < self.best.value)
-        if check.ok and better and check.metrics is not None and value is not None:
-            self.best = _Incumbent(candidate, check.metrics, value, source)
-            self.say(f"schedule {float(value):.6g} s ({source})")
-        return check
-
-    def find_warm_start(self) -> None:
-        """Obtain the schedule that the options ask for."""
-        from infermax_opt.schedulers import run_scheduler, scheduler_names
-
-        wanted = self.options.warm_start
-        if isinstance(wanted, Schedule):
-            check = self.offer(wanted, "warm start")
-            if not check.ok:
-                # A schedule for another instance breaks rules for that reason only.
-                fault = (*check.faults, *check.violations)[0]
-                raise InputError(f"is not a valid schedule: {fault}", field="warm_start")
-        elif wanted == "best":
-            for name in scheduler_names():
-                with contextlib.suppress(InputError):  # one that needs too many batches
-                    self.offer(run_scheduler(self.instance, name), f"scheduler:{name}")
-                left = self.left()
-                # At least one schedule always; an engine needs the rest of the time.
-                limit = self.options.time_limit
-                if left is not None and limit is not None and left < limit * (1 - WARM_UP):
-                    break
-        elif wanted != "none":
-            self.offer(run_scheduler(self.instance, wanted), f"scheduler:{wanted}")
-        if self.best is not None:
-            self.report = replace(self.report, warm_start=self.best.source)
 
     def choose(self) -> tuple[str, str]:
         """Engine and the reason for it; "none" where no exact engine has a chance."""
@@ -393,7 +346,7 @@ class _Run:
             return "none", f"no exact engine takes this objective: {why}"
         return "search", "the search is exact for every policy flag and proves small instances fastest"
 
-    def run_engine(self) -> None:
+    def run_engines(self) -> None:
         """Run the exact engine and keep what it found."""
         from infermax_opt.solvers.outcome import Limits
 
@@ -419,24 +372,10 @@ class _Run:
             warm_start_accepted=outcome.warm_start_accepted,
             details=outcome.details,
         )
-        if outcome.schedule is not None:
-            check = self.offer(outcome.schedule, engine)
-            if not check.ok:
-                broken = str((*check.violations, *check.faults)[0])
-                self.report = replace(self.report, details={**outcome.details, "rejected": broken})
+        self.offer_found(outcome.schedule, engine)
         self.improve_bound(self.credible(outcome.lower))
         if plannable and not self.proved() and self.report.termination == "time_limit":
             self.plan()
-
-    def credible(self, lower: LowerBound | None) -> LowerBound | None:
-        """The bound, unless a verified schedule refutes it: then the engine failed, and says so."""
-        if lower is None or self.best is None or lower.value <= self.best.value:
-            return lower
-        failure = f"discarded: {lower.source} claims the bound {float(lower.value)!r}, which is wrong"
-        self.say(failure)
-        details = {**self.report.details, "failure": failure}
-        self.report = replace(self.report, termination="failed", details=details)
-        return None
 
     def search(self, limits: Limits) -> EngineOutcome:
         from infermax_opt.solvers.staged import staged_search, unsupported
@@ -475,19 +414,3 @@ class _Run:
 
             self.report = replace(self.report, scope=Scope(scope))
         return outcome
-
-    def result(self) -> Result:
-        """Everything known, as a result."""
-        best, lower = self.best, self.lower
-        seconds = time.monotonic() - self.began
-        return Result(
-            instance=self.instance.name,
-            instance_sha256=self.instance.sha256,
-            objective=str(self.instance.objective),
-            upper=UpperBound(best.value, best.source) if best else None,
-            lower=lower,
-            certified=self.certified,
-            schedule=best.schedule if best else None,
-            metrics=best.metrics if best else None,
-            solver=replace(self.report, seconds=seconds),
-        )

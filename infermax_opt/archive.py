@@ -21,13 +21,13 @@ from infermax_opt.archive_entries import BestLower, BestUpper, Entry
 from infermax_opt.errors import InputError
 from infermax_opt.exact import decimal_text
 from infermax_opt.filelock import locked
-from infermax_opt.instance import Instance
 from infermax_opt.io.fields import Fields
 from infermax_opt.io.files import dump_json, write_bytes
-from infermax_opt.io.formats import read_as, schedule_from_json, schedule_to_json, write_schedule
-from infermax_opt.result import Claim, Result
-from infermax_opt.schedules import Schedule
-from infermax_opt.verification import Trust, Verification, verify
+from infermax_opt.io.formats import read_as
+from infermax_opt.io.problems import any_schedule_from_json, any_schedule_to_json, write_schedule
+from infermax_opt.problems import AnyInstance, AnySchedule
+from infermax_opt.result import AnyResult, BaseResult, Claim
+from infermax_opt.verification import AnyVerification, verify
 
 __all__ = ["Archive", "BestLower", "BestUpper", "Entry", "schedule_sha256"]
 
@@ -36,9 +36,9 @@ ARCHIVE_SCHEMA = "infermax-opt/best-known/1"
 MAX_SCHEDULE_BYTES = 2**17
 
 
-def schedule_sha256(schedule: Schedule) -> str:
+def schedule_sha256(schedule: AnySchedule) -> str:
     """Hash of a schedule's canonical JSON: keys sorted, no spaces, equal batches in a row merged."""
-    value = schedule_to_json(schedule)
+    value = any_schedule_to_json(schedule)
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=decimal_text)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -83,7 +83,7 @@ class Archive:
             found[entry.instance] = entry
         return found
 
-    def entry(self, instance: Instance) -> Entry:
+    def entry(self, instance: AnyInstance) -> Entry:
         """What is known of an instance; an entry without either side, if nothing.
 
         Raises
@@ -93,7 +93,7 @@ class Archive:
         """
         return self._entry_of(self.entries(), instance)
 
-    def _entry_of(self, entries: Mapping[str, Entry], instance: Instance) -> Entry:
+    def _entry_of(self, entries: Mapping[str, Entry], instance: AnyInstance) -> Entry:
         sha256 = instance.sha256
         entry = entries.get(instance.name, Entry(instance.name, sha256))
         if entry.instance_sha256 != sha256:
@@ -123,7 +123,7 @@ class Archive:
         with locked(self.directory / f".{self.suite}.lock", wait=True):
             yield
 
-    def schedule(self, instance: Instance) -> Schedule | None:
+    def schedule(self, instance: AnyInstance) -> AnySchedule | None:
         """Best-known schedule, verified; None where none is kept.
 
         Raises
@@ -135,7 +135,7 @@ class Archive:
         upper = self.entry(instance).upper
         if upper is None or upper.schedule is None:
             return None
-        schedule = read_as(self.directory / upper.schedule, schedule_from_json)
+        schedule = read_as(self.directory / upper.schedule, any_schedule_from_json)
         if schedule_sha256(schedule) != upper.schedule_sha256:
             raise self._error(instance.name, f"{upper.schedule} is not the schedule of the entry")
         check = verify(instance, schedule)
@@ -160,8 +160,8 @@ class Archive:
 
     def improve(
         self,
-        instance: Instance,
-        subject: Result | Claim,
+        instance: AnyInstance,
+        subject: AnyResult | Claim,
         *,
         source: str,
         versions: Mapping[str, str],
@@ -172,8 +172,8 @@ class Archive:
 
         Parameters
         ----------
-        instance : Instance
-        subject : Result or Claim
+        instance : Instance or MakespanInstance
+        subject : result or Claim
         source : str
             What found the schedule.
         versions : mapping of package to version
@@ -192,7 +192,7 @@ class Archive:
         InputError
             If the result is wrong, or contradicts the archive; the archive stays as it was.
         """
-        claim = subject.claim() if isinstance(subject, Result) else subject
+        claim = subject.claim() if isinstance(subject, BaseResult) else subject
         check = verify(instance, claim)
         if not check.ok:
             fault = [*check.violations, *check.faults][0]
@@ -214,7 +214,7 @@ class Archive:
         self,
         entry: Entry,
         claim: Claim,
-        check: Verification,
+        check: AnyVerification,
         source: str,
         versions: Mapping[str, str],
         date: str,
@@ -236,7 +236,7 @@ class Archive:
         self,
         entry: Entry,
         claim: Claim,
-        check: Verification,
+        check: AnyVerification,
         versions: Mapping[str, str],
         certificate: Path | None,
         date: str,
@@ -266,14 +266,14 @@ class Archive:
         except InputError as error:
             raise error.within(str(self.path)) from None
         # A solver's word may refute the archive, but not enter it.
-        return entry if check.bound is Trust.SOLVER else better
+        return entry if check.bound.is_word else better
 
     def _store(
         self,
         entries: dict[str, Entry],
         before: Entry,
         after: Entry,
-        schedule: Schedule | None,
+        schedule: AnySchedule | None,
         certificate: Path | None,
     ) -> None:
         """Write the new files, then the entries that name them, then remove the old files."""

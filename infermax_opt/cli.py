@@ -5,41 +5,32 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from infermax_opt.commands_import import import_
 from infermax_opt.commands_table import table
 from infermax_opt.console import (
+    AS_JSON,
     DONE,
     FAILED,
     Program,
     check_output,
     not_drawn,
+    output_option,
     progress_printer,
     save,
 )
 from infermax_opt.errors import InputError
 
 if TYPE_CHECKING:
-    from infermax_opt.cost import CostModel
-    from infermax_opt.instance import Policy, System
+    from infermax_opt.problems import AnyInstance, AnySchedule
     from infermax_opt.result import Claim
-    from infermax_opt.schedules import Schedule
 
 __all__ = ["cli", "main"]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines instead of text.")
 INSTANCE = click.argument("instance_file", metavar="INSTANCE")
-
-
-def output_option(metavar: str, text: str, required: bool = False) -> Callable[[F], F]:
-    """Option -o: where the command writes its file, whole or not at all."""
-    return click.option("-o", "--output", metavar=metavar, required=required, help=text)
 
 
 class _Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions only
@@ -91,10 +82,10 @@ def cli(context: click.Context) -> None:
 @click.option("--formulation", metavar="NAME", help="Formulation for highs or cpsat, e.g. flow, csp.")
 @click.option(
     "--solver",
-    type=click.Choice(["auto", "search", "highs", "cpsat"]),
+    type=click.Choice(["auto", "search", "highs", "cpsat", "exact", "anneal"]),
     default="auto",
     show_default=True,
-    help="Exact engine.",
+    help="Engine; exact and anneal are those of makespan instances.",
 )
 @click.option(
     "--warm-start",
@@ -131,15 +122,18 @@ def solve(
     planners that know the output lengths, and a search for a better bound beside them.  Verifies
     what they found and reports both bounds and the gap.  Ctrl-C stops early and still reports.
     With -o, the certificate of the bound is written beside the result, where there is one.
+    Makespan instances: the paper's methods (with estimated and with true output lengths), then
+    the exact engine where that has a chance, then annealing.
 
     \b
     Examples:
       infermax-opt solve instances/toy.json
+      infermax-opt solve instances/makespan-100x20.json --time-limit 20 -o result.json
       infermax-opt solve instances/paper-csp/i64.json --solver cpsat --time-limit 20 -o result.json
       infermax-opt solve trace.json --warm-start sarathi.json --json > result.json
     """  # noqa: D301
     from infermax_opt import api
-    from infermax_opt.io.formats import read_instance
+    from infermax_opt.io.problems import read_instance
     from infermax_opt.io.results import result_to_json, write_with_certificate
     from infermax_opt.report import result_text
     from infermax_opt.result import Status
@@ -150,7 +144,7 @@ def solve(
         instance,
         formulation=formulation,
         solver=solver,
-        warm_start=_warm_start(warm_start),
+        warm_start=_warm_start(warm_start, instance),
         time_limit=time_limit,
         memory_limit=memory_limit and memory_limit * 2**20,
         threads=threads,
@@ -169,22 +163,18 @@ def solve(
     return FAILED if result.status is Status.INFEASIBLE else DONE
 
 
-def _warm_start(value: str) -> str | Schedule:
+def _warm_start(value: str, instance: AnyInstance) -> str | AnySchedule:
     if os.sep not in value and ".json" not in value:
         return value
-    schedule = _schedule_of(_read_subject(value))
+    from infermax_opt.io.results import read_subject
+
+    schedule = _schedule_of(read_subject(value, instance))
     if schedule is None:
         raise InputError("holds no schedule", source=value, field="schedule")
     return schedule
 
 
-def _read_subject(path: str) -> Schedule | Claim:
-    from infermax_opt.io.results import read_schedule_or_claim
-
-    return read_schedule_or_claim(path)
-
-
-def _schedule_of(subject: Schedule | Claim) -> Schedule | None:
+def _schedule_of(subject: AnySchedule | Claim) -> AnySchedule | None:
     from infermax_opt.result import Claim
 
     return subject.schedule if isinstance(subject, Claim) else subject
@@ -212,28 +202,25 @@ def bound(
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.certificates import write_certificate
-    from infermax_opt.io.makespan import read_problem
+    from infermax_opt.commands_makespan import certifiable
+    from infermax_opt.io.problems import read_instance
     from infermax_opt.io.results import write_result, write_with_certificate
     from infermax_opt.makespan.instance import MakespanInstance
+    from infermax_opt.problems import objective_name
     from infermax_opt.report import bounds_text, bounds_to_json
-    from infermax_opt.result import Result
+    from infermax_opt.result import MakespanResult, Result
 
     check_output(output, instance_file)
     check_output(certificate, instance_file)
-    instance = read_problem(instance_file)
-    if isinstance(instance, MakespanInstance):
-        from infermax_opt import commands_makespan
-
-        if output is not None or certificate is not None:
-            problem = "is a makespan instance: its bounds are formulas, printed but not written to a file"
-            raise InputError(problem, source=instance_file)
-        return commands_makespan.bound(instance, as_json)
+    instance = read_instance(instance_file)
+    proved = None if certificate is None else certifiable(instance, instance_file)
     bounds = api.bound(instance, time_limit=time_limit)
-    if certificate is not None:
-        write_certificate(instance, bounds[0], certificate)
+    if certificate is not None and proved is not None:
+        write_certificate(proved, bounds[0], certificate)
     save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
     if output is not None:
-        result = Result(instance.name, instance.sha256, str(instance.objective), lower=bounds[0])
+        kind = MakespanResult if isinstance(instance, MakespanInstance) else Result
+        result = kind(instance.name, instance.sha256, objective_name(instance), lower=bounds[0])
         write_result(write_with_certificate(instance, result, output), output)
     return DONE
 
@@ -255,12 +242,12 @@ def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bo
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.io.formats import schedule_to_json
-    from infermax_opt.io.makespan import read_problem
+    from infermax_opt.io.problems import read_instance
     from infermax_opt.makespan.instance import MakespanInstance
     from infermax_opt.report import verification_text
 
     check_output(output, instance_file)
-    instance = read_problem(instance_file)
+    instance = read_instance(instance_file)
     if isinstance(instance, MakespanInstance):
         from infermax_opt import commands_makespan
 
@@ -286,17 +273,13 @@ def verify(instance_file: str, subject_file: str, as_json: bool) -> int:
       infermax-opt verify instances/toy.json result.json
       infermax-opt verify instances/toy.json schedule.json --json
     """  # noqa: D301
-    from infermax_opt.io.makespan import read_problem
-    from infermax_opt.makespan.instance import MakespanInstance
+    from infermax_opt.io.problems import read_instance
+    from infermax_opt.io.results import read_subject
     from infermax_opt.report import verification_text, verification_to_json
     from infermax_opt.verification import verify as check_subject
 
-    instance = read_problem(instance_file)
-    if isinstance(instance, MakespanInstance):
-        from infermax_opt import commands_makespan
-
-        return commands_makespan.verify(instance, subject_file, as_json)
-    check = check_subject(instance, _read_subject(subject_file))
+    instance = read_instance(instance_file)
+    check = check_subject(instance, read_subject(subject_file, instance))
     text = None if as_json else verification_text(instance, check)
     save(verification_to_json(instance, check), None, text)
     return DONE if check.ok else FAILED
@@ -317,10 +300,11 @@ def check(instance_file: str, certificate_file: str) -> int:
       infermax-opt check instances/toy.json certificate.json
     """  # noqa: D301
     from infermax_opt.certificates import CertificateRejected, check_certificate
-    from infermax_opt.io.formats import read_instance
+    from infermax_opt.commands_makespan import certifiable
+    from infermax_opt.io.problems import read_instance
     from infermax_opt.report import seconds
 
-    instance = read_instance(instance_file)
+    instance = certifiable(read_instance(instance_file), instance_file)
     try:
         proved = check_certificate(instance, certificate_file)
     except CertificateRejected as rejected:
@@ -328,141 +312,6 @@ def check(instance_file: str, certificate_file: str) -> int:
         return FAILED
     click.echo(f"certified: no schedule of {instance.name} takes less than {seconds(proved)}")
     return DONE
-
-
-def _window(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
-    from infermax_opt.exact import to_fraction
-
-    if value is None:
-        return None
-    try:
-        start, end = (to_fraction(part) for part in value.split(":"))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not two numbers of seconds A:B.") from None
-    if not 0 <= start < end:
-        raise click.BadParameter(f"{value!r} is not A:B with 0 <= A < B.")
-    return start, end
-
-
-@cli.command(name="import")
-@click.argument("trace_file", metavar="TRACE")
-@click.option(
-    "--format",
-    "form",
-    required=True,
-    type=click.Choice(["azure", "burstgpt", "mooncake", "splitwise", "vidur"]),
-    help="Layout of the trace file.",
-)
-@click.option("--time-unit", type=click.Choice(["s", "ms"]), help="Unit of arrivals; needed for mooncake.")
-@click.option("--first", metavar="N", type=click.IntRange(1), help="Keep the first N requests.")
-@click.option(
-    "--window",
-    metavar="A:B",
-    callback=_window,
-    help="Keep arrivals from A up to, not including, B seconds after the first; A becomes time 0.",
-)
-@click.option("--offline", is_flag=True, help="Let all requests be there from the start.")
-@click.option("--skip-unfit", is_flag=True, help="Leave out requests that can never fit, instead of failing.")
-@click.option("--profile", default="llama-3.1-8b_h100", show_default=True, help="Cost profile.")
-@click.option("--kv-capacity", type=click.IntRange(1), help="KV tokens. Default: the profile's.")
-@click.option("--max-batch-tokens", type=click.IntRange(1), default=4096, show_default=True)
-@click.option("--max-prefill-tokens", type=click.IntRange(1), default=4096, show_default=True)
-@click.option("--max-running", type=click.IntRange(1), help="Requests that hold KV. Default: no limit.")
-@click.option(
-    "--block-size", type=click.IntRange(1), default=1, show_default=True, help="Tokens of a KV block."
-)
-@click.option("--hybrid-batching/--no-hybrid-batching", default=True, show_default=True)
-@click.option("--chunked-prefill/--no-chunked-prefill", default=True, show_default=True)
-@click.option("--preemption/--no-preemption", default=True, show_default=True)
-@click.option("--objective", default="makespan", show_default=True)
-@click.option("--name", help="Name of the instance. Default: the file's name.")
-@output_option("INSTANCE", "Write the instance to this file.", required=True)
-@AS_JSON
-def import_(
-    trace_file: str,
-    form: str,
-    time_unit: str | None,
-    first: int | None,
-    window: tuple[Fraction, Fraction] | None,
-    offline: bool,
-    skip_unfit: bool,
-    name: str | None,
-    output: str,
-    as_json: bool,
-    objective: str,
-    **machine: Any,
-) -> int:
-    """Make an instance of a request trace.
-
-    \b
-    Columns that are read:
-      azure      TIMESTAMP, ContextTokens, GeneratedTokens (CSV)
-      burstgpt   Timestamp, Request tokens, Response tokens (CSV; failures are left out)
-      mooncake   timestamp, input_length, output_length (JSON lines; say --time-unit)
-      splitwise  arrival_timestamp, prompt_size, token_size, batch_size (CSV)
-      vidur      arrived_at, num_prefill_tokens, num_decode_tokens (CSV)
-
-    Requests are named r1, r2, ... by arrival; arrivals count from the first request.
-
-    \b
-    Examples:
-      infermax-opt import azure.csv --format azure --offline --first 1000 -o azure.json
-      infermax-opt import trace.jsonl --format mooncake --time-unit ms --window 60:120 -o minute.json.gz
-    """  # noqa: D301
-    from infermax_opt.io.formats import write_instance
-    from infermax_opt.io.traces import read_trace, trace_instance, without_unfit
-    from infermax_opt.report import printable, seconds
-
-    check_output(output, trace_file)
-    system, policy, cost = _machine(**machine)
-    trace = read_trace(trace_file, form, time_unit=time_unit, first=first, window=window, offline=offline)
-    if skip_unfit:
-        trace = without_unfit(trace, system, policy)
-    instance = trace_instance(trace, name or _stem(trace_file), system, cost, policy, objective)
-    write_instance(instance, output)
-    for reason, count in trace.dropped.items():
-        click.echo(f"infermax-opt: {trace_file}: left out {count} requests: {reason}", err=True)
-    requests = instance.requests
-    inputs, last = sum(r.input_tokens for r in requests), max(r.arrival for r in requests)
-    summary = {
-        "instance": instance.name,
-        "requests": len(requests),
-        "left_out": dict(trace.dropped),
-        "input_tokens": inputs,
-        "output_tokens": instance.output_tokens,
-        "last_arrival": last,
-        "kv_capacity": system.kv_capacity,
-    }
-    text = (
-        f"{printable(instance.name)}: {len(requests)} requests, {inputs} input tokens, "
-        f"{instance.output_tokens} output tokens, last arrival at {seconds(last)}, "
-        f"KV capacity {system.kv_capacity} tokens\nwrote {click.format_filename(output)}"
-    )
-    save(summary, None, None if as_json else text)
-    return DONE
-
-
-def _machine(
-    *,
-    profile: str,
-    kv_capacity: int | None,
-    max_batch_tokens: int,
-    max_prefill_tokens: int,
-    max_running: int | None,
-    block_size: int,
-    **flags: bool,
-) -> tuple[System, Policy, CostModel]:
-    from infermax_opt.instance import Policy, System
-    from infermax_opt.profiles import load_profile
-
-    loaded = load_profile(profile)
-    capacity = loaded.kv_capacity if kv_capacity is None else kv_capacity
-    system = System(capacity, max_batch_tokens, max_prefill_tokens, max_running, block_size)
-    return system, Policy(**flags), loaded.cost
-
-
-def _stem(path: str) -> str:
-    return os.path.basename(path).removesuffix(".gz").rpartition(".")[0] or os.path.basename(path)
 
 
 @cli.command()
@@ -477,26 +326,27 @@ def plot(instance_file: str, subject_file: str, output: str) -> int:
       infermax-opt plot instances/toy.json result.json -o toy.png
       infermax-opt plot trace.json sarathi.json -o sarathi.svg
     """  # noqa: D301
-    from infermax_opt.io.makespan import read_problem
+    from infermax_opt.io.problems import read_instance
+    from infermax_opt.io.results import read_subject
     from infermax_opt.makespan.instance import MakespanInstance
     from infermax_opt.plot import picture_format, plot_schedule
+    from infermax_opt.plot_bins import plot_bins
     from infermax_opt.verification import verify as check_subject
 
     picture_format(output)
     check_output(output, instance_file, subject_file)
-    instance = read_problem(instance_file)
-    if isinstance(instance, MakespanInstance):
-        from infermax_opt import commands_makespan
-
-        return commands_makespan.plot(instance, subject_file, output)
-    subject = _read_subject(subject_file)
+    instance = read_instance(instance_file)
+    subject = read_subject(subject_file, instance)
     if _schedule_of(subject) is None:
         raise InputError("holds no schedule to draw", source=subject_file, field="schedule")
     check = check_subject(instance, subject)
     wrong = [*check.violations, *check.faults]
     if wrong:
         return not_drawn(subject_file, wrong)
-    plot_schedule(instance, subject, output)
+    if isinstance(instance, MakespanInstance):
+        plot_bins(instance, subject, output)
+    else:
+        plot_schedule(instance, subject, output)
     click.echo(f"wrote {click.format_filename(output)}")
     return DONE
 
@@ -518,11 +368,13 @@ def versions(as_json: bool) -> int:
 @AS_JSON
 def schedulers(as_json: bool) -> int:
     """Names for `schedule --scheduler` and `solve --warm-start`."""
+    from infermax_opt.makespan.methods import METHODS
     from infermax_opt.schedulers import scheduler_names
 
     names = scheduler_names()
-    text = "\n".join([*names, "each also with @rN for at most N running requests: sarathi@r64"])
-    save({"schedulers": list(names)}, None, None if as_json else text)
+    variants = "each also with @rN for at most N running requests: sarathi@r64"
+    text = "\n".join([*names, variants, f"for makespan instances: {', '.join(METHODS)}"])
+    save({"schedulers": list(names), "methods": list(METHODS)}, None, None if as_json else text)
     return DONE
 
 
@@ -543,6 +395,7 @@ def profiles(as_json: bool) -> int:
     return DONE
 
 
+cli.add_command(import_)
 cli.add_command(table)
 
 

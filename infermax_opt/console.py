@@ -9,16 +9,25 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from infermax_opt.errors import InputError
 
-__all__ = ["Program", "check_output", "not_drawn", "progress_printer", "save"]
+__all__ = ["AS_JSON", "Program", "check_output", "not_drawn", "output_option", "progress_printer", "save"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 DONE, FAILED, UNUSABLE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 DEBUG = "INFERMAX_OPT_DEBUG"
+
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines instead of text.")
+
+
+def output_option(metavar: str, text: str, required: bool = False) -> Callable[[F], F]:
+    """Option -o: where the command writes its file, whole or not at all."""
+    return click.option("-o", "--output", metavar=metavar, required=required, help=text)
 
 
 class Program(click.Group):

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from infermax_opt.errors import InputError
 from infermax_opt.instance import Instance
 from infermax_opt.io.files import replacing
+from infermax_opt.problems import AnySchedule
 from infermax_opt.report import percent, printable, seconds
 from infermax_opt.result import Claim
 from infermax_opt.schedules import Schedule
 from infermax_opt.timeline import Phase, Timeline, timeline
 
-__all__ = ["COLOURS", "STYLE", "picture_format", "plot_schedule", "save_figure"]
+__all__ = ["COLOURS", "STYLE", "bound_words", "picture_format", "plot_schedule", "save_figure"]
 
 #: A fixed salt (and no date): equal schedules give equal files.
 STYLE = {"svg.hashsalt": "infermax-opt", "font.size": 10, "hatch.linewidth": 0.6}
@@ -65,24 +66,24 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     return suffix[1:]
 
 
-def plot_schedule(instance: Instance, subject: Schedule | Claim, path: str | os.PathLike[str]) -> None:
+def plot_schedule(instance: Instance, subject: AnySchedule | Claim, path: str | os.PathLike[str]) -> None:
     """Draw a valid schedule, or the schedule of a result with its bound and gap.
 
     Parameters
     ----------
     instance : Instance
-    subject : Schedule or Claim
+    subject : schedule or Claim
     path : path
         PNG or SVG by its ending; written whole or not at all.
 
     Raises
     ------
     InputError
-        If there is no schedule, or the file cannot be written.
+        If there is no schedule of such an instance, or the file cannot be written.
     """
     picture_format(path)
     schedule = subject.schedule if isinstance(subject, Claim) else subject
-    if schedule is None:
+    if not isinstance(schedule, Schedule):
         raise InputError("holds no schedule to draw", field="schedule")
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -128,15 +129,20 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
         figure.savefig(temporary, format=kind, dpi=130, metadata=metadata)
 
 
-def _title(instance: Instance, subject: Schedule | Claim, lines: Timeline) -> str:
+def _title(instance: Instance, subject: AnySchedule | Claim, lines: Timeline) -> str:
     makespan = lines.replay.seconds(lines.replay.ends[-1])
     parts = [f"makespan {seconds(makespan)}"]
     if isinstance(subject, Claim):
         if not instance.objective.is_makespan:
             parts.append(f"{instance.objective} {seconds(subject.upper_bound)}")
-        proof = f" ({subject.proof.value})" if subject.proof else ""
-        parts += [f"lower bound {seconds(subject.lower_bound)}{proof}", f"gap {percent(subject.gap)}"]
+        parts += bound_words(subject)
     return f"{printable(instance.name)}\n{', '.join(parts)}"
+
+
+def bound_words(claim: Claim) -> list[str]:
+    """Bound and gap of a result, for a title."""
+    proof = f" ({claim.proof.value})" if claim.proof else ""
+    return [f"lower bound {seconds(claim.lower_bound)}{proof}", f"gap {percent(claim.gap)}"]
 
 
 def _legend(axes: Any, phases: Sequence[Phase], eviction: bool = False) -> None:

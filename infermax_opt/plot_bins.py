@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 
+from infermax_opt.errors import InputError
 from infermax_opt.makespan.instance import MakespanInstance
 from infermax_opt.makespan.replay import BinReplay, replay_bins
 from infermax_opt.makespan.schedule import MakespanSchedule
-from infermax_opt.plot import COLOURS, STYLE, picture_format, save_figure
+from infermax_opt.plot import COLOURS, STYLE, bound_words, picture_format, save_figure
+from infermax_opt.problems import AnySchedule
 from infermax_opt.report import percent, printable, seconds
+from infermax_opt.result import Claim
 from infermax_opt.timeline import Phase
 
 __all__ = ["plot_bins"]
@@ -21,23 +24,29 @@ IDLE = "#E8E8E8"
 Bars = dict[int, list[tuple[int, int]]]
 
 
-def plot_bins(instance: MakespanInstance, schedule: MakespanSchedule, path: str | os.PathLike[str]) -> None:
-    """Draw a valid schedule.
+def plot_bins(instance: MakespanInstance, subject: AnySchedule | Claim, path: str | os.PathLike[str]) -> None:
+    """Draw a valid schedule, or the schedule of a result with its bound and gap.
 
     Parameters
     ----------
+    instance : MakespanInstance
+    subject : schedule or Claim
     path : path
         PNG or SVG by its ending; written whole or not at all.
 
     Raises
     ------
     InputError
-        If the file cannot be written.
+        If there is no schedule of such an instance, or the file cannot be written.
     """
     picture_format(path)
+    schedule = subject.schedule if isinstance(subject, Claim) else subject
+    if not isinstance(schedule, MakespanSchedule):
+        raise InputError("holds no schedule to draw", field="schedule")
     from matplotlib import rc_context
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
+    from matplotlib.ticker import MaxNLocator
 
     found = replay_bins(instance, schedule)
     prefill, decode = _bars(instance, schedule, found)
@@ -56,6 +65,7 @@ def plot_bins(instance: MakespanInstance, schedule: MakespanSchedule, path: str 
         axes.set_ylim(0.5, instance.clients + 0.5)
         axes.set_xlabel("time (s)")
         axes.set_ylabel("client")
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         handles = [
             Patch(facecolor=colour, label=label)
             for colour, label in (
@@ -63,10 +73,11 @@ def plot_bins(instance: MakespanInstance, schedule: MakespanSchedule, path: str 
             )
         ]  # fmt: skip
         axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False)
-        title = (
-            f"{printable(instance.name)}\nmakespan {seconds(found.makespan)}, "
-            f"utilisation {percent(found.utilisation)}, {len(schedule.bins)} bins"
-        )
+        words = [f"makespan {seconds(found.makespan)}"]
+        if isinstance(subject, Claim):
+            words += bound_words(subject)
+        words += [f"utilisation {percent(found.utilisation)}", f"{len(schedule.bins)} bins"]
+        title = f"{printable(instance.name)}\n{', '.join(words)}"
         figure.suptitle(title, fontsize=11, parse_math=False)
         save_figure(figure, path)
 

@@ -10,12 +10,15 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.exact import decimal_text
-from infermax_opt.instance import Instance, Metric, Objective
-from infermax_opt.metrics import DEFINITIONS, Metrics
+from infermax_opt.instance import Instance, Metric
+from infermax_opt.makespan.metrics import MAKESPAN_DEFINITIONS, MakespanMetrics
+from infermax_opt.makespan.replay import BinViolation
+from infermax_opt.metrics import DEFINITIONS
+from infermax_opt.problems import MAKESPAN, AnyInstance, AnyMetrics
 from infermax_opt.profiles import Profile
 from infermax_opt.replay import Violation
-from infermax_opt.result import LowerBound, Proof, Result, Scope, SolverReport, Status
-from infermax_opt.verification import Verification
+from infermax_opt.result import AnyResult, LowerBound, Proof, Scope, SolverReport, Status
+from infermax_opt.verification import AnyVerification
 
 __all__ = [
     "aligned",
@@ -56,8 +59,8 @@ STATUSES = {
     Status.UNKNOWN: "unknown: neither a schedule nor a bound",
 }
 #: Metrics that are times, and those that are shares.
-TIMES = ("makespan", "mean_ttft", "mean_tpot", "mean_e2e")
-SHARES = ("recompute_tax", "mean_kv_use")
+TIMES = ("makespan", "mean_ttft", "mean_tpot", "mean_e2e", "mean_idle", "most_idle")
+SHARES = ("recompute_tax", "mean_kv_use", "utilisation")
 UNITS = {"tokens_per_second": "tokens/s", "refill_tokens": "tokens", "peak_kv": "tokens"}
 
 
@@ -100,7 +103,10 @@ def aligned(rows: Iterable[Sequence[str]], indent: str = "  ") -> list[str]:
     ]
 
 
-def _objective_meaning(objective: Objective) -> str:
+def _objective_meaning(instance: AnyInstance) -> str:
+    if not isinstance(instance, Instance):
+        return f"{MAKESPAN}: {MAKESPAN_DEFINITIONS[MAKESPAN]}; minimised"
+    objective = instance.objective
     if objective.name == "throughput":
         return "throughput: generated tokens / makespan; stated as the makespan, s, which is minimised"
     if objective.name is not None:
@@ -111,17 +117,18 @@ def _objective_meaning(objective: Objective) -> str:
 # --- text ---------------------------------------------------------------------------------------
 
 
-def metrics_text(metrics: Metrics) -> str:
+def metrics_text(metrics: AnyMetrics) -> str:
     """All metrics with their definitions."""
-    rows = [(name, _metric(name, value), DEFINITIONS[name]) for name, value in metrics.items()]
+    meaning = MAKESPAN_DEFINITIONS if isinstance(metrics, MakespanMetrics) else DEFINITIONS
+    rows = [(name, _metric(name, value), meaning[name]) for name, value in metrics.items()]
     return "\n".join(["metrics of the replayed schedule", *aligned(rows)])
 
 
-def result_text(instance: Instance, result: Result) -> str:
+def result_text(instance: AnyInstance, result: AnyResult) -> str:
     """A result: both bounds, the gap, how each was obtained, the metrics."""
     upper, lower = result.upper, result.lower
     rows = [
-        ("objective", _objective_meaning(instance.objective)),
+        ("objective", _objective_meaning(instance)),
         ("status", STATUSES[result.status]),
         ("schedule", f"{seconds(upper.value)}  found by {upper.source}" if upper else UNKNOWN),
         ("lower bound", f"{seconds(lower.value)}  from {lower.source}" if lower else UNKNOWN),
@@ -133,9 +140,10 @@ def result_text(instance: Instance, result: Result) -> str:
             rows.append(("certificate", lower.certificate))
     lines = [printable(result.instance), *aligned(rows)]
     if result.metrics:
-        rest = [metric for metric, _ in instance.objective.weights if metric is not Metric.MAKESPAN]
-        if any(getattr(result.metrics, metric.value) is None for metric in rest):
-            lines.append("  an undefined metric counts as 0 in the objective")
+        if isinstance(instance, Instance):
+            rest = [metric for metric, _ in instance.objective.weights if metric is not Metric.MAKESPAN]
+            if any(getattr(result.metrics, metric.value) is None for metric in rest):
+                lines.append("  an undefined metric counts as 0 in the objective")
         lines += ["", metrics_text(result.metrics)]
     if result.solver:
         lines += ["", "how it was computed", *_solver_lines(result.solver)]
@@ -174,9 +182,9 @@ def _detail(value: Any) -> str:
     return f"{float(value):.6g}" if isinstance(value, float | Fraction) else str(value)
 
 
-def bounds_text(instance: Instance, bounds: Sequence[LowerBound]) -> str:
+def bounds_text(instance: AnyInstance, bounds: Sequence[LowerBound]) -> str:
     """All lower bounds, best first."""
-    lines = [printable(instance.name), *aligned([("objective", _objective_meaning(instance.objective))])]
+    lines = [printable(instance.name), *aligned([("objective", _objective_meaning(instance))])]
     lines += ["lower bounds, best first: no schedule does better"]
     if not bounds:
         return "\n".join([*lines, f"  {UNKNOWN}"])
@@ -186,13 +194,13 @@ def bounds_text(instance: Instance, bounds: Sequence[LowerBound]) -> str:
     return "\n".join(lines)
 
 
-def verification_text(instance: Instance, check: Verification) -> str:
+def verification_text(instance: AnyInstance, check: AnyVerification) -> str:
     """What the verifier found."""
     verdict = "verified: nothing is wrong" if check.ok else "NOT verified"
     lines = [f"{printable(instance.name)}: {verdict}"]
     lines += wrong_lines(check.violations, check.faults)
     rows = [
-        ("objective", _objective_meaning(instance.objective)),
+        ("objective", _objective_meaning(instance)),
         ("replayed", seconds(check.objective)),
         ("lower bound", _trust(check)),
     ]
@@ -214,7 +222,7 @@ def wrong_lines(violations: Sequence[object], faults: Sequence[object]) -> list[
     return lines
 
 
-def _trust(check: Verification) -> str:
+def _trust(check: AnyVerification) -> str:
     if check.lower_bound is None or check.bound is None:
         return f"{UNKNOWN}  (none claimed, or none that can be checked)"
     return f"{seconds(check.lower_bound)}  {check.bound.value}"
@@ -232,11 +240,22 @@ def profiles_text(profiles: Sequence[Profile]) -> str:
 # --- JSON values --------------------------------------------------------------------------------
 
 
-def _metrics_json(metrics: Metrics | None) -> dict[str, Any] | None:
+def _objective_json(instance: AnyInstance) -> Any:
+    return instance.objective.to_json() if isinstance(instance, Instance) else MAKESPAN
+
+
+def _metrics_json(metrics: AnyMetrics | None) -> dict[str, Any] | None:
     return None if metrics is None else dict(metrics.items())
 
 
-def _violation(violation: Violation) -> dict[str, Any]:
+def _violation(violation: Violation | BinViolation) -> dict[str, Any]:
+    if isinstance(violation, BinViolation):
+        return {
+            "rule": violation.rule.value,
+            "bin": violation.bin,
+            "request": violation.request,
+            "message": violation.message,
+        }
     return {
         "rule": violation.rule.value,
         "batch": violation.batch,
@@ -247,14 +266,14 @@ def _violation(violation: Violation) -> dict[str, Any]:
     }
 
 
-def verification_to_json(instance: Instance, check: Verification) -> dict[str, Any]:
+def verification_to_json(instance: AnyInstance, check: AnyVerification) -> dict[str, Any]:
     """The verifier's findings."""
     return {
         "instance": instance.name,
         "ok": check.ok,
         "violations": [_violation(v) for v in check.violations],
         "faults": [{"kind": f.kind.value, "message": f.message} for f in check.faults],
-        "objective": instance.objective.to_json(),
+        "objective": _objective_json(instance),
         "objective_value": check.objective,
         "lower_bound": check.lower_bound,
         "bound": check.bound.value if check.bound else None,
@@ -262,12 +281,12 @@ def verification_to_json(instance: Instance, check: Verification) -> dict[str, A
     }
 
 
-def bounds_to_json(instance: Instance, bounds: Sequence[LowerBound]) -> Mapping[str, Any]:
+def bounds_to_json(instance: AnyInstance, bounds: Sequence[LowerBound]) -> Mapping[str, Any]:
     """All lower bounds, best first, in seconds, rounded down where a decimal does not end."""
     return {
         "instance": instance.name,
         "instance_sha256": instance.sha256,
-        "objective": instance.objective.to_json(),
+        "objective": _objective_json(instance),
         "lower_bounds": bound_items(bounds),
     }
 

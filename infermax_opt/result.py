@@ -6,12 +6,30 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from infermax_opt.makespan.metrics import MakespanMetrics
+from infermax_opt.makespan.schedule import MakespanSchedule
 from infermax_opt.metrics import Metrics
+from infermax_opt.problems import AnyMetrics, AnySchedule
 from infermax_opt.schedules import Schedule
 
-__all__ = ["Claim", "LowerBound", "Proof", "Result", "Scope", "SolverReport", "Status", "UpperBound"]
+__all__ = [
+    "AnyResult",
+    "BaseResult",
+    "Claim",
+    "LowerBound",
+    "MakespanResult",
+    "Proof",
+    "Result",
+    "Scope",
+    "SolverReport",
+    "Status",
+    "UpperBound",
+]
+
+S = TypeVar("S", bound=AnySchedule)
+M = TypeVar("M", bound=AnyMetrics)
 
 
 class Status(enum.Enum):
@@ -112,8 +130,8 @@ class SolverReport:
 
 
 @dataclass(frozen=True)
-class Result:
-    """Answer for one instance.
+class BaseResult(Generic[S, M]):
+    """Answer for one instance; `S` and `M` are the schedules and metrics of its problem.
 
     Raises
     ------
@@ -127,8 +145,8 @@ class Result:
     objective: str
     upper: UpperBound | None = None
     lower: LowerBound | None = None
-    schedule: Schedule | None = None
-    metrics: Metrics | None = None
+    schedule: S | None = None
+    metrics: M | None = None
     solver: SolverReport | None = None
     infeasible: bool = False
     #: The best bound that anyone can check, where `lower` is a solver's word.
@@ -181,8 +199,21 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Result(BaseResult[Schedule, Metrics]):
+    """Answer for an InferMax instance."""
+
+
+@dataclass(frozen=True)
+class MakespanResult(BaseResult[MakespanSchedule, MakespanMetrics]):
+    """Answer for a makespan instance."""
+
+
+AnyResult = Result | MakespanResult
+
+
+@dataclass(frozen=True)
 class Claim:
-    """What a result file says, before anybody checked it.  Fields as in `Result`.
+    """What a result file says, before anybody checked it.  Fields as in `BaseResult`.
 
     `certificate` is the path of a file that can be read from here; `evidence` the lower bound
     itself where it never was in a file.
@@ -198,6 +229,6 @@ class Claim:
     lower_source: str | None
     proof: Proof | None
     certificate: str | None
-    schedule: Schedule | None
+    schedule: AnySchedule | None
     metrics: Mapping[str, Fraction | int | None]
     evidence: LowerBound | None = None

@@ -6,6 +6,7 @@
 ``paper-b1024``  the same with 1024 requests
 ``mixes``      InferMax appendix A.3: short and long prompts and outputs, B = 16 ... 1024
 ``azure``      the Azure 2023 traces (not shipped: the user names their folder)
+``makespan``   requests like GSM8K's on clients: 10 on 3 ... 1319 on 200; two seeds
 =============  ===================================================================================
 
 A case is cheap to name and builds its instance on demand, equal every time: nothing here depends
@@ -27,6 +28,8 @@ from pathlib import Path
 from infermax_opt.cost import Attention, CostModel
 from infermax_opt.errors import InputError
 from infermax_opt.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.makespan.generate import DISTRIBUTIONS, gsm8k_like
+from infermax_opt.problems import AnyInstance
 
 __all__ = ["CSP_INPUTS", "DATA", "Case", "Suite", "csp_case", "get_suite", "paper_cost", "suite_names"]
 
@@ -53,6 +56,11 @@ MIX_SEED = 2025
 AZURE_PROFILE = "llama-3.1-8b_h100"
 #: Ten minutes of the hour, in seconds after the first request.
 AZURE_WINDOW = (Fraction(600), Fraction(1200))
+#: Requests and clients of the makespan cases: within reach of an exact engine, or like the paper's.
+CLIENT_SIZES = ((10, 3), (15, 4), (100, 20), (1319, 200))
+CLIENT_SEEDS = (0, 1)
+#: Deviation of the estimates that their methods know, as in `scripts/makespan_study.py`.
+CLIENT_ERROR = 0.2
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -67,7 +75,7 @@ class Case:
     """One instance of a suite: its name (also a file name) and how to build it."""
 
     name: str
-    build: Callable[[], Instance]
+    build: Callable[[], AnyInstance]
 
     def __post_init__(self) -> None:
         _check_name(self.name, "case")
@@ -254,10 +262,28 @@ def _azure(data: Path | None) -> list[Case]:
     return cases
 
 
+# --- requests on clients ------------------------------------------------------------------------
+
+
+def _makespan(data: Path | None) -> list[Case]:
+    cases = []
+    for requests, clients in CLIENT_SIZES:
+        for distribution in DISTRIBUTIONS:
+            for seed in CLIENT_SEEDS:
+                build = partial(
+                    gsm8k_like, seed=seed, distribution=distribution, requests=requests, clients=clients,
+                    error=CLIENT_ERROR,
+                )  # fmt: skip
+                name = f"gsm8k-{distribution}-{requests}x{clients}-s{seed}-e{CLIENT_ERROR:g}"
+                cases.append(Case(name, build))
+    return cases
+
+
 _SUITES: dict[str, Callable[[Path | None], list[Case]]] = {
     "paper-csp": _paper_csp,
     "paper-b32": partial(_grid, 32),
     "paper-b1024": partial(_grid, 1024),
     "mixes": _mixes,
     "azure": _azure,
+    "makespan": _makespan,
 }

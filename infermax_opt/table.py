@@ -18,17 +18,17 @@ from pathlib import Path
 
 from infermax_opt.archive import Archive
 from infermax_opt.errors import InputError
-from infermax_opt.instance import Instance
 from infermax_opt.io.files import to_json_text
-from infermax_opt.io.formats import read_instance, write_instance
+from infermax_opt.io.problems import read_instance, write_instance
 from infermax_opt.io.results import read_schedule_or_claim
+from infermax_opt.problems import AnyInstance
 from infermax_opt.result import Claim
 from infermax_opt.suites import Suite, get_suite
 from infermax_opt.table_compute import Job
 from infermax_opt.table_journal import Journal, open_journal
 from infermax_opt.table_output import Table, csv_text, markdown_text, table_to_json
 from infermax_opt.table_pool import Answer, run_jobs
-from infermax_opt.table_row import Row, RowOptions
+from infermax_opt.table_row import AnyRow, RowOptions
 
 __all__ = ["Table", "run_table"]
 
@@ -154,7 +154,7 @@ class _Run:
     def run(
         self,
         journal: Journal,
-        instances: Sequence[Instance],
+        instances: Sequence[AnyInstance],
         workers: int,
         progress: Callable[[str], None] | None,
     ) -> Table:
@@ -178,7 +178,7 @@ class _Run:
     def _compute(
         self,
         journal: Journal,
-        missing: Sequence[Instance],
+        missing: Sequence[AnyInstance],
         workers: int,
         wanted: int,
         progress: Callable[[str], None] | None,
@@ -193,7 +193,7 @@ class _Run:
                 if time.monotonic() - self.written > PAUSE:
                     self._write(journal)
 
-    def _jobs(self, instances: Sequence[Instance]) -> Iterator[Job]:
+    def _jobs(self, instances: Sequence[AnyInstance]) -> Iterator[Job]:
         (self.folder / "instances").mkdir(exist_ok=True)
         archive = str(self.archive.directory.absolute()) if self.archive else None
         for instance in instances:
@@ -216,7 +216,7 @@ class _Run:
         self.computed += 1
         self._archive(answer.row)
 
-    def _archive(self, row: Row) -> None:
+    def _archive(self, row: AnyRow) -> None:
         """Give the archive what improves it; a contradiction with it is reported, the row kept."""
         if self.archive is None:
             return

@@ -6,24 +6,29 @@ somewhere can run rows; `infermax_opt.table_pool` does it in local processes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from infermax_opt.errors import InputError
 from infermax_opt.exact import decimal_text
 from infermax_opt.instance import Instance
-from infermax_opt.result import Result, UpperBound
-from infermax_opt.schedules import Schedule
-from infermax_opt.table_row import Row, RowOptions
-from infermax_opt.verification import Trust, Verification, verify
+from infermax_opt.makespan.instance import MakespanInstance
+from infermax_opt.makespan.metrics import MakespanMetrics
+from infermax_opt.metrics import Metrics
+from infermax_opt.problems import AnyInstance, AnySchedule
+from infermax_opt.result import AnyResult, UpperBound
+from infermax_opt.table_row import AnyRow, MakespanRow, Row, RowOptions
+from infermax_opt.verification import AnyVerification, Trust, verify
 
 __all__ = ["Job", "compute_row", "run_job"]
 
-#: What every scheduler made of an instance; None where it failed.
-_Runs = dict[str, tuple[Schedule, Verification] | None]
+R = TypeVar("R", bound=AnyResult)
+
+#: What every scheduler or method made of an instance; None where it failed.
+_Runs = dict[str, tuple[AnySchedule, AnyVerification] | None]
 
 
 @dataclass(frozen=True)
@@ -70,14 +75,14 @@ def run_job(value: Mapping[str, Any]) -> dict[str, Any]:
     InputError
         If the row must not be published: something in it did not pass verification.
     """
-    from infermax_opt.io.formats import read_instance
+    from infermax_opt.io.problems import read_instance
 
     job = Job(**{**value, "options": RowOptions(**value["options"])})
     instance = read_instance(Path(job.folder, "instances", f"{job.name}.json"))
     return compute_row(instance, job).to_json()
 
 
-def compute_row(instance: Instance, job: Job) -> Row:
+def compute_row(instance: AnyInstance, job: Job) -> AnyRow:
     """Solve, run every scheduler, verify, write the result file and fill in the row."""
     from infermax_opt.archive import Archive, schedule_sha256
     from infermax_opt.io.results import write_result
@@ -87,12 +92,14 @@ def compute_row(instance: Instance, job: Job) -> Row:
         archived = Archive(job.archive, job.suite).schedule(instance)
     runs = _run_schedulers(instance)
     result = _solve(instance, job, archived, runs)
+    kind = "method" if isinstance(instance, MakespanInstance) else "scheduler"
     for name, run in runs.items():
         if run is not None:
-            result = _better(result, f"scheduler:{name}", *run)
+            result = _better(result, f"{kind}:{name}", *run)
     check = verify(instance, result)
     if check.bound is Trust.SOLVER and result.certified is not None:
-        # A table states what can be checked, even where a solver claims more.
+        # A table states what can be checked, even where a solver claims more.  Optima of makespan
+        # instances have nothing but a solver's word: their rows say so, and name the closed form.
         result = replace(result, lower=result.certified)
         check = verify(instance, result)
     if not check.ok:
@@ -112,45 +119,69 @@ def compute_row(instance: Instance, job: Job) -> Row:
     write_result(result, path)
 
     upper, lower, report = result.upper, result.lower, result.solver
+    shared: dict[str, Any] = {
+        "suite": job.suite,
+        "instance": instance.name,
+        "instance_sha256": result.instance_sha256,
+        "protocol": protocol,
+        "requests": len(instance.requests),
+        "status": result.status.value,
+        "upper_bound": _rounded(upper.value, "ceiling") if upper else None,
+        "lower_bound": _rounded(lower.value, "floor") if lower else None,
+        "bound": lower.source if lower else None,
+        "proof": lower.proof.value if lower else None,
+        "bound_check": check.bound.value if check.bound else None,
+        "certificate": f"certificates/{protocol}/{certificate}" if certificate else None,
+        "schedule_source": upper.source if upper else None,
+        "schedule_sha256": schedule_sha256(result.schedule) if result.schedule else None,
+        "result": path.relative_to(folder).as_posix(),
+        "schedulers": {name: run and run[1].objective for name, run in runs.items()},
+        "seconds": round(report.seconds, 3) if report and report.seconds is not None else None,
+        "time_limit": job.options.time_limit,
+        "seed": job.options.seed,
+        "best_known": job.options.best_known,
+        "threads": job.threads,
+        "versions": dict(report.versions) if report else {},
+    }
+    metrics = result.metrics
+    if isinstance(instance, MakespanInstance):
+        bins = metrics if isinstance(metrics, MakespanMetrics) else None
+        certified = result.certified
+        return MakespanRow(
+            **shared,
+            clients=instance.clients,
+            input_tokens=sum(r.input_tokens for r in instance.requests),
+            output_tokens=sum(r.output_tokens for r in instance.requests),
+            closed_form=_rounded(certified.value, "floor") if certified else None,
+            bins=bins.bins if bins else None,
+            rounds=bins.rounds if bins else None,
+            utilisation=_rounded(bins.utilisation, "nearest") if bins else None,
+            tokens_per_second=_rounded(bins.tokens_per_second, "nearest") if bins else None,
+        )
+    batches = metrics if isinstance(metrics, Metrics) else None
     return Row(
-        suite=job.suite,
-        instance=instance.name,
-        instance_sha256=result.instance_sha256,
-        protocol=protocol,
-        requests=len(instance.requests),
+        **shared,
         input_tokens=_only({t.input_tokens for t in instance.types}),
         output_tokens=_only({t.output_tokens for t in instance.types}),
         kv_capacity=instance.system.kv_capacity,
         max_batch_tokens=instance.system.max_batch_tokens,
         max_prefill_tokens=instance.system.max_prefill_tokens,
-        status=result.status.value,
-        upper_bound=Fraction(decimal_text(upper.value, rounding="ceiling")) if upper else None,
-        lower_bound=Fraction(decimal_text(lower.value, rounding="floor")) if lower else None,
-        bound=lower.source if lower else None,
-        proof=lower.proof.value if lower else None,
-        bound_check=check.bound.value if check.bound else None,
-        certificate=f"certificates/{protocol}/{certificate}" if certificate else None,
-        schedule_source=upper.source if upper else None,
-        schedule_sha256=schedule_sha256(result.schedule) if result.schedule else None,
-        result=path.relative_to(folder).as_posix(),
-        schedulers={name: run and run[1].objective for name, run in runs.items()},
-        batches=result.metrics.batches if result.metrics else None,
-        evictions=result.metrics.evictions if result.metrics else None,
-        seconds=round(report.seconds, 3) if report and report.seconds is not None else None,
-        time_limit=job.options.time_limit,
-        seed=job.options.seed,
-        best_known=job.options.best_known,
-        threads=job.threads,
-        versions=dict(report.versions) if report else {},
+        batches=batches.batches if batches else None,
+        evictions=batches.evictions if batches else None,
     )
 
 
-def _run_schedulers(instance: Instance) -> _Runs:
-    """What every scheduler makes of the instance; None where it fails."""
-    from infermax_opt.schedulers import run_scheduler, scheduler_names
+def _rounded(value: Fraction, rounding: Literal["floor", "ceiling", "nearest"]) -> Fraction:
+    """The value, as a decimal that ends."""
+    return Fraction(decimal_text(value, rounding=rounding))
+
+
+def _run_schedulers(instance: AnyInstance) -> _Runs:
+    """What every scheduler or method makes of the instance; None where it fails."""
+    from infermax_opt.api import schedule as run_scheduler
 
     runs: _Runs = {}
-    for name in scheduler_names():
+    for name in _names(instance):
         try:
             schedule = run_scheduler(instance, name)
         except InputError:  # it needs too many batches
@@ -161,7 +192,17 @@ def _run_schedulers(instance: Instance) -> _Runs:
     return runs
 
 
-def _solve(instance: Instance, job: Job, archived: Schedule | None, runs: _Runs) -> Result:
+def _names(instance: AnyInstance) -> Sequence[str]:
+    if isinstance(instance, MakespanInstance):
+        from infermax_opt.makespan.methods import METHODS
+
+        return list(METHODS)
+    from infermax_opt.schedulers import scheduler_names
+
+    return scheduler_names()
+
+
+def _solve(instance: AnyInstance, job: Job, archived: AnySchedule | None, runs: _Runs) -> AnyResult:
     """Solve, from the archived schedule where that beats every scheduler."""
     from infermax_opt.api import solve
 
@@ -183,15 +224,16 @@ def _solve(instance: Instance, job: Job, archived: Schedule | None, runs: _Runs)
     return result
 
 
-def _better(result: Result, source: str, schedule: Schedule, check: Verification) -> Result:
+def _better(result: R, source: str, schedule: AnySchedule, check: AnyVerification) -> R:
     """The result, with this schedule where it is better: no number of a row beats its schedule."""
     value = check.objective
     if value is None or (result.upper is not None and result.upper.value <= value):
         return result
-    return replace(result, upper=UpperBound(value, source), schedule=schedule, metrics=check.metrics)
+    found: dict[str, Any] = {"schedule": schedule, "metrics": check.metrics}
+    return replace(result, upper=UpperBound(value, source), **found)
 
 
-def _certificate(instance: Instance, result: Result, directory: Path) -> str | None:
+def _certificate(instance: AnyInstance, result: AnyResult, directory: Path) -> str | None:
     """Write the certificate of the result's bound into `directory` and run the checker on it.
 
     Returns
@@ -201,7 +243,7 @@ def _certificate(instance: Instance, result: Result, directory: Path) -> str | N
     """
     from infermax_opt.certificates import CertificateRejected, check_certificate, write_certificate
 
-    if result.lower is None or result.lower.evidence is None:
+    if result.lower is None or result.lower.evidence is None or not isinstance(instance, Instance):
         return None
     path = directory / f"{instance.name}.json.gz"
     write_certificate(instance, result.lower, path)

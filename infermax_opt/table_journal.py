@@ -15,7 +15,7 @@ from pathlib import Path
 from infermax_opt.errors import InputError
 from infermax_opt.filelock import locked
 from infermax_opt.io.files import parse_json
-from infermax_opt.table_row import Row
+from infermax_opt.table_row import AnyRow, row_from_json
 
 __all__ = ["JOURNAL", "Journal", "open_journal"]
 
@@ -54,10 +54,10 @@ class Journal:
         if end < len(data):
             os.ftruncate(self.handle, end)
             os.fsync(self.handle)
-        rows: dict[tuple[str, str], Row] = {}
+        rows: dict[tuple[str, str], AnyRow] = {}
         for number, line in enumerate(data[:end].split(b"\n")[:-1], 1):
             try:
-                row = Row.from_json(parse_json(line.decode()))
+                row = row_from_json(parse_json(line.decode()))
             except UnicodeDecodeError:
                 raise InputError("is not UTF-8 text", field=f"line {number}", source=str(self.path)) from None
             except InputError as error:
@@ -66,7 +66,7 @@ class Journal:
             rows.setdefault(row.key, row)
         self.rows = rows
 
-    def append(self, row: Row) -> None:
+    def append(self, row: AnyRow) -> None:
         """Add a finished row; when this returns, it is on the disk.
 
         Raises

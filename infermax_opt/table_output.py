@@ -9,18 +9,18 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any
 
 from infermax_opt.exact import decimal_text
-from infermax_opt.table_row import Row, RowOptions
+from infermax_opt.table_columns import UNKNOWN, Columns, columns_of, percent
+from infermax_opt.table_row import AnyRow, RowOptions
 
 __all__ = ["Summary", "Table", "csv_text", "markdown_text", "summary_text", "table_to_json"]
 
 TABLE_SCHEMA = "infermax-opt/table/1"
-UNKNOWN = "-"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Table:
     suite : str
     options : RowOptions
     version : str
-    rows : tuple of Row
+    rows : tuple of Row or MakespanRow
     total : int
         Cases of the suite.
     failures : mapping of name to reason
@@ -74,7 +74,7 @@ class Table:
     suite: str
     options: RowOptions
     version: str
-    rows: tuple[Row, ...]
+    rows: tuple[AnyRow, ...]
     total: int
     failures: Mapping[str, str] = field(default_factory=dict)
     computed: int = 0
@@ -95,21 +95,14 @@ class Table:
         )
 
     @property
+    def columns(self) -> Columns:
+        """What it shows of a row; all rows are of the same problem."""
+        return columns_of(self.rows[0] if self.rows else None)
+
+    @property
     def schedulers(self) -> list[str]:
         """Names of all schedulers that the rows compare with the bound."""
         return list(dict.fromkeys(name for row in self.rows for name in row.schedulers))
-
-
-def _seconds(value: Fraction | None) -> str:
-    return UNKNOWN if value is None else f"{float(value):.9g}"
-
-
-def _percent(value: Fraction | None, digits: int = 4) -> str:
-    return UNKNOWN if value is None else f"{100 * float(value):.{digits}g}"
-
-
-def _wall(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.2f}"
 
 
 def _or_dash(value: object) -> str:
@@ -118,49 +111,17 @@ def _or_dash(value: object) -> str:
 
 # --- CSV ----------------------------------------------------------------------------------------
 
-_COLUMNS: dict[str, Callable[[Row], object]] = {
-    "instance": lambda r: r.instance,
-    "instance_sha256": lambda r: r.instance_sha256,
-    "B": lambda r: r.requests,
-    "I": lambda r: r.input_tokens,
-    "O": lambda r: r.output_tokens,
-    "M": lambda r: r.kv_capacity,
-    "C": lambda r: r.max_batch_tokens,
-    "P": lambda r: r.max_prefill_tokens,
-    "upper_bound_s": lambda r: r.upper_bound,
-    "lower_bound_s": lambda r: r.lower_bound,
-    "gap_percent": lambda r: None if r.gap is None else _percent(r.gap, 9),
-    "status": lambda r: r.status,
-    "bound": lambda r: r.bound,
-    "proof": lambda r: r.proof,
-    "bound_check": lambda r: r.bound_check,
-    "verified": lambda r: str(r.verified).lower(),
-    "certified": lambda r: str(r.certified).lower(),
-    "certificate": lambda r: r.certificate,
-    "schedule_source": lambda r: r.schedule_source,
-    "schedule_sha256": lambda r: r.schedule_sha256,
-    "result": lambda r: r.result,
-    "batches": lambda r: r.batches,
-    "evictions": lambda r: r.evictions,
-    "seconds": lambda r: r.seconds,
-    "time_limit_s": lambda r: f"{r.time_limit:g}",
-    "seed": lambda r: r.seed,
-    "best_known": lambda r: str(r.best_known).lower(),
-    "threads": lambda r: r.threads,
-    "versions": lambda r: " ".join(f"{name}={text}" for name, text in r.versions.items()),
-}
-
 
 def csv_text(table: Table) -> str:
     """One line per row; the gap of every scheduler comes last."""
-    names = table.schedulers
+    names, columns = table.schedulers, table.columns.csv
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*_COLUMNS, *(f"{name}_gap_percent" for name in names)])
+    writer.writerow([*columns, *(f"{name}_gap_percent" for name in names)])
     for row in table.rows:
-        cells = [column(row) for column in _COLUMNS.values()]
+        cells = [column(row) for column in columns.values()]
         gaps = [row.distance(row.schedulers.get(name)) for name in names]
-        cells += [None if gap is None else _percent(gap, 9) for gap in gaps]
+        cells += [None if gap is None else percent(gap, 9) for gap in gaps]
         writer.writerow([decimal_text(c) if isinstance(c, Fraction) else c for c in cells])
     return stream.getvalue()
 
@@ -178,23 +139,16 @@ def _pairs(names: Sequence[str]) -> list[tuple[str, str | None]]:
 def markdown_text(table: Table) -> str:
     """The table for people: schedulers' gaps in brackets are those of the eviction-free variants."""
     pairs = _pairs(table.schedulers)
-    head = ["instance", "B", "I", "O", "M", "P", "schedule, s", "lower bound, s", "gap, %", "bound", "proof"]
-    head += ["certificate", "found by", "evictions", "seconds"]
-    text = len(head)
-    head += [f"{name} (ef), %" if twin else f"{name}, %" for name, twin in pairs]
-    words = {"instance", "bound", "proof", "certificate", "found by"}
-    rule = [" --- " if title in words else " ---: " for title in head[:text]] + [" ---: "] * len(pairs)
+    columns = table.columns
+    head = [*columns.markdown, *(f"{name} (ef), %" if twin else f"{name}, %" for name, twin in pairs)]
+    rule = [" --- " if title in columns.words else " ---: " for title in head]
     lines = [f"# {table.suite}", "", "| " + " | ".join(head) + " |", "|" + "|".join(rule) + "|"]
     for row in table.rows:
-        cells = [
-            row.instance, row.requests, row.input_tokens, row.output_tokens, row.kv_capacity,
-            row.max_prefill_tokens, _seconds(row.upper_bound), _seconds(row.lower_bound), _percent(row.gap),
-            row.bound, row.proof, row.certificate, row.schedule_source, row.evictions, _wall(row.seconds),
-        ]  # fmt: skip
+        cells = [column(row) for column in columns.markdown.values()]
         for name, twin in pairs:
-            cell = _percent(row.distance(row.schedulers.get(name)))
+            cell = percent(row.distance(row.schedulers.get(name)))
             if twin:
-                cell += f" ({_percent(row.distance(row.schedulers.get(twin)))})"
+                cell += f" ({percent(row.distance(row.schedulers.get(twin)))})"
             cells.append(cell)
         lines.append("| " + " | ".join(_or_dash(cell).replace("|", "\\|") for cell in cells) + " |")
     lines += ["", *(f"- {line}" for line in _footer(table))]
@@ -204,7 +158,7 @@ def markdown_text(table: Table) -> str:
 def _footer(table: Table) -> list[str]:
     s, options = table.summary, table.options
     unknown = f" ({s.unknown_gaps} unknown)" if s.unknown_gaps else ""
-    gaps = [f"{name} {_percent(value)}" for name, value in _gaps(s).items()]
+    gaps = [f"{name} {percent(value)}" for name, value in _gaps(s).items()]
     start = ", schedules of the best-known archive at hand" if options.best_known else ""
     lines = [
         f"rows: {s.rows} of {s.total}",
@@ -240,8 +194,8 @@ def table_to_json(table: Table) -> dict[str, Any]:
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
-    value = {f.name: getattr(row, f.name) for f in fields(row)}
+def _row(row: AnyRow) -> dict[str, Any]:
+    value = {name: getattr(row, name) for name in row.names()}
     value["schedulers"] = {
         name: {"value": reached, "gap": _rounded(row.distance(reached))}
         for name, reached in row.schedulers.items()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from infermax_opt.table_compute import Job
-from infermax_opt.table_row import Row
+from infermax_opt.table_row import AnyRow, row_from_json
 
 __all__ = ["Answer", "run_jobs"]
 
@@ -32,7 +32,7 @@ class Answer:
     """What became of a job: its row, or why there is none."""
 
     job: Job
-    row: Row | None
+    row: AnyRow | None
     error: str | None = None
 
 
@@ -132,7 +132,7 @@ def run_jobs(jobs: Iterable[Job], workers: int, command: Sequence[str] = COMMAND
                 employ()
             else:
                 said = json.loads(line)
-                row = Row.from_json(said["row"]) if "row" in said else None
+                row = row_from_json(said["row"]) if "row" in said else None
                 answer = Answer(job, row, said.get("error"))
                 following = next(todo, None)
                 if following is None:

@@ -66,7 +66,10 @@ def checked(instance: imx.Instance, subject: imx.Schedule | imx.Result) -> imx.M
 
 def study(size: int, chunked: bool, time_limit: float) -> Row:
     """Solve one instance with and without evictions and run every scheduler."""
-    instance = imx.read_instance(INSTANCES / f"i{size}{'-chunked' if chunked else ''}.json")
+    path = INSTANCES / f"i{size}{'-chunked' if chunked else ''}.json"
+    instance = imx.read_instance(path)
+    if not isinstance(instance, imx.Instance):
+        sys.exit(f"{path}: is no InferMax instance")
     result = imx.solve(instance, time_limit=time_limit)
     keeping = replace(
         instance, name=f"{instance.name}-keep", policy=replace(instance.policy, preemption=False)

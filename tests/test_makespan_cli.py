@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from click.testing import Result as Done
 
 from infermax_opt.cli import cli
-from infermax_opt.io.makespan import read_bins, read_problem, write_bins, write_makespan_instance
+from infermax_opt.io.makespan import read_bins, write_bins, write_makespan_instance
+from infermax_opt.io.problems import read_instance
 from infermax_opt.makespan.generate import gsm8k_like
 from infermax_opt.makespan.instance import MakespanInstance
 from infermax_opt.makespan.methods import METHODS, offline_assignment, run_method
@@ -40,7 +41,7 @@ def test_schedules_are_made_verified_and_drawn(method: str, instance: Path, tmp_
     checked = run("verify", instance, tmp_path / "s.json", "--json")
     assert checked.exit_code == 0
     value = json.loads(checked.stdout)
-    problem = read_problem(instance)
+    problem = read_instance(instance)
     assert isinstance(problem, MakespanInstance)
     replayed = replay_bins(problem, read_bins(tmp_path / "s.json"))
     assert value["metrics"]["makespan"] == float(replayed.makespan)
@@ -55,7 +56,7 @@ def test_bounds_are_below_every_method(instance: Path) -> None:
     assert done.exit_code == 0
     bounds = [float(some["value"]) for some in json.loads(done.stdout)["lower_bounds"]]
     assert bounds == sorted(bounds, reverse=True)
-    problem = read_problem(instance)
+    problem = read_instance(instance)
     assert isinstance(problem, MakespanInstance)
     best = min(replay_bins(problem, run_method(problem, name).schedule).makespan for name in METHODS)
     assert 0.7 * float(best) < bounds[0] <= float(best)
@@ -72,7 +73,7 @@ def test_the_offline_assignment_is_even() -> None:
 
 
 def test_a_wrong_schedule_is_named(instance: Path, tmp_path: Path) -> None:
-    problem = read_problem(instance)
+    problem = read_instance(instance)
     write_bins(MakespanSchedule(problem.name, [Bin({"r1": 9}, 5)]), tmp_path / "bad.json")
     done = run("verify", instance, tmp_path / "bad.json")
     assert done.exit_code == 1
@@ -91,7 +92,11 @@ def test_a_wrong_schedule_is_named(instance: Path, tmp_path: Path) -> None:
     [
         (["schedule", "--scheduler", "sarathi"], "'sarathi' is none of fcfs, offline, online, hybrid"),
         (["bound", "--certificate", "c.json"], "its bounds are formulas"),
-        (["solve"], "'makespan' is not 'infermax'"),
+        (["check", "c.json"], "its bounds are formulas"),
+        (["solve", "--solver", "cpsat"], "solver: 'cpsat' is none of auto, exact, anneal"),
+        (["solve", "--formulation", "flow"], "formulation: makespan instances are solved without one"),
+        (["solve", "--memory-limit", "9"], "memory_limit: the engines of makespan instances take none"),
+        (["solve", "--warm-start", "sarathi"], "'sarathi' is none of fcfs, offline, online, hybrid"),
     ],
 )
 def test_what_it_cannot_do_is_one_line(args: list[str], message: str, instance: Path) -> None:
@@ -105,4 +110,4 @@ def test_an_infermax_schedule_is_no_makespan_schedule(instance: Path, tmp_path: 
     run("schedule", ROOT / "instances/toy.json", "--scheduler", "vllm", "-o", tmp_path / "toy.json")
     done = run("verify", instance, tmp_path / "toy.json")
     assert done.exit_code == 2
-    assert "batches: is not a known key" in done.stderr
+    assert "toy.json: batches: schedules of the instance" in done.stderr

@@ -12,17 +12,17 @@ import pytest
 
 from infermax_opt.errors import InputError
 from infermax_opt.instance import Instance
-from infermax_opt.io.formats import read_instance
+from infermax_opt.io import formats
 from infermax_opt.io.makespan import (
     bins_from_json,
     bins_to_json,
     makespan_instance_from_json,
     makespan_instance_to_json,
     read_bins,
-    read_problem,
     write_bins,
     write_makespan_instance,
 )
+from infermax_opt.io.problems import read_instance
 from infermax_opt.makespan.generate import DISTRIBUTIONS, gsm8k_like
 from infermax_opt.makespan.instance import MakespanInstance
 from infermax_opt.makespan.online import OnlineOptions, run_online
@@ -51,13 +51,13 @@ def test_an_instance_is_read_and_written(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert instance.level_ticks == ((10, 2500), (20, 3000))
     write_makespan_instance(instance, tmp_path / "i.json.gz")
-    again = read_problem(tmp_path / "i.json.gz")
+    again = read_instance(tmp_path / "i.json.gz")
     assert isinstance(again, MakespanInstance)
     assert again == instance
     assert again.sha256 == instance.sha256
     with pytest.raises(InputError, match="'makespan' is not 'infermax'"):
-        read_instance(tmp_path / "i.json.gz")
-    assert isinstance(read_problem(ROOT / "instances/toy.json"), Instance)
+        formats.read_instance(tmp_path / "i.json.gz")
+    assert isinstance(read_instance(ROOT / "instances/toy.json"), Instance)
 
 
 def test_levels_may_be_linear() -> None:
@@ -110,7 +110,7 @@ def test_a_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text(json.dumps({**INSTANCE, "clients": "many"}))
     with pytest.raises(InputError, match=r"bad\.json: clients: "):
-        read_problem(path)
+        read_instance(path)
 
 
 def test_a_schedule_is_read_and_written(tmp_path: Path) -> None:

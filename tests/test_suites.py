@@ -23,9 +23,16 @@ def built(suite: str, *only: str) -> list[Instance]:
 
 
 def test_names() -> None:
-    assert suite_names() == ("paper-csp", "paper-b32", "paper-b1024", "mixes", "azure")
+    assert suite_names() == ("paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "makespan")
     counts = {name: len(get_suite(name).cases) for name in suite_names()}
-    assert counts == {"paper-csp": 22, "paper-b32": 210, "paper-b1024": 210, "mixes": 70, "azure": 4}
+    assert counts == {
+        "paper-csp": 22,
+        "paper-b32": 210,
+        "paper-b1024": 210,
+        "mixes": 70,
+        "azure": 4,
+        "makespan": 24,
+    }
     names = [case.name for name in suite_names() for case in get_suite(name).cases]
     assert len(set(names)) == len(names)
 

@@ -22,10 +22,9 @@ from typing import Any
 
 from infermax_opt.errors import InputError
 from infermax_opt.exact import decimal_text
-from infermax_opt.instance import Instance
 from infermax_opt.io.fields import Fields, shown
 from infermax_opt.io.files import dump_json
-from infermax_opt.io.formats import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, instance_from_json, read_as, under
+from infermax_opt.io.formats import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, read_as, under
 from infermax_opt.makespan.instance import (
     ClientRequestGroup,
     MakespanInstance,
@@ -40,21 +39,9 @@ __all__ = [
     "makespan_instance_from_json",
     "makespan_instance_to_json",
     "read_bins",
-    "read_problem",
     "write_bins",
     "write_makespan_instance",
 ]
-
-
-def read_problem(path: str | os.PathLike[str]) -> Instance | MakespanInstance:
-    """Read an instance file of any problem."""
-
-    def parse(value: object) -> Instance | MakespanInstance:
-        if isinstance(value, dict) and value.get("problem") == "makespan":
-            return makespan_instance_from_json(value)
-        return instance_from_json(value)
-
-    return read_as(path, parse)
 
 
 def makespan_instance_from_json(value: object) -> MakespanInstance:

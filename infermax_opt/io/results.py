@@ -15,20 +15,19 @@ from infermax_opt.exact import decimal_text, to_fraction
 from infermax_opt.instance import Instance
 from infermax_opt.io.fields import Fields, shown
 from infermax_opt.io.files import dump_json
-from infermax_opt.io.formats import (
-    SCHEDULE_SCHEMA,
-    read_as,
-    schedule_from_json,
-    schedule_to_json,
-)
+from infermax_opt.io.formats import SCHEDULE_SCHEMA, read_as
+from infermax_opt.io.problems import any_schedule_from_json, any_schedule_to_json
+from infermax_opt.makespan.metrics import MakespanMetrics
+from infermax_opt.makespan.schedule import MakespanSchedule
 from infermax_opt.metrics import Metrics
-from infermax_opt.result import Claim, Proof, Result, SolverReport, Status
-from infermax_opt.schedules import Schedule
+from infermax_opt.problems import AnyInstance, AnySchedule, fits
+from infermax_opt.result import AnyResult, Claim, Proof, SolverReport, Status
 
 __all__ = [
     "RESULT_SCHEMA",
     "claim_from_json",
     "read_schedule_or_claim",
+    "read_subject",
     "result_to_json",
     "write_result",
     "write_with_certificate",
@@ -37,6 +36,7 @@ __all__ = [
 RESULT_SCHEMA = "infermax-opt/result/1"
 
 E = TypeVar("E", bound=Enum)
+R = TypeVar("R", bound=AnyResult)
 
 
 def _rounded(value: Fraction | None, rounding: Any) -> Fraction | None:
@@ -45,7 +45,7 @@ def _rounded(value: Fraction | None, rounding: Any) -> Fraction | None:
     return Fraction(decimal_text(value, rounding=rounding))
 
 
-def result_to_json(result: Result) -> dict[str, Any]:
+def result_to_json(result: AnyResult) -> dict[str, Any]:
     """Return the JSON value of a result.
 
     Times are exact decimals where they end; else a lower bound is rounded down and an upper
@@ -71,7 +71,7 @@ def result_to_json(result: Result) -> dict[str, Any]:
         else None,
         "metrics": dict(result.metrics.items()) if result.metrics else None,
         "solver": _solver(result.solver) if result.solver else None,
-        "schedule": schedule_to_json(result.schedule) if result.schedule else None,
+        "schedule": any_schedule_to_json(result.schedule) if result.schedule else None,
     }
 
 
@@ -85,7 +85,7 @@ def _solver(report: SolverReport) -> dict[str, Any]:
     return {name: plain(getattr(report, name)) for name in names}
 
 
-def write_result(result: Result, path: str | os.PathLike[str]) -> None:
+def write_result(result: AnyResult, path: str | os.PathLike[str]) -> None:
     """Write a result file."""
     dump_json(result_to_json(result), path)
 
@@ -116,7 +116,9 @@ def claim_from_json(value: object) -> Claim:
     objective = top.get("objective")
     if not isinstance(objective, str):
         raise InputError(f"{shown(objective)} is not a text", field="objective")
-    schedule = top.get("schedule")
+    written = top.get("schedule")
+    schedule = None if written is None else any_schedule_from_json(written, "schedule")
+    metrics = MakespanMetrics if isinstance(schedule, MakespanSchedule) else Metrics
     return Claim(
         instance=top.text("instance"),
         instance_sha256=top.text("instance_sha256"),
@@ -128,8 +130,8 @@ def claim_from_json(value: object) -> Claim:
         lower_source=source,
         proof=proof,
         certificate=certificate,
-        schedule=None if schedule is None else schedule_from_json(schedule, "schedule"),
-        metrics=_metrics(top.get("metrics")),
+        schedule=schedule,
+        metrics=_metrics(top.get("metrics"), metrics),
     )
 
 
@@ -142,10 +144,10 @@ def _member(fields: Fields, key: str, kind: type[E]) -> E:
         raise InputError(f"{shown(value)} is none of {allowed}", field=fields.at(key)) from None
 
 
-def _metrics(value: object) -> dict[str, Fraction | int | None]:
+def _metrics(value: object, kind: type[Metrics | MakespanMetrics]) -> dict[str, Fraction | int | None]:
     if value is None:
         return {}
-    fields = Fields(value, "metrics", [], list(Metrics.__dataclass_fields__))
+    fields = Fields(value, "metrics", [], list(kind.__dataclass_fields__))
     metrics: dict[str, Fraction | int | None] = {}
     for key, number in fields.values.items():
         try:
@@ -155,30 +157,32 @@ def _metrics(value: object) -> dict[str, Fraction | int | None]:
     return metrics
 
 
-def write_with_certificate(instance: Instance, result: Result, path: str | os.PathLike[str]) -> Result:
+def write_with_certificate(instance: AnyInstance, result: R, path: str | os.PathLike[str]) -> R:
     """Write the certificate of a result that has one beside where its file will be.
 
     Returns
     -------
-    Result
+    Result or MakespanResult
         The result, naming the certificate file.
     """
     lower = result.lower
     if lower is None or lower.proof is not Proof.CERTIFICATE or lower.evidence is None:
         return result
+    if not isinstance(instance, Instance):
+        raise InputError("there are certificates for InferMax instances only", field="lower.proof")
     target = Path(path)
     name = target.name.removesuffix(".gz").removesuffix(".json") + ".certificate.json.gz"
     write_certificate(instance, lower, target.with_name(name))
     return replace(result, lower=replace(lower, certificate=name))
 
 
-def read_schedule_or_claim(path: str | os.PathLike[str]) -> Schedule | Claim:
+def read_schedule_or_claim(path: str | os.PathLike[str]) -> AnySchedule | Claim:
     """Read a schedule file or a result file, whichever it is.
 
     A certificate that a result names is looked for from the folder of the result.
     """
 
-    def parse(value: object) -> Schedule | Claim:
+    def parse(value: object) -> AnySchedule | Claim:
         schema = value.get("schema") if isinstance(value, dict) else None
         if schema == RESULT_SCHEMA:
             claim = claim_from_json(value)
@@ -186,7 +190,7 @@ def read_schedule_or_claim(path: str | os.PathLike[str]) -> Schedule | Claim:
                 return claim
             return replace(claim, certificate=os.path.join(os.path.dirname(path), claim.certificate))
         if schema == SCHEDULE_SCHEMA or not isinstance(value, dict):
-            return schedule_from_json(value)
+            return any_schedule_from_json(value)
         if "schema" not in value:
             raise InputError("is missing", field="schema")
         raise InputError(
@@ -194,3 +198,23 @@ def read_schedule_or_claim(path: str | os.PathLike[str]) -> Schedule | Claim:
         )
 
     return read_as(path, parse)
+
+
+def read_subject(path: str | os.PathLike[str], instance: AnyInstance) -> AnySchedule | Claim:
+    """Read a schedule file or a result file for an instance.
+
+    Raises
+    ------
+    InputError
+        Also if the schedule is one of another problem.
+    """
+    subject = read_schedule_or_claim(path)
+    inside = isinstance(subject, Claim)
+    schedule = subject.schedule if isinstance(subject, Claim) else subject
+    if schedule is not None and not fits(instance, schedule):
+        has, needs = "batches", "bins"
+        if isinstance(schedule, MakespanSchedule):
+            has, needs = needs, has
+        problem = f"schedules of the instance {instance.name!r} have {needs}"
+        raise InputError(problem, field=f"schedule.{has}" if inside else has, source=os.fspath(path))
+    return subject

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import NoReturn
 
 from infermax_opt.cost import CostModel
@@ -23,7 +24,16 @@ from infermax_opt.instance import MAX_COUNT, MAX_TOKENS, Instance, Policy, Reque
 from infermax_opt.io.fields import shown
 from infermax_opt.io.files import parse_json, read_text
 
-__all__ = ["FORMATS", "Trace", "TraceRequest", "read_trace", "trace_instance", "without_unfit"]
+__all__ = [
+    "FORMATS",
+    "Trace",
+    "TraceRequest",
+    "check_fit",
+    "keep_fit",
+    "read_trace",
+    "trace_instance",
+    "without_unfit",
+]
 
 UNITS = {"s": Fraction(1), "ms": Fraction(1, 1000)}
 
@@ -55,6 +65,10 @@ class Trace:
     path: str
     requests: tuple[TraceRequest, ...]
     dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+Misfit = Callable[[TraceRequest], str | None]
+"""Says why no schedule can serve a request, if so."""
 
 
 # --- one value ----------------------------------------------------------------------------------
@@ -315,12 +329,37 @@ def _misfit(request: TraceRequest, system: System, policy: Policy) -> str | None
 
 def without_unfit(trace: Trace, system: System, policy: Policy) -> Trace:
     """Leave out, and count, the requests that no schedule can serve."""
-    kept = tuple(r for r in trace.requests if _misfit(r, system, policy) is None)
+    return keep_fit(trace, partial(_misfit, system=system, policy=policy))
+
+
+def keep_fit(trace: Trace, misfit: Misfit) -> Trace:
+    """Leave out, and count, the requests that do not fit.
+
+    Raises
+    ------
+    InputError
+        If none is left.
+    """
+    kept = tuple(r for r in trace.requests if misfit(r) is None)
     if not kept:
         raise InputError("holds no request that fits the system", source=trace.path)
     unfit = len(trace.requests) - len(kept)
     dropped = {**trace.dropped, **({"can never fit": unfit} if unfit else {})}
     return replace(trace, requests=kept, dropped=dropped)
+
+
+def check_fit(trace: Trace, misfit: Misfit) -> None:
+    """Check that all requests fit.
+
+    Raises
+    ------
+    InputError
+        Naming the line of one that does not.
+    """
+    for request in trace.requests:
+        problem = misfit(request)
+        if problem is not None:
+            _fault(trace.path, request.line, None, f"the request can never fit: {problem}")
 
 
 def trace_instance(
@@ -339,10 +378,7 @@ def trace_instance(
         If a request can never be served, naming its line.
     """
     policy = policy or Policy()
-    for request in trace.requests:
-        problem = _misfit(request, system, policy)
-        if problem is not None:
-            _fault(trace.path, request.line, None, f"the request can never fit: {problem}")
+    check_fit(trace, partial(_misfit, system=system, policy=policy))
     groups = tuple(
         RequestGroup(f"r{k}", r.input_tokens, r.output_tokens, r.arrival)
         for k, r in enumerate(trace.requests, 1)

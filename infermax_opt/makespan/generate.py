@@ -16,7 +16,7 @@ from statistics import NormalDist
 from infermax_opt.errors import InputError
 from infermax_opt.makespan.instance import ClientRequestGroup, MakespanInstance, linear_levels
 
-__all__ = ["DISTRIBUTIONS", "gsm8k_like"]
+__all__ = ["DECODE", "DISTRIBUTIONS", "PREFILL", "block_levels", "check_error", "estimate", "gsm8k_like"]
 
 #: Mean and standard deviation of input and output tokens, most output tokens (section V-A).
 INPUT, OUTPUT, MOST_OUTPUT = (68.43, 25.04), (344.83, 187.99), 512
@@ -24,6 +24,8 @@ INPUT, OUTPUT, MOST_OUTPUT = (68.43, 25.04), (344.83, 187.99), 512
 PREFILL, DECODE = ("0.025", "0.00013"), ("0.029", "0.00021")
 #: Tokens of a KV block (section V-A), and of a prefill level: one block for each client at most.
 BLOCK = 128
+#: Blocks of a prompt, at most, and hence of the largest level, at least.
+LEAST_BLOCKS = 4
 #: Points of the quantile function by which moments are fitted, and rounds of fitting.
 POINTS, FITS = 2000, 200
 
@@ -76,21 +78,59 @@ def gsm8k_like(
     if distribution not in DISTRIBUTIONS:
         names = ", ".join(DISTRIBUTIONS)
         raise InputError(f"{distribution!r} is none of {names}", field="distribution")
-    if not 0 <= error < math.inf:
-        raise InputError(f"{error} is not 0 or more", field="error")
+    check_error(error)
     rng = random.Random(seed)
     # Prompt and output of a client share five blocks.
-    draw_input = _lengths(distribution, INPUT, BLOCK * 4)
+    draw_input = _lengths(distribution, INPUT, BLOCK * LEAST_BLOCKS)
     draw_output = _lengths(distribution, OUTPUT, MOST_OUTPUT)
     groups = []
     for k in range(1, requests + 1):
         inputs, outputs = draw_input(rng), draw_output(rng)
-        estimate = max(1, round(outputs * math.exp(error * rng.gauss(0, 1))))
-        groups.append(ClientRequestGroup(f"r{k}", inputs, outputs, estimate))
+        groups.append(ClientRequestGroup(f"r{k}", inputs, outputs, estimate(outputs, error, rng)))
     name = f"gsm8k-{distribution}-{requests}x{clients}-s{seed}" + (f"-e{error:g}" if error else "")
-    levels = linear_levels(*PREFILL, range(BLOCK, BLOCK * max(4, clients) + 1, BLOCK))
+    levels = linear_levels(*PREFILL, block_levels(clients, BLOCK * LEAST_BLOCKS))
     overhead, token = (Fraction(value) for value in DECODE)
     return MakespanInstance(name, tuple(groups), clients, levels, overhead, token)
+
+
+def block_levels(clients: int, longest: int) -> range:
+    """Tokens of prefill levels: multiples of a block, up to one for each client and the longest prompt.
+
+    Parameters
+    ----------
+    clients : int
+    longest : int
+        Tokens of the longest prompt.
+    """
+    blocks = max(LEAST_BLOCKS, clients, -(-longest // BLOCK))
+    return range(BLOCK, BLOCK * blocks + 1, BLOCK)
+
+
+def check_error(error: float) -> None:
+    """Check the deviation of estimates.
+
+    Raises
+    ------
+    InputError
+        If it is no finite number of 0 or more.
+    """
+    if not 0 <= error < math.inf:
+        raise InputError(f"{error} is not 0 or more", field="error")
+
+
+def estimate(outputs: int, error: float, rng: random.Random) -> int:
+    """An estimated output length that is off by a lognormal factor.
+
+    Parameters
+    ----------
+    outputs : int
+        True tokens.
+    error : float
+        Standard deviation of the factor's logarithm.
+    rng : random.Random
+        One number is drawn.
+    """
+    return max(1, round(outputs * math.exp(error * rng.gauss(0, 1))))
 
 
 def _lengths(distribution: str, moments: tuple[float, float], most: int) -> Callable[[random.Random], int]:

@@ -1,0 +1,193 @@
+"""Solving makespan instances: bounds, the methods, then an engine, each warm-started by what is known.
+
+Data flows one way, as in `infermax_opt.api`: closed-form bounds -> schedules of the methods -> the exact
+engine where the instance is small -> annealing for the rest of the time -> verifier -> result.
+
+The bounds are for schedules that know all output lengths.  The methods know only estimates, so those are
+run once more on a copy of the instance whose estimates are the truth: its schedules are valid for both.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+from infermax_opt.errors import InputError
+from infermax_opt.makespan.bounds import closed_form_makespan_bounds
+from infermax_opt.makespan.instance import MakespanInstance
+from infermax_opt.makespan.methods import METHODS, run_method
+from infermax_opt.makespan.metrics import MakespanMetrics
+from infermax_opt.makespan.schedule import MakespanSchedule
+from infermax_opt.makespan.verification import MakespanVerification, verify_bins
+from infermax_opt.result import LowerBound, MakespanResult, Proof
+from infermax_opt.solve_run import Progress, SolveOptions, SolveRun
+
+__all__ = ["ENGINES", "solve_makespan"]
+
+ENGINES = ("auto", "exact", "anneal")
+
+#: Share of the time left that `auto` gives the exact engine before annealing, which gets the rest.
+EXACT_SHARE = 0.5
+#: What is added to the name of a method that was run with true output lengths.
+TRUE = ", true lengths"
+
+
+def solve_makespan(
+    instance: MakespanInstance,
+    *,
+    solver: str = "auto",
+    warm_start: str | MakespanSchedule = "best",
+    time_limit: float | None = 60.0,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> MakespanResult:
+    """Find a schedule and a lower bound, as close to each other as the limits allow.
+
+    Parameters
+    ----------
+    instance : MakespanInstance
+    solver : {"auto", "exact", "anneal"}
+        ``exact`` proves optima of small instances, ``anneal`` improves schedules of any; ``auto``
+        takes the former where it has a chance, then the latter.
+    warm_start : str or MakespanSchedule
+        ``"best"`` runs every method, with estimated and with true output lengths, a method's name runs
+        that one, ``"none"`` none; or a schedule.
+    time_limit : float, optional
+        Wall-clock seconds for everything; None is no limit.
+    memory_limit : int, optional
+        No engine takes one.
+    threads : int, optional
+        Threads of an engine; default: all cores.
+    seed : int
+    progress : callable, optional
+        Receives one line of text whenever there is news.
+
+    Returns
+    -------
+    MakespanResult
+        Verified: its upper bound is the replayed makespan of its schedule.
+
+    Raises
+    ------
+    InputError
+        If an option is unusable, or the warm start breaks a rule.
+    """
+    options = _Options(
+        engines=ENGINES, solver=solver, time_limit=time_limit, memory_limit=memory_limit, threads=threads,
+        seed=seed, progress=progress, warm_start=warm_start,
+    )  # fmt: skip
+    run = _Run(instance, options)
+    run.run()
+    return run.result(MakespanResult)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options(SolveOptions):
+    warm_start: str | MakespanSchedule
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.memory_limit is not None:
+            raise InputError("the engines of makespan instances take none", field="memory_limit")
+
+
+class _Run(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics]):
+    """One call of `solve_makespan`."""
+
+    def __init__(self, instance: MakespanInstance, options: _Options):
+        super().__init__(instance, options)
+        self.options = options
+
+    def verify(self, candidate: MakespanSchedule) -> MakespanVerification:
+        return verify_bins(self.instance, candidate, candidate)
+
+    def closed_form(self) -> LowerBound:
+        return closed_form_makespan_bounds(self.instance)[0]
+
+    @cached_property
+    def truthful(self) -> MakespanInstance:
+        """The instance whose estimates are the true output lengths."""
+        groups = (replace(group, estimated_output_tokens=None) for group in self.instance.groups)
+        return replace(self.instance, groups=tuple(groups))
+
+    def warm_up(self) -> None:
+        names = list(METHODS)
+        if self.truthful.requests != self.instance.requests:
+            names += [name + TRUE for name in METHODS]
+        self.start_from(self.options.warm_start, names, self.method, "method")
+
+    def method(self, name: str) -> MakespanSchedule:
+        """Run a method, with true lengths if the name says so."""
+        plain = name.removesuffix(TRUE)
+        instance = self.instance if plain == name else self.truthful
+        return run_method(instance, plain, seed=self.options.seed).schedule
+
+    def run_engines(self) -> None:
+        solver = self.options.solver
+        if solver == "auto":
+            from infermax_opt.solvers.makespan_exact import exact_size
+
+            exact = exact_size(self.instance)
+            reason = f"the instance is {'small enough' if exact else 'too large'} for the exact engine"
+        else:
+            exact, reason = solver == "exact", "asked for"
+        self.report = replace(self.report, reason=reason)
+        if exact:
+            self.exact(EXACT_SHARE if solver == "auto" else 1.0)
+        if solver == "anneal" or (solver == "auto" and not self.proved() and not self.stopped()):
+            self.anneal()
+
+    def stopped(self) -> bool:
+        """Whether the user ended an engine."""
+        return self.report.termination == "interrupted"
+
+    def exact(self, share: float) -> None:
+        """Run the exact engine for a share of the time left."""
+        from infermax_opt.solvers.makespan_exact import solve_makespan_exactly
+
+        self.begin("exact")
+        left = self.left()
+        found = solve_makespan_exactly(
+            self.instance,
+            warm=self.best.schedule if self.best else None,
+            time_limit=None if left is None else left * share,
+            threads=self.report.threads or 1,
+            seed=self.options.seed,
+            progress=self.options.progress,
+            stop=None,
+        )
+        self.report = replace(self.report, termination=found.termination, details=dict(found.details))
+        self.offer_found(found.schedule, "exact")
+        lower = Fraction(found.lower_ticks, self.instance.ticks_per_second)
+        self.improve_bound(self.credible(LowerBound(lower, "exact", Proof.SOLVER)))
+
+    def anneal(self) -> None:
+        """Improve the schedule until it meets the bound, or the time or the effort is spent."""
+        from infermax_opt.makespan.anneal import anneal_plans
+
+        self.begin("anneal")
+        left = self.left()
+        end = math.inf if left is None else time.monotonic() + left
+        plans = anneal_plans(
+            self.instance,
+            seed=self.options.seed,
+            threads=self.report.threads or 1,
+            deadline=None if end == math.inf else end,
+            upper=self.best.value if self.best else None,
+        )
+        for source, schedule in plans:
+            self.offer_found(schedule, source)
+            if self.proved() or time.monotonic() > end:
+                break
+        spent = "heuristics only" if left is None else "time_limit"
+        self.report = replace(self.report, termination="optimal" if self.proved() else spent)
+
+    def begin(self, engine: str) -> None:
+        """Note which engine runs."""
+        self.report = replace(self.report, engine=engine)
+        self.say(f"engine {engine}: {self.report.reason}")

@@ -14,6 +14,7 @@ from infermax_opt.errors import InputError
 from infermax_opt.makespan import _segments, bounds
 from infermax_opt.makespan.bounds import (
     arc_bound,
+    arc_lengths,
     closed_form_makespan_bounds,
     paper_bound,
     prefill_cover,
@@ -278,3 +279,26 @@ def test_the_order_of_requests_does_not_matter() -> None:
     before = value()
     rng.shuffle(sizes)
     assert value() == before
+
+
+@pytest.mark.parametrize("bins", range(1, 7))
+@pytest.mark.parametrize("longest", [1, 2, 3, 4])
+def test_arc_lengths(bins: int, longest: int) -> None:
+    """No nodes whose gaps are `longest` at most have more pairs as near as that than counted."""
+    most: dict[int, int] = {}
+    for gaps in itertools.product(range(longest + 1), repeat=bins):
+        nodes = [0, *itertools.accumulate(gaps)]
+        lengths = [b - a for a, b in itertools.combinations(nodes, 2)]
+        classes = -(-nodes[-1] // longest)
+        if classes:
+            # Arcs that are too long are as good as one of the longest.
+            useful = {min(length, longest) for length in lengths} - {0}
+            assert len(useful) <= arc_lengths(bins, classes)
+            pairs = sum(length <= longest for length in lengths)
+            most[classes] = max(most.get(classes, 0), pairs)
+    for classes, pairs in most.items():
+        # For two classes or more, one of the lengths counted is that of all arcs that are too long.
+        counted = arc_lengths(bins, classes) - (classes > 1)
+        assert pairs <= counted
+        if longest > 2:
+            assert pairs == counted

@@ -20,10 +20,22 @@ of P||Cmax (eqs 26-30), hence at least each of `rounds_needed`:
 *Arcs* (`arc_bound`).  A request that starts in bin a keeps its client until bin b > a at least, the next
 one in which that client prefills, or the end (b = B+1).  Let t_a be the rounds before bin a, so that it
 keeps it for t_b - t_a >= N_i rounds.  These arcs are disjoint on a client: they add up to at most J R.
-B bins and the end give at most B (B+1) / 2 distinct arc lengths.  So J R is at least sum N + W(B), W(B)
-being the least total rounding up of all N_i to at most that many distinct lengths.  That is a shortest
+B bins and the end give at most B (B+1) / 2 distinct arc lengths.  So J R is at least sum N + W(D), W(D)
+being the least total rounding up of all N_i to at most D distinct lengths.  That is a shortest
 path: lengths are rounded up to the largest one in their segment of the sorted list.  The bound is the
 least over B >= ceil(I / J), as a client starts at most one request a bin.
+
+*Lengths add up* (`arc_lengths`), so fewer of them are of use.  Let X be the longest N.  A request on an arc
+longer than X loses no less than on one of length X, so all of these count as one length, X.  Where two
+nodes (moments t_a, and the end) that follow each other are X + e apart, every client loses e there, on
+arcs that are that long; let the e add up to E.  Then J (R - E) >= sum N.  Cut all such gaps down to X: the
+nodes span S = R - E >= sum N / J rounds, no gap exceeds X, and arcs of X or less are as they were.
+With q = ceil(S / X), put the nodes into q + 1 classes: at 0, in (0, X], (X, 2X], ..., ((q-1) X, S].  None is
+empty, and nodes of classes that are not neighbours are more than X apart.  So of B + 1 nodes with
+a_k in class k, at most sum a_k (a_k - 1) / 2 + sum a_k a_(k+1) pairs are X or less apart.  Along a move
+of nodes between classes that are not neighbours this is convex, between neighbours linear; so it is
+largest where all classes but one hold one node: a (a-1) / 2 + 2 a + q - 2 with a = B + 1 - q for q >= 2.
+It falls as q grows, and B >= q.
 
 *Paper* (`paper_bound`, eqs 31-32): T_L floor(S / N_L) for the largest level L, and `rounds_needed` where
 the paper has the optimum.  It holds where no level has more capacity for its time than L.
@@ -51,6 +63,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "arc_bound",
+    "arc_lengths",
     "closed_form_makespan_bounds",
     "paper_bound",
     "prefill_cover",
@@ -98,10 +111,13 @@ def arc_bound(instance: MakespanInstance) -> LowerBound:
     clients, total = instance.clients, sum(lengths)
     least, cover = rounds_needed(lengths, clients), prefill_cover(instance)
     stages, wastes, best = _Prefill(instance), _Wastes(lengths), None
-    bins = max(-(-len(lengths) // clients), -(-stages.tokens // instance.level_ticks[-1][0]))
+    # Classes of nodes are for the rounds that are busy on average.
+    busy = -(-total // clients)
+    classes = -(-busy // max(lengths))
+    bins = max(-(-len(lengths) // clients), -(-stages.tokens // instance.level_ticks[-1][0]), classes)
     while True:
         prefill = max(cover, stages.ticks(bins))
-        waste = wastes.least(bins * (bins + 1) // 2)
+        waste = wastes.least(arc_lengths(bins, classes))
         rounds = max(least, -(-(total + waste) // clients))
         here = prefill + rounds * instance.round_ticks
         best = here if best is None else min(best, here)
@@ -118,6 +134,22 @@ def arc_bound(instance: MakespanInstance) -> LowerBound:
             break
         bins += 1
     return _seconds(instance, best, "arc lengths")
+
+
+def arc_lengths(bins: int, classes: int) -> int:
+    """Most distinct lengths of arcs that are of use (module docstring, *Lengths add up*).
+
+    Parameters
+    ----------
+    bins : int
+        B; at least `classes`.
+    classes : int
+        q: busy rounds of a client over the longest request, rounded up.
+    """
+    if classes < 2:
+        return bins * (bins + 1) // 2
+    full = bins + 1 - classes
+    return full * (full - 1) // 2 + 2 * full + classes - 1
 
 
 def rounds_needed(lengths: Sequence[int], clients: int) -> int:

@@ -29,7 +29,11 @@ A certificate is a JSON object::
   in ticks) and ``prices``: lists of runs [units for a block of KV, number of batches], each list for
   the same number of batches: see `infermax_opt.bounds.lagrangian`.
 
-`infermax_opt.certificate_checker` checks them and trusts nothing else.
+Of a makespan instance, ``cost`` holds the ``prefill`` (``levels``) and ``decode`` of its file, and the
+evidence names the ``argument``: see `infermax_opt.makespan.bounds`.
+
+`infermax_opt.certificate_checker` checks them, `infermax_opt.makespan_checker` those of makespan
+instances; they trust nothing else.
 """
 
 from __future__ import annotations
@@ -42,9 +46,11 @@ from typing import Any
 
 from infermax_opt.errors import InputError
 from infermax_opt.exact import decimal_text, is_finite_decimal
-from infermax_opt.instance import Instance
 from infermax_opt.io.files import dump_json, load_json
-from infermax_opt.io.formats import cost_to_json
+from infermax_opt.io.formats import cost_to_json, instance_to_json
+from infermax_opt.io.makespan import makespan_instance_to_json
+from infermax_opt.makespan.instance import MakespanInstance
+from infermax_opt.problems import AnyInstance, objective_name
 from infermax_opt.result import LowerBound
 
 __all__ = [
@@ -63,7 +69,7 @@ class CertificateRejected(InputError):
     """A certificate that does not prove its bound for this instance."""
 
 
-def certificate_to_json(instance: Instance, lower: LowerBound) -> dict[str, Any]:
+def certificate_to_json(instance: AnyInstance, lower: LowerBound) -> dict[str, Any]:
     """Return the certificate of a bound as a JSON value.
 
     Raises
@@ -77,8 +83,8 @@ def certificate_to_json(instance: Instance, lower: LowerBound) -> dict[str, Any]
         "schema": CERTIFICATE_SCHEMA,
         "instance": instance.name,
         "instance_sha256": instance.sha256,
-        "objective": str(instance.objective),
-        "cost": cost_to_json(instance.cost),
+        "objective": objective_name(instance),
+        "cost": _cost(instance),
         "lower_bound": _exact(lower.value),
         "source": lower.source,
         "evidence": {
@@ -87,6 +93,13 @@ def certificate_to_json(instance: Instance, lower: LowerBound) -> dict[str, Any]
         },
     }
     return {**certificate, "sha256": _digest(certificate)}
+
+
+def _cost(instance: AnyInstance) -> dict[str, Any]:
+    if isinstance(instance, MakespanInstance):
+        value = makespan_instance_to_json(instance)
+        return {"prefill": value["prefill"], "decode": value["decode"]}
+    return cost_to_json(instance.cost)
 
 
 def _exact(value: Fraction) -> str:
@@ -102,12 +115,12 @@ def _digest(certificate: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_certificate(instance: Instance, lower: LowerBound, path: str | os.PathLike[str]) -> None:
+def write_certificate(instance: AnyInstance, lower: LowerBound, path: str | os.PathLike[str]) -> None:
     """Write the certificate of a bound."""
     dump_json(certificate_to_json(instance, lower), path)
 
 
-def check_certificate(instance: Instance, path: str | os.PathLike[str]) -> Fraction:
+def check_certificate(instance: AnyInstance, path: str | os.PathLike[str]) -> Fraction:
     """Check a certificate file against an instance.
 
     Returns
@@ -125,20 +138,21 @@ def check_certificate(instance: Instance, path: str | os.PathLike[str]) -> Fract
     return _check(instance, load_json(path), os.fspath(path))
 
 
-def check_evidence(instance: Instance, lower: LowerBound) -> Fraction:
+def check_evidence(instance: AnyInstance, lower: LowerBound) -> Fraction:
     """Check the certificate of a bound that was not written to a file; as `check_certificate`."""
     return _check(instance, certificate_to_json(instance, lower), None)
 
 
-def _check(instance: Instance, certificate: Any, source: str | None) -> Fraction:
-    from infermax_opt.certificate_checker import Rejected, check
-    from infermax_opt.io.formats import instance_to_json
+def _check(instance: AnyInstance, certificate: Any, source: str | None) -> Fraction:
+    from infermax_opt import certificate_checker, makespan_checker
 
-    # As the checker would read it from a file: numbers as text, the cost model spelled out.
-    shown = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
-    for group in shown["requests"]:
-        group["arrival"] = _exact(group["arrival"])
     try:
-        return check(shown, certificate)
-    except Rejected as problem:
+        if isinstance(instance, MakespanInstance):
+            return makespan_checker.check(makespan_instance_to_json(instance), certificate)
+        # As the checker would read it from a file: numbers as text, the cost model spelled out.
+        shown = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
+        for group in shown["requests"]:
+            group["arrival"] = _exact(group["arrival"])
+        return certificate_checker.check(shown, certificate)
+    except (certificate_checker.Rejected, makespan_checker.Rejected) as problem:
         raise CertificateRejected(f"certificate rejected: {problem}", source=source) from None

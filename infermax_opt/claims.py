@@ -81,9 +81,6 @@ class Truth(Generic[V, M]):
         Gives the best closed-form lower bound, in seconds.
     confirm : callable
         Says how far it can check a solver's bound, given in seconds; `Trust.REFUTED` if it is wrong.
-    certified : callable
-        Gives the bound that the certificate of a claim proves, in seconds, None if the claim names
-        none; raises `InputError` if it fails.
     """
 
     instance: AnyInstance
@@ -92,7 +89,6 @@ class Truth(Generic[V, M]):
     objective: Fraction | None
     closed_form: Callable[[], Fraction]
     confirm: Callable[[Fraction], Trust]
-    certified: Callable[[Claim], Fraction | None]
 
 
 @dataclass(frozen=True)
@@ -149,6 +145,15 @@ class BaseVerification(Generic[V, M]):
 
 def _close(claimed: Fraction, true: Fraction) -> bool:
     return abs(claimed - true) <= ROUNDING * abs(true)
+
+
+def _certified(instance: AnyInstance, claim: Claim) -> Fraction | None:
+    """Bound that the certificate of a claim proves, in seconds; None if the claim names none."""
+    from infermax_opt.certificates import check_certificate, check_evidence
+
+    if claim.evidence is not None:
+        return check_evidence(instance, claim.evidence)
+    return None if claim.certificate is None else check_certificate(instance, claim.certificate)
 
 
 class _Judgement:
@@ -229,7 +234,7 @@ class _Judgement:
 
     def certificate(self, claim: Claim, lower: Fraction) -> Trust | None:
         try:
-            proved = self.truth.certified(claim)
+            proved = _certified(self.truth.instance, claim)
         except InputError as error:
             return self.refuted(f"{_show(lower)} rests on a certificate that fails: {error}")
         if proved is None:

@@ -202,7 +202,6 @@ def bound(
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.certificates import write_certificate
-    from infermax_opt.commands_makespan import certifiable
     from infermax_opt.io.problems import read_instance
     from infermax_opt.io.results import write_result, write_with_certificate
     from infermax_opt.makespan.instance import MakespanInstance
@@ -213,10 +212,9 @@ def bound(
     check_output(output, instance_file)
     check_output(certificate, instance_file)
     instance = read_instance(instance_file)
-    proved = None if certificate is None else certifiable(instance, instance_file)
     bounds = api.bound(instance, time_limit=time_limit)
-    if certificate is not None and proved is not None:
-        write_certificate(proved, bounds[0], certificate)
+    if certificate is not None:
+        write_certificate(instance, bounds[0], certificate)
     save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
     if output is not None:
         kind = MakespanResult if isinstance(instance, MakespanInstance) else Result
@@ -300,11 +298,10 @@ def check(instance_file: str, certificate_file: str) -> int:
       infermax-opt check instances/toy.json certificate.json
     """  # noqa: D301
     from infermax_opt.certificates import CertificateRejected, check_certificate
-    from infermax_opt.commands_makespan import certifiable
     from infermax_opt.io.problems import read_instance
     from infermax_opt.report import seconds
 
-    instance = certifiable(read_instance(instance_file), instance_file)
+    instance = read_instance(instance_file)
     try:
         proved = check_certificate(instance, certificate_file)
     except CertificateRejected as rejected:

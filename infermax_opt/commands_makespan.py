@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from infermax_opt.console import DONE, FAILED, save
-from infermax_opt.errors import InputError
-from infermax_opt.instance import Instance
 from infermax_opt.io.makespan import bins_to_json
 from infermax_opt.makespan.instance import MakespanInstance
 from infermax_opt.makespan.methods import run_method
-from infermax_opt.problems import AnyInstance
 from infermax_opt.report import verification_text
 from infermax_opt.verification import verify
 
-__all__ = ["certifiable", "schedule"]
+__all__ = ["schedule"]
 
 
 def schedule(instance: MakespanInstance, method: str, output: str | None, as_json: bool) -> int:
@@ -24,20 +21,3 @@ def schedule(instance: MakespanInstance, method: str, output: str | None, as_jso
     text += f"\n  {len(run.decision_seconds)} decisions, the slowest took {slowest:.2g} ms"
     save(bins_to_json(run.schedule), output, None if as_json else text)
     return DONE if check.ok else FAILED
-
-
-def certifiable(instance: AnyInstance, source: str) -> Instance:
-    """The instance, where there are certificates for bounds on it.
-
-    Raises
-    ------
-    InputError
-        Naming its file, `source`, where there are none.
-    """
-    if isinstance(instance, MakespanInstance):
-        problem = (
-            "is a makespan instance: its bounds are formulas, which `infermax-opt verify` recomputes; "
-            "there are no certificates"
-        )
-        raise InputError(problem, source=source)
-    return instance

@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeVar
 
 from infermax_opt.errors import InputError
 from infermax_opt.exact import decimal_text
-from infermax_opt.instance import Instance
 from infermax_opt.makespan.instance import MakespanInstance
 from infermax_opt.makespan.metrics import MakespanMetrics
 from infermax_opt.metrics import Metrics
@@ -243,7 +242,7 @@ def _certificate(instance: AnyInstance, result: AnyResult, directory: Path) -> s
     """
     from infermax_opt.certificates import CertificateRejected, check_certificate, write_certificate
 
-    if result.lower is None or result.lower.evidence is None or not isinstance(instance, Instance):
+    if result.lower is None or result.lower.evidence is None:
         return None
     path = directory / f"{instance.name}.json.gz"
     write_certificate(instance, result.lower, path)

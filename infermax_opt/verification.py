@@ -101,13 +101,6 @@ def _verify(instance: Instance, schedule: Schedule | None, subject: AnySchedule 
             return Trust.SOLVER
         return Trust.ENUMERATED if true else Trust.REFUTED
 
-    def certified(claim: Claim) -> Fraction | None:
-        from infermax_opt.certificates import check_certificate, check_evidence
-
-        if claim.evidence is not None:
-            return check_evidence(instance, claim.evidence)
-        return None if claim.certificate is None else check_certificate(instance, claim.certificate)
-
     truth = Truth(
         instance=instance,
         violations=violations,
@@ -115,6 +108,5 @@ def _verify(instance: Instance, schedule: Schedule | None, subject: AnySchedule 
         objective=objective,
         closed_form=closed_form,
         confirm=confirm,
-        certified=certified,
     )
     return Verification.of(subject, truth)

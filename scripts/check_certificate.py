@@ -1,15 +1,33 @@
 """Check a lower-bound certificate without the package: INSTANCE CERTIFICATE [--profiles DIR].
 
-Runs the one file ``infermax_opt/certificate_checker.py``, which needs the standard library only
-and may be copied anywhere.
+Runs the one file ``infermax_opt/certificate_checker.py``, or ``infermax_opt/makespan_checker.py`` where the
+instance names that problem.  Both need the standard library only and may be copied anywhere.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import runpy
+import sys
 from pathlib import Path
 
-CHECKER = Path(__file__).resolve().parent.parent / "infermax_opt" / "certificate_checker.py"
+PACKAGE = Path(__file__).resolve().parent.parent / "infermax_opt"
+
+
+def checker(arguments: list[str]) -> str:
+    """Name of the checker for the first file named; what cannot be read is the checker's own to say."""
+    for path in (Path(some) for some in arguments if not some.startswith("-")):
+        try:
+            data = gzip.decompress(path.read_bytes()) if path.name.endswith(".gz") else path.read_bytes()
+            value = json.loads(data)
+        except (OSError, ValueError, EOFError):
+            break
+        if isinstance(value, dict) and value.get("problem") == "makespan":
+            return "makespan_checker.py"
+        break
+    return "certificate_checker.py"
+
 
 if __name__ == "__main__":
-    runpy.run_path(str(CHECKER), run_name="__main__")
+    runpy.run_path(str(PACKAGE / checker(sys.argv[1:])), run_name="__main__")

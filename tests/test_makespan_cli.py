@@ -91,8 +91,6 @@ def test_a_wrong_schedule_is_named(instance: Path, tmp_path: Path) -> None:
     ("args", "message"),
     [
         (["schedule", "--scheduler", "sarathi"], "'sarathi' is none of fcfs, offline, online, hybrid"),
-        (["bound", "--certificate", "c.json"], "its bounds are formulas"),
-        (["check", "c.json"], "its bounds are formulas"),
         (["solve", "--solver", "cpsat"], "solver: 'cpsat' is none of auto, exact, anneal"),
         (["solve", "--formulation", "flow"], "formulation: makespan instances are solved without one"),
         (["solve", "--memory-limit", "9"], "memory_limit: the engines of makespan instances take none"),

@@ -85,7 +85,8 @@ def closed_form_makespan_bounds(instance: MakespanInstance) -> list[LowerBound]:
 
 
 def _seconds(instance: MakespanInstance, ticks: int, source: str) -> LowerBound:
-    return LowerBound(Fraction(ticks, instance.ticks_per_second), source, Proof.CLOSED_FORM)
+    value, evidence = Fraction(ticks, instance.ticks_per_second), {"kind": "closed-form", "argument": source}
+    return LowerBound(value, source, Proof.CLOSED_FORM, evidence=evidence)
 
 
 def paper_bound(instance: MakespanInstance) -> LowerBound | None:

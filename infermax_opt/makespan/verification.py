@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from infermax_opt.claims import ROUNDING, BaseVerification, Trust, Truth
-from infermax_opt.errors import InputError
 from infermax_opt.makespan.bounds import closed_form_makespan_bounds
 from infermax_opt.makespan.instance import MakespanInstance
 from infermax_opt.makespan.metrics import MakespanMetrics, measure_bins
@@ -65,10 +64,5 @@ def verify_bins(
         objective=metrics.makespan if metrics else None,
         closed_form=closed_form,
         confirm=confirm,
-        certified=_certified,
     )
     return MakespanVerification.of(subject, truth)
-
-
-def _certified(claim: Claim) -> Fraction | None:
-    raise InputError("bounds of makespan instances have none: they are formulas")

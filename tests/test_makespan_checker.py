@@ -1,0 +1,114 @@
+"""The stand-alone checker of makespan bounds: agrees with the bounds, and rejects what was altered."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infermax_opt import makespan_checker
+from infermax_opt.certificates import certificate_to_json, write_certificate
+from infermax_opt.io.makespan import makespan_instance_to_json, write_makespan_instance
+from infermax_opt.makespan.bounds import closed_form_makespan_bounds
+from infermax_opt.makespan.generate import gsm8k_like
+from infermax_opt.makespan.instance import MakespanInstance, PrefillLevel
+
+from .makespan_oracle import tiny_makespan
+from .support import ROOT
+
+
+def checked(instance: MakespanInstance, certificate: Any) -> Fraction:
+    return makespan_checker.check(makespan_instance_to_json(instance), certificate)
+
+
+def redone(certificate: dict[str, Any]) -> dict[str, Any]:
+    """The certificate with the hash of what it says now."""
+    from infermax_opt.certificates import _digest
+
+    body = {key: value for key, value in certificate.items() if key != "sha256"}
+    return {**body, "sha256": _digest(body)}
+
+
+def instances() -> list[MakespanInstance]:
+    rng = random.Random(3)
+    found = [tiny_makespan(rng) for _ in range(60)]
+    found += [
+        gsm8k_like(seed=s, requests=n, clients=c) for s, n, c in ((0, 30, 4), (1, 100, 20), (2, 90, 90))
+    ]
+    levels = [PrefillLevel(100, Fraction(3)), PrefillLevel(250, Fraction(4)), PrefillLevel(400, Fraction(9))]
+    pairs = [(rng.randint(1, 90), rng.randint(1, 40)) for _ in range(80)]
+    found.append(MakespanInstance.of_requests("bent", pairs, 7, levels, (0, "0.01")))
+    return found
+
+
+@pytest.mark.parametrize("instance", instances(), ids=lambda some: some.name)
+def test_it_proves_every_closed_form_and_no_more(instance: MakespanInstance) -> None:
+    for bound in closed_form_makespan_bounds(instance):
+        certificate = certificate_to_json(instance, bound)
+        assert checked(instance, json.loads(json.dumps(certificate))) == bound.value
+        more = {**certificate, "lower_bound": str(bound.value + Fraction(1, instance.ticks_per_second))}
+        with pytest.raises(makespan_checker.Rejected, match="is proved"):
+            checked(instance, redone(more))
+
+
+def test_alterations_are_rejected() -> None:
+    instance = gsm8k_like(seed=0, requests=12, clients=3)
+    certificate = certificate_to_json(instance, closed_form_makespan_bounds(instance)[0])
+    rng = random.Random(0)
+
+    def altered(value: Any) -> Any:
+        """The value with one leaf changed."""
+        if isinstance(value, dict):
+            key = rng.choice(list(value))
+            return {**value, key: altered(value[key])}
+        if isinstance(value, list):
+            k = rng.randrange(len(value))
+            return [*value[:k], altered(value[k]), *value[k + 1 :]]
+        return value + 1 if isinstance(value, int) else f"{value}1"
+
+    for _ in range(200):
+        wrong = altered(copy.deepcopy(certificate))
+        with pytest.raises(makespan_checker.Rejected):
+            checked(instance, wrong)
+    # Of the instance, nothing that means the same may be all that differs.
+    data = makespan_instance_to_json(instance)
+    for _ in range(200):
+        wrong = altered(copy.deepcopy(data))
+        with pytest.raises(makespan_checker.Rejected):
+            makespan_checker.check(wrong, certificate)
+    for hurt in (None, [], 7, {}, {**certificate, "evidence": None}, {**certificate, "cost": {"prefill": 3}}):
+        with pytest.raises(makespan_checker.Rejected):
+            checked(instance, redone(hurt) if isinstance(hurt, dict) else hurt)
+
+
+def test_as_a_program(tmp_path: Path) -> None:
+    instance = gsm8k_like(seed=0, requests=12, clients=3)
+    bound = closed_form_makespan_bounds(instance)[0]
+    write_makespan_instance(instance, tmp_path / "instance.json.gz")
+    write_certificate(instance, bound, tmp_path / "certificate.json")
+    for program in (ROOT / "scripts/check_certificate.py", ROOT / "infermax_opt/makespan_checker.py"):
+        command = [sys.executable, "-I", str(program), "instance.json.gz"]
+        done = subprocess.run([*command, "certificate.json"], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert f"makespan >= {float(bound.value)!r} s" in done.stdout
+        value = json.loads((tmp_path / "certificate.json").read_text())
+        (tmp_path / "wrong.json").write_text(json.dumps({**value, "lower_bound": "99999"}))
+        done = subprocess.run([*command, "wrong.json"], cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stderr[:9]) == (1, "rejected:")
+        done = subprocess.run([*command, "none.json"], cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_it_is_short_and_stands_alone() -> None:
+    text = (ROOT / "infermax_opt/makespan_checker.py").read_text()
+    assert text.count("\n") <= 400
+    imports = [line for line in text.splitlines() if line.startswith(("import ", "from "))]
+    assert imports
+    assert not [line for line in imports if "infermax_opt" in line]

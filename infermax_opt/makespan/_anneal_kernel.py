@@ -25,7 +25,7 @@ __all__ = ["HELPERS", "Arcs", "anneal"]
 SAME = 1024
 #: Shares of the moves: a change to another bin, a bin to another moment, a change to elsewhere; the
 #: rest move a bin and all later ones.
-SHIFT, MOMENT, RELOCATE = 0.6, 0.15, 0.245
+SHIFT, MOMENT, RELOCATE = 0.4, 0.15, 0.445
 #: Shares of long moves among those.
 FAR, JUMP = 0.1, 0.2
 #: Rounds of a long move of a bin.

@@ -33,8 +33,9 @@ from infermax_opt.makespan.schedule import Bin, MakespanSchedule, merged
 
 __all__ = ["anneal_plans"]
 
-#: Steps of the first runs, of one call of the kernel, and by how much runs grow from round to round.
-FIRST, CHUNK, GROWTH, MOST_STEPS = 1_000_000, 500_000, 1.5, 40_000
+#: Steps of the first runs, and the same per request; of one call of the kernel; by how much runs grow from
+#: round to round, up to so many steps per request.
+FIRST, FIRST_EACH, CHUNK, GROWTH, MOST_STEPS = 1_000_000, 1_500, 500_000, 1.5, 40_000
 #: Rounds of runs where there is no deadline.
 ROUNDS = 4
 #: Numbers of bins of the first runs, relative to a guess, and of later ones, to the best so far.
@@ -145,7 +146,8 @@ class _Search:
     def runs(self, threads: int) -> Iterator[_Run]:
         """Runs of growing length, round after round."""
         best: _Run | None = None
-        steps, speed, most = FIRST, math.inf, MOST_STEPS * len(self.output)
+        n = len(self.output)
+        steps, speed, most = max(FIRST, FIRST_EACH * n), math.inf, MOST_STEPS * n
         with ThreadPoolExecutor(threads) as pool:
             try:
                 for number in itertools.count():

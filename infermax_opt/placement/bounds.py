@@ -7,7 +7,7 @@ to R_e on worker e with ongoing requests.  All new requests are on some worker, 
 
     sum over all i of w_i  <=  C * fresh + sum over e of R_e,
 
-and fresh >= (sum of w_i - sum of R_e) / C, rounded up.  Every bound here is of this form; `rows`,
+and fresh >= (sum of w_i - sum of R_e) / C, rounded up.  Every bound here but *ends* is of this form; `rows`,
 `_bounds_dual` and `pairs` say for which w, C and R it holds, and why.
 
 - *continuous*: a row as it is.  KV summed over a span of time, or any other sum of rows, says no more than
@@ -16,6 +16,7 @@ and fresh >= (sum of w_i - sum of R_e) / C, rounded up.  Every bound here is of 
   functions say no more than the best of them.
 - *count*: how many of the largest requests fit on a worker.
 - *pairs*: requests no two of which fit together.
+- *ends*: requests on a worker grow on until the first of them ends (`infermax_opt.placement.ends`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from infermax_opt.placement._bounds_dual import Found, best_count, best_function
+from infermax_opt.placement.ends import workers_by_ends
 from infermax_opt.placement.instance import PlacementInstance
 from infermax_opt.placement.limits import Limits
 from infermax_opt.placement.pairs import best_clique
@@ -56,7 +58,7 @@ class WorkerBound:
     value : int
         Workers, those with ongoing requests included.
     source : str
-        ``in use``, ``continuous``, ``function``, ``count`` or ``pairs``.
+        ``in use``, ``continuous``, ``function``, ``count``, ``ends`` or ``pairs``.
     detail : mapping
         What recomputes it, and ``reason``, a sentence.
     """
@@ -117,6 +119,16 @@ def _bounds(instance: PlacementInstance, limits: Limits) -> Iterator[WorkerBound
         sums.append(combined((1, row) for row in heavy[:3]))
     yield from _functions([*rows, *sums], used)
     yield from _counts([*rows, *sums], used)
+    shut = used - len(workers)
+    known = used + max(row.fresh for row in rows) if rows else used
+    ends = workers_by_ends(limits, new, workers, known - shut)
+    if ends is not None:
+        reason = (
+            f"KV from iteration {ends.iteration} on: until the first request on each worker ends, the others "
+            f"grow to more than {ends.workers} workers hold{used_text}"
+        )
+        detail = {"iteration": ends.iteration, "refuted": ends.workers, "reason": reason}
+        yield WorkerBound(shut + ends.workers + 1, "ends", detail)
     clique = best_clique(limits, new, [*rows[: len(heavy)], *sums])
     if clique is not None:
         names = [instance.requests[new[k]].id for k in clique.members]

@@ -121,7 +121,7 @@ class _Search:
         self, instance: MakespanInstance, seed: int, deadline: float | None, stop: Callable[[], bool] | None
     ):
         self.instance, self.seed, self.deadline, self.stop = instance, seed, deadline, stop
-        self.ended = False
+        self.ended = self.found = False
         requests = instance.requests
         self.clients = min(instance.clients, len(requests))
         #: Requests from the longest output to the shortest, and their tokens.
@@ -164,6 +164,7 @@ class _Search:
                     for job in jobs:
                         found = job.result()
                         if found is not None:
+                            self.found = True
                             yield found
                             if best is None or found.ticks < best.ticks:
                                 best = found
@@ -201,7 +202,7 @@ class _Search:
         return plans if best is None else [*plans, *((best.bins, hot, best) for hot in WARM)]
 
     def run(self, seed: Sequence[int], steps: int, bins: int, hot: float, begin: _Run | None) -> _Run | None:
-        """Anneal; None if stopped before."""
+        """Anneal; None if stopped before, or out of time with a schedule at hand."""
         anneal, pack = _kernels()
         random = np.random.default_rng(seed)
         if begin is None:
@@ -221,6 +222,9 @@ class _Search:
                 anneal(
                     arcs, self.cost, self.weight, part, done, total, start, cold, random
                 )  # fmt: skip
+        if self.left() <= 0 and self.found:
+            # What follows takes seconds where requests are many.
+            return None
         source, target = arcs.source, arcs.target
         # The longest request on the longest arc, and so on.
         taken = np.argsort(arcs.time[source] - arcs.time[target], kind="stable")

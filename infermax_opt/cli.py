@@ -211,6 +211,8 @@ def bound(
 
     check_output(output, instance_file)
     check_output(certificate, instance_file)
+    if output and certificate and os.path.realpath(output) == os.path.realpath(certificate):
+        raise InputError("result and certificate cannot be the same file", source=output)
     instance = read_instance(instance_file)
     bounds = api.bound(instance, time_limit=time_limit)
     if certificate is not None:

@@ -68,6 +68,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         (ANNEAL, {"anneal_plans": anneal_plans}),
         (EXACT, {
             "exact_size": lambda instance: told["exact_size"],
+            "require_size": lambda instance: None,
             "solve_makespan_exactly": solve_makespan_exactly,
         }),
     ):  # fmt: skip
@@ -455,3 +456,15 @@ def test_annealing_beats_the_methods() -> None:
     # Time to load compiled code comes on top, once.
     assert result.solver.seconds < 15
     assert verify(NOISY, result).ok
+
+
+def test_times_of_many_digits_are_solved_without_the_exact_engine() -> None:
+    requests = [(100, 300), (100, 377), (100, 154), (100, 431), (100, 208)]
+    levels = [PrefillLevel(512, Fraction("0.09"))]
+    instance = MakespanInstance.of_requests("digits", requests, 2, levels, (0.03333333333333333, "0.00021"))
+    result = solve_makespan(instance, time_limit=2)
+    assert result.upper is not None
+    assert result.lower is not None
+    assert result.lower.value <= result.upper.value
+    with pytest.raises(InputError, match=r"decode: a schedule may take .* less than 2\*\*53"):
+        solve_makespan(instance, solver="exact", time_limit=2)

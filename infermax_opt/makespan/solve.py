@@ -18,7 +18,7 @@ from functools import cached_property
 from infermax_opt.errors import InputError
 from infermax_opt.makespan.bounds import closed_form_makespan_bounds
 from infermax_opt.makespan.instance import MakespanInstance
-from infermax_opt.makespan.methods import METHODS, run_method
+from infermax_opt.makespan.methods import ASSIGNMENT_SECONDS, METHODS, run_method
 from infermax_opt.makespan.metrics import MakespanMetrics
 from infermax_opt.makespan.schedule import MakespanSchedule
 from infermax_opt.makespan.verification import MakespanVerification, verify_bins
@@ -31,6 +31,8 @@ ENGINES = ("auto", "exact", "anneal")
 
 #: Share of the time left that `auto` gives the exact engine before annealing, which gets the rest.
 EXACT_SHARE = 0.5
+#: Share of the time left that a method may take to assign requests.
+ASSIGNMENT_SHARE = 0.05
 #: What is added to the name of a method that was run with true output lengths.
 TRUE = ", true lengths"
 
@@ -81,6 +83,10 @@ def solve_makespan(
         engines=ENGINES, solver=solver, time_limit=time_limit, memory_limit=memory_limit, threads=threads,
         seed=seed, progress=progress, warm_start=warm_start,
     )  # fmt: skip
+    if solver == "exact":
+        from infermax_opt.solvers.makespan_exact import require_size
+
+        require_size(instance)
     run = _Run(instance, options)
     run.run()
     return run.result(MakespanResult)
@@ -125,7 +131,9 @@ class _Run(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics]):
         """Run a method, with true lengths if the name says so."""
         plain = name.removesuffix(TRUE)
         instance = self.instance if plain == name else self.truthful
-        return run_method(instance, plain, seed=self.options.seed).schedule
+        left = self.left()
+        seconds = ASSIGNMENT_SECONDS if left is None else min(ASSIGNMENT_SECONDS, ASSIGNMENT_SHARE * left)
+        return run_method(instance, plain, seed=self.options.seed, time_limit=seconds).schedule
 
     def run_engines(self) -> None:
         solver = self.options.solver

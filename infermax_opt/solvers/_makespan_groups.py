@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
-from infermax_opt.makespan.bounds import prefill_cover, prefill_ticks, rounds_needed
+from infermax_opt.makespan.bounds import arc_lengths, prefill_cover, prefill_ticks, rounds_needed
 from infermax_opt.makespan.instance import MakespanInstance
 
 __all__ = ["LeastTicks", "groupings", "subset_sums"]
@@ -47,8 +47,10 @@ class LeastTicks:
         distinct, cover = 1, prefill_cover(instance)
         #: Ticks and rounds at least, per number of bins.
         self.bins: list[tuple[int, int]] = []
-        for bins in range(1, count + 1):
-            while distinct < min(count, bins * (bins + 1) // 2):
+        busy = -(-before[-1] // clients)
+        classes = -(-busy // lengths[-1])
+        for bins in range(classes, count + 1):
+            while distinct < min(count, arc_lengths(bins, classes)):
                 waste = [
                     min(
                         (waste[i] + lengths[j - 1] * (j - i) - before[j] + before[i] for i in range(j)),

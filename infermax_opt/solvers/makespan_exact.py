@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["MOST_REQUESTS", "ExactBins", "exact_size", "solve_makespan_exactly"]
+__all__ = ["MOST_REQUESTS", "ExactBins", "exact_size", "require_size", "solve_makespan_exactly"]
 
 #: Most requests: tables hold a number per set of them.
 MOST_REQUESTS = 18
@@ -81,11 +81,41 @@ def exact_size(instance: MakespanInstance) -> bool:
     """
     requests = instance.requests
     count, stage = len(requests), instance.level_ticks[0][1]
+    if count > MOST_REQUESTS or _worst(instance) >= LARGEST:
+        return False
     decodes = instance.round_ticks * sum(r.output_tokens for r in requests)
     for most, clients, part in ((12, 6, 6), (15, 4, 50)):
         if count <= most and instance.clients <= clients and part * stage * count <= decodes:
             return True
     return count <= 10
+
+
+def require_size(instance: MakespanInstance) -> None:
+    """Refuse what the search cannot take at all.
+
+    Raises
+    ------
+    InputError
+        If there are too many requests, or the numbers are too large for exact arithmetic in 64 bits.
+    """
+    if len(instance.requests) > MOST_REQUESTS:
+        problem = f"{len(instance.requests)} requests; the exact search takes at most {MOST_REQUESTS}"
+        raise InputError(problem, field="requests")
+    worst = _worst(instance)
+    if worst >= LARGEST:
+        problem = f"a schedule may take {worst} of the units in which times are whole; the exact search takes"
+        raise InputError(f"{problem} less than 2**53", field="decode")
+
+
+def _unit(instance: MakespanInstance) -> int:
+    return math.gcd(instance.round_ticks, *(ticks for _, ticks in instance.level_ticks))
+
+
+def _worst(instance: MakespanInstance) -> int:
+    """Units of a schedule that serves one request after the other."""
+    worst = len(instance.requests) * instance.level_ticks[-1][1]
+    worst += instance.round_ticks * sum(r.output_tokens for r in instance.requests)
+    return worst // _unit(instance)
 
 
 def solve_makespan_exactly(
@@ -124,14 +154,8 @@ def solve_makespan_exactly(
     ValueError
         If `warm` is not valid.
     """
-    if len(instance.requests) > MOST_REQUESTS:
-        problem = f"{len(instance.requests)} requests; the exact search takes at most {MOST_REQUESTS}"
-        raise InputError(problem, field="requests")
-    unit = math.gcd(instance.round_ticks, *(ticks for _, ticks in instance.level_ticks))
-    worst = len(instance.requests) * instance.level_ticks[-1][1]
-    worst += instance.round_ticks * sum(r.output_tokens for r in instance.requests)
-    if worst // unit >= LARGEST:
-        raise InputError(f"up to {worst // unit} ticks; the exact search takes less than 2**53")
+    require_size(instance)
+    unit = _unit(instance)
     deadline = None if time_limit is None else time.monotonic() + time_limit
 
     def poll() -> None:

@@ -390,6 +390,8 @@ def test_ctrl_c_still_reports(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*PROGRAM, "solve", tmp_path / "large.json", "--threads", "1", "--time-limit", "30", "-o", out],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # Where the tests run in the background of a shell, Ctrl-C would be ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     time.sleep(4)
     process.send_signal(signal.SIGINT)

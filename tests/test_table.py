@@ -490,7 +490,11 @@ def test_your_own_cases(tmp_path: Path) -> None:
 @contextlib.contextmanager
 def table_process(folder: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
     command = [*PROGRAM, "table", "paper-csp", "-o", str(folder), "--time-limit", "0.3", "--jobs", "2", *more]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # Where the tests run in the background of a shell, Ctrl-C would be ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     try:
         yield process
     finally:

@@ -27,7 +27,10 @@ def kv_most(instance: PlacementInstance, members: Sequence[PlacementRequest]) ->
 
 
 def broken(
-    instance: PlacementInstance, new: Sequence[PlacementRequest], ongoing: Sequence[PlacementRequest]
+    instance: PlacementInstance,
+    new: Sequence[PlacementRequest],
+    ongoing: Sequence[PlacementRequest],
+    busy: Fraction = Fraction(0),
 ) -> set[str]:
     """Limits, by the letters of the paper, that new requests break on a worker with these ongoing ones."""
     worker, slo, theta, gamma = instance.worker, instance.slo, instance.theta, instance.gamma
@@ -40,9 +43,11 @@ def broken(
     if worker.decode_context * sum(lengths) > theta * room:
         found.add("b")
     prefill = worker.prefill_token * sum(r.input_tokens for r in new) + worker.prefill_overhead
-    if prefill > slo.ttft:
+    if not instance.split_phase and busy + prefill > slo.ttft:
         found.add("c")
-    if any(prefill > theta * (slo.atgt * r.generated_tokens - r.decode_seconds) for r in ongoing):
+    if not instance.split_phase and any(
+        prefill > theta * (slo.atgt * r.generated_tokens - r.decode_seconds) for r in ongoing
+    ):
         found.add("d")
     if kv_most(instance, members) > worker.kv_capacity:
         found.add("e")
@@ -55,10 +60,11 @@ def fewest_workers(instance: PlacementInstance) -> int | None:
     Every partition of the new requests onto the workers in use and fresh ones is tried.  One that breaks a
     limit is not gone on with: more requests mend none.
     """
-    on: dict[int, list[PlacementRequest]] = {}
+    on: dict[int, list[PlacementRequest]] = {worker: [] for worker in instance.busy}
     for request in instance.requests:
         if request.worker is not None:
             on.setdefault(request.worker, []).append(request)
+    waits = [instance.busy.get(worker, Fraction(0)) for worker in on]
     new = [r for r in instance.requests if r.worker is None]
     places: list[list[PlacementRequest]] = [*on.values()]
     loads: list[list[PlacementRequest]] = [[] for _ in places]
@@ -66,7 +72,9 @@ def fewest_workers(instance: PlacementInstance) -> int | None:
     @functools.cache
     def fits(place: int | None, names: tuple[str, ...]) -> bool:
         members = [instance.requests[instance.index[name]] for name in names]
-        return not broken(instance, members, [] if place is None else places[place])
+        if place is None:
+            return not broken(instance, members, [])
+        return not broken(instance, members, places[place], waits[place])
 
     def least(k: int) -> int | None:
         if k == len(new):
@@ -94,6 +102,7 @@ def tiny_placement(rng: random.Random) -> PlacementInstance:
     kinds = [(rng.randint(1, longest), rng.randint(1, longest)) for _ in range(rng.randint(1, 6))]
     groups = [PlacementGroup(f"r{k}", *rng.choice(kinds)) for k in range(rng.randint(1, 6))]
     workers = rng.sample(range(1, 5), rng.randint(0, 2))
+    busy = {w: Fraction(rng.randint(0, longest), 10) for w in workers if rng.random() < 0.2}
     for k in range(rng.randint(1, 4) if workers else 0):
         generated = rng.randint(0, longest)
         groups.append(
@@ -133,4 +142,6 @@ def tiny_placement(rng: random.Random) -> PlacementInstance:
         theta=Fraction(rng.choice(["1", "1", "0.9", "0.5"])),
         gamma=Fraction(rng.choice(["0", "0.5", "1"])),
         horizon=rng.choice([None, None, 1, rng.randint(2, longest)]),
+        busy=busy,
+        split_phase=rng.random() < 0.1,
     )  # fmt: skip

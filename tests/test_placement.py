@@ -47,13 +47,13 @@ def test_check_against_the_definitions(seed: int) -> None:
     for number in numbers:
         new = [r for r in instance.requests if workers.get(r.id) == number]
         ongoing = [r for r in instance.requests if r.worker == number]
-        for letter in broken(instance, new, ongoing):
+        for letter in broken(instance, new, ongoing, instance.busy.get(number, Fraction(0))):
             expected.add((number, letter))
     found = rules(instance, workers)
     # d is checked where it asks for less than c; where both are broken, c says so.
     both = {(number, "d") for number, letter in expected if letter == "c"}
     assert found - both == expected - both
-    in_use = set(workers.values()) | {r.worker for r in instance.requests if r.worker is not None}
+    in_use = set(workers.values()) | instance.in_use
     assert check_placement(instance, Placement("tiny", workers)).workers == len(in_use)
 
 

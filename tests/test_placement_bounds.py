@@ -97,7 +97,7 @@ def test_rows_hold_for_all_that_fits() -> None:
             ongoing = [r for r in instance.requests if r.worker == number is not None]
             for chosen in (rng.sample(places, rng.randint(1, len(places))) for _ in range(8) if places):
                 members = [instance.requests[new[k]] for k in chosen]
-                if broken(instance, members, ongoing):
+                if broken(instance, members, ongoing, instance.busy.get(number or 0, Fraction(0))):
                     continue
                 assert number is None or number in workers
                 for row in rows:

@@ -9,7 +9,8 @@ and
 - ``worker``: ``kv_capacity``, ``kv`` as ``[h, j]``, ``prefill`` as ``[k1, c1]``, ``decode`` as
   ``[k2, c2, c3]`` (eqs 1 to 3) and optionally ``gpus``;
 - ``slo``: ``ttft`` and ``atgt``, seconds;
-- optionally ``theta`` (1 if not given), ``gamma`` (0.5) and ``horizon`` (none).
+- optionally ``theta`` (1 if not given), ``gamma`` (0.5), ``horizon`` (none), ``busy`` (seconds by worker;
+  none) and ``split_phase`` (false).
 
 A placement has ``schema`` (that of all schedules), ``instance`` and ``workers``: request id to worker, from
 1.
@@ -38,6 +39,8 @@ __all__ = [
     "placement_to_json",
     "read_placement",
     "read_placement_instance",
+    "worker_from_json",
+    "worker_to_json",
     "write_placement",
     "write_placement_instance",
 ]
@@ -62,7 +65,7 @@ def placement_instance_from_json(value: object) -> PlacementInstance:
     InputError
         Naming the offending field.
     """
-    optional = ["theta", "gamma", "horizon"]
+    optional = ["theta", "gamma", "horizon", "busy", "split_phase"]
     top = Fields(value, "", ["schema", "problem", "name", "requests", "worker", "slo"], optional)
     top.schema(INSTANCE_SCHEMA)
     if top.get("problem") != PLACEMENT:
@@ -81,13 +84,20 @@ def placement_instance_from_json(value: object) -> PlacementInstance:
     return PlacementInstance(
         top.text("name"),
         tuple(groups),
-        _worker(top.get("worker")),
+        worker_from_json(top.get("worker")),
         Slo(slo.decimal("ttft"), slo.decimal("atgt")),
         **given,
     )
 
 
-def _worker(value: object) -> Worker:
+def worker_from_json(value: object) -> Worker:
+    """Build a worker from parsed JSON, the ``worker`` of an instance.
+
+    Raises
+    ------
+    InputError
+        Naming the offending field.
+    """
     fields = Fields(value, "worker", ["kv_capacity", "kv", "prefill", "decode"], ["gpus"])
     models = {}
     for key, names in _MODELS.items():
@@ -98,6 +108,15 @@ def _worker(value: object) -> Worker:
             place = f"{key}[{index}]"
             models[name] = Fields({place: items[index]}, "worker", [place]).decimal(place)
     return Worker(fields.decimal("kv_capacity"), **models, gpus=fields.get("gpus", 1))
+
+
+def worker_to_json(worker: Worker) -> dict[str, Any]:
+    """Return the JSON value that `worker_from_json` reads."""
+    return {
+        "kv_capacity": decimal_text(worker.kv_capacity),
+        **{key: [decimal_text(getattr(worker, name)) for name in names] for key, names in _MODELS.items()},
+        "gpus": worker.gpus,
+    }
 
 
 def placement_instance_to_json(instance: PlacementInstance) -> dict[str, Any]:
@@ -118,21 +137,18 @@ def placement_instance_to_json(instance: PlacementInstance) -> dict[str, Any]:
         optional = {"output_tokens": g.output_tokens, "count": g.count, "worker": g.worker}
         return {**entry, **{key: value for key, value in optional.items() if value is not None}}
 
-    w = instance.worker
     return {
         "schema": INSTANCE_SCHEMA,
         "problem": PLACEMENT,
         "name": instance.name,
         "requests": [group(g) for g in instance.groups],
-        "worker": {
-            "kv_capacity": text(w.kv_capacity),
-            **{key: [text(getattr(w, name)) for name in names] for key, names in _MODELS.items()},
-            "gpus": w.gpus,
-        },
+        "worker": worker_to_json(instance.worker),
         "slo": {"ttft": text(instance.slo.ttft), "atgt": text(instance.slo.atgt)},
         "theta": text(instance.theta),
         "gamma": text(instance.gamma),
         **({} if instance.horizon is None else {"horizon": instance.horizon}),
+        **({"busy": {str(k): text(v) for k, v in instance.busy.items()}} if instance.busy else {}),
+        **({"split_phase": True} if instance.split_phase else {}),
     }
 
 

@@ -266,7 +266,7 @@ def spread(instance: PlacementInstance, name: str, workers: int, *, seed: int = 
     """
     if name not in SPREADERS:
         raise InputError(f"{name!r} is none of {', '.join(SPREADERS)}", field="heuristic")
-    used = {request.worker for request in instance.requests if request.worker is not None}
+    used = instance.in_use
     if not max(1, len(used)) <= workers <= MAX_WORKERS:
         problem = f"{workers} is not between {max(1, len(used))} and {MAX_WORKERS}"
         raise InputError(problem, field="workers")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
@@ -172,6 +172,11 @@ class PlacementInstance:
         Share of the output that counts as context in limit b, 0 to 1.
     horizon : int, optional
         K: iterations for which the KV is planned; None: until all requests are done.
+    busy : mapping of int to decimal, optional
+        Seconds until a worker ends the iteration it is in, which count against the TTFT limit; what is
+        said of its ongoing requests is as of then.  A busy worker is in use, with or without such requests.
+    split_phase : bool
+        Whether other workers do the prefill (section 5.1): the limits c and d do not apply then.
 
     Raises
     ------
@@ -186,6 +191,8 @@ class PlacementInstance:
     theta: Fraction = Fraction(1)
     gamma: Fraction = Fraction(1, 2)
     horizon: int | None = None
+    busy: Mapping[int, Fraction] = field(default_factory=dict)
+    split_phase: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -199,6 +206,15 @@ class PlacementInstance:
             object.__setattr__(self, name, value)
         if self.horizon is not None:
             object.__setattr__(self, "horizon", _whole(self.horizon, "horizon", 1, MAX_TOKENS))
+        if not isinstance(self.busy, Mapping):
+            raise InputError(f"{self.busy!r} is not a mapping of worker to seconds", field="busy")
+        busy = {
+            _whole(worker, "busy", 1, MAX_WORKERS): _decimal(value, f"busy.{worker}")
+            for worker, value in self.busy.items()
+        }
+        object.__setattr__(self, "busy", busy)
+        if not isinstance(self.split_phase, bool):
+            raise InputError(f"{self.split_phase!r} is not true or false", field="split_phase")
         if not self.groups:
             raise InputError("holds no request; at least 1 is needed", field="requests")
         total = sum(group.count or 1 for group in self.groups)
@@ -231,6 +247,11 @@ class PlacementInstance:
         return tuple(request for group in self.groups for request in group.expand())
 
     @cached_property
+    def in_use(self) -> frozenset[int]:
+        """Workers that are in use whatever is done."""
+        return frozenset(r.worker for r in self.requests if r.worker is not None).union(self.busy)
+
+    @cached_property
     def index(self) -> dict[str, int]:
         """Position of each request id in `requests`."""
         return {request.id: k for k, request in enumerate(self.requests)}
@@ -245,7 +266,8 @@ class PlacementInstance:
 
         feed("infermax-opt/instance/1", "placement", self.name)
         feed(*(getattr(self.worker, name) for name in self.worker.__dataclass_fields__))
-        feed(self.slo.ttft, self.slo.atgt, self.theta, self.gamma, self.horizon)
+        feed(self.slo.ttft, self.slo.atgt, self.theta, self.gamma, self.horizon, self.split_phase)
+        feed(*(part for pair in sorted(self.busy.items()) for part in pair))
         for r in self.requests:
             feed(
                 r.id, r.input_tokens, r.predicted_output_tokens, r.output_tokens,

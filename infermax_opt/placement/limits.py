@@ -5,12 +5,15 @@ predicted output (or l_out, if that is more):
 
 - b, iteration time (eqs 3, 4): sum over S of (k2 (l_in + gamma p) + theta c2) <= theta (T_dec - c3).
   The paper states eq 4 for two requests or more; here it holds for one, too.
-- c, prefill: k1 (sum over N of l_in) + c1 <= T_pre, where N is not empty.
+- c, prefill: k1 (sum over N of l_in) + c1 <= T_pre, less the time that the worker is busy, where N is not
+  empty.
 - d, prefill against what ongoing requests have saved: the same sum <= theta min over ongoing requests of
   (T_dec l_out - t_dec).
 - e, KV: at iteration k = 0, 1, .. (below the horizon) each request that has k or more tokens to generate
   holds h (l_in + l_out + k) + j; all together at most M.  Between two moments at which requests end, the
   KV of all grows, so the iterations at which one ends are enough, with the last one of the horizon.
+
+Where other workers do the prefill (split phase), c and d always hold.
 
 A worker whose ongoing requests break b or e by themselves is taken as it is: no placement can mend that, and
 it takes no new request.
@@ -78,8 +81,10 @@ class Limits:
     most_kv: int
     ticks_per_second: int
     kv_scale: int
-    #: Ongoing requests of each worker that has any.
+    #: Ongoing requests of each worker in use, if any.
     ongoing: dict[int, tuple[int, ...]]
+    #: Limit c of these workers.
+    worker_ttft: dict[int, int]
     #: Limits c and d of these workers together.
     worker_prompt: dict[int, int]
 
@@ -93,20 +98,24 @@ class Limits:
             + theta * worker.decode_request
             for r in requests
         ]
-        prompts = [Fraction(0) if r.ongoing else worker.prefill_token * r.input_tokens for r in requests]
+        split = instance.split_phase
+        prompts = [Fraction(0) if r.ongoing or split else worker.prefill_token * r.input_tokens
+                   for r in requests]  # fmt: skip
         most_context = theta * (slo.atgt - worker.decode_overhead)
-        most_prompt = slo.ttft - worker.prefill_overhead
-        on: dict[int, list[int]] = {}
+        most_prompt = Fraction(0) if split else slo.ttft - worker.prefill_overhead
+        on: dict[int, list[int]] = {number: [] for number in instance.busy}
         for k, r in enumerate(requests):
             if r.worker is not None:
                 on.setdefault(r.worker, []).append(k)
-        saved = {
-            number: theta
-            * min(slo.atgt * requests[k].generated_tokens - requests[k].decode_seconds for k in members)
-            - worker.prefill_overhead
-            for number, members in on.items()
-        }
-        ticks = common_denominator([*contexts, *prompts, most_context, most_prompt, *saved.values()])
+        free = {number: most_prompt - (0 if split else instance.busy.get(number, 0)) for number in on}
+        rooms = dict(free)
+        for number, members in on.items():
+            saved = (slo.atgt * requests[k].generated_tokens - requests[k].decode_seconds for k in members)
+            if members and not split:
+                rooms[number] = min(free[number], theta * min(saved) - worker.prefill_overhead)
+        ticks = common_denominator(
+            [*contexts, *prompts, most_context, most_prompt, *free.values(), *rooms.values()]
+        )
         scale = common_denominator([worker.kv_capacity, worker.kv_token, worker.kv_request])
         last = None if instance.horizon is None else instance.horizon - 1
         lasts = [r.remaining_tokens if last is None else min(last, r.remaining_tokens) for r in requests]
@@ -122,9 +131,8 @@ class Limits:
             ticks_per_second=ticks,
             kv_scale=scale,
             ongoing={number: tuple(members) for number, members in on.items()},
-            worker_prompt={
-                number: min(int(most_prompt * ticks), int(value * ticks)) for number, value in saved.items()
-            },
+            worker_ttft={number: int(value * ticks) for number, value in free.items()},
+            worker_prompt={number: int(value * ticks) for number, value in rooms.items()},
         )
 
     @cached_property
@@ -142,19 +150,20 @@ class Limits:
         if not new:
             return []
         ongoing: tuple[int, ...] = ()
-        most_prompt = self.most_prompt
+        most_ttft = most_prompt = self.most_prompt
         if worker is not None:
             ongoing = self.ongoing.get(worker, ())
+            most_ttft = self.worker_ttft.get(worker, most_ttft)
             most_prompt = self.worker_prompt.get(worker, most_prompt)
         members = [*ongoing, *new]
         context, prompt = sum(self.context[k] for k in members), sum(self.prompt[k] for k in new)
         ticks, scale = self.ticks_per_second, self.kv_scale
         rows = [
             (Limit.ITERATION, context, self.most_context, ticks),
-            (Limit.PREFILL, prompt, self.most_prompt, ticks),
+            (Limit.PREFILL, prompt, most_ttft, ticks),
             (Limit.KV, self.kv_peak(members), self.most_kv, scale),
         ]
-        if most_prompt < self.most_prompt:
+        if most_prompt < most_ttft:
             rows.insert(2, (Limit.SAVED_TIME, prompt, most_prompt, ticks))
         return [
             Excess(limit, Fraction(need, unit), Fraction(most, unit))

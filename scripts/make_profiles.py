@@ -25,6 +25,8 @@ FITS = {
     "llama-3.1-8b_b200": "llama-3.1-8b_b200_sxm_vllm_tp1",
     "llama-3.1-70b_a100_tp4": "llama-3.1-70b_a100_sxm_vllm_tp4",
     "llama-3.1-70b_h100_tp4": "llama-3.1-70b_h100_sxm_vllm_tp4",
+    "llama-3.1-70b_h100_tp8": "llama-3.1-70b_h100_sxm_vllm_tp8",
+    "llama-3.1-70b_h200_tp2": "llama-3.1-70b_h200_sxm_vllm_tp2",
     "qwen3-8b_h100": "qwen3-8b_h100_sxm_vllm_tp1",
     "qwen3-32b_h100_tp2": "qwen3-32b_h100_sxm_vllm_tp2",
 }

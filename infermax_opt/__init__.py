@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from infermax_opt.io.problems import read_instance, write_instance, write_schedule
     from infermax_opt.io.results import read_schedule_or_claim, write_result
     from infermax_opt.io.trace_clients import client_instance
+    from infermax_opt.io.trace_placement import heartbeat_instance
     from infermax_opt.io.traces import read_trace, trace_instance
     from infermax_opt.makespan.generate import gsm8k_like
     from infermax_opt.makespan.instance import (
@@ -35,10 +36,27 @@ if TYPE_CHECKING:
     from infermax_opt.makespan.metrics import MakespanMetrics
     from infermax_opt.makespan.schedule import Bin, MakespanSchedule
     from infermax_opt.metrics import Metrics
+    from infermax_opt.placement.instance import PlacementGroup, PlacementInstance, Slo, Worker
+    from infermax_opt.placement.metrics import PlacementMetrics
+    from infermax_opt.placement.placement import Placement
     from infermax_opt.profiles import load_profile, profile_names
-    from infermax_opt.result import Claim, LowerBound, MakespanResult, Proof, Result, Status, UpperBound
+    from infermax_opt.result import (
+        Claim,
+        LowerBound,
+        MakespanResult,
+        PlacementResult,
+        Proof,
+        Result,
+        Status,
+        UpperBound,
+    )
     from infermax_opt.schedules import Batch, Schedule
-    from infermax_opt.verification import MakespanVerification, Verification, verify
+    from infermax_opt.verification import (
+        MakespanVerification,
+        PlacementVerification,
+        Verification,
+        verify,
+    )
 
     __version__: str
 
@@ -60,6 +78,12 @@ __all__ = [
     "Metric",
     "Metrics",
     "Objective",
+    "Placement",
+    "PlacementGroup",
+    "PlacementInstance",
+    "PlacementMetrics",
+    "PlacementResult",
+    "PlacementVerification",
     "Policy",
     "PrefillLevel",
     "Proof",
@@ -67,14 +91,17 @@ __all__ = [
     "RequestGroup",
     "Result",
     "Schedule",
+    "Slo",
     "Status",
     "System",
     "UpperBound",
     "Verification",
+    "Worker",
     "__version__",
     "bound",
     "client_instance",
     "gsm8k_like",
+    "heartbeat_instance",
     "linear_levels",
     "load_profile",
     "profile_names",
@@ -98,17 +125,23 @@ _HOMES = {
     "io.problems": ("read_instance", "write_instance", "write_schedule"),
     "io.results": ("read_schedule_or_claim", "write_result"),
     "io.trace_clients": ("client_instance",),
+    "io.trace_placement": ("heartbeat_instance",),
     "io.traces": ("read_trace", "trace_instance"),
     "makespan.generate": ("gsm8k_like",),
     "makespan.instance": ("ClientRequestGroup", "MakespanInstance", "PrefillLevel", "linear_levels"),
     "makespan.metrics": ("MakespanMetrics",),
     "makespan.schedule": ("Bin", "MakespanSchedule"),
     "metrics": ("Metrics",),
+    "placement.instance": ("PlacementGroup", "PlacementInstance", "Slo", "Worker"),
+    "placement.metrics": ("PlacementMetrics",),
+    "placement.placement": ("Placement",),
     "profiles": ("load_profile", "profile_names"),
-    "result": ("Claim", "LowerBound", "MakespanResult", "Proof", "Result", "Status", "UpperBound"),
+    "result": (
+        "Claim", "LowerBound", "MakespanResult", "PlacementResult", "Proof", "Result", "Status", "UpperBound",
+    ),
     "schedules": ("Batch", "Schedule"),
-    "verification": ("MakespanVerification", "Verification", "verify"),
-}
+    "verification": ("MakespanVerification", "PlacementVerification", "Verification", "verify"),
+}  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 

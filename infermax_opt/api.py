@@ -24,8 +24,10 @@ from infermax_opt.instance import Instance
 from infermax_opt.makespan.instance import MakespanInstance
 from infermax_opt.makespan.schedule import MakespanSchedule
 from infermax_opt.metrics import Metrics
+from infermax_opt.placement.instance import PlacementInstance
+from infermax_opt.placement.placement import Placement
 from infermax_opt.problems import AnyInstance, AnySchedule
-from infermax_opt.result import AnyResult, LowerBound, MakespanResult, Result
+from infermax_opt.result import AnyResult, LowerBound, MakespanResult, PlacementResult, Result
 from infermax_opt.schedules import Schedule
 from infermax_opt.solve_run import Progress, SolveOptions, SolveRun, package_versions
 from infermax_opt.verification import Verification, verify
@@ -55,11 +57,11 @@ S = TypeVar("S", bound=AnySchedule)
 
 
 def bound(instance: AnyInstance, *, time_limit: float | None = None) -> tuple[LowerBound, ...]:
-    """All lower bounds on the objective, best first, in exact seconds.
+    """All lower bounds on the objective, best first, in exact seconds, or workers of a placement.
 
     Parameters
     ----------
-    instance : Instance or MakespanInstance
+    instance : instance of any problem
     time_limit : float, optional
         Seconds after which a bound that takes a search is no longer improved.
     """
@@ -67,6 +69,10 @@ def bound(instance: AnyInstance, *, time_limit: float | None = None) -> tuple[Lo
         from infermax_opt.makespan.bounds import closed_form_makespan_bounds
 
         return tuple(closed_form_makespan_bounds(instance))
+    if isinstance(instance, PlacementInstance):
+        from infermax_opt.placement.solve import lower_bounds
+
+        return tuple(lower_bounds(instance))
     end = math.inf if time_limit is None else time.monotonic() + time_limit
     found = closed_form_bounds(instance)
     if instance.objective.is_makespan:
@@ -78,18 +84,24 @@ def bound(instance: AnyInstance, *, time_limit: float | None = None) -> tuple[Lo
 def schedule(instance: Instance, scheduler: str) -> Schedule: ...
 @overload
 def schedule(instance: MakespanInstance, scheduler: str) -> MakespanSchedule: ...
+@overload
+def schedule(instance: PlacementInstance, scheduler: str) -> Placement: ...
 def schedule(instance: AnyInstance, scheduler: str) -> AnySchedule:
-    """Run one scheduler, or one method of the makespan problem.
+    """Run one scheduler, one method of the makespan problem, or one placement heuristic.
 
     Raises
     ------
     InputError
-        If there is none of that name.
+        If there is none of that name, or a request fits on no worker.
     """
     if isinstance(instance, MakespanInstance):
         from infermax_opt.makespan.methods import run_method
 
         return run_method(instance, scheduler).schedule
+    if isinstance(instance, PlacementInstance):
+        from infermax_opt.placement.heuristics import place
+
+        return place(instance, scheduler)
     from infermax_opt.schedulers import run_scheduler
 
     return run_scheduler(instance, scheduler)
@@ -121,6 +133,19 @@ def solve(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> MakespanResult: ...
+@overload
+def solve(
+    instance: PlacementInstance,
+    *,
+    formulation: str | None = None,
+    solver: str = "auto",
+    warm_start: str | AnySchedule = "best",
+    time_limit: float | None = 60.0,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> PlacementResult: ...
 def solve(
     instance: AnyInstance,
     *,
@@ -137,12 +162,13 @@ def solve(
 
     Parameters
     ----------
-    instance : Instance or MakespanInstance
+    instance : instance of any problem
     formulation : str, optional
-        Formulation for the solvers ``highs`` and ``cpsat`` (``flow`` or ``csp``).
-    solver : {"auto", "search", "highs", "cpsat"} or {"auto", "exact", "anneal"}
-        Engine; the latter are those of makespan instances.  ``auto`` chooses one and says why in
-        the result.
+        Formulation for the solvers ``highs`` and ``cpsat`` (``flow`` or ``csp``; ``aladdin`` for
+        placements).
+    solver : str
+        Engine: one of `SOLVERS`, ``auto``, ``exact`` or ``anneal`` for makespan instances, ``auto``,
+        ``pack``, ``cpsat`` or ``highs`` for placements.  ``auto`` chooses and says why in the result.
     warm_start : str or schedule
         ``"best"`` runs every scheduler and takes the best schedule, a scheduler's name takes that
         one, ``"none"`` takes none; or a schedule.
@@ -158,7 +184,7 @@ def solve(
 
     Returns
     -------
-    Result or MakespanResult
+    Result, MakespanResult or PlacementResult
         Verified: its upper bound is the replayed objective of its schedule.
 
     Raises
@@ -175,6 +201,13 @@ def solve(
         return solve_makespan(
             instance, solver=solver, warm_start=_of(MakespanSchedule, warm_start), time_limit=time_limit,
             memory_limit=memory_limit, threads=threads, seed=seed, progress=progress,
+        )  # fmt: skip
+    if isinstance(instance, PlacementInstance):
+        from infermax_opt.placement.solve import solve_placement
+
+        return solve_placement(
+            instance, solver=solver, formulation=formulation, warm_start=_of(Placement, warm_start),
+            time_limit=time_limit, memory_limit=memory_limit, threads=threads, seed=seed, progress=progress,
         )  # fmt: skip
     options = _Options(
         engines=SOLVERS, solver=solver, time_limit=time_limit, memory_limit=memory_limit, threads=threads,

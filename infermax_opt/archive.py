@@ -172,7 +172,7 @@ class Archive:
 
         Parameters
         ----------
-        instance : Instance or MakespanInstance
+        instance : instance of any problem
         subject : result or Claim
         source : str
             What found the schedule.

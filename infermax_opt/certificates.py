@@ -33,7 +33,7 @@ Of a makespan instance, ``cost`` holds the ``prefill`` (``levels``) and ``decode
 evidence names the ``argument``: see `infermax_opt.makespan.bounds`.
 
 `infermax_opt.certificate_checker` checks them, `infermax_opt.makespan_checker` those of makespan
-instances; they trust nothing else.
+instances; they trust nothing else.  There are none for placements: the verifier recomputes their bounds.
 """
 
 from __future__ import annotations
@@ -46,10 +46,12 @@ from typing import Any
 
 from infermax_opt.errors import InputError
 from infermax_opt.exact import decimal_text, is_finite_decimal
+from infermax_opt.instance import Instance
 from infermax_opt.io.files import dump_json, load_json
 from infermax_opt.io.formats import cost_to_json, instance_to_json
 from infermax_opt.io.makespan import makespan_instance_to_json
 from infermax_opt.makespan.instance import MakespanInstance
+from infermax_opt.placement.instance import PlacementInstance
 from infermax_opt.problems import AnyInstance, objective_name
 from infermax_opt.result import LowerBound
 
@@ -69,6 +71,24 @@ class CertificateRejected(InputError):
     """A certificate that does not prove its bound for this instance."""
 
 
+#: Instances that have certificates.
+_Certifiable = Instance | MakespanInstance
+
+
+def _require_certificates(instance: AnyInstance) -> _Certifiable:
+    """The instance, if it has certificates.
+
+    Raises
+    ------
+    InputError
+        If it has none.
+    """
+    if isinstance(instance, PlacementInstance):
+        problem = "closed-form bounds of placements have no certificate file; `verify` recomputes them"
+        raise InputError(problem, field="certificate")
+    return instance
+
+
 def certificate_to_json(instance: AnyInstance, lower: LowerBound) -> dict[str, Any]:
     """Return the certificate of a bound as a JSON value.
 
@@ -77,6 +97,7 @@ def certificate_to_json(instance: AnyInstance, lower: LowerBound) -> dict[str, A
     InputError
         If there are no certificates for such a bound.
     """
+    instance = _require_certificates(instance)
     if lower.evidence is None:
         raise InputError(f"there are no certificates for the bound {lower.source!r}", field="lower")
     certificate = {
@@ -95,7 +116,7 @@ def certificate_to_json(instance: AnyInstance, lower: LowerBound) -> dict[str, A
     return {**certificate, "sha256": _digest(certificate)}
 
 
-def _cost(instance: AnyInstance) -> dict[str, Any]:
+def _cost(instance: _Certifiable) -> dict[str, Any]:
     if isinstance(instance, MakespanInstance):
         value = makespan_instance_to_json(instance)
         return {"prefill": value["prefill"], "decode": value["decode"]}
@@ -146,6 +167,7 @@ def check_evidence(instance: AnyInstance, lower: LowerBound) -> Fraction:
 def _check(instance: AnyInstance, certificate: Any, source: str | None) -> Fraction:
     from infermax_opt import certificate_checker, makespan_checker
 
+    instance = _require_certificates(instance)
     try:
         if isinstance(instance, MakespanInstance):
             return makespan_checker.check(makespan_instance_to_json(instance), certificate)

@@ -73,14 +73,16 @@ class Truth(Generic[V, M]):
     instance : AnyInstance
     violations : tuple
         Rules that the schedule breaks.
-    metrics : Metrics, MakespanMetrics or None
+    metrics : metrics of the problem, or None
         Of the replayed schedule; None without a valid one.
     objective : Fraction or None
-        Replayed objective, in seconds.
+        Replayed objective, in its unit (seconds, or workers).
     closed_form : callable
-        Gives the best closed-form lower bound, in seconds.
+        Gives the best closed-form lower bound, in that unit.
     confirm : callable
-        Says how far it can check a solver's bound, given in seconds; `Trust.REFUTED` if it is wrong.
+        Says how far it can check a solver's bound, given in that unit; `Trust.REFUTED` if it is wrong.
+    infeasible : callable
+        Whether it is plain that there is no schedule.
     """
 
     instance: AnyInstance
@@ -89,6 +91,7 @@ class Truth(Generic[V, M]):
     objective: Fraction | None
     closed_form: Callable[[], Fraction]
     confirm: Callable[[Fraction], Trust]
+    infeasible: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)
@@ -101,12 +104,12 @@ class BaseVerification(Generic[V, M]):
         Rules that the schedule breaks.
     faults : tuple of Fault
         Claims of the result that are wrong.
-    metrics : Metrics, MakespanMetrics or None
+    metrics : metrics of the problem, or None
         Of the replayed schedule; None without a valid one.
     objective : Fraction or None
-        Replayed objective, in seconds.
+        Replayed objective, in its unit (seconds, or workers).
     lower_bound : Fraction or None
-        Claimed lower bound, in seconds.
+        Claimed lower bound, in that unit.
     bound : Trust or None
         How the claimed lower bound was checked; None where there is none.
     """
@@ -260,6 +263,8 @@ class _Judgement:
         if upper is not None:
             proved = lower is not None and _close(lower, upper)
             expected = Status.OPTIMAL if proved else Status.FEASIBLE
+        elif claim.status is Status.INFEASIBLE and self.truth.infeasible():
+            expected = Status.INFEASIBLE
         else:
             expected = Status.UNKNOWN if lower is None else Status.BOUND_ONLY
         if claim.status is not expected:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from infermax_opt.commands_import import import_
+from infermax_opt.commands_latency import calibrate, configure
 from infermax_opt.commands_table import table
+from infermax_opt.commands_workers import verify_stream_file, workers
 from infermax_opt.console import (
     AS_JSON,
     DONE,
@@ -79,13 +81,13 @@ def cli(context: click.Context) -> None:
 
 @cli.command()
 @INSTANCE
-@click.option("--formulation", metavar="NAME", help="Formulation for highs or cpsat, e.g. flow, csp.")
+@click.option("--formulation", metavar="NAME", help="Formulation for highs or cpsat: flow, csp; aladdin.")
 @click.option(
     "--solver",
-    type=click.Choice(["auto", "search", "highs", "cpsat", "exact", "anneal"]),
+    type=click.Choice(["auto", "search", "highs", "cpsat", "exact", "anneal", "pack"]),
     default="auto",
     show_default=True,
-    help="Engine; exact and anneal are those of makespan instances.",
+    help="Engine; exact and anneal are those of makespan instances, pack, highs and cpsat of placements.",
 )
 @click.option(
     "--warm-start",
@@ -124,11 +126,14 @@ def solve(
     With -o, the certificate of the bound is written beside the result, where there is one.
     Makespan instances: the paper's methods (with estimated and with true output lengths), then
     the exact engine where that has a chance, then annealing.
+    Placements: heuristics, packing, then an engine that decides whether fewer workers are enough;
+    says for every smaller number of workers why it is not enough.
 
     \b
     Examples:
       infermax-opt solve instances/toy.json
       infermax-opt solve instances/makespan-100x20.json --time-limit 20 -o result.json
+      infermax-opt solve instances/placement-long-prompts-50.json -o result.json
       infermax-opt solve instances/paper-csp/i64.json --solver cpsat --time-limit 20 -o result.json
       infermax-opt solve trace.json --warm-start sarathi.json --json > result.json
     """  # noqa: D301
@@ -204,10 +209,9 @@ def bound(
     from infermax_opt.certificates import write_certificate
     from infermax_opt.io.problems import read_instance
     from infermax_opt.io.results import write_result, write_with_certificate
-    from infermax_opt.makespan.instance import MakespanInstance
     from infermax_opt.problems import objective_name
     from infermax_opt.report import bounds_text, bounds_to_json
-    from infermax_opt.result import MakespanResult, Result
+    from infermax_opt.result import result_kind
 
     check_output(output, instance_file)
     check_output(certificate, instance_file)
@@ -219,7 +223,7 @@ def bound(
         write_certificate(instance, bounds[0], certificate)
     save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
     if output is not None:
-        kind = MakespanResult if isinstance(instance, MakespanInstance) else Result
+        kind = result_kind(instance)
         result = kind(instance.name, instance.sha256, objective_name(instance), lower=bounds[0])
         write_result(write_with_certificate(instance, result, output), output)
     return DONE
@@ -231,7 +235,7 @@ def bound(
 @output_option("SCHEDULE", "Write the schedule to this file.")
 @AS_JSON
 def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bool) -> int:
-    """Run one scheduler and print the metrics of its schedule.
+    """Run one scheduler, method or placement heuristic and print the metrics of its schedule.
 
     With --json the schedule itself is printed, as it would be written to a file.
 
@@ -239,22 +243,19 @@ def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bo
     Examples:
       infermax-opt schedule instances/toy.json --scheduler vllm
       infermax-opt schedule trace.json --scheduler sarathi@r64 -o sarathi.json
+      infermax-opt schedule instances/placement-toy.json --scheduler best-fit
     """  # noqa: D301
-    from infermax_opt import api
-    from infermax_opt.io.formats import schedule_to_json
-    from infermax_opt.io.problems import read_instance
-    from infermax_opt.makespan.instance import MakespanInstance
+    from infermax_opt.commands_schedule import run_timed
+    from infermax_opt.io.problems import any_schedule_to_json, read_instance
     from infermax_opt.report import verification_text
+    from infermax_opt.verification import verify as check_subject
 
     check_output(output, instance_file)
     instance = read_instance(instance_file)
-    if isinstance(instance, MakespanInstance):
-        from infermax_opt import commands_makespan
-
-        return commands_makespan.schedule(instance, scheduler, output, as_json)
-    made = api.schedule(instance, scheduler)
-    check = api.verify(instance, made)
-    save(schedule_to_json(made), output, None if as_json else verification_text(instance, check))
+    made, remarks = run_timed(instance, scheduler)
+    check = check_subject(instance, made)
+    text = "\n".join([verification_text(instance, check), *(f"  {remark}" for remark in remarks)])
+    save(any_schedule_to_json(made), output, None if as_json else text)
     return DONE if check.ok else FAILED
 
 
@@ -266,19 +267,25 @@ def verify(instance_file: str, subject_file: str, as_json: bool) -> int:
     """Replay a schedule, check every limit, re-check every claim of a result.
 
     Exit code 1 where anything is wrong.  A lower bound proved by formula is recomputed, its
-    certificate checked; one that a solver proved is reported as such.
+    certificate checked; one that a solver proved is reported as such.  The placement of a stream is
+    replayed over all heartbeats, and its limits are checked at each.
 
     \b
     Examples:
       infermax-opt verify instances/toy.json result.json
       infermax-opt verify instances/toy.json schedule.json --json
     """  # noqa: D301
-    from infermax_opt.io.problems import read_instance
+    from infermax_opt.io.problems import STREAM_GIVEN, read_instance
     from infermax_opt.io.results import read_subject
     from infermax_opt.report import verification_text, verification_to_json
     from infermax_opt.verification import verify as check_subject
 
-    instance = read_instance(instance_file)
+    try:
+        instance = read_instance(instance_file)
+    except InputError as error:
+        if error.problem != STREAM_GIVEN:
+            raise
+        return verify_stream_file(instance_file, subject_file, as_json)
     check = check_subject(instance, read_subject(subject_file, instance))
     text = None if as_json else verification_text(instance, check)
     save(verification_to_json(instance, check), None, text)
@@ -320,6 +327,8 @@ def check(instance_file: str, certificate_file: str) -> int:
 def plot(instance_file: str, subject_file: str, output: str) -> int:
     """Draw a schedule: what each request does over time, and the KV cache it takes.
 
+    Of a placement, what each worker uses of its limits.
+
     \b
     Examples:
       infermax-opt plot instances/toy.json result.json -o toy.png
@@ -327,9 +336,10 @@ def plot(instance_file: str, subject_file: str, output: str) -> int:
     """  # noqa: D301
     from infermax_opt.io.problems import read_instance
     from infermax_opt.io.results import read_subject
-    from infermax_opt.makespan.instance import MakespanInstance
     from infermax_opt.plot import picture_format, plot_schedule
     from infermax_opt.plot_bins import plot_bins
+    from infermax_opt.plot_workers import plot_workers
+    from infermax_opt.problems import INFERMAX, MAKESPAN, PLACEMENT, problem_of
     from infermax_opt.verification import verify as check_subject
 
     picture_format(output)
@@ -342,10 +352,8 @@ def plot(instance_file: str, subject_file: str, output: str) -> int:
     wrong = [*check.violations, *check.faults]
     if wrong:
         return not_drawn(subject_file, wrong)
-    if isinstance(instance, MakespanInstance):
-        plot_bins(instance, subject, output)
-    else:
-        plot_schedule(instance, subject, output)
+    draw: dict[Any, Any] = {INFERMAX: plot_schedule, MAKESPAN: plot_bins, PLACEMENT: plot_workers}
+    draw[problem_of(instance)](instance, subject, output)
     click.echo(f"wrote {click.format_filename(output)}")
     return DONE
 
@@ -368,12 +376,22 @@ def versions(as_json: bool) -> int:
 def schedulers(as_json: bool) -> int:
     """Names for `schedule --scheduler` and `solve --warm-start`."""
     from infermax_opt.makespan.methods import METHODS
+    from infermax_opt.placement.heuristics import HEURISTICS
+    from infermax_opt.report import aligned
     from infermax_opt.schedulers import scheduler_names
 
     names = scheduler_names()
-    variants = "each also with @rN for at most N running requests: sarathi@r64"
-    text = "\n".join([*names, variants, f"for makespan instances: {', '.join(METHODS)}"])
-    save({"schedulers": list(names), "methods": list(METHODS)}, None, None if as_json else text)
+    text = "\n".join(
+        [
+            *names,
+            "each also with @rN for at most N running requests: sarathi@r64",
+            f"for makespan instances: {', '.join(METHODS)}",
+            "for placements:",
+            *aligned(HEURISTICS.items()),
+        ]
+    )
+    found = {"schedulers": list(names), "methods": list(METHODS), "heuristics": list(HEURISTICS)}
+    save(found, None, None if as_json else text)
     return DONE
 
 
@@ -396,6 +414,9 @@ def profiles(as_json: bool) -> int:
 
 cli.add_command(import_)
 cli.add_command(table)
+cli.add_command(calibrate)
+cli.add_command(configure)
+cli.add_command(workers)
 
 
 def main() -> None:

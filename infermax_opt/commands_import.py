@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -12,59 +11,27 @@ from click.core import ParameterSource
 
 from infermax_opt.console import AS_JSON, DONE, check_output, output_option, save
 from infermax_opt.makespan.generate import DECODE, PREFILL
+from infermax_opt.option_types import decimal_option, window, worker_options
 
 if TYPE_CHECKING:
-    from infermax_opt.cost import CostModel
-    from infermax_opt.instance import Policy, System
-    from infermax_opt.io.traces import Trace
-    from infermax_opt.problems import AnyInstance
-
-    #: What was made: requests that are left, the instance, more facts, and these in words.
-    _Made = tuple[Trace, AnyInstance, dict[str, Any], str]
+    from fractions import Fraction
 
 __all__ = ["import_"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Options that only makespan instances have; all others of `options` are those of InferMax instances.
-CLIENT_OPTIONS = frozenset(
-    {
-        "clients", "prefill_levels", "prefill_overhead", "prefill_token", "decode_overhead", "decode_token",
-        "estimate_error", "seed",
-    }
-)  # fmt: skip
-
-
-def _window(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
-    from infermax_opt.exact import to_fraction
-
-    if value is None:
-        return None
-    try:
-        start, end = (to_fraction(part) for part in value.split(":"))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not two numbers of seconds A:B.") from None
-    if not 0 <= start < end:
-        raise click.BadParameter(f"{value!r} is not A:B with 0 <= A < B.")
-    return start, end
-
-
-def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> Fraction:
-    from infermax_opt.exact import to_fraction
-
-    try:
-        number = to_fraction(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{error}.") from None
-    if number < 0:
-        raise click.BadParameter(f"{value} is negative; the least is 0.")
-    return number
-
-
-def _seconds_option(name: str, default: str, text: str) -> Callable[[F], F]:
-    return click.option(
-        name, metavar="S", default=default, callback=_seconds, show_default=True, help=f"{text} Seconds."
-    )
+#: Options that only other problems have; all others of `options` are those of InferMax instances.
+OWN = {
+    "makespan": frozenset(
+        {
+            "clients", "prefill_levels", "prefill_overhead", "prefill_token", "decode_overhead",
+            "decode_token", "estimate_error", "seed",
+        }
+    ),
+    "placement": frozenset(
+        {"heartbeat", "at", "worker", "ttft", "atgt", "theta", "gamma", "predict_error", "seed"}
+    ),
+}  # fmt: skip
 
 
 def _levels(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
@@ -90,16 +57,16 @@ def _levels(context: click.Context, parameter: click.Parameter, value: str | Non
 @click.option(
     "--window",
     metavar="A:B",
-    callback=_window,
+    callback=window,
     help="Keep arrivals from A up to, not including, B seconds after the first; A becomes time 0.",
 )
 @click.option("--offline", is_flag=True, help="Let all requests be there from the start.")
 @click.option(
     "--problem",
-    type=click.Choice(["infermax", "makespan"]),
+    type=click.Choice(["infermax", "makespan", "placement"]),
     default="infermax",
     show_default=True,
-    help="Batches on a KV cache, or requests on clients (always offline).",
+    help="Batches on a KV cache, requests on clients (always offline), or a heartbeat on the fewest workers.",
 )
 @click.option("--skip-unfit", is_flag=True, help="Leave out requests that can never fit, instead of failing.")
 @click.option("--profile", default="llama-3.1-8b_h100", show_default=True, help="Cost profile.")
@@ -122,12 +89,14 @@ def _levels(context: click.Context, parameter: click.Parameter, value: str | Non
     help="Makespan: input tokens that a prefill stage may take. Default: multiples of 128, up to 128 for "
     "each client and the longest prompt.",
 )
-@_seconds_option(
-    "--prefill-overhead", PREFILL[0], "Makespan: a prefill stage takes overhead + token * its level."
+@decimal_option(
+    "--prefill-overhead", PREFILL[0], "Makespan: a prefill stage takes overhead + token * its level. Seconds."
 )
-@_seconds_option("--prefill-token", PREFILL[1], "See --prefill-overhead.")
-@_seconds_option("--decode-overhead", DECODE[0], "Makespan: a decode round takes overhead + token * clients.")
-@_seconds_option("--decode-token", DECODE[1], "See --decode-overhead.")
+@decimal_option("--prefill-token", PREFILL[1], "See --prefill-overhead. Seconds.")
+@decimal_option(
+    "--decode-overhead", DECODE[0], "Makespan: a decode round takes overhead + token * clients. Seconds."
+)
+@decimal_option("--decode-token", DECODE[1], "See --decode-overhead. Seconds.")
 @click.option(
     "--estimate-error",
     metavar="E",
@@ -136,8 +105,32 @@ def _levels(context: click.Context, parameter: click.Parameter, value: str | Non
     show_default=True,
     help="Makespan: methods know output lengths up to a lognormal factor of this deviation.",
 )
+@decimal_option("--heartbeat", "1", "Placement: length of the heartbeat. Seconds.")
+@decimal_option(
+    "--at",
+    None,
+    "Placement: end of the heartbeat, after the first request. Default: that with the most input tokens. "
+    "Seconds.",
+)
+@worker_options("Placement: ")
+@decimal_option(
+    "--theta", "1", "Placement: share of the iteration time and of saved time that may be used.", "X"
+)
+@decimal_option("--gamma", "0.5", "Placement: share of the output that counts as context.", "X")
 @click.option(
-    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Of the estimates."
+    "--predict-error",
+    metavar="E",
+    type=click.FloatRange(0, 100),
+    default=0.0,
+    show_default=True,
+    help="Placement: predicted output lengths are off by a lognormal factor of this deviation.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    default=0,
+    show_default=True,
+    help="Of estimates and predictions.",
 )
 @click.option("--name", help="Name of the instance. Default: the file's name.")
 @output_option("INSTANCE", "Write the instance to this file.", required=True)
@@ -172,121 +165,59 @@ def import_(
     Requests are named r1, r2, ... by arrival; arrivals count from the first request.
     With --problem makespan, requests are served by --clients, and arrivals are dropped; the seconds
     of a prefill stage and of a decode round default to those of LLaMA-65B in the paper.
+    With --problem placement, the requests of one heartbeat are to be placed; all of them are new.
 
     \b
     Examples:
       infermax-opt import azure.csv --format azure --offline --first 1000 -o azure.json
       infermax-opt import trace.jsonl --format mooncake --time-unit ms --window 60:120 -o minute.json.gz
       infermax-opt import azure.csv --format azure --first 500 --problem makespan --clients 64 -o m.json
+      infermax-opt import azure.csv --format azure --problem placement --worker 70b -o heartbeat.json
     """  # noqa: D301
+    from infermax_opt.import_problems import MAKERS
     from infermax_opt.io.problems import write_instance
     from infermax_opt.io.traces import read_trace
 
     check_output(output, trace_file)
     own = _own_options(context, problem, options)
     trace = read_trace(trace_file, form, time_unit=time_unit, first=first, window=window, offline=offline)
-    make = _clients if problem == "makespan" else _batches
-    trace, instance, rest, text = make(trace, name or _stem(trace_file), skip_unfit, **own)
+    made = MAKERS[problem](trace, name or _stem(trace_file), skip_unfit, **own)
+    instance = made.instance
     write_instance(instance, output)
-    for reason, count in trace.dropped.items():
+    for reason, count in made.left_out.items():
         click.echo(f"infermax-opt: {trace_file}: left out {count} requests: {reason}", err=True)
     inputs = sum(request.input_tokens for request in instance.requests)
     outputs = sum(request.output_tokens for request in instance.requests)
     summary = {
         "instance": instance.name,
         "requests": len(instance.requests),
-        "left_out": dict(trace.dropped),
+        "left_out": dict(made.left_out),
         "input_tokens": inputs,
         "output_tokens": outputs,
-        **rest,
+        **made.facts,
     }
     from infermax_opt.report import printable
 
     text = (
         f"{printable(instance.name)}: {len(instance.requests)} requests, {inputs} input tokens, "
-        f"{outputs} output tokens, {text}\nwrote {click.format_filename(output)}"
+        f"{outputs} output tokens, {made.text}\nwrote {click.format_filename(output)}"
     )
     save(summary, None, None if as_json else text)
     return DONE
 
 
 def _own_options(context: click.Context, problem: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of this problem; those of the other one must not be given."""
-    theirs = {name for name in options if (name in CLIENT_OPTIONS) != (problem == "makespan")}
+    """The options of this problem; those of the others must not be given."""
+    owners = {name: [other for other, own in OWN.items() if name in own] or ["infermax"] for name in options}
     for parameter in context.command.params:
         name = parameter.name
-        if name in theirs and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            other = "infermax" if problem == "makespan" else "makespan"
-            raise click.UsageError(f"{parameter.opts[0]} goes with --problem {other} only, not {problem}.")
+        given = context.get_parameter_source(str(name)) is not ParameterSource.DEFAULT
+        if name in owners and given and problem not in owners[name]:
+            which = " or ".join(owners[name])
+            raise click.UsageError(f"{parameter.opts[0]} goes with --problem {which} only, not {problem}.")
     if problem == "makespan" and options["clients"] is None:
         raise click.UsageError("--problem makespan needs --clients.")
-    return {name: value for name, value in options.items() if name not in theirs}
-
-
-def _batches(trace: Trace, name: str, skip_unfit: bool, *, objective: str, **machine: Any) -> _Made:
-    """An InferMax instance."""
-    from infermax_opt.io.traces import trace_instance, without_unfit
-    from infermax_opt.report import seconds
-
-    system, policy, cost = _machine(**machine)
-    if skip_unfit:
-        trace = without_unfit(trace, system, policy)
-    instance = trace_instance(trace, name, system, cost, policy, objective)
-    last = max(request.arrival for request in instance.requests)
-    text = f"last arrival at {seconds(last)}, KV capacity {system.kv_capacity} tokens"
-    return trace, instance, {"last_arrival": last, "kv_capacity": system.kv_capacity}, text
-
-
-def _clients(
-    trace: Trace,
-    name: str,
-    skip_unfit: bool,
-    *,
-    clients: int,
-    prefill_levels: tuple[int, ...] | None,
-    prefill_overhead: Fraction,
-    prefill_token: Fraction,
-    decode_overhead: Fraction,
-    decode_token: Fraction,
-    estimate_error: float,
-    seed: int,
-) -> _Made:
-    """A makespan instance."""
-    from infermax_opt.io.trace_clients import client_instance, default_levels, without_long_prompts
-
-    levels = default_levels(trace, clients) if prefill_levels is None else prefill_levels
-    if skip_unfit:
-        trace = without_long_prompts(trace, levels)
-    instance = client_instance(
-        trace, name, clients, levels, (prefill_overhead, prefill_token), (decode_overhead, decode_token),
-        error=estimate_error, seed=seed,
-    )  # fmt: skip
-    largest = instance.levels[-1].tokens
-    text = (
-        f"{clients} clients, {len(instance.levels)} prefill levels up to {largest} tokens\n"
-        "arrivals are dropped: in this problem all requests are there from the start"
-    )
-    facts = {"clients": clients, "prefill_levels": len(instance.levels), "largest_level": largest}
-    return trace, instance, {**facts, "arrivals": "dropped"}, text
-
-
-def _machine(
-    *,
-    profile: str,
-    kv_capacity: int | None,
-    max_batch_tokens: int,
-    max_prefill_tokens: int,
-    max_running: int | None,
-    block_size: int,
-    **flags: bool,
-) -> tuple[System, Policy, CostModel]:
-    from infermax_opt.instance import Policy, System
-    from infermax_opt.profiles import load_profile
-
-    loaded = load_profile(profile)
-    capacity = loaded.kv_capacity if kv_capacity is None else kv_capacity
-    system = System(capacity, max_batch_tokens, max_prefill_tokens, max_running, block_size)
-    return system, Policy(**flags), loaded.cost
+    return {name: value for name, value in options.items() if problem in owners[name]}
 
 
 def _stem(path: str) -> str:

@@ -37,6 +37,7 @@ def table(suite: str, output: str | None, as_json: bool, **options: Any) -> int:
       mixes        70 rows: short and long prompts and outputs, 16 to 1024 requests
       azure        4 rows: the Azure 2023 traces (--data), offline and ten minutes of arrivals
       makespan     24 rows: requests on clients, lengths like GSM8K's, 10 on 3 to 1319 on 200
+      placement    60 rows: heartbeats of five families on the fewest workers, 50 to 400 requests
 
     DIR then holds table.csv, table.md and table.json, the results and the journal rows.jsonl.
     The same command continues a run that was stopped or killed, and tries failed rows again.
@@ -48,6 +49,7 @@ def table(suite: str, output: str | None, as_json: bool, **options: Any) -> int:
       infermax-opt table paper-b32 --only '*-m100-*' --only '*-m1000-*' -o out/small --jobs 2
       infermax-opt table azure --data traces --best-known best-known
       infermax-opt table makespan --only '*-100x20-*' --time-limit 10
+      infermax-opt table placement --only 'long-prompts-*' --time-limit 10
     """  # noqa: D301
     from infermax_opt.io.files import to_json_text
     from infermax_opt.table import run_table

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from infermax_opt.bounds.counts import count_batches
 from infermax_opt.errors import InputError
@@ -34,6 +34,7 @@ __all__ = [
     "horizon_bound",
     "least_batches",
     "least_variable_cost",
+    "load_formulation",
     "packing_rows",
     "trajectory",
 ]
@@ -88,25 +89,30 @@ class Formulation(Protocol):
         ...
 
 
-def formulation_names() -> list[str]:
-    """Names of the installed formulations."""
-    return sorted({point.name for point in entry_points(group=GROUP)})
+def formulation_names(group: str = GROUP) -> list[str]:
+    """Names of the installed formulations of a group."""
+    return sorted({point.name for point in entry_points(group=group)})
 
 
-def get_formulation(name: str) -> Formulation:
-    """Load a formulation by name.
+def load_formulation(name: str, group: str) -> Any:
+    """Load a formulation of a group of entry points by name.
 
     Raises
     ------
     InputError
         If no formulation of that name is installed; the message lists those that are.
     """
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group=group):
         if point.name == name:
-            formulation: Formulation = point.load()()
-            return formulation
-    choices = ", ".join(formulation_names()) or "nothing"
+            return point.load()()
+    choices = ", ".join(formulation_names(group)) or "nothing"
     raise InputError(f"{name!r} is no installed formulation; there is {choices}", field="formulation")
+
+
+def get_formulation(name: str) -> Formulation:
+    """Load a formulation of InferMax instances by name; see `load_formulation`."""
+    formulation: Formulation = load_formulation(name, GROUP)
+    return formulation
 
 
 class Move(NamedTuple):

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from infermax_opt.errors import InputError
 from infermax_opt.instance import Instance
 from infermax_opt.io.files import replacing
-from infermax_opt.problems import AnySchedule
-from infermax_opt.report import percent, printable, seconds
+from infermax_opt.problems import AnyInstance, AnySchedule
+from infermax_opt.report import percent, printable, seconds, value_text
 from infermax_opt.result import Claim
 from infermax_opt.schedules import Schedule
 from infermax_opt.timeline import Phase, Timeline, timeline
@@ -135,14 +135,14 @@ def _title(instance: Instance, subject: AnySchedule | Claim, lines: Timeline) ->
     if isinstance(subject, Claim):
         if not instance.objective.is_makespan:
             parts.append(f"{instance.objective} {seconds(subject.upper_bound)}")
-        parts += bound_words(subject)
+        parts += bound_words(instance, subject)
     return f"{printable(instance.name)}\n{', '.join(parts)}"
 
 
-def bound_words(claim: Claim) -> list[str]:
+def bound_words(instance: AnyInstance, claim: Claim) -> list[str]:
     """Bound and gap of a result, for a title."""
     proof = f" ({claim.proof.value})" if claim.proof else ""
-    return [f"lower bound {seconds(claim.lower_bound)}{proof}", f"gap {percent(claim.gap)}"]
+    return [f"lower bound {value_text(instance, claim.lower_bound)}{proof}", f"gap {percent(claim.gap)}"]
 
 
 def _legend(axes: Any, phases: Sequence[Phase], eviction: bool = False) -> None:

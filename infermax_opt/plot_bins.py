@@ -75,7 +75,7 @@ def plot_bins(instance: MakespanInstance, subject: AnySchedule | Claim, path: st
         axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False)
         words = [f"makespan {seconds(found.makespan)}"]
         if isinstance(subject, Claim):
-            words += bound_words(subject)
+            words += bound_words(instance, subject)
         words += [f"utilisation {percent(found.utilisation)}", f"{len(schedule.bins)} bins"]
         title = f"{printable(instance.name)}\n{', '.join(words)}"
         figure.suptitle(title, fontsize=11, parse_math=False)

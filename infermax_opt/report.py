@@ -1,22 +1,21 @@
 """Results as text for people and as JSON values for machines.
 
-An unknown number is a dash, never 0 and never infinite; every time says its unit.
+An unknown number is a dash, never 0 and never infinite; every time and number of workers says its unit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from enum import Enum
 from fractions import Fraction
 from typing import Any
 
 from infermax_opt.exact import decimal_text
 from infermax_opt.instance import Instance, Metric
-from infermax_opt.makespan.metrics import MAKESPAN_DEFINITIONS, MakespanMetrics
-from infermax_opt.makespan.replay import BinViolation
 from infermax_opt.metrics import DEFINITIONS
-from infermax_opt.problems import MAKESPAN, AnyInstance, AnyMetrics
+from infermax_opt.problems import AnyInstance, AnyMetrics, amount, objective_name, problem_of
 from infermax_opt.profiles import Profile
-from infermax_opt.replay import Violation
 from infermax_opt.result import AnyResult, LowerBound, Proof, Scope, SolverReport, Status
 from infermax_opt.verification import AnyVerification
 
@@ -31,6 +30,7 @@ __all__ = [
     "profiles_text",
     "result_text",
     "seconds",
+    "value_text",
     "verification_text",
     "verification_to_json",
     "wrong_lines",
@@ -60,8 +60,15 @@ STATUSES = {
 }
 #: Metrics that are times, and those that are shares.
 TIMES = ("makespan", "mean_ttft", "mean_tpot", "mean_e2e", "mean_idle", "most_idle")
-SHARES = ("recompute_tax", "mean_kv_use", "utilisation")
+SHARES = (
+    "recompute_tax", "mean_kv_use", "utilisation", "mean_iteration_use", "most_iteration_use",
+    "mean_prefill_use", "most_prefill_use", "most_kv_use",
+)  # fmt: skip
 UNITS = {"tokens_per_second": "tokens/s", "refill_tokens": "tokens", "peak_kv": "tokens"}
+#: Details of a solve that are sections of their own, with their titles.
+SECTIONS = {"excluded": "why fewer are not enough", "unplaceable": "why there is none"}
+#: Those that are not repeated below "how it was computed"; the reason of the bound stands beside it.
+ELSEWHERE = frozenset({"binding", *SECTIONS})
 
 
 # --- single values ------------------------------------------------------------------------------
@@ -75,6 +82,11 @@ def printable(text: object) -> str:
 def seconds(value: Fraction | float | None) -> str:
     """A time with its unit."""
     return UNKNOWN if value is None else f"{float(value):.6g} s"
+
+
+def value_text(instance: AnyInstance, value: Fraction | None) -> str:
+    """A value of the objective with its unit."""
+    return UNKNOWN if value is None else amount(instance, value)
 
 
 def percent(value: Fraction | None) -> str:
@@ -105,7 +117,8 @@ def aligned(rows: Iterable[Sequence[str]], indent: str = "  ") -> list[str]:
 
 def _objective_meaning(instance: AnyInstance) -> str:
     if not isinstance(instance, Instance):
-        return f"{MAKESPAN}: {MAKESPAN_DEFINITIONS[MAKESPAN]}; minimised"
+        name = objective_name(instance)
+        return f"{name}: {problem_of(instance).definitions[name]}; minimised"
     objective = instance.objective
     if objective.name == "throughput":
         return "throughput: generated tokens / makespan; stated as the makespan, s, which is minimised"
@@ -119,7 +132,7 @@ def _objective_meaning(instance: AnyInstance) -> str:
 
 def metrics_text(metrics: AnyMetrics) -> str:
     """All metrics with their definitions."""
-    meaning = MAKESPAN_DEFINITIONS if isinstance(metrics, MakespanMetrics) else DEFINITIONS
+    meaning = problem_of(metrics).definitions
     rows = [(name, _metric(name, value), meaning[name]) for name, value in metrics.items()]
     return "\n".join(["metrics of the replayed schedule", *aligned(rows)])
 
@@ -130,11 +143,13 @@ def result_text(instance: AnyInstance, result: AnyResult) -> str:
     rows = [
         ("objective", _objective_meaning(instance)),
         ("status", STATUSES[result.status]),
-        ("schedule", f"{seconds(upper.value)}  found by {upper.source}" if upper else UNKNOWN),
-        ("lower bound", f"{seconds(lower.value)}  from {lower.source}" if lower else UNKNOWN),
+        ("schedule", f"{amount(instance, upper.value)}  found by {upper.source}" if upper else UNKNOWN),
+        ("lower bound", f"{amount(instance, lower.value)}  from {lower.source}" if lower else UNKNOWN),
         ("gap", f"{percent(result.gap)}  (schedule - lower bound) / schedule"),
     ]
     if lower:
+        if lower.reason:
+            rows.append(("because", lower.reason))
         rows.append(("proved by", PROOFS[lower.proof]))
         if lower.certificate:
             rows.append(("certificate", lower.certificate))
@@ -146,8 +161,24 @@ def result_text(instance: AnyInstance, result: AnyResult) -> str:
                 lines.append("  an undefined metric counts as 0 in the objective")
         lines += ["", metrics_text(result.metrics)]
     if result.solver:
+        for name, title in SECTIONS.items():
+            if name in result.solver.details:
+                lines += ["", title, *_section(result.solver.details[name])]
         lines += ["", "how it was computed", *_solver_lines(result.solver)]
     return "\n".join(lines)
+
+
+def _section(found: Mapping[str, str] | Sequence[str]) -> list[str]:
+    """Texts by name, or texts, of which only the first are shown."""
+    if isinstance(found, Mapping):
+        return aligned(found.items())
+    return [f"  {printable(text)}" for text in _first(found)]
+
+
+def _first(found: Sequence[object]) -> list[object]:
+    """The first of many, and how many more there are."""
+    more = [f"... and {len(found) - MOST_LINES} more"] if len(found) > MOST_LINES else []
+    return [*found[:MOST_LINES], *more]
 
 
 def _solver_lines(report: SolverReport) -> list[str]:
@@ -166,7 +197,7 @@ def _solver_lines(report: SolverReport) -> list[str]:
         ("threads", report.threads),
         ("seed", report.seed),
         ("versions", versions or None),
-        *((name, _detail(value)) for name, value in report.details.items()),
+        *((name, _detail(value)) for name, value in report.details.items() if name not in ELSEWHERE),
     ]
     return aligned((name, str(value)) for name, value in rows if value is not None)
 
@@ -188,7 +219,7 @@ def bounds_text(instance: AnyInstance, bounds: Sequence[LowerBound]) -> str:
     lines += ["lower bounds, best first: no schedule does better"]
     if not bounds:
         return "\n".join([*lines, f"  {UNKNOWN}"])
-    lines += aligned((seconds(b.value), b.source, b.proof.value) for b in bounds)
+    lines += aligned((amount(instance, b.value), b.source, b.proof.value, b.reason or "") for b in bounds)
     lines += ["how they were proved"]
     lines += [f"  {PROOFS[proof]}" for proof in Proof if any(b.proof is proof for b in bounds)]
     return "\n".join(lines)
@@ -201,8 +232,8 @@ def verification_text(instance: AnyInstance, check: AnyVerification) -> str:
     lines += wrong_lines(check.violations, check.faults)
     rows = [
         ("objective", _objective_meaning(instance)),
-        ("replayed", seconds(check.objective)),
-        ("lower bound", _trust(check)),
+        ("replayed", value_text(instance, check.objective)),
+        ("lower bound", _trust(instance, check)),
     ]
     lines += aligned(rows)
     if check.metrics:
@@ -216,16 +247,14 @@ def wrong_lines(violations: Sequence[object], faults: Sequence[object]) -> list[
     for title, found in (("rules broken", violations), ("wrong claims", faults)):
         if found:
             lines.append(f"{title}: {len(found)}")
-            lines += [f"  {printable(item)}" for item in found[:MOST_LINES]]
-            if len(found) > MOST_LINES:
-                lines.append(f"  ... and {len(found) - MOST_LINES} more")
+            lines += [f"  {printable(item)}" for item in _first(found)]
     return lines
 
 
-def _trust(check: AnyVerification) -> str:
+def _trust(instance: AnyInstance, check: AnyVerification) -> str:
     if check.lower_bound is None or check.bound is None:
         return f"{UNKNOWN}  (none claimed, or none that can be checked)"
-    return f"{seconds(check.lower_bound)}  {check.bound.value}"
+    return f"{amount(instance, check.lower_bound)}  {check.bound.value}"
 
 
 def profiles_text(profiles: Sequence[Profile]) -> str:
@@ -241,29 +270,17 @@ def profiles_text(profiles: Sequence[Profile]) -> str:
 
 
 def _objective_json(instance: AnyInstance) -> Any:
-    return instance.objective.to_json() if isinstance(instance, Instance) else MAKESPAN
+    return instance.objective.to_json() if isinstance(instance, Instance) else objective_name(instance)
 
 
 def _metrics_json(metrics: AnyMetrics | None) -> dict[str, Any] | None:
     return None if metrics is None else dict(metrics.items())
 
 
-def _violation(violation: Violation | BinViolation) -> dict[str, Any]:
-    if isinstance(violation, BinViolation):
-        return {
-            "rule": violation.rule.value,
-            "bin": violation.bin,
-            "request": violation.request,
-            "message": violation.message,
-        }
-    return {
-        "rule": violation.rule.value,
-        "batch": violation.batch,
-        "request": violation.request,
-        "value": violation.value,
-        "limit": violation.limit,
-        "message": violation.message,
-    }
+def _violation(violation: Any) -> dict[str, Any]:
+    """The fields of a violation of any problem."""
+    found = {field.name: getattr(violation, field.name) for field in fields(violation)}
+    return {name: value.value if isinstance(value, Enum) else value for name, value in found.items()}
 
 
 def verification_to_json(instance: AnyInstance, check: AnyVerification) -> dict[str, Any]:
@@ -282,7 +299,7 @@ def verification_to_json(instance: AnyInstance, check: AnyVerification) -> dict[
 
 
 def bounds_to_json(instance: AnyInstance, bounds: Sequence[LowerBound]) -> Mapping[str, Any]:
-    """All lower bounds, best first, in seconds, rounded down where a decimal does not end."""
+    """All lower bounds, best first, rounded down where a decimal does not end."""
     return {
         "instance": instance.name,
         "instance_sha256": instance.sha256,
@@ -292,13 +309,14 @@ def bounds_to_json(instance: AnyInstance, bounds: Sequence[LowerBound]) -> Mappi
 
 
 def bound_items(bounds: Sequence[LowerBound]) -> list[dict[str, Any]]:
-    """Lower bounds as JSON values, in seconds, rounded down where a decimal does not end."""
+    """Lower bounds as JSON values, rounded down where a decimal does not end."""
     return [
         {
             "value": Fraction(decimal_text(b.value, rounding="floor")),
             "source": b.source,
             "proof": b.proof.value,
             "certificate": b.certificate,
+            **({} if b.reason is None else {"reason": b.reason}),
         }
         for b in bounds
     ]

@@ -11,7 +11,18 @@ from typing import Any, Generic, TypeVar
 from infermax_opt.makespan.metrics import MakespanMetrics
 from infermax_opt.makespan.schedule import MakespanSchedule
 from infermax_opt.metrics import Metrics
-from infermax_opt.problems import AnyMetrics, AnySchedule
+from infermax_opt.placement.metrics import PlacementMetrics
+from infermax_opt.placement.placement import Placement
+from infermax_opt.problems import (
+    INFERMAX,
+    MAKESPAN,
+    PLACEMENT,
+    AnyInstance,
+    AnyMetrics,
+    AnySchedule,
+    Problem,
+    problem_of,
+)
 from infermax_opt.schedules import Schedule
 
 __all__ = [
@@ -20,12 +31,14 @@ __all__ = [
     "Claim",
     "LowerBound",
     "MakespanResult",
+    "PlacementResult",
     "Proof",
     "Result",
     "Scope",
     "SolverReport",
     "Status",
     "UpperBound",
+    "result_kind",
 ]
 
 S = TypeVar("S", bound=AnySchedule)
@@ -67,10 +80,11 @@ class Scope(enum.Enum):
 
 @dataclass(frozen=True)
 class LowerBound:
-    """A proved lower bound on the objective, in exact seconds.
+    """A proved lower bound on the objective, exact: in seconds, or workers of a placement.
 
     `certificate` names the file of its certificate, once written; `evidence` is what goes into it
     (see `infermax_opt.certificates`), None where there is no certificate for such a bound.
+    `reason` says in a sentence why it holds, where the bound is of a kind that has such a sentence.
     """
 
     value: Fraction
@@ -78,11 +92,12 @@ class LowerBound:
     proof: Proof
     certificate: str | None = None
     evidence: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    reason: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class UpperBound:
-    """The objective of a verified schedule, in exact seconds."""
+    """The objective of a verified schedule, exact: in seconds, or workers of a placement."""
 
     value: Fraction
     source: str
@@ -208,7 +223,23 @@ class MakespanResult(BaseResult[MakespanSchedule, MakespanMetrics]):
     """Answer for a makespan instance."""
 
 
-AnyResult = Result | MakespanResult
+@dataclass(frozen=True)
+class PlacementResult(BaseResult[Placement, PlacementMetrics]):
+    """Answer for a placement instance."""
+
+
+AnyResult = Result | MakespanResult | PlacementResult
+
+_KINDS: dict[Problem, type[AnyResult]] = {
+    INFERMAX: Result,
+    MAKESPAN: MakespanResult,
+    PLACEMENT: PlacementResult,
+}
+
+
+def result_kind(instance: AnyInstance) -> type[AnyResult]:
+    """Class of the results of such an instance."""
+    return _KINDS[problem_of(instance)]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from infermax_opt.claims import BaseVerification
 from infermax_opt.errors import InputError
-from infermax_opt.problems import AnyInstance, AnyMetrics, AnySchedule, objective_name
+from infermax_opt.problems import AnyInstance, AnyMetrics, AnySchedule, amount, objective_name
 from infermax_opt.result import AnyResult, LowerBound, Proof, SolverReport, UpperBound
 
 __all__ = ["Incumbent", "Progress", "SolveOptions", "SolveRun", "package_versions"]
@@ -187,7 +187,7 @@ class SolveRun(ABC, Generic[P, S, M]):
             self.certified = candidate if known is None or candidate.value > known.value else known
         if self.lower is None or candidate.value > self.lower.value:
             self.lower = candidate
-            self.say(f"lower bound {float(candidate.value):.6g} s ({candidate.source})")
+            self.say(f"lower bound {amount(self.instance, candidate.value)} ({candidate.source})")
 
     def credible(self, lower: LowerBound | None) -> LowerBound | None:
         """The bound, unless a verified schedule refutes it: then the engine failed, and says so."""
@@ -206,7 +206,7 @@ class SolveRun(ABC, Generic[P, S, M]):
         better = value is not None and (self.best is None or value < self.best.value)
         if check.ok and better and check.metrics is not None and value is not None:
             self.best = Incumbent(candidate, check.metrics, value, source)
-            self.say(f"schedule {float(value):.6g} s ({source})")
+            self.say(f"schedule {amount(self.instance, value)} ({source})")
         return check
 
     def offer_found(self, candidate: S | None, engine: str) -> None:
@@ -247,6 +247,8 @@ class SolveRun(ABC, Generic[P, S, M]):
             for name in names:
                 with contextlib.suppress(InputError):  # one that needs too many batches
                     self.offer(run(name), f"{kind}:{name}")
+                if self.proved():
+                    break
                 left = self.left()
                 # At least one schedule always; an engine needs the rest of the time.
                 limit = self.limits.time_limit

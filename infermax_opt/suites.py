@@ -7,6 +7,7 @@
 ``mixes``      InferMax appendix A.3: short and long prompts and outputs, B = 16 ... 1024
 ``azure``      the Azure 2023 traces (not shipped: the user names their folder)
 ``makespan``   requests like GSM8K's on clients: 10 on 3 ... 1319 on 200; two seeds
+``placement``  heartbeats of five families on the fewest workers: 50 ... 400 requests; three seeds
 =============  ===================================================================================
 
 A case is cheap to name and builds its instance on demand, equal every time: nothing here depends
@@ -29,6 +30,7 @@ from infermax_opt.cost import Attention, CostModel
 from infermax_opt.errors import InputError
 from infermax_opt.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.makespan.generate import DISTRIBUTIONS, gsm8k_like
+from infermax_opt.placement.generate import generate
 from infermax_opt.problems import AnyInstance
 
 __all__ = ["CSP_INPUTS", "DATA", "Case", "Suite", "csp_case", "get_suite", "paper_cost", "suite_names"]
@@ -61,6 +63,11 @@ CLIENT_SIZES = ((10, 3), (15, 4), (100, 20), (1319, 200))
 CLIENT_SEEDS = (0, 1)
 #: Deviation of the estimates that their methods know, as in `scripts/makespan_study.py`.
 CLIENT_ERROR = 0.2
+
+#: Families, requests and seeds of the placement cases.
+HEARTBEATS = ("paper", "long-prompts", "kv-tight", "mixed", "strict")
+HEARTBEAT_SIZES = (50, 100, 200, 400)
+HEARTBEAT_SEEDS = (0, 1, 2)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -279,6 +286,18 @@ def _makespan(data: Path | None) -> list[Case]:
     return cases
 
 
+# --- heartbeats ---------------------------------------------------------------------------------
+
+
+def _placement(data: Path | None) -> list[Case]:
+    return [
+        Case(f"{family}-{size}-s{seed}", partial(generate, family, requests=size, seed=seed))
+        for family in HEARTBEATS
+        for size in HEARTBEAT_SIZES
+        for seed in HEARTBEAT_SEEDS
+    ]
+
+
 _SUITES: dict[str, Callable[[Path | None], list[Case]]] = {
     "paper-csp": _paper_csp,
     "paper-b32": partial(_grid, 32),
@@ -286,4 +305,5 @@ _SUITES: dict[str, Callable[[Path | None], list[Case]]] = {
     "mixes": _mixes,
     "azure": _azure,
     "makespan": _makespan,
+    "placement": _placement,
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.table_row import AnyRow, MakespanRow
+from infermax_opt.table_row import AnyRow, MakespanRow, PlacementRow, Row
 
 __all__ = ["UNKNOWN", "Columns", "columns_of", "percent"]
 
@@ -55,8 +55,6 @@ def _share(value: Fraction | None) -> str | None:
 
 _WHO: dict[str, Cell] = {"instance": lambda r: r.instance, "instance_sha256": lambda r: r.instance_sha256}
 _BOUNDS: dict[str, Cell] = {
-    "upper_bound_s": lambda r: r.upper_bound,
-    "lower_bound_s": lambda r: r.lower_bound,
     "gap_percent": lambda r: _share(r.gap),
     "status": lambda r: r.status,
     "bound": lambda r: r.bound,
@@ -68,6 +66,10 @@ _BOUNDS: dict[str, Cell] = {
     "schedule_source": lambda r: r.schedule_source,
     "schedule_sha256": lambda r: r.schedule_sha256,
     "result": lambda r: r.result,
+}
+_SECONDS: dict[str, Cell] = {
+    "upper_bound_s": lambda r: r.upper_bound,
+    "lower_bound_s": lambda r: r.lower_bound,
 }
 _HOW: dict[str, Cell] = {
     "seconds": lambda r: r.seconds,
@@ -88,6 +90,7 @@ _BATCHES = Columns(
         "M": lambda r: r.kv_capacity,
         "C": lambda r: r.max_batch_tokens,
         "P": lambda r: r.max_prefill_tokens,
+        **_SECONDS,
         **_BOUNDS,
         "batches": lambda r: r.batches,
         "evictions": lambda r: r.evictions,
@@ -119,6 +122,7 @@ _CLIENTS = Columns(
         "clients": lambda r: r.clients,
         "input_tokens": lambda r: r.input_tokens,
         "output_tokens": lambda r: r.output_tokens,
+        **_SECONDS,
         **_BOUNDS,
         "closed_form_s": lambda r: r.closed_form,
         "bins": lambda r: r.bins,
@@ -147,6 +151,44 @@ _CLIENTS = Columns(
 )
 
 
+_WORKERS = Columns(
+    csv={
+        **_WHO,
+        "requests": lambda r: r.requests,
+        "ongoing_requests": lambda r: r.ongoing_requests,
+        "input_tokens": lambda r: r.input_tokens,
+        "output_tokens": lambda r: r.output_tokens,
+        "workers": lambda r: r.upper_bound,
+        "lower_bound_workers": lambda r: r.lower_bound,
+        **_BOUNDS,
+        "closed_form_workers": lambda r: r.closed_form,
+        "gpus": lambda r: r.gpus,
+        "iteration_use_percent": lambda r: _share(r.mean_iteration_use),
+        "prefill_use_percent": lambda r: _share(r.mean_prefill_use),
+        "kv_use_percent": lambda r: _share(r.mean_kv_use),
+        **_HOW,
+    },
+    markdown={
+        "instance": lambda r: r.instance,
+        "requests": lambda r: r.requests,
+        "workers": lambda r: r.upper_bound,
+        "lower bound": lambda r: r.lower_bound,
+        "gap, %": lambda r: percent(r.gap),
+        "bound": lambda r: r.bound,
+        "proof": lambda r: r.proof,
+        "closed form": lambda r: r.closed_form,
+        "found by": lambda r: r.schedule_source,
+        "GPUs": lambda r: r.gpus,
+        "iteration time, %": lambda r: percent(r.mean_iteration_use),
+        "prefill, %": lambda r: percent(r.mean_prefill_use),
+        "KV, %": lambda r: percent(r.mean_kv_use),
+        "seconds": lambda r: _wall(r.seconds),
+    },
+    words=_WORDS,
+)
+_COLUMNS: dict[type[AnyRow], Columns] = {Row: _BATCHES, MakespanRow: _CLIENTS, PlacementRow: _WORKERS}
+
+
 def columns_of(row: AnyRow | None) -> Columns:
     """The columns of a table that begins with this row; None: it has none."""
-    return _CLIENTS if isinstance(row, MakespanRow) else _BATCHES
+    return _BATCHES if row is None else _COLUMNS[type(row)]

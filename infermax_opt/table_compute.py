@@ -6,7 +6,7 @@ somewhere can run rows; `infermax_opt.table_pool` does it in local processes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,12 +14,20 @@ from typing import Any, Literal, TypeVar
 
 from infermax_opt.errors import InputError
 from infermax_opt.exact import decimal_text
+from infermax_opt.instance import Instance
 from infermax_opt.makespan.instance import MakespanInstance
-from infermax_opt.makespan.metrics import MakespanMetrics
-from infermax_opt.metrics import Metrics
-from infermax_opt.problems import AnyInstance, AnySchedule
-from infermax_opt.result import AnyResult, UpperBound
-from infermax_opt.table_row import AnyRow, MakespanRow, Row, RowOptions
+from infermax_opt.placement.instance import PlacementInstance
+from infermax_opt.problems import (
+    INFERMAX,
+    MAKESPAN,
+    PLACEMENT,
+    AnyInstance,
+    AnySchedule,
+    Problem,
+    problem_of,
+)
+from infermax_opt.result import AnyResult, MakespanResult, PlacementResult, Result, UpperBound
+from infermax_opt.table_row import AnyRow, MakespanRow, PlacementRow, Row, RowOptions
 from infermax_opt.verification import AnyVerification, Trust, verify
 
 __all__ = ["Job", "compute_row", "run_job"]
@@ -91,14 +99,14 @@ def compute_row(instance: AnyInstance, job: Job) -> AnyRow:
         archived = Archive(job.archive, job.suite).schedule(instance)
     runs = _run_schedulers(instance)
     result = _solve(instance, job, archived, runs)
-    kind = "method" if isinstance(instance, MakespanInstance) else "scheduler"
+    kind = problem_of(instance).heuristic
     for name, run in runs.items():
         if run is not None:
             result = _better(result, f"{kind}:{name}", *run)
     check = verify(instance, result)
     if check.bound is Trust.SOLVER and result.certified is not None:
-        # A table states what can be checked, even where a solver claims more.  Optima of makespan
-        # instances have nothing but a solver's word: their rows say so, and name the closed form.
+        # A table states what can be checked, even where a solver claims more.  Optima of other
+        # problems have nothing but a solver's word: their rows say so, and name the closed form.
         result = replace(result, lower=result.certified)
         check = verify(instance, result)
     if not check.ok:
@@ -142,22 +150,12 @@ def compute_row(instance: AnyInstance, job: Job) -> AnyRow:
         "threads": job.threads,
         "versions": dict(report.versions) if report else {},
     }
+    own = _OWN[problem_of(instance)]
+    return own(instance, result, shared)
+
+
+def _batches(instance: Instance, result: Result, shared: Mapping[str, Any]) -> Row:
     metrics = result.metrics
-    if isinstance(instance, MakespanInstance):
-        bins = metrics if isinstance(metrics, MakespanMetrics) else None
-        certified = result.certified
-        return MakespanRow(
-            **shared,
-            clients=instance.clients,
-            input_tokens=sum(r.input_tokens for r in instance.requests),
-            output_tokens=sum(r.output_tokens for r in instance.requests),
-            closed_form=_rounded(certified.value, "floor") if certified else None,
-            bins=bins.bins if bins else None,
-            rounds=bins.rounds if bins else None,
-            utilisation=_rounded(bins.utilisation, "nearest") if bins else None,
-            tokens_per_second=_rounded(bins.tokens_per_second, "nearest") if bins else None,
-        )
-    batches = metrics if isinstance(metrics, Metrics) else None
     return Row(
         **shared,
         input_tokens=_only({t.input_tokens for t in instance.types}),
@@ -165,9 +163,43 @@ def compute_row(instance: AnyInstance, job: Job) -> AnyRow:
         kv_capacity=instance.system.kv_capacity,
         max_batch_tokens=instance.system.max_batch_tokens,
         max_prefill_tokens=instance.system.max_prefill_tokens,
-        batches=batches.batches if batches else None,
-        evictions=batches.evictions if batches else None,
+        batches=metrics.batches if metrics else None,
+        evictions=metrics.evictions if metrics else None,
     )
+
+
+def _clients(instance: MakespanInstance, result: MakespanResult, shared: Mapping[str, Any]) -> MakespanRow:
+    metrics, certified = result.metrics, result.certified
+    return MakespanRow(
+        **shared,
+        clients=instance.clients,
+        input_tokens=sum(r.input_tokens for r in instance.requests),
+        output_tokens=sum(r.output_tokens for r in instance.requests),
+        closed_form=_rounded(certified.value, "floor") if certified else None,
+        bins=metrics.bins if metrics else None,
+        rounds=metrics.rounds if metrics else None,
+        utilisation=_nearest(metrics.utilisation if metrics else None),
+        tokens_per_second=_nearest(metrics.tokens_per_second if metrics else None),
+    )
+
+
+def _workers(instance: PlacementInstance, result: PlacementResult, shared: Mapping[str, Any]) -> PlacementRow:
+    metrics, certified = result.metrics, result.certified
+    return PlacementRow(
+        **shared,
+        ongoing_requests=sum(r.ongoing for r in instance.requests),
+        input_tokens=sum(r.input_tokens for r in instance.requests),
+        output_tokens=sum(r.predicted_output_tokens for r in instance.requests),
+        closed_form=certified.value if certified else None,
+        gpus=metrics.gpus if metrics else None,
+        mean_iteration_use=_nearest(metrics.mean_iteration_use if metrics else None),
+        mean_prefill_use=_nearest(metrics.mean_prefill_use if metrics else None),
+        mean_kv_use=_nearest(metrics.mean_kv_use if metrics else None),
+    )
+
+
+#: What fills in the columns that only rows of that problem have.
+_OWN: dict[Problem, Callable[..., AnyRow]] = {INFERMAX: _batches, MAKESPAN: _clients, PLACEMENT: _workers}
 
 
 def _rounded(value: Fraction, rounding: Literal["floor", "ceiling", "nearest"]) -> Fraction:
@@ -175,15 +207,19 @@ def _rounded(value: Fraction, rounding: Literal["floor", "ceiling", "nearest"]) 
     return Fraction(decimal_text(value, rounding=rounding))
 
 
+def _nearest(value: Fraction | None) -> Fraction | None:
+    return None if value is None else _rounded(value, "nearest")
+
+
 def _run_schedulers(instance: AnyInstance) -> _Runs:
-    """What every scheduler or method makes of the instance; None where it fails."""
+    """What every scheduler, method or heuristic makes of the instance; None where it fails."""
     from infermax_opt.api import schedule as run_scheduler
 
     runs: _Runs = {}
     for name in _names(instance):
         try:
             schedule = run_scheduler(instance, name)
-        except InputError:  # it needs too many batches
+        except InputError:  # it needs too many batches, or workers
             runs[name] = None
             continue
         check = verify(instance, schedule)
@@ -192,10 +228,15 @@ def _run_schedulers(instance: AnyInstance) -> _Runs:
 
 
 def _names(instance: AnyInstance) -> Sequence[str]:
-    if isinstance(instance, MakespanInstance):
+    problem = problem_of(instance)
+    if problem is MAKESPAN:
         from infermax_opt.makespan.methods import METHODS
 
         return list(METHODS)
+    if problem is PLACEMENT:
+        from infermax_opt.placement.heuristics import HEURISTICS
+
+        return list(HEURISTICS)
     from infermax_opt.schedulers import scheduler_names
 
     return scheduler_names()

@@ -61,7 +61,7 @@ class Table:
     suite : str
     options : RowOptions
     version : str
-    rows : tuple of Row or MakespanRow
+    rows : tuple of rows of one problem
     total : int
         Cases of the suite.
     failures : mapping of name to reason

@@ -1,4 +1,4 @@
-"""One row of a table, of either problem, and the options it depends on."""
+"""One row of a table, of any problem, and the options it depends on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infermax_opt.io.fields import Fields
 from infermax_opt.result import Status
 from infermax_opt.verification import Trust
 
-__all__ = ["AnyRow", "BaseRow", "MakespanRow", "Row", "RowOptions", "row_from_json"]
+__all__ = ["AnyRow", "BaseRow", "MakespanRow", "PlacementRow", "Row", "RowOptions", "row_from_json"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ _WORDS = [trust.value for trust in Trust if trust.is_word]
 
 class BaseRow:
     """What the rows of all suites have in common; None is unknown.  Times in seconds.
+
+    Bounds and schedulers' values are in the unit of the objective: seconds, or workers of a placement.
 
     Attributes
     ----------
@@ -267,17 +269,69 @@ class MakespanRow(BaseRow):
     versions: Mapping[str, str]
 
 
-AnyRow = Row | MakespanRow
+@dataclass(frozen=True)
+class PlacementRow(BaseRow):
+    """A row of a placement instance.
+
+    Attributes
+    ----------
+    ongoing_requests, input_tokens, output_tokens : int
+        Requests that are on workers already, and predicted tokens of all.
+    closed_form : Fraction
+        The best lower bound that is a formula, in workers, where a solver's word is better.
+    gpus : int
+    mean_iteration_use, mean_prefill_use, mean_kv_use : Fraction
+        Of the placement, as `infermax_opt.placement.metrics` defines them.
+    """
+
+    schema = "infermax-opt/placement-row/1"
+    decimals = (
+        "upper_bound", "lower_bound", "closed_form", "mean_iteration_use", "mean_prefill_use", "mean_kv_use",
+    )  # fmt: skip
+
+    suite: str
+    instance: str
+    instance_sha256: str
+    protocol: str
+    requests: int
+    ongoing_requests: int
+    input_tokens: int
+    output_tokens: int
+    status: str
+    upper_bound: Fraction | None
+    lower_bound: Fraction | None
+    bound: str | None
+    proof: str | None
+    bound_check: str | None
+    closed_form: Fraction | None
+    certificate: str | None
+    schedule_source: str | None
+    schedule_sha256: str | None
+    result: str
+    schedulers: Mapping[str, Fraction | None]
+    gpus: int | None
+    mean_iteration_use: Fraction | None
+    mean_prefill_use: Fraction | None
+    mean_kv_use: Fraction | None
+    seconds: float | None
+    time_limit: float
+    seed: int
+    best_known: bool
+    threads: int
+    versions: Mapping[str, str]
+
+
+AnyRow = Row | MakespanRow | PlacementRow
 
 
 def row_from_json(value: object) -> AnyRow:
-    """Read the row of either problem, as its schema says.
+    """Read the row of any problem, as its schema says.
 
     Raises
     ------
     InputError
         Naming the offending field.
     """
-    if isinstance(value, Mapping) and value.get("schema") == MakespanRow.schema:
-        return MakespanRow.from_json(value)
-    return Row.from_json(value)
+    schema = value.get("schema") if isinstance(value, Mapping) else None
+    kinds: tuple[type[MakespanRow | PlacementRow], ...] = (MakespanRow, PlacementRow)
+    return next((kind for kind in kinds if kind.schema == schema), Row).from_json(value)

@@ -5,6 +5,7 @@ It imports no scheduler, formulation or solver, so that none of them can vouch f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import overload
@@ -18,9 +19,12 @@ from infermax_opt.makespan.instance import MakespanInstance
 from infermax_opt.makespan.schedule import MakespanSchedule
 from infermax_opt.makespan.verification import MakespanVerification, verify_bins
 from infermax_opt.metrics import Metrics, measure, objective_value
-from infermax_opt.problems import AnyInstance, AnySchedule
+from infermax_opt.placement.instance import PlacementInstance
+from infermax_opt.placement.placement import Placement
+from infermax_opt.placement.verification import PlacementVerification, verify_placement
+from infermax_opt.problems import INFERMAX, MAKESPAN, PLACEMENT, PROBLEMS, AnyInstance, AnySchedule, Problem
 from infermax_opt.replay import Violation
-from infermax_opt.result import AnyResult, BaseResult, Claim, MakespanResult, Result
+from infermax_opt.result import AnyResult, BaseResult, Claim, MakespanResult, PlacementResult, Result
 from infermax_opt.schedules import Schedule
 
 __all__ = [
@@ -28,6 +32,7 @@ __all__ = [
     "Fault",
     "FaultKind",
     "MakespanVerification",
+    "PlacementVerification",
     "Trust",
     "Verification",
     "verify",
@@ -39,7 +44,7 @@ class Verification(BaseVerification[Violation, Metrics]):
     """Outcome of the verification of a schedule or result of an InferMax instance."""
 
 
-AnyVerification = Verification | MakespanVerification
+AnyVerification = Verification | MakespanVerification | PlacementVerification
 
 
 @overload
@@ -49,18 +54,22 @@ def verify(
     instance: MakespanInstance, subject: MakespanSchedule | MakespanResult | Claim
 ) -> MakespanVerification: ...
 @overload
+def verify(
+    instance: PlacementInstance, subject: Placement | PlacementResult | Claim
+) -> PlacementVerification: ...
+@overload
 def verify(instance: AnyInstance, subject: AnySchedule | AnyResult | Claim) -> AnyVerification: ...
 def verify(instance: AnyInstance, subject: AnySchedule | AnyResult | Claim) -> AnyVerification:
     """Verify a schedule, or all that a result claims.
 
     Parameters
     ----------
-    instance : Instance or MakespanInstance
+    instance : instance of any problem
     subject : schedule or result of such an instance, or Claim
 
     Returns
     -------
-    Verification or MakespanVerification
+    Verification, MakespanVerification or PlacementVerification
         Violations and faults as data; nothing is raised for a wrong schedule.
 
     Raises
@@ -70,13 +79,12 @@ def verify(instance: AnyInstance, subject: AnySchedule | AnyResult | Claim) -> A
     """
     claim = subject.claim() if isinstance(subject, BaseResult) else subject
     schedule = claim.schedule if isinstance(claim, Claim) else claim
-    if isinstance(instance, Instance) and isinstance(schedule, Schedule | None):
-        return _verify(instance, schedule, claim)
-    if isinstance(instance, MakespanInstance) and isinstance(schedule, MakespanSchedule | None):
-        return verify_bins(instance, schedule, claim)
+    for problem in PROBLEMS:
+        if isinstance(instance, problem.instance) and isinstance(schedule, (problem.schedule, type(None))):
+            return _VERIFIERS[problem](instance, schedule, claim)
     raise InputError(
-        "verify takes an Instance and a Schedule or Result, or a MakespanInstance and its own, not "
-        f"{type(instance).__name__} and {type(subject).__name__}"
+        "verify takes an Instance and a Schedule or Result, or an instance of another problem and its own, "
+        f"not {type(instance).__name__} and {type(subject).__name__}"
     )
 
 
@@ -110,3 +118,10 @@ def _verify(instance: Instance, schedule: Schedule | None, subject: AnySchedule 
         confirm=confirm,
     )
     return Verification.of(subject, truth)
+
+
+_VERIFIERS: dict[Problem, Callable[..., AnyVerification]] = {
+    INFERMAX: _verify,
+    MAKESPAN: verify_bins,
+    PLACEMENT: verify_placement,
+}

@@ -23,7 +23,9 @@ def built(suite: str, *only: str) -> list[Instance]:
 
 
 def test_names() -> None:
-    assert suite_names() == ("paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "makespan")
+    assert suite_names() == (
+        "paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "makespan", "placement",
+    )  # fmt: skip
     counts = {name: len(get_suite(name).cases) for name in suite_names()}
     assert counts == {
         "paper-csp": 22,
@@ -32,6 +34,7 @@ def test_names() -> None:
         "mixes": 70,
         "azure": 4,
         "makespan": 24,
+        "placement": 60,
     }
     names = [case.name for name in suite_names() for case in get_suite(name).cases]
     assert len(set(names)) == len(names)

@@ -16,10 +16,7 @@ from infermax_opt.io.fields import Fields, shown
 from infermax_opt.io.files import dump_json
 from infermax_opt.io.formats import SCHEDULE_SCHEMA, read_as
 from infermax_opt.io.problems import any_schedule_from_json, any_schedule_to_json
-from infermax_opt.makespan.metrics import MakespanMetrics
-from infermax_opt.makespan.schedule import MakespanSchedule
-from infermax_opt.metrics import Metrics
-from infermax_opt.problems import AnyInstance, AnySchedule, fits
+from infermax_opt.problems import INFERMAX, AnyInstance, AnySchedule, fits, problem_of
 from infermax_opt.result import AnyResult, Claim, Proof, SolverReport, Status
 
 __all__ = [
@@ -47,7 +44,7 @@ def _rounded(value: Fraction | None, rounding: Any) -> Fraction | None:
 def result_to_json(result: AnyResult) -> dict[str, Any]:
     """Return the JSON value of a result.
 
-    Times are exact decimals where they end; else a lower bound is rounded down and an upper
+    Bounds are exact decimals where they end; else a lower bound is rounded down and an upper
     bound up, in the 30th digit.
     """
     upper, lower = result.upper, result.lower
@@ -117,7 +114,7 @@ def claim_from_json(value: object) -> Claim:
         raise InputError(f"{shown(objective)} is not a text", field="objective")
     written = top.get("schedule")
     schedule = None if written is None else any_schedule_from_json(written, "schedule")
-    metrics = MakespanMetrics if isinstance(schedule, MakespanSchedule) else Metrics
+    problem = INFERMAX if schedule is None else problem_of(schedule)
     return Claim(
         instance=top.text("instance"),
         instance_sha256=top.text("instance_sha256"),
@@ -130,7 +127,7 @@ def claim_from_json(value: object) -> Claim:
         proof=proof,
         certificate=certificate,
         schedule=schedule,
-        metrics=_metrics(top.get("metrics"), metrics),
+        metrics=_metrics(top.get("metrics"), problem.metrics),
     )
 
 
@@ -143,7 +140,7 @@ def _member(fields: Fields, key: str, kind: type[E]) -> E:
         raise InputError(f"{shown(value)} is none of {allowed}", field=fields.at(key)) from None
 
 
-def _metrics(value: object, kind: type[Metrics | MakespanMetrics]) -> dict[str, Fraction | int | None]:
+def _metrics(value: object, kind: Any) -> dict[str, Fraction | int | None]:
     if value is None:
         return {}
     fields = Fields(value, "metrics", [], list(kind.__dataclass_fields__))
@@ -161,8 +158,8 @@ def write_with_certificate(instance: AnyInstance, result: R, path: str | os.Path
 
     Returns
     -------
-    Result or MakespanResult
-        The result, naming the certificate file.
+    result
+        The same result, naming the certificate file.
     """
     lower = result.lower
     if lower is None or lower.proof is not Proof.CERTIFICATE or lower.evidence is None:
@@ -209,9 +206,7 @@ def read_subject(path: str | os.PathLike[str], instance: AnyInstance) -> AnySche
     inside = isinstance(subject, Claim)
     schedule = subject.schedule if isinstance(subject, Claim) else subject
     if schedule is not None and not fits(instance, schedule):
-        has, needs = "batches", "bins"
-        if isinstance(schedule, MakespanSchedule):
-            has, needs = needs, has
+        has, needs = problem_of(schedule).decisions, problem_of(instance).decisions
         problem = f"schedules of the instance {instance.name!r} have {needs}"
         raise InputError(problem, field=f"schedule.{has}" if inside else has, source=os.fspath(path))
     return subject

@@ -22,7 +22,7 @@ and fresh >= (sum of w_i - sum of R_e) / C, rounded up.  Every bound here but *e
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infermax_opt.placement._bounds_dual import Found, best_count, best_function
@@ -41,7 +41,7 @@ from infermax_opt.placement.rows import (
     tightened,
 )
 
-__all__ = ["WorkerBound", "excluded", "placement_bounds"]
+__all__ = ["WorkerBound", "bounds_from_simplest", "excluded", "limit_bounds", "placement_bounds"]
 
 #: KV rows: so many requests times rows, but never more or fewer rows than these.
 KV_WORK, FEWEST_KV, MOST_KV = 16_000, 8, 48
@@ -78,8 +78,7 @@ def placement_bounds(instance: PlacementInstance) -> list[WorkerBound]:
 
     New requests that fit on no worker are left out: there is no placement, and any number is a bound.
     """
-    limits = Limits.of(instance)
-    return sorted(_bounds(instance, limits), key=lambda bound: -bound.value)
+    return sorted(bounds_from_simplest(instance), key=lambda bound: -bound.value)
 
 
 def excluded(instance: PlacementInstance, workers: int) -> str:
@@ -90,14 +89,19 @@ def excluded(instance: PlacementInstance, workers: int) -> str:
     ValueError
         If no bound is above it.
     """
-    for bound in _bounds(instance, Limits.of(instance)):
+    for bound in bounds_from_simplest(instance):
         if bound.value > workers:
             return bound.reason
     raise ValueError(f"no bound excludes {workers} workers")
 
 
-def _bounds(instance: PlacementInstance, limits: Limits) -> Iterator[WorkerBound]:
-    """The best bound of each kind, the simplest kind first."""
+def bounds_from_simplest(instance: PlacementInstance) -> Iterator[WorkerBound]:
+    """The best bound of each kind, the simplest kind first, each worked out when it is asked for."""
+    return limit_bounds(Limits.of(instance), [request.id for request in instance.requests])
+
+
+def limit_bounds(limits: Limits, names: Sequence[str]) -> Iterator[WorkerBound]:
+    """The same from limits alone, and what the requests are called."""
     used = len(limits.ongoing)
     yield WorkerBound(used, "in use", {"used": used, "reason": f"{used} workers have ongoing requests"})
     new, workers = placeable(limits), open_workers(limits)
@@ -131,12 +135,12 @@ def _bounds(instance: PlacementInstance, limits: Limits) -> Iterator[WorkerBound
         yield WorkerBound(shut + ends.workers + 1, "ends", detail)
     clique = best_clique(limits, new, [*rows[: len(heavy)], *sums])
     if clique is not None:
-        names = [instance.requests[new[k]].id for k in clique.members]
-        some = ", ".join(names[:5]) + (", .." if len(names) > 5 else "")
-        reason = f"of {len(names)} new requests no two fit on a worker ({some}){used_text}"
+        members = [names[new[k]] for k in clique.members]
+        some = ", ".join(members[:5]) + (", .." if len(members) > 5 else "")
+        reason = f"of {len(members)} new requests no two fit on a worker ({some}){used_text}"
         yield WorkerBound(
             used + clique.fresh, "pairs",
-            {"requests": tuple(names), "taken": clique.taken, "reason": reason},
+            {"requests": tuple(members), "taken": clique.taken, "reason": reason},
         )  # fmt: skip
 
 

@@ -90,7 +90,15 @@ class Limits:
 
     @classmethod
     def of(cls, instance: PlacementInstance) -> Limits:
-        """Work out the limits."""
+        """Return the limits of an instance, which are worked out once."""
+        memo = vars(instance)
+        if "limits" not in memo:
+            memo["limits"] = cls._work_out(instance)
+        limits: Limits = memo["limits"]
+        return limits
+
+    @classmethod
+    def _work_out(cls, instance: PlacementInstance) -> Limits:
         worker, slo, theta, requests = instance.worker, instance.slo, instance.theta, instance.requests
         contexts = [
             worker.decode_context

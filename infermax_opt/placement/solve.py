@@ -1,0 +1,308 @@
+"""Solving placement instances: bounds, heuristics, packing, then an engine that decides count by count.
+
+Data flows one way, as in `infermax_opt.api`: closed-form bounds -> placements of the heuristics -> packing,
+which anneals towards fewer workers -> the exact engine, from the bound upwards -> verifier -> result.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal
+
+from infermax_opt.errors import InputError
+from infermax_opt.placement.bounds import excluded, placement_bounds
+from infermax_opt.placement.heuristics import place, unplaceable
+from infermax_opt.placement.instance import PlacementInstance
+from infermax_opt.placement.limits import Limits
+from infermax_opt.placement.metrics import PlacementMetrics
+from infermax_opt.placement.placement import Placement
+from infermax_opt.placement.verification import PlacementVerification, verify_placement
+from infermax_opt.result import LowerBound, PlacementResult, Proof
+from infermax_opt.solve_run import WARM_UP, Progress, SolveOptions, SolveRun
+
+__all__ = ["ENGINES", "lower_bounds", "solve_placement"]
+
+ENGINES = ("auto", "pack", "cpsat", "highs")
+
+#: Heuristics that ``best`` runs: the paper's, and those that are often better.
+FIRST = ("best-fit", "best-fit-size", "multi-start")
+#: Share of the time left that packing may take where the exact engine comes after it.
+PACK_SHARE = 0.3
+#: Columns beyond which the integer program takes too long to write down.
+MOST_COLUMNS = 150_000
+
+_Exact = Literal["cpsat", "highs"]
+
+
+def lower_bounds(instance: PlacementInstance) -> list[LowerBound]:
+    """All closed-form lower bounds in workers, best first, each with its reason."""
+    return [
+        LowerBound(Fraction(bound.value), bound.source, Proof.CLOSED_FORM, reason=bound.reason)
+        for bound in placement_bounds(instance)
+    ]
+
+
+def solve_placement(
+    instance: PlacementInstance,
+    *,
+    solver: str = "auto",
+    formulation: str | None = None,
+    warm_start: str | Placement = "best",
+    time_limit: float | None = 60.0,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> PlacementResult:
+    """Find a placement on few workers and a lower bound, as close to each other as the limits allow.
+
+    Parameters
+    ----------
+    instance : PlacementInstance
+    solver : {"auto", "pack", "cpsat", "highs"}
+        ``pack`` anneals towards fewer workers, ``cpsat`` and ``highs`` decide whether so many are enough;
+        ``auto`` does the former for a share of the time, then the latter.
+    formulation : str, optional
+        Formulation for ``cpsat`` or ``highs`` (``aladdin``), instead of their own integer program.
+    warm_start : str or Placement
+        ``"best"`` runs the heuristics that are mostly the best, a heuristic's name runs that one, ``"none"``
+        none; or a placement.
+    time_limit : float, optional
+        Wall-clock seconds for everything; None is no limit.
+    memory_limit : int, optional
+        Bytes; only with a formulation.
+    threads : int, optional
+        Threads of an engine; default: all cores.
+    seed : int
+    progress : callable, optional
+        Receives one line of text whenever there is news.
+
+    Returns
+    -------
+    PlacementResult
+        Verified.  The details of its solver report hold ``binding``, source and reason of the lower bound,
+        and ``excluded``, a reason for every smaller number of workers; or, if there is no placement,
+        ``unplaceable``: what requests exceed by themselves.
+
+    Raises
+    ------
+    InputError
+        If an option is unusable, the warm start breaks a rule, or the instance is too large for the chosen
+        engine.
+    """
+    options = _Options(
+        engines=ENGINES, solver=solver, time_limit=time_limit, memory_limit=memory_limit, threads=threads,
+        seed=seed, progress=progress, warm_start=warm_start, formulation=formulation,
+    )  # fmt: skip
+    run = _Run(instance, options)
+    problems = unplaceable(instance)
+    if problems:
+        run.report = replace(run.report, termination="infeasible", details={"unplaceable": problems})
+        return replace(run.result(PlacementResult), infeasible=True)
+    run.run()
+    run.explain()
+    return run.result(PlacementResult)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options(SolveOptions):
+    warm_start: str | Placement
+    formulation: str | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.formulation is not None:
+            from infermax_opt.placement.formulated import get_placement_formulation
+
+            get_placement_formulation(self.formulation)
+            if self.solver == "pack":
+                raise InputError("packing takes no formulation", field="formulation")
+        elif self.memory_limit is not None:
+            raise InputError(
+                "the engines of placements take none without a formulation", field="memory_limit"
+            )
+
+
+class _Run(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
+    """One call of `solve_placement`."""
+
+    def __init__(self, instance: PlacementInstance, options: _Options):
+        super().__init__(instance, options)
+        self.options = options
+        #: Reason for each range of numbers of workers that a closed form excludes.
+        self.excluded: dict[str, str] = {}
+
+    def verify(self, candidate: Placement) -> PlacementVerification:
+        return verify_placement(self.instance, candidate, candidate)
+
+    def closed_form(self) -> LowerBound:
+        """The best of the bounds; the simplest that is enough is the reason for each smaller number."""
+        bounds = lower_bounds(self.instance)
+        first, best = 0, int(bounds[0].value)
+        while first < best:
+            reason = excluded(self.instance, first)
+            end = max(int(bound.value) for bound in bounds if bound.reason == reason)
+            self.excluded[_range(first, end)] = reason
+            first = end
+        return bounds[0]
+
+    def explain(self) -> None:
+        """Add what binds, and why fewer workers are not enough, to the report."""
+        lower, known = self.lower, self.certified
+        if lower is None:
+            return
+        reasons = dict(self.excluded)
+        if known is not None and lower.value > known.value:
+            reasons[_range(int(known.value), int(lower.value))] = str(lower.reason)
+        binding = {"source": lower.source, "reason": lower.reason}
+        details = {"binding": binding, "excluded": reasons, **self.report.details}
+        self.report = replace(self.report, details=details)
+
+    @property
+    def least(self) -> int:
+        """Workers that are known to be needed."""
+        return 0 if self.lower is None else int(self.lower.value)
+
+    def warm_up(self) -> None:
+        self.start_from(self.options.warm_start, FIRST, self.heuristic, "heuristic")
+
+    def heuristic(self, name: str) -> Placement:
+        """Run a heuristic; one that could go on for ever has a share of the time."""
+        limit = self.options.time_limit
+        deadline = None if limit is None else self.began + WARM_UP * limit
+        return place(self.instance, name, seed=self.options.seed, target=self.least, deadline=deadline)
+
+    def run_engines(self) -> None:
+        solver, formulation = self.options.solver, self.options.formulation
+        if formulation is not None:
+            self.formulated(formulation, "highs" if solver == "highs" else "cpsat")
+        elif solver == "pack":
+            self.pack("asked for", 1.0)
+        elif solver != "auto":
+            if self.columns > MOST_COLUMNS:
+                problem = f"{self.columns} columns in the integer program; the most is {MOST_COLUMNS}"
+                raise InputError(problem, field="solver")
+            self.exact("asked for", "highs" if solver == "highs" else "cpsat")
+        elif self.columns > MOST_COLUMNS:
+            self.pack(f"the integer program has {self.columns} columns; the most is {MOST_COLUMNS}", 1.0)
+        else:
+            self.pack("it finds most optima fast", PACK_SHARE)
+            if not self.proved():
+                self.exact("it decides what packing leaves open", "cpsat", "highs")
+
+    @cached_property
+    def columns(self) -> int:
+        """Columns of the integer program for the best number of workers known: types times workers."""
+        limits = Limits.of(self.instance)
+        requests = [self.instance.requests[k] for k in limits.new]
+        kinds = {(r.input_tokens, r.predicted_output_tokens) for r in requests}
+        most = len(limits.ongoing) + len(requests) if self.best is None else int(self.best.value)
+        return len(kinds) * most
+
+    def pack(self, reason: str, share: float) -> None:
+        """Look for fewer workers until the bound is met, or this share of the time or the effort is spent.
+
+        It runs in a thread, so that Ctrl-C is noticed at once.
+        """
+        from infermax_opt.placement.pack import anytime_placements
+
+        self.begin("pack", reason)
+        left = self.left()
+        end = None if left is None else time.monotonic() + share * left
+        halt = threading.Event()
+        found: queue.SimpleQueue[tuple[str, Placement] | Exception | None] = queue.SimpleQueue()
+
+        def search() -> None:
+            try:
+                for item in anytime_placements(
+                    self.instance,
+                    lower=self.least,
+                    seed=self.options.seed,
+                    threads=self.report.threads or 1,
+                    # With a deadline it goes on until then; the exact engine has more use for the time.
+                    deadline=end if share == 1 else None,
+                    stop=lambda: halt.is_set() or (end is not None and time.monotonic() >= end),
+                ):
+                    found.put(item)
+            except Exception as error:
+                found.put(error)
+            finally:
+                found.put(None)
+
+        worker = threading.Thread(target=search, daemon=True)
+        worker.start()
+        try:
+            while (item := found.get()) is not None:
+                if isinstance(item, Exception):
+                    raise item
+                name, placement = item
+                self.offer_found(placement, name if name == "pack" else f"heuristic:{name}")
+        finally:
+            halt.set()
+            worker.join()
+        late = end is not None and time.monotonic() >= end
+        termination = "optimal" if self.proved() else "time_limit" if late else "heuristics only"
+        self.report = replace(self.report, termination=termination)
+
+    def exact(self, reason: str, *engines: _Exact) -> None:
+        """Decide whether as many workers as the bound says are enough, then one more, and so on."""
+        from infermax_opt.solvers.placement_exact import solve_placement_exactly
+
+        name = "+".join(engines)
+        self.begin(name, reason)
+        found = solve_placement_exactly(
+            self.instance,
+            lower=self.least,
+            warm=self.best.schedule if self.best else None,
+            time_limit=self.left(),
+            threads=self.report.threads or 1,
+            seed=self.options.seed,
+            engines=engines,
+        )
+        decided = {str(count): how for count, how in found.details["decided"].items()}
+        counts = {key: found.details[key] for key in ("rounds", "kv_rows")}
+        details = {"decided": decided, **counts} if decided else counts
+        self.report = replace(self.report, termination=found.termination, details=details)
+        self.offer_found(found.placement, name)
+        if found.lower > self.least:
+            why = f"the integer program for {found.lower - 1} workers is {decided[str(found.lower - 1)]}"
+            bound = LowerBound(Fraction(found.lower), name, Proof.SOLVER, reason=why)
+            self.improve_bound(self.credible(bound))
+
+    def formulated(self, formulation: str, engine: _Exact) -> None:
+        """Solve a formulation as a whole."""
+        from infermax_opt.placement.formulated import solve_formulated
+        from infermax_opt.solvers.outcome import Limits as RunLimits
+
+        asked = self.options.solver != "auto"
+        self.begin(engine, "asked for" if asked else "a formulation was asked for")
+        found = solve_formulated(
+            self.instance, formulation, engine, warm=self.best.schedule if self.best else None,
+            limits=RunLimits(
+                self.left(), self.report.threads or 1, self.options.seed, self.options.memory_limit
+            ),
+        )  # fmt: skip
+        self.report = replace(
+            self.report,
+            formulation=formulation,
+            termination=found.termination,
+            warm_start_accepted=found.warm_start_accepted,
+            details=found.details,
+        )
+        self.offer_found(found.placement, f"{engine}:{formulation}")
+        self.improve_bound(self.credible(found.lower))
+
+    def begin(self, engine: str, reason: str) -> None:
+        """Note which engine runs, and why."""
+        self.report = replace(self.report, engine=engine, reason=reason)
+        self.say(f"engine {engine}: {reason}")
+
+
+def _range(first: int, end: int) -> str:
+    """Numbers of workers from the first to the one before the end."""
+    return str(first) if end == first + 1 else f"{first} to {end - 1}"

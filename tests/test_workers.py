@@ -1,0 +1,229 @@
+"""Series of workers over time, the verifier of streams, their files and the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from click.testing import Result as Done
+
+from infermax_opt.cli import cli
+from infermax_opt.cluster.replay import replay_stream
+from infermax_opt.cluster.series import stream_unplaceable, worker_series
+from infermax_opt.cluster.stream import Stream, StreamRequest
+from infermax_opt.cluster.verification import verify_stream
+from infermax_opt.errors import InputError
+from infermax_opt.io.files import to_json_text
+from infermax_opt.io.stream import stream_from_json, stream_of_trace, stream_to_json, write_stream
+from infermax_opt.io.traces import read_trace
+from infermax_opt.placement.generate import SLO_13B, WORKER_13B, paper_like
+from infermax_opt.placement.instance import Slo
+from infermax_opt.placement.placement import Placement
+
+from .placement_oracle import fewest_workers
+
+
+def run(*args: str | Path) -> Done:
+    return CliRunner().invoke(cli, [str(arg) for arg in args])
+
+
+def stream(seed: int, requests: int = 60, seconds: int = 6, *, split_phase: bool = False) -> Stream:
+    """Lengths like ShareGPT's, arrivals spread evenly at random."""
+    rng = random.Random(seed)
+    lengths = paper_like(seed, requests).requests
+    return Stream(
+        f"s{seed}",
+        tuple(
+            StreamRequest(
+                r.id, Fraction(rng.randrange(1000 * seconds), 1000), r.input_tokens,
+                r.predicted_output_tokens, r.output_tokens,
+            )
+            for r in lengths
+        ),
+        WORKER_13B,
+        SLO_13B,
+        split_phase=split_phase,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("split_phase", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_series_is_verified_and_ordered(seed: int, split_phase: bool) -> None:
+    given = stream(seed, split_phase=split_phase)
+    series = worker_series(given)
+    check = verify_stream(given, series.placement)
+    assert check.ok
+    assert series.verified
+    assert [beat.workers for beat in check.beats] == [beat.upper for beat in series.beats]
+    assert check.metrics == series.metrics
+    assert all(beat.any_policy <= beat.lower <= beat.upper for beat in series.beats)
+    assert series.metrics.late_ttft == 0
+    assert sum(beat.new for beat in series.beats) == len(given.requests)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_given_the_past_are_exact_optima(seed: int) -> None:
+    given = stream(seed, requests=14, seconds=5)
+    series = worker_series(given)
+    optima = {}
+
+    def decide(beat):  # type: ignore[no-untyped-def]
+        optima[beat.number] = fewest_workers(beat.instance)
+        return {given.requests[k].id: series.placement.workers[given.requests[k].id] for k in beat.new}
+
+    replay_stream(given, decide)
+    found = {beat.beat: beat for beat in series.beats if beat.new}
+    assert found.keys() == optima.keys()
+    for number, optimum in optima.items():
+        assert found[number].lower <= optimum <= found[number].upper
+        assert found[number].lower == found[number].upper
+
+
+def test_time_limit_falls_back_to_best_fit() -> None:
+    given = stream(0)
+    series = worker_series(given, time_limit=1e-9)
+    assert series.cut_short == series.beats[0].beat
+    assert verify_stream(given, series.placement).ok
+    assert series.peak("lower") <= worker_series(given).peak("upper")
+
+
+def test_verifier_finds_what_is_wrong() -> None:
+    given = stream(1)
+    one = Placement(given.name, {r.id: 1 for r in given.requests})
+    check = verify_stream(given, one)
+    assert not check.ok
+    assert check.rules.keys() & {"saved_time", "iteration_time"}
+    assert check.metrics is not None
+    assert check.metrics.attainment < 1
+    missing = Placement(given.name, {"r1": 1, "x": 2})
+    check = verify_stream(given, missing)
+    assert check.metrics is None
+    assert check.rules == {"unknown_request": 1, "not_placed": len(given.requests) - 1}
+
+
+def test_format_round_trip_and_errors(tmp_path: Path) -> None:
+    given = replace(stream(2), theta=Fraction("0.9"), heartbeat=Fraction("0.25"), split_phase=True)
+    value = json.loads(to_json_text(stream_to_json(given)))
+    assert stream_from_json(value) == given
+    assert stream_from_json(value).sha256 == given.sha256
+    for change, field in (
+        ({"theta": 0}, "theta"),
+        ({"heartbeat": -1}, "heartbeat"),
+        ({"split_phase": 1}, "split_phase"),
+        ({"requests": []}, "requests"),
+        ({"extra": 1}, "extra"),
+        ({"problem": "placement"}, "problem"),
+    ):
+        with pytest.raises(InputError) as caught:
+            stream_from_json({**value, **change})
+        assert caught.value.field == field
+    value["requests"][3]["arrival"] = "soon"
+    with pytest.raises(InputError) as caught:
+        stream_from_json(value)
+    assert caught.value.field == "requests[3].arrival"
+
+
+TRACE = """TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:15:46.6805900,374,44
+2023-11-16 18:15:46.9951690,396,109
+2023-11-16 18:15:47.2951690,4090,20
+2023-11-16 18:15:48.9951690,879,55
+2023-11-16 18:15:49.4951690,91,16
+"""
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    path = tmp_path / "azure.csv"
+    path.write_text(TRACE)
+    return str(path)
+
+
+def test_streams_of_traces(trace: str) -> None:
+    left, made = stream_of_trace(read_trace(trace, "azure"), "a", WORKER_13B, SLO_13B)
+    assert len(left.requests) == len(made.requests) == 5
+    assert [made.beat(r) for r in made.requests] == [0, 1, 1, 3, 3]
+    tight = replace(SLO_13B, ttft=Fraction("0.3"))
+    with pytest.raises(InputError) as caught:
+        stream_of_trace(read_trace(trace, "azure"), "a", WORKER_13B, tight)
+    assert caught.value.field == "line 4"
+    left, made = stream_of_trace(read_trace(trace, "azure"), "a", WORKER_13B, tight, skip_unfit=True)
+    assert len(made.requests) == 4
+    assert left.dropped == {"can never fit": 1}
+    small = replace(WORKER_13B, kv_capacity=Fraction(1000))
+    left, made = stream_of_trace(read_trace(trace, "azure"), "a", small, SLO_13B, skip_unfit=True)
+    assert len(made.requests) == 4
+
+
+def test_predictions_fit_where_the_truth_does(trace: str) -> None:
+    small = replace(WORKER_13B, kv_capacity=Fraction(4200))
+    for seed in range(5):
+        _, made = stream_of_trace(read_trace(trace, "azure"), "a", small, SLO_13B, error=3.0, seed=seed)
+        assert not stream_unplaceable(made)
+
+
+def test_command(trace: str, tmp_path: Path) -> None:
+    files = {name: str(tmp_path / name) for name in ("s.csv", "s.png", "p.json", "stream.json")}
+    done = run(
+        "workers", trace, "--format", "azure", "-o", files["s.csv"], "--plot", files["s.png"],
+        "--placement", files["p.json"], "--stream", files["stream.json"],
+    )  # fmt: skip
+    assert done.exit_code == 0
+    assert done.stderr == ""
+    assert "lower bound, any policy" in done.stdout
+    rows = list(csv.DictReader(Path(files["s.csv"]).read_text().splitlines()))
+    assert [row["seconds"] for row in rows] == ["0", "1", "2", "3"]
+    assert all(int(row["any_policy"]) <= int(row["lower"]) <= int(row["upper"]) for row in rows)
+    again = run("workers", files["stream.json"], "--json")
+    value = json.loads(again.stdout)
+    assert again.exit_code == 0
+    assert value["peak"]["upper"] == max(int(row["upper"]) for row in rows)
+    checked = run("verify", files["stream.json"], files["p.json"])
+    assert checked.exit_code == 0
+    assert "all limits are kept" in checked.stdout
+    moved = json.loads(Path(files["p.json"]).read_text())
+    moved["workers"] = dict.fromkeys(moved["workers"], 1)
+    Path(files["p.json"]).write_text(json.dumps(moved))
+    checked = run("verify", files["stream.json"], files["p.json"])
+    assert checked.exit_code == 1
+    assert "heartbeat" in checked.stdout
+    drawn = run("plot", files["stream.json"], files["p.json"], "-o", files["s.png"])
+    assert drawn.exit_code == 2
+    assert drawn.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "text"),
+    [
+        (("--ttft", "0.3"), 2, "line 4: the request can never fit: limit c"),
+        (("--ttft", "0.001", "--skip-unfit"), 2, "holds no request that fits"),
+        (("--worker", "nope", "--ttft", "1", "--atgt", "1"), 2, "'nope' is none of 13b, 70b, a profile"),
+        (("--worker", "llama-3.1-8b_h100"), 2, "atgt: is needed with this worker"),
+        (("--worker", "missing.json", "--ttft", "1", "--atgt", "1"), 2, "missing.json"),
+        (("--theta", "2"), 2, "theta"),
+        (("--heartbeat", "0"), 2, "heartbeat"),
+        (("--plot", "x.pdf"), 2, ".png or .svg"),
+        (("--plot", "x.png", "-o", "x.png"), 2, "written twice"),
+    ],
+)
+def test_wrong_use(trace: str, options: tuple[str, ...], code: int, text: str) -> None:
+    done = run("workers", trace, "--format", "azure", *options)
+    assert done.exit_code == code
+    assert text in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_impossible_stream_is_explained(trace: str, tmp_path: Path) -> None:
+    _, made = stream_of_trace(read_trace(trace, "azure"), "a", WORKER_13B, SLO_13B)
+    path = tmp_path / "stream.json"
+    write_stream(replace(made, slo=Slo(Fraction(1), Fraction("0.02"))), path)
+    done = run("workers", str(path))
+    assert done.exit_code == 1
+    assert "request 'r1' fits on no worker: limit b, iteration time" in done.stderr
+    assert run("workers", str(path), "--ttft", "1").exit_code == 2

@@ -1,0 +1,172 @@
+"""Series of workers as text, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from fractions import Fraction
+from typing import Any
+
+from infermax_opt.cluster.metrics import STREAM_DEFINITIONS, StreamMetrics
+from infermax_opt.cluster.series import WorkerSeries
+from infermax_opt.cluster.verification import StreamVerification
+from infermax_opt.report import aligned, percent, printable, seconds, wrong_lines
+
+__all__ = [
+    "BOUNDS",
+    "series_csv",
+    "series_text",
+    "series_to_json",
+    "stream_metrics_text",
+    "stream_verification_text",
+    "stream_verification_to_json",
+]
+
+#: What binds is listed up to so many kinds.
+MOST_KINDS = 8
+BOUNDS = {
+    "any_policy": "lower bound, any policy",
+    "lower": "lower bound, ongoing requests where they are",
+    "upper": "upper bound, as placed",
+}
+SHARES = ("attainment",)
+COUNTS = (
+    "requests", "peak_workers", "peak_gpus", "late_ttft", "late_atgt", "preemptions", "mean_workers",
+)  # fmt: skip
+
+
+def series_text(series: WorkerSeries) -> str:
+    """The series in short: peak, mean, gaps, what binds, what the requests saw."""
+    stream = series.stream
+    slo, phase = stream.slo, "decode workers of split phase" if stream.split_phase else "workers"
+    lines = [
+        printable(stream.name),
+        f"  {len(stream.requests)} requests, {len(series.beats)} heartbeats of {seconds(stream.heartbeat)}",
+        f"  {phase} of {stream.worker.gpus} GPU{'s' if stream.worker.gpus > 1 else ''}; TTFT "
+        f"{seconds(slo.ttft)}, ATGT {seconds(slo.atgt)}, theta {float(stream.theta):g}, gamma "
+        f"{float(stream.gamma):g}",
+        "fewest workers at a heartbeat",
+    ]
+    rows = [("", "peak", "mean", "mean is below that used by")]
+    for name, text in BOUNDS.items():
+        below = "" if name == "upper" else percent(_gap(series, name))
+        rows.append((text, str(series.peak(name)), f"{float(series.mean(name)):.4g}", below))
+    lines += aligned(rows)
+    placed = sum(beat.new > 0 for beat in series.beats)
+    lines.append(
+        f"  proven fewest, ongoing requests where they are, at {len(series.beats) - series.open_beats} of "
+        f"{len(series.beats)} heartbeats"
+    )
+    verdict = "verified: it keeps all limits at every heartbeat" if series.verified else "NOT verified"
+    lines.append(f"  the placement is {verdict}")
+    if series.cut_short is not None:
+        lines.append(f"  the search ended at heartbeat {series.cut_short}; best-fit placed the rest")
+    lines.append(f"what binds, at the {placed} heartbeats with new requests")
+    kinds = list(series.binding.items())
+    causes = [(_kind(kind), str(count)) for kind, count in kinds[:MOST_KINDS]]
+    if len(kinds) > MOST_KINDS:
+        others = sum(count for _, count in kinds[MOST_KINDS:])
+        causes.append((f"{len(kinds) - MOST_KINDS} other kinds", str(others)))
+    lines += aligned(causes)
+    return "\n".join([*lines, "", stream_metrics_text(series.metrics)])
+
+
+def _kind(kind: str) -> str:
+    return "nothing: the workers in use are enough" if kind == "ongoing" else kind
+
+
+def _gap(series: WorkerSeries, name: str) -> Fraction:
+    upper = series.mean("upper")
+    return (upper - series.mean(name)) / upper
+
+
+def stream_metrics_text(metrics: StreamMetrics) -> str:
+    """All metrics with their definitions."""
+    rows = [(name, _metric(name, value), STREAM_DEFINITIONS[name]) for name, value in metrics.items()]
+    return "\n".join(["metrics of the replayed stream", *aligned(rows)])
+
+
+def _metric(name: str, value: Fraction | int | None) -> str:
+    if value is None:
+        return "-"
+    if name in SHARES:
+        return percent(Fraction(value))
+    if name in COUNTS:
+        return f"{float(value):.6g}"
+    return seconds(Fraction(value))
+
+
+def stream_verification_text(name: str, check: StreamVerification) -> str:
+    """What the verifier of streams found."""
+    verdict = "verified: all limits are kept at every heartbeat" if check.ok else "NOT verified"
+    lines = [f"{printable(name)}: {verdict}", *wrong_lines(check.violations, ())]
+    if check.metrics is not None:
+        lines += ["", stream_metrics_text(check.metrics)]
+    return "\n".join(lines)
+
+
+def stream_verification_to_json(name: str, check: StreamVerification) -> dict[str, Any]:
+    """The same as a JSON value."""
+    return {
+        "instance": name,
+        "ok": check.ok,
+        "rules": check.rules,
+        "violations": [
+            {
+                "heartbeat": some.beat,
+                "rule": some.violation.rule.value,
+                "worker": some.violation.worker,
+                "request": some.violation.request,
+                "message": some.violation.message,
+            }
+            for some in check.violations
+        ],
+        "metrics": dict(check.metrics.items()) if check.metrics else None,
+    }
+
+
+def series_to_json(series: WorkerSeries) -> dict[str, Any]:
+    """The series as a JSON value; times in seconds."""
+    stream = series.stream
+    return {
+        "schema": "infermax-opt/workers/1",
+        "instance": stream.name,
+        "instance_sha256": stream.sha256,
+        "heartbeat": stream.heartbeat,
+        "gpus_per_worker": stream.worker.gpus,
+        "peak": {name: series.peak(name) for name in BOUNDS},
+        "mean": {name: series.mean(name) for name in BOUNDS},
+        "gap": {name: _gap(series, name) for name in BOUNDS if name != "upper"},
+        "open_heartbeats": series.open_beats,
+        "verified": series.verified,
+        "cut_short": series.cut_short,
+        "binding": series.binding,
+        "metrics": dict(series.metrics.items()),
+        "heartbeats": [_row(series, index) for index in range(len(series.beats))],
+    }
+
+
+def _row(series: WorkerSeries, index: int) -> dict[str, Any]:
+    beat = series.beats[index]
+    return {
+        "seconds": beat.beat * series.stream.heartbeat,
+        "new": beat.new,
+        "used_before": beat.used,
+        "any_policy": beat.any_policy,
+        "lower": beat.lower,
+        "upper": beat.upper,
+        "any_policy_limit": beat.any_limit,
+        "binds": beat.binds,
+        "reason": beat.reason,
+    }
+
+
+def series_csv(series: WorkerSeries) -> str:
+    """The heartbeats as CSV."""
+    text = io.StringIO()
+    rows = [_row(series, index) for index in range(len(series.beats))]
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({**row, "seconds": f"{float(row['seconds']):.9g}"})
+    return text.getvalue()

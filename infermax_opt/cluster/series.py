@@ -1,0 +1,240 @@
+"""Fewest workers over time: lower and upper bound at each heartbeat of a stream.
+
+Three numbers belong to a heartbeat, in rising order:
+
+- *any policy*: no policy uses fewer workers then, whatever it did before (`infermax_opt.cluster.any_policy`);
+- *lower*: no placement of the new requests uses fewer, with the ongoing ones where this run put them;
+- *upper*: what this run uses; all its placements keep the limits.
+
+The first holds for every policy, but is loose where much depends on what was done before; the second is close
+to the third, but belongs to this run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from infermax_opt.cluster.any_policy import any_policy_bounds
+from infermax_opt.cluster.metrics import StreamMetrics
+from infermax_opt.cluster.policies import Fewest, fewest_at, workers_of
+from infermax_opt.cluster.replay import Beat, replay_stream
+from infermax_opt.cluster.stream import Stream
+from infermax_opt.cluster.verification import verify_stream
+from infermax_opt.placement.heuristics import place, unplaceable
+from infermax_opt.placement.instance import PlacementGroup, PlacementInstance
+from infermax_opt.placement.placement import Placement
+
+__all__ = ["BeatBounds", "WorkerSeries", "stream_unplaceable", "worker_series"]
+
+#: Heartbeats between two lines of progress.
+NEWS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class BeatBounds:
+    """Fewest workers at one heartbeat.
+
+    Attributes
+    ----------
+    beat : int
+    new : int
+        Requests placed then.
+    used : int
+        Workers in use before.
+    any_policy, lower, upper : int
+        See the module's text.
+    any_limit : str
+        Limit that `any_policy` comes from, by the paper's letter; ``-``: one worker because there is work.
+    binds : str
+        What `lower` comes from: ``ongoing``, a row (``iteration time``, ``prefill``, ``KV at iteration k``,
+        or a sum of rows) with the kind of bound, ``search`` where every placement was looked at.
+    reason : str
+        A sentence; empty where no new worker is needed.
+    """
+
+    beat: int
+    new: int
+    used: int
+    any_policy: int
+    any_limit: str
+    lower: int
+    upper: int
+    binds: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class WorkerSeries:
+    """Fewest workers over time.
+
+    Attributes
+    ----------
+    stream : Stream
+    beats : tuple of BeatBounds
+        Every heartbeat from the first with a request to the last one.
+    placement : Placement
+        Worker of every request: what the upper bounds are made of.
+    metrics : StreamMetrics
+        Of the replayed placement.
+    verified : bool
+        Whether the verifier found all limits kept at every heartbeat, and `upper` workers in use.
+    cut_short : int or None
+        Heartbeat from which on the time was up, and best-fit placed; the bounds of a formula still hold.
+    """
+
+    stream: Stream
+    beats: tuple[BeatBounds, ...]
+    placement: Placement
+    metrics: StreamMetrics
+    verified: bool
+    cut_short: int | None
+
+    def peak(self, name: str) -> int:
+        """Largest of ``any_policy``, ``lower`` or ``upper``."""
+        return max(int(getattr(beat, name)) for beat in self.beats)
+
+    def mean(self, name: str) -> Fraction:
+        """Mean of ``any_policy``, ``lower`` or ``upper`` over the heartbeats."""
+        return Fraction(sum(getattr(beat, name) for beat in self.beats), len(self.beats))
+
+    @property
+    def binding(self) -> dict[str, int]:
+        """At how many heartbeats with new requests what binds."""
+        return dict(Counter(beat.binds for beat in self.beats if beat.new).most_common())
+
+    @property
+    def open_beats(self) -> int:
+        """Heartbeats at which `lower` and `upper` differ."""
+        return sum(beat.lower < beat.upper for beat in self.beats)
+
+
+def stream_unplaceable(stream: Stream) -> list[str]:
+    """One line for each limit that a request exceeds by itself on a fresh worker."""
+    groups = [
+        PlacementGroup(r.id, r.input_tokens, r.predicted_output_tokens, r.output_tokens)
+        for r in stream.requests
+    ]
+    whole = PlacementInstance(
+        stream.name, tuple(groups), stream.worker, stream.slo, stream.theta, stream.gamma,
+        split_phase=stream.split_phase,
+    )  # fmt: skip
+    return unplaceable(whole)
+
+
+def worker_series(
+    stream: Stream,
+    *,
+    time_limit: float | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> WorkerSeries:
+    """Find the fewest workers at each heartbeat, as far as the time goes.
+
+    Parameters
+    ----------
+    stream : Stream
+    time_limit : float, optional
+        Seconds after which heartbeats are no longer searched.  Ctrl-C does the same.
+    seed : int
+    progress : callable, optional
+        Receives one line of text now and then.
+
+    Raises
+    ------
+    InputError
+        If a request fits on no worker; `stream_unplaceable` says which ones.
+    """
+    run = _Run(stream, time_limit, seed, progress)
+    replay = replay_stream(stream, run.decide)
+    free = {bound.beat: bound for bound in any_policy_bounds(stream)}
+    rows = []
+    for record in replay.beats:
+        found = run.found.get(record.number)
+        bound = free[record.number]
+        # Without new requests nothing is decided: the workers in use are in use.
+        lower = record.workers if found is None else found.lower
+        rows.append(
+            BeatBounds(
+                beat=record.number,
+                new=record.new,
+                used=record.workers if found is None else found.used,
+                any_policy=bound.workers,
+                any_limit=bound.limit,
+                lower=lower,
+                upper=record.workers,
+                binds="ongoing" if found is None else found.binds,
+                reason="" if found is None else found.reason,
+            )
+        )
+    workers = {r.id: worker for r, worker in zip(stream.requests, replay.worker, strict=True)}
+    placement = Placement(stream.name, workers)
+    check = verify_stream(stream, placement)
+    if check.metrics is None:
+        raise RuntimeError("a request was left without a worker")
+    return WorkerSeries(
+        stream, tuple(rows), placement, check.metrics, check.ok and check.beats == replay.beats, run.cut_short
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is kept of a heartbeat."""
+
+    used: int
+    lower: int
+    binds: str
+    reason: str
+
+    @classmethod
+    def of(cls, instance: PlacementInstance, found: Fewest) -> _Found:
+        used = len(instance.in_use)
+        if found.lower <= used:
+            return cls(used, found.lower, "ongoing", "")
+        if found.exhausted:
+            reason = f"every placement on {found.lower - 1} workers breaks a limit"
+            return cls(used, found.lower, "search", reason)
+        row = found.bound.detail.get("row", found.bound.source)
+        kind = "" if found.bound.source in ("continuous", row) else f" ({found.bound.source})"
+        return cls(used, found.lower, f"{row}{kind}", found.bound.reason)
+
+
+class _Run:
+    """The policy of a series, with a memory."""
+
+    def __init__(
+        self, stream: Stream, time_limit: float | None, seed: int, progress: Callable[[str], None] | None
+    ):
+        self.stream, self.seed, self.progress = stream, seed, progress
+        self.end = None if time_limit is None else time.monotonic() + time_limit
+        self.found: dict[int, _Found] = {}
+        self.cut_short: int | None = None
+        self.asked = 0
+
+    def decide(self, beat: Beat) -> Mapping[str, int]:
+        """Place the new requests of a heartbeat."""
+        if self.cut_short is None and self.end is not None and time.monotonic() > self.end:
+            self.cut_short = beat.number
+        self.asked += 1
+        if self.progress is not None and self.asked % NEWS == 0:
+            self.progress(f"heartbeat {beat.number} of {max(self.stream.beats)}")
+        try:
+            if self.cut_short is None:
+                found = fewest_at(beat.instance, seed=self.seed)
+                self.found[beat.number] = _Found.of(beat.instance, found)
+                return found.placement.workers
+        except KeyboardInterrupt:
+            self.cut_short = beat.number
+        return self.quick(beat)
+
+    def quick(self, beat: Beat) -> Mapping[str, int]:
+        """Best-fit, and what is in use as the bound."""
+        instance = beat.instance
+        placement = place(instance, "best-fit")
+        used, workers = len(instance.in_use), workers_of(instance, placement)
+        binds = "ongoing" if workers == used else "not searched"
+        self.found[beat.number] = _Found(used, max(used, 1), binds, "")
+        return placement.workers

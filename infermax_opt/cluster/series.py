@@ -3,6 +3,7 @@
 Three numbers belong to a heartbeat, in rising order:
 
 - *any policy*: no policy uses fewer workers then, whatever it did before (`infermax_opt.cluster.any_policy`);
+  for their mean there is another bound, from the work there is (`infermax_opt.cluster.work`);
 - *lower*: no placement of the new requests uses fewer, with the ongoing ones where this run put them;
 - *upper*: what this run uses; all its placements keep the limits.
 
@@ -24,6 +25,7 @@ from infermax_opt.cluster.policies import Fewest, fewest_at, workers_of
 from infermax_opt.cluster.replay import Beat, replay_stream
 from infermax_opt.cluster.stream import Stream
 from infermax_opt.cluster.verification import verify_stream
+from infermax_opt.cluster.work import WorkBound, mean_workers_bound
 from infermax_opt.placement.heuristics import place, unplaceable
 from infermax_opt.placement.instance import PlacementGroup, PlacementInstance
 from infermax_opt.placement.placement import Placement
@@ -80,6 +82,8 @@ class WorkerSeries:
         Worker of every request: what the upper bounds are made of.
     metrics : StreamMetrics
         Of the replayed placement.
+    work : WorkBound
+        On the mean, for any policy.
     verified : bool
         Whether the verifier found all limits kept at every heartbeat, and `upper` workers in use.
     cut_short : int or None
@@ -90,6 +94,7 @@ class WorkerSeries:
     beats: tuple[BeatBounds, ...]
     placement: Placement
     metrics: StreamMetrics
+    work: WorkBound
     verified: bool
     cut_short: int | None
 
@@ -98,8 +103,9 @@ class WorkerSeries:
         return max(int(getattr(beat, name)) for beat in self.beats)
 
     def mean(self, name: str) -> Fraction:
-        """Mean of ``any_policy``, ``lower`` or ``upper`` over the heartbeats."""
-        return Fraction(sum(getattr(beat, name) for beat in self.beats), len(self.beats))
+        """Mean of ``lower`` or ``upper`` over the heartbeats, or the best bound on it for ``any_policy``."""
+        mean = Fraction(sum(getattr(beat, name) for beat in self.beats), len(self.beats))
+        return max(mean, self.work.workers) if name == "any_policy" else mean
 
     @property
     def binding(self) -> dict[str, int]:
@@ -176,7 +182,13 @@ def worker_series(
     if check.metrics is None:
         raise RuntimeError("a request was left without a worker")
     return WorkerSeries(
-        stream, tuple(rows), placement, check.metrics, check.ok and check.beats == replay.beats, run.cut_short
+        stream=stream,
+        beats=tuple(rows),
+        placement=placement,
+        metrics=check.metrics,
+        work=mean_workers_bound(stream),
+        verified=check.ok and check.beats == replay.beats,
+        cut_short=run.cut_short,
     )
 
 

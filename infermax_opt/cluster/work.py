@@ -1,36 +1,39 @@
 r"""Mean number of workers that every policy uses, from the work there is.
 
-The class of policies is that of `infermax_opt.cluster.any_policy`.  Take one worker from a prefill that finds
-no request there (of the set S_0, of one heartbeat) until it is empty again.  Its later prefills find requests
-there; L of them, with the requests J.  With n decode iterations in all, the time that this takes is
+The class of policies is that of `infermax_opt.cluster.any_policy`; no output may be longer than predicted,
+so that limit e keeps requests from being preempted. Take one worker from a prefill that finds no request
+there (of the set S, of one heartbeat) until it is empty again. Its later prefills find requests there;
+there are L of them, with the requests J. With n decode iterations in all, the time that this takes is
 
-    sum over S_0 and J of k1 l  +  c1 (1 + L)  +  c3 n  +  sum of all increments k2 (l + g) + c2.        (1)
+    sum over S and J of k1 l  +  c1 (1 + L)  +  c3 n  +  sum of all increments k2 (l + g) + c2.        (1)
 
-*Iterations, by limit d.*  At a later prefill some request i is there that came with an earlier one.  By d its
-decode time then, with the prefill, is at most T_dec (1 + the iterations since its own prefill).  From the last
-prefill back, such stretches reach to the first one, L at most, one after the other; so the time from the end
-of the first prefill to that of the last is at most T_dec (n' + L), n' being the iterations in it.  This time
-is what J and the increments in it take, and c3 n'.  After the last prefill, the increments of an iteration,
-each cut to w = k2 (l + gamma p) + theta c2, are at most C = theta (T_dec - c3) by limit b, and C <= T_dec - c3.
-Together, with a_j the sum of the cut increments of a request, and as no prefill comes without a request,
+*Iterations, by limit d.* At a later prefill some request i is there that came with an earlier one. By d its
+decode time then, with the prefill, is at most T_dec (1 + the iterations since its own prefill). From the
+last prefill back, such stretches reach to the first one, L at most, one after the other; so the time from
+the end of the first prefill to that of the last is at most T_dec (n' + L), with n' iterations in it. This
+time is what J and the increments in it take, and c3 n'. After the last prefill, the increments of an
+iteration, each cut to w = k2 (l + gamma p) + theta c2, are at most C = theta (T_dec - c3) by limit b, and C
+<= T_dec - c3. Together, with a_j the sum of the cut increments of a request, and as no prefill comes
+without a request,
 
-    n (T_dec - c3)  >=  sum over J of v_j  +  sum over all of a_j,     v_j = k1 l_j - max(0, T_dec - c1).  (2)
+    n (T_dec - c3)  >=  sum over J of v_j  +  sum over all of a_j,   v_j = k1 l_j - max(0, T_dec - c1).  (2)
 
-*Iterations, by the first prefill.*  n is at least the O_j - 1 of each request of S_0, hence at least their mean
-with weights w_j.  These add up to K at most, the largest weight that limits b and c let a worker take of the
-requests of that heartbeat:
+*Iterations, by the first prefill.* n is at least the O_j - 1 of each request of S, hence at least their
+mean with weights w_j. These add up to K at most, the largest weight that limits b and c let a worker take
+of the requests of that heartbeat:
 
-    n  >=  sum over S_0 of w_j (O_j - 1) / K.                                                              (3)
+    n  >=  sum over S of w_j (O_j - 1) / K.                                                  (3)
 
-For any share s of 0 to 1, n is at least s times the right of (2) / (T_dec - c3), and 1 - s times that of (3).
-So (1) is a sum over requests, each of which costs what it does in S_0 or what it does in J, the less of which
-is a bound whatever the policy.  The share that gives most is taken.  In split phase there is no prefill: n is
-at least sum of w_j (O_j - 1) / C by limit b.
+For any share s of 0 to 1, n is at least s times what (2) says and 1 - s times what (3) says. So (1) is at
+least a sum over requests, each of which costs what it does in S or what it does in J, and no less than the
+lesser of the two. The share that gives most is taken. In split phase there is no prefill: n is at least the
+sum of w_j (O_j - 1) / C by limit b.
 
-*Heartbeats.*  A worker in use for x seconds from a heartbeat on is in use at x / heartbeat of them or more.
-Counted are those up to the last arrival.  A request may outlast them: its prefill ends T_pre after its
-heartbeat at the latest, and each token takes T_dec or, without prefills in between, c3 + C max(increment / w)
-at most.  A request that might is left out (but for v_j < 0): all the inequalities hold without it.
+*Heartbeats.* A worker in use for x seconds from a heartbeat on is in use at x / heartbeat of them or more.
+Counted are those up to the last arrival. A request may outlast them: its prefill ends T_pre after its
+heartbeat at the latest, and a token takes T_dec at most or, without prefills in between, c3 + C max((k2 (l
++ O) + c2) / w). One that might outlast them is left out (but for v_j < 0): the inequalities hold without
+it.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ class WorkBound:
     seconds : Fraction
         Worker seconds that are needed.
     left_out : int
-        Requests that may outlast the last heartbeat.
+        Requests that do not count: they may outlast the last heartbeat, or nothing is known at all.
     """
 
     workers: Fraction
@@ -70,18 +73,31 @@ class WorkBound:
 
 def mean_workers_bound(stream: Stream) -> WorkBound:
     """Bound the mean number of workers in use, over the heartbeats from the first request to the last."""
-    need = _Need(stream)
     first, last = min(stream.beats), max(stream.beats)
+    longer = any(r.output_tokens > r.predicted_output_tokens for r in stream.requests)
+    if longer or stream.slo.atgt <= stream.worker.decode_overhead:
+        return WorkBound(Fraction(0), Fraction(0), Fraction(0), len(stream.requests))
+    need = _Need(stream)
     # Decimals of few digits beside sums of many requests: floats find the share, fractions the bound.
     share = max((Fraction(k, SHARES) for k in range(SHARES + 1)), key=need.estimate)
-    seconds = need.seconds(share)
-    workers = max(Fraction(0), seconds) / ((last - first + 1) * stream.heartbeat)
+    seconds = max(Fraction(0), need.seconds(share))
+    workers = seconds / ((last - first + 1) * stream.heartbeat)
     return WorkBound(workers, share, seconds, need.left_out)
 
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """Seconds of a request: whatever is done; and for the share s, and for 1 - s, in S_0 and in J."""
+    """Seconds of a request.
+
+    Attributes
+    ----------
+    fixed : Fraction
+        Wherever it is.
+    first, first_alone : Fraction
+        In S, times s and times 1 - s.
+    joined : Fraction
+        In J, times s.
+    """
 
     fixed: Fraction
     first: Fraction
@@ -89,9 +105,9 @@ class _Cost:
     joined: Fraction
 
     def least(self, share: Fraction) -> Fraction:
-        return self.fixed + min(
-            share * self.first + (1 - share) * self.first_alone, share * self.joined
-        )  # fmt: skip
+        """For a share s, at the least."""
+        first = share * self.first + (1 - share) * self.first_alone
+        return self.fixed + min(first, share * self.joined)
 
 
 class _Need:
@@ -103,11 +119,13 @@ class _Need:
         self.slack = slo.atgt - w.decode_overhead
         self.most = stream.theta * self.slack
         self.left_out = 0
-        self.rest = Fraction(0)  # prefills' overheads, v_j < 0 of those left out
-        self.costs = list(self._costs()) if self.slack > 0 else []
+        self.overheads = Fraction(0)  # c1, once for each heartbeat
+        self.losses = Fraction(0)  # v_j < 0 of those left out
+        self.costs = list(self._costs())
         self.rough = [
-            tuple(map(float, (c.fixed, c.first, c.first_alone, c.joined))) for c in self.costs
-        ]  # fmt: skip
+            (float(cost.fixed), float(cost.first), float(cost.first_alone), float(cost.joined))
+            for cost in self.costs
+        ]
 
     def estimate(self, share: Fraction) -> float:
         """Seconds that are needed, nearly."""
@@ -116,8 +134,8 @@ class _Need:
 
     def seconds(self, share: Fraction) -> Fraction:
         """Seconds that are needed."""
-        joined = share * self.stream.worker.decode_overhead / self.slack if self.costs else 0
-        return sum((cost.least(share) for cost in self.costs), Fraction(0)) + joined * self.rest + self.starts
+        needed = sum((cost.least(share) for cost in self.costs), self.overheads)
+        return needed + share * self.stream.worker.decode_overhead / self.slack * self.losses
 
     def weight(self, request: StreamRequest) -> Fraction:
         """What a request needs of limit b."""
@@ -127,41 +145,37 @@ class _Need:
 
     def prefill(self, request: StreamRequest) -> Fraction:
         """Seconds of its prompt."""
-        return Fraction(0) if self.stream.split_phase else (
-            self.stream.worker.prefill_token * request.input_tokens
-        )  # fmt: skip
+        if self.stream.split_phase:
+            return Fraction(0)
+        return self.stream.worker.prefill_token * request.input_tokens
 
     def _costs(self) -> Iterator[_Cost]:
         stream, w = self.stream, self.stream.worker
         end = (max(stream.beats) + 1) * stream.heartbeat
         loss = max(Fraction(0), stream.slo.atgt - w.prefill_overhead)
-        self.starts = Fraction(0)
         slowest = self._slowest()
         for beat, members in stream.beats.items():
             begin = beat * stream.heartbeat
             requests = [stream.requests[k] for k in members]
             heaviest = self._heaviest(requests)
             if not stream.split_phase and begin + stream.slo.ttft < end:
-                self.starts += w.prefill_overhead
+                self.overheads += w.prefill_overhead
             for request in requests:
                 prompt = self.prefill(request)
                 if begin + stream.slo.ttft + request.output_tokens * slowest >= end:
                     self.left_out += 1
                     if not stream.split_phase:
-                        self.rest += min(Fraction(0), prompt - loss)
+                        self.losses += min(Fraction(0), prompt - loss)
                     continue
                 yield self._cost(request, prompt, prompt - loss, heaviest)
 
-    def _cost(
-        self, request: StreamRequest, prompt: Fraction, value: Fraction, heaviest: Fraction
-    ) -> _Cost:
-        w, over = self.stream.worker, self.stream.worker.decode_overhead
+    def _cost(self, request: StreamRequest, prompt: Fraction, value: Fraction, heaviest: Fraction) -> _Cost:
+        over = self.stream.worker.decode_overhead
         iterations, weight = request.output_tokens - 1, self.weight(request)
         whole, cut = self._increments(request, weight)
         alone = over * weight * iterations
         if self.stream.split_phase:
-            by_limit = alone / self.most
-            return _Cost(whole + by_limit, Fraction(0), Fraction(0), Fraction(0))
+            return _Cost(whole + alone / self.most, Fraction(0), Fraction(0), Fraction(0))
         return _Cost(
             fixed=prompt + whole,
             first=over * cut / self.slack,
@@ -187,13 +201,15 @@ class _Need:
     def _heaviest(self, requests: list[StreamRequest]) -> Fraction:
         """Most weight that a fresh worker takes of these: all, limit b, or limit c with parts of requests."""
         stream = self.stream
+        w = stream.worker
+        if stream.split_phase or w.prefill_token == w.prefill_overhead == 0:
+            # Without prefill time, those of several heartbeats may begin together.
+            return self.most
         best = min(self.most, sum((self.weight(r) for r in requests), Fraction(0)))
-        if stream.split_phase:
-            return best
-        room = stream.slo.ttft - stream.worker.prefill_overhead
+        room = stream.slo.ttft - w.prefill_overhead
         taken = Fraction(0)
         pairs = [(self.weight(r), self.prefill(r)) for r in requests]
-        for weight, prompt in sorted(pairs, key=lambda pair: -(pair[0] / pair[1]) if pair[1] else -10**18):
+        for weight, prompt in sorted(pairs, key=lambda pair: -(pair[0] / pair[1]) if pair[1] else -(10**18)):
             part = Fraction(1) if prompt <= room else room / prompt
             taken += weight * part
             room -= prompt * part

@@ -158,9 +158,9 @@ def test_reasons() -> None:
     assert {bound.source: bound.value for bound in bounds} == {
         "function": 4, "count": 4, "pairs": 4, "continuous": 4, "in use": 1,
     }  # fmt: skip
-    assert excluded(instance, 0) == "1 workers have ongoing requests"
+    assert excluded(instance, 0) == "workers in use whatever is done: 1"
     assert excluded(instance, 3) == (
-        "prefill: the new requests need 9 s, the 1 workers in use have room for 0 s, a fresh worker has 4 s"
+        "prefill: the new requests need 9 s, those in use (1) have room for 0 s, a fresh worker has 4 s"
     )
     with pytest.raises(ValueError, match="no bound excludes 4 workers"):
         excluded(instance, 4)

@@ -77,7 +77,7 @@ def test_solve_verify_plot(tmp_path: Path) -> None:
         "workers: workers in use: those with new or ongoing requests, or busy; minimised",
         "schedule     4 workers  found by heuristic:best-fit", "lower bound  4 workers  from cpsat+highs",
         "because      the integer program for 3 workers is impossible (cpsat)", "gpus                8",
-        "why fewer are not enough\n  0       1 workers have ongoing requests\n  1 to 2  prefill: ",
+        "why fewer are not enough\n  0       workers in use whatever is done: 1\n  1 to 2  prefill: ",
         "decided       3 impossible (cpsat)", f"wrote {out}",
     ):  # fmt: skip
         assert text in done.stdout
@@ -101,7 +101,7 @@ def test_bounds(tmp_path: Path) -> None:
     done = run("bound", TOY, "-o", tmp_path / "b.json")
     assert done.exit_code == 0, done.output
     assert "  3 workers  continuous  closed-form  prefill: the new requests need 3.45384 s" in done.stdout
-    assert "  1 worker   in use      closed-form  1 workers have ongoing requests\n" in done.stdout
+    assert "  1 worker   in use      closed-form  workers in use whatever is done: 1\n" in done.stdout
     items = json.loads(run("bound", TOY, "--json").stdout)["lower_bounds"]
     assert [item["value"] for item in items] == sorted((item["value"] for item in items), reverse=True)
     assert all(item["reason"] and item["proof"] == "closed-form" for item in items)

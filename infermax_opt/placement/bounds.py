@@ -22,7 +22,7 @@ and fresh >= (sum of w_i - sum of R_e) / C, rounded up.  Every bound here but *e
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from infermax_opt.placement._bounds_dual import Found, best_count, best_function
@@ -41,7 +41,7 @@ from infermax_opt.placement.rows import (
     tightened,
 )
 
-__all__ = ["WorkerBound", "bounds_from_simplest", "excluded", "limit_bounds", "placement_bounds"]
+__all__ = ["WorkerBound", "bounds_from_simplest", "excluded", "placement_bounds"]
 
 #: KV rows: so many requests times rows, but never more or fewer rows than these.
 KV_WORK, FEWEST_KV, MOST_KV = 16_000, 8, 48
@@ -97,13 +97,9 @@ def excluded(instance: PlacementInstance, workers: int) -> str:
 
 def bounds_from_simplest(instance: PlacementInstance) -> Iterator[WorkerBound]:
     """The best bound of each kind, the simplest kind first, each worked out when it is asked for."""
-    return limit_bounds(Limits.of(instance), [request.id for request in instance.requests])
-
-
-def limit_bounds(limits: Limits, names: Sequence[str]) -> Iterator[WorkerBound]:
-    """The same from limits alone, and what the requests are called."""
+    limits = Limits.of(instance)
     used = len(limits.ongoing)
-    yield WorkerBound(used, "in use", {"used": used, "reason": f"{used} workers have ongoing requests"})
+    yield WorkerBound(used, "in use", {"used": used, "reason": f"workers in use whatever is done: {used}"})
     new, workers = placeable(limits), open_workers(limits)
     if not new:
         return
@@ -135,7 +131,7 @@ def limit_bounds(limits: Limits, names: Sequence[str]) -> Iterator[WorkerBound]:
         yield WorkerBound(shut + ends.workers + 1, "ends", detail)
     clique = best_clique(limits, new, [*rows[: len(heavy)], *sums])
     if clique is not None:
-        members = [names[new[k]] for k in clique.members]
+        members = [instance.requests[new[k]].id for k in clique.members]
         some = ", ".join(members[:5]) + (", .." if len(members) > 5 else "")
         reason = f"of {len(members)} new requests no two fit on a worker ({some}){used_text}"
         yield WorkerBound(
@@ -162,7 +158,7 @@ def _functions(rows: list[Row], used: int) -> Iterator[WorkerBound]:
     best, row = max(found, key=lambda pair: pair[0].fresh)
     reason = (
         f"{row.name}, sizes rounded by the dual-feasible function {best.function} {best.parameter}: "
-        f"{best.lacking} units are lacking on the {used} workers in use, and a fresh one has {best.capacity}"
+        f"{best.lacking} units are lacking on those in use ({used}), and a fresh worker has {best.capacity}"
     )
     detail = {
         "row": row.name, "function": best.function, "parameter": best.parameter, "lacking": best.lacking,
@@ -193,4 +189,4 @@ def _counts(rows: list[Row], used: int) -> Iterator[WorkerBound]:
 
 
 def _left(used: int, room: str) -> str:
-    return f"the {used} workers in use have room for {room}, " if used else ""
+    return f"those in use ({used}) have room for {room}, " if used else ""

@@ -204,7 +204,12 @@ class _Search:
                     pool.submit(self.anneal, fresh, [self.seed, workers, number, k], steps, start, found)
                     for k in range(self.threads)
                 ]
-                for result in [job.result() for job in jobs]:
+                try:
+                    results = [job.result() for job in jobs]
+                except KeyboardInterrupt:
+                    found.set()  # so that nothing waits for the runs
+                    raise
+                for result in results:
                     if result is not None:
                         return columns.placement(result)
                 steps, start = min(most, int(steps * GROWTH)), None

@@ -70,6 +70,8 @@ def read_whole(value: object, field: str) -> int:
     InputError
         Naming `field`, if it is none.
     """
+    if type(value) is int and abs(value) < 10**MAX_DIGITS:
+        return value
     try:
         number = to_fraction(value)
     except ValueError as error:
@@ -82,10 +84,8 @@ def read_whole(value: object, field: str) -> int:
 def is_finite_decimal(value: Fraction) -> bool:
     """Tell whether `value` has a finite decimal expansion."""
     denominator = value.denominator
-    for prime in (2, 5):
-        while denominator % prime == 0:
-            denominator //= prime
-    return denominator == 1
+    # A product of twos and fives divides the power of ten with as many of each as it has bits.
+    return pow(10, denominator.bit_length(), denominator) == 0
 
 
 def decimal_text(

@@ -28,7 +28,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from infermax_opt.exact import common_denominator
-from infermax_opt.placement.instance import PlacementInstance
+from infermax_opt.placement.instance import PlacementInstance, PlacementRequest
 
 __all__ = ["Excess", "Limit", "Limits", "kv_peak"]
 
@@ -100,15 +100,10 @@ class Limits:
     @classmethod
     def _work_out(cls, instance: PlacementInstance) -> Limits:
         worker, slo, theta, requests = instance.worker, instance.slo, instance.theta, instance.requests
-        contexts = [
-            worker.decode_context
-            * (r.input_tokens + instance.gamma * max(r.predicted_output_tokens, r.generated_tokens))
-            + theta * worker.decode_request
-            for r in requests
-        ]
         split = instance.split_phase
-        prompts = [Fraction(0) if r.ongoing or split else worker.prefill_token * r.input_tokens
-                   for r in requests]  # fmt: skip
+        by_input, by_output = worker.decode_context, worker.decode_context * instance.gamma
+        by_request = theta * worker.decode_request
+        by_prompt = Fraction(0) if split else worker.prefill_token
         most_context = theta * (slo.atgt - worker.decode_overhead)
         most_prompt = Fraction(0) if split else slo.ttft - worker.prefill_overhead
         on: dict[int, list[int]] = {number: [] for number in instance.busy}
@@ -118,21 +113,32 @@ class Limits:
         free = {number: most_prompt - (0 if split else instance.busy.get(number, 0)) for number in on}
         rooms = dict(free)
         for number, members in on.items():
-            saved = (slo.atgt * requests[k].generated_tokens - requests[k].decode_seconds for k in members)
             if members and not split:
-                rooms[number] = min(free[number], theta * min(saved) - worker.prefill_overhead)
+                saved = least_saved([requests[k] for k in members], slo.atgt)
+                rooms[number] = min(free[number], theta * saved - worker.prefill_overhead)
         ticks = common_denominator(
-            [*contexts, *prompts, most_context, most_prompt, *free.values(), *rooms.values()]
+            [by_input, by_output, by_request, by_prompt, most_context, most_prompt, *free.values(),
+             *rooms.values()]
+        )  # fmt: skip
+        # Many requests: whole numbers are much faster than fractions.
+        one_input, one_output, one_request, one_prompt = (
+            int(value * ticks) for value in (by_input, by_output, by_request, by_prompt)
         )
         scale = common_denominator([worker.kv_capacity, worker.kv_token, worker.kv_request])
+        grows, at_once = int(worker.kv_token * scale), int(worker.kv_request * scale)
         last = None if instance.horizon is None else instance.horizon - 1
         lasts = [r.remaining_tokens if last is None else min(last, r.remaining_tokens) for r in requests]
         return cls(
-            context=tuple(int(value * ticks) for value in contexts),
-            prompt=tuple(int(value * ticks) for value in prompts),
-            held=tuple(int(worker.kv(r.input_tokens + r.generated_tokens) * scale) for r in requests),
+            context=tuple(
+                one_input * r.input_tokens
+                + one_output * max(r.predicted_output_tokens, r.generated_tokens)
+                + one_request
+                for r in requests
+            ),
+            prompt=tuple(0 if r.ongoing else one_prompt * r.input_tokens for r in requests),
+            held=tuple(grows * (r.input_tokens + r.generated_tokens) + at_once for r in requests),
             lasts=tuple(lasts),
-            grows=int(worker.kv_token * scale),
+            grows=grows,
             most_context=int(most_context * ticks),
             most_prompt=int(most_prompt * ticks),
             most_kv=int(worker.kv_capacity * scale),
@@ -178,6 +184,16 @@ class Limits:
             for limit, need, most, unit in rows
             if need > most
         ]
+
+
+def least_saved(requests: Sequence[PlacementRequest], atgt: Fraction) -> Fraction:
+    """Least time that ongoing requests have saved against an ATGT: T_dec l_out - t_dec, in seconds."""
+    scale = common_denominator([atgt, *(r.decode_seconds for r in requests)])
+    token = int(atgt * scale)
+    spent = ((r, r.decode_seconds) for r in requests)
+    return Fraction(
+        min(token * r.generated_tokens - t.numerator * (scale // t.denominator) for r, t in spent), scale
+    )
 
 
 def kv_peak(requests: Iterable[tuple[int, int]], grows: int) -> int:

@@ -41,7 +41,7 @@ def row(path: Path, worker: str, ttft: str, atgt: str) -> dict[str, object]:
     machine, slo = chosen_worker(worker, Fraction(ttft), Fraction(atgt))
     left, stream = stream_of_trace(read_trace(path, "azure"), path.stem, machine, slo, skip_unfit=True)
     series = worker_series(stream, time_limit=60)
-    upper = series.mean("upper")
+    upper, ahead = series.mean("upper"), series.look_ahead
     return {
         "trace": path.stem,
         "worker": worker,
@@ -57,6 +57,9 @@ def row(path: Path, worker: str, ttft: str, atgt: str) -> dict[str, object]:
         "any_policy_gap_percent": f"{float((upper - series.mean('any_policy')) / upper) * 100:.2f}",
         "open_heartbeats": series.open_beats,
         "attainment_percent": f"{float(series.metrics.attainment) * 100:.2f}",
+        "look_ahead_peak": ahead.peak_workers if ahead else "",
+        "look_ahead_mean": f"{float(ahead.mean_workers):.4f}" if ahead else "",
+        "look_ahead_attainment_percent": f"{float(ahead.attainment) * 100:.2f}" if ahead else "",
         "verified": str(series.verified).lower(),
         "cut_short": series.cut_short is not None,
         "seconds": f"{time.monotonic() - began:.1f}",

@@ -1,8 +1,8 @@
 r"""Workers that every policy uses at a heartbeat, whatever it did before.
 
 The class of policies: each places every request at its heartbeat, on one worker for good, and keeps the
-limits a to e there, with true output lengths or predictions; workers run as `infermax_opt.cluster.worker`
-says.
+limits a to e there, with the predictions of the stream (which may be the true output lengths); workers run
+as `infermax_opt.cluster.worker` says.
 
 *Surely there.* Alone on its worker a request goes fastest: its prefill takes k1 l + c1 at least, and its
 n-th decode iteration k2 (l + n) + c2 + c3 at least. If it is preempted, another prefill gives it the n-th

@@ -4,7 +4,8 @@ Requests are taken in the order of arrival.  Each goes to the most loaded worker
 that *keeps its word* with it: a copy of the worker, with what was placed on it at this heartbeat and the
 request, is replayed to its end as if nothing else came.  There every request must have TTFT and ATGT within
 their limits, those already on the worker too, and none may lose its KV.  Where no worker does, a fresh one
-takes the request.  Output lengths are the predictions, doubled as `prediction` says.
+takes the request.  Output lengths are the predictions, doubled as `prediction` says.  For wrong ones there is
+theta: where it is below 1, the ATGT aimed at is c3 + theta (T_dec - c3), unless a request misses it alone.
 
 *With true predictions every request meets its limits, whatever comes later.*  A worker depends on its own
 requests only, and runs like its copy until it is given another one.  It is given one only after a copy with
@@ -25,10 +26,11 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from infermax_opt.cluster.replay import Beat, prediction
 from infermax_opt.cluster.stream import Stream
-from infermax_opt.cluster.worker import Served, Units, WorkerReplay
+from infermax_opt.cluster.worker import Served, WorkerReplay
 from infermax_opt.errors import InputError
 
 __all__ = ["LookAhead"]
@@ -48,7 +50,7 @@ class LookAhead:
         InputError
             If a request does not meet its limits even alone on a worker.
         """
-        rules = _Rules(beat.stream, beat.units, beat.number * beat.units.heartbeat)
+        rules = _Rules(beat, beat.stream.theta)
         places = {
             number: _Place(rules, worker, self._outlooks.get(number))
             for number, worker in beat.workers.items()
@@ -61,25 +63,35 @@ class LookAhead:
                     break
             else:
                 number = next(n for n in itertools.count(1) if n not in places)
-                fresh = WorkerReplay(beat.units, rules.now, split_phase=beat.stream.split_phase)
-                places[number] = _Place(rules, fresh, None)
-                if not places[number].takes(key):
-                    problem = (
-                        f"request {beat.stream.requests[key].id!r} misses TTFT or ATGT even alone on a worker"
-                    )
-                    raise InputError(problem, field="requests")
+                places[number] = _fresh(beat, key)
             chosen[beat.stream.requests[key].id] = number
         self._outlooks = {number: place.outlook for number, place in places.items() if place.outlook}
         return chosen
 
 
-class _Rules:
-    """The limits in ticks at a heartbeat."""
+def _fresh(beat: Beat, key: int) -> _Place:
+    """A fresh worker with a request."""
+    rules = _Rules(beat, beat.stream.theta)
+    for some in (rules, _Rules(beat, Fraction(1))):
+        worker = WorkerReplay(beat.units, rules.now, split_phase=beat.stream.split_phase)
+        place = _Place(some, worker, None)
+        if place.takes(key):
+            if some is not rules:
+                place.rules, place.outlook = rules, None
+            return place
+    name = beat.stream.requests[key].id
+    raise InputError(f"request {name!r} misses TTFT or ATGT even alone on a worker", field="requests")
 
-    def __init__(self, stream: Stream, units: Units, now: int):
-        self.stream, self.units, self.now = stream, units, now
-        self.ttft = int(stream.slo.ttft * units.ticks_per_second // 1)
-        self.atgt = stream.slo.atgt * units.ticks_per_second
+
+class _Rules:
+    """The limits in ticks at a heartbeat, with a share of the time for others that ATGT leaves."""
+
+    def __init__(self, beat: Beat, theta: Fraction):
+        stream, units = beat.stream, beat.units
+        self.stream, self.units, self.now = stream, units, beat.number * units.heartbeat
+        self.ttft = math.floor(stream.slo.ttft * units.ticks_per_second)
+        atgt = stream.slo.atgt * units.ticks_per_second
+        self.atgt = min(atgt, units.decode_overhead + theta * (atgt - units.decode_overhead))
 
     def decode(self, output: int) -> int:
         """Most ticks from the first token to the last."""
@@ -132,15 +144,13 @@ class _Place:
         self.outputs = {key: rules.guess(key, served) for key, served in self.served.items()}
         kept = outlook is not None and outlook.holds(self.outputs, rules.stream)
         self.outlook = outlook if kept else None
-        self.members: list[_Member] | None = None  # those who end last come first
-        # Those whose prefill is yet to come, and their tokens.
-        self.prefill, self.waiting = 0, sum(s.input_tokens + s.tokens for _, s in worker.waiting)
+        self.members: list[_Member] | None = None
+        #: Tokens of those who wait, for a prefill or, in split phase, for the next iteration.
+        self.waiting = sum(s.input_tokens + s.tokens for _, s in worker.waiting)
         self.count = len(self.served)
         self.shares = sum(self._share(key, output) for key, output in self.outputs.items())
         # Who lost its KV goes another way than the sums have it.
         self.plain = not any(served.evictions for _, served in worker.waiting)
-        if not rules.stream.split_phase:
-            self.prefill = self.waiting
         self.load = self._load()
 
     def _share(self, key: int, output: int) -> int:
@@ -166,7 +176,6 @@ class _Place:
         self.count += 1
         self.shares += self._share(key, request.predicted_output_tokens)
         self.waiting += request.input_tokens + self.rules.stream.split_phase
-        self.prefill += 0 if self.rules.stream.split_phase else request.input_tokens
         self.load = self._load()
         return True
 
@@ -197,7 +206,7 @@ class _Place:
         split, tokens = rules.stream.split_phase, request.input_tokens
         prefill = 0 if split else units.prefill_token * tokens
         if not split:
-            total = units.prefill_token * (self.prefill + tokens) + units.prefill_overhead
+            total = units.prefill_token * (self.waiting + tokens) + units.prefill_overhead
             if self.worker.clock + total > rules.now + rules.ttft:
                 return True
         context = self.worker.context + self.waiting + tokens + split
@@ -212,8 +221,9 @@ class _Place:
         """Whether KV does not fit, or someone is too slow, if all begin at once."""
         units = self.rules.units
         a, c2, held, count = units.decode_context, units.decode_request, 0, 0
-        spent = iterations * units.decode_overhead + self._cost(context, iterations)
-        mine = iterations
+        spent = iterations * (units.decode_overhead + c2)
+        spent += a * (iterations * context + iterations * (iterations - 1) // 2)
+        mine = iterations  # until it is counted; -1 then
         for member in self._all_members():
             n = member.iterations
             if mine >= n:
@@ -235,10 +245,6 @@ class _Place:
         if mine > 0 and self._full(held + context, count + 1, mine):
             return True
         return spent > self.rules.decode(iterations + 1)
-
-    def _cost(self, context: int, iterations: int) -> int:
-        units, j = self.rules.units, iterations
-        return units.decode_context * (j * context + j * (j - 1) // 2) + units.decode_request * j
 
     def _full(self, held: int, count: int, iterations: int) -> bool:
         """Whether the KV of requests who begin with so much context is too much in an iteration."""

@@ -1,10 +1,12 @@
 """Placement policies of a stream: what decides at each heartbeat.
 
 ``aladdin`` is the paper's: best-fit (Algorithm 1) in the order of arrival; a new worker where none takes a
-request.  ``fewest`` opens no more workers at a heartbeat than it must: where best-fit opens one that no
-bound asks for, it looks for a better placement.  ``look-ahead`` (`infermax_opt.cluster.lookahead`) keeps the
-latency limits themselves.  ``jsq`` and ``power-of-two`` spread requests over a given
-number of workers and know of no limit.
+request.  ``aladdin-rebalanced`` corrects best-fit by what has become of predictions
+(`infermax_opt.cluster.rebalance`).  ``fewest`` opens no more workers at a heartbeat than it must: where
+best-fit opens one that no bound asks for, it looks for a better placement.  ``look-ahead``
+(`infermax_opt.cluster.lookahead`) keeps the latency limits themselves.  ``grouped`` is best-fit by so many
+schedulers, each with workers of its own (`infermax_opt.cluster.grouped`).  ``jsq`` and ``power-of-two``
+spread requests over a given number of workers and know of no limit.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from infermax_opt.cluster.grouped import Grouped
 from infermax_opt.cluster.lookahead import LookAhead
+from infermax_opt.cluster.rebalance import Rebalanced
 from infermax_opt.cluster.replay import Beat, Decide
 from infermax_opt.errors import InputError
 from infermax_opt.placement.bounds import WorkerBound, bounds_from_simplest
@@ -28,6 +32,8 @@ __all__ = ["POLICIES", "Fewest", "fewest_at", "make_policy", "workers_of"]
 #: Policies, and what they do.
 POLICIES: dict[str, str] = {
     "aladdin": "best-fit (Algorithm 1) under all limits",
+    "aladdin-rebalanced": "best-fit by predictions, then Algorithm 2 where they have proved wrong",
+    "grouped": "best-fit by a given number of schedulers, each with workers of its own",
     "first-fit": "the first worker that takes a request",
     "fewest": "as few workers as can be found at each heartbeat",
     "look-ahead": "best-fit that replays workers ahead: every request meets TTFT and ATGT, by prediction",
@@ -100,7 +106,7 @@ def fewest_at(instance: PlacementInstance, *, seed: int = 0, nodes: int = NODES)
     return Fewest(placement, workers, lower, bound, lower > bound.value)
 
 
-def make_policy(name: str, *, workers: int | None = None, seed: int = 0) -> Decide:
+def make_policy(name: str, *, workers: int | None = None, groups: int | None = None, seed: int = 0) -> Decide:
     """A policy by name.
 
     Parameters
@@ -109,12 +115,14 @@ def make_policy(name: str, *, workers: int | None = None, seed: int = 0) -> Deci
         A name in `POLICIES`.
     workers : int, optional
         For those that spread requests over so many; the others open workers as they need them.
+    groups : int, optional
+        Schedulers of ``grouped``.
     seed : int
 
     Raises
     ------
     InputError
-        If there is no such policy, or it lacks its number of workers.
+        If there is no such policy, or it lacks its number of workers or groups.
     """
     if name not in POLICIES:
         raise InputError(f"{name!r} is none of {', '.join(POLICIES)}", field="policy")
@@ -122,6 +130,12 @@ def make_policy(name: str, *, workers: int | None = None, seed: int = 0) -> Deci
         if workers is None:
             raise InputError(f"{name} needs a number of workers", field="workers")
         return _spreader(name, workers, seed)
+    if name == "grouped":
+        if groups is None:
+            raise InputError("grouped needs a number of groups", field="groups")
+        return Grouped(groups)
+    if name == "aladdin-rebalanced":
+        return Rebalanced()
     if name == "look-ahead":
         return LookAhead()
     if name == "fewest":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -26,6 +26,8 @@ class Beat:
         Positions of the requests to be placed.
     workers : mapping of int to WorkerReplay
         Those in use, by number, replayed up to the first end of an iteration at or after the heartbeat.
+    served : sequence of Served, one per request
+        Also of those that have ended.
     """
 
     stream: Stream
@@ -33,6 +35,7 @@ class Beat:
     number: int
     new: tuple[int, ...]
     workers: Mapping[int, WorkerReplay]
+    served: Sequence[Served]
 
     @cached_property
     def instance(self) -> PlacementInstance:
@@ -146,7 +149,7 @@ def replay_stream(
                 del workers[name]
         new = stream.beats.get(number, ())
         if new:
-            beat = Beat(stream, units, number, new, workers)
+            beat = Beat(stream, units, number, new, workers, served)
             chosen = decide(beat)
             if watch is not None:
                 watch(beat, chosen)

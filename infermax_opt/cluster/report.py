@@ -27,7 +27,7 @@ MOST_KINDS = 8
 BOUNDS = {
     "any_policy": "lower bound, any policy",
     "lower": "lower bound, ongoing requests where they are",
-    "upper": "upper bound, as placed",
+    "upper": "upper bound, limits a to e kept",
 }
 SHARES = ("attainment",)
 COUNTS = (
@@ -51,6 +51,10 @@ def series_text(series: WorkerSeries) -> str:
     for name, text in BOUNDS.items():
         below = "" if name == "upper" else percent(_gap(series, name))
         rows.append((text, str(series.peak(name)), f"{float(series.mean(name)):.4g}", below))
+    ahead = series.look_ahead
+    if ahead is not None:
+        kept = f"look-ahead: {percent(ahead.attainment)} of the requests within TTFT and ATGT"
+        rows.append((kept, str(ahead.peak_workers), f"{float(ahead.mean_workers):.4g}", ""))
     lines += aligned(rows)
     placed = sum(beat.new > 0 for beat in series.beats)
     lines.append(
@@ -142,6 +146,7 @@ def series_to_json(series: WorkerSeries) -> dict[str, Any]:
         "cut_short": series.cut_short,
         "binding": series.binding,
         "metrics": dict(series.metrics.items()),
+        "look_ahead": dict(series.look_ahead.items()) if series.look_ahead else None,
         "heartbeats": [_row(series, index) for index in range(len(series.beats))],
     }
 

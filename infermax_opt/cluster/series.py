@@ -2,13 +2,17 @@
 
 Three numbers belong to a heartbeat, in rising order:
 
-- *any policy*: no policy uses fewer workers then, whatever it did before (`infermax_opt.cluster.any_policy`);
+- *any policy*: no policy uses fewer workers then, whatever it did before
+  (`infermax_opt.cluster.any_policy`);
   for their mean there is another bound, from the work there is (`infermax_opt.cluster.work`);
 - *lower*: no placement of the new requests uses fewer, with the ongoing ones where this run put them;
 - *upper*: what this run uses; all its placements keep the limits.
 
-The first holds for every policy, but is loose where much depends on what was done before; the second is close
-to the third, but belongs to this run.
+The first holds for every policy, but is loose where much depends on what was done before; the second is
+close to the third, but belongs to this run.
+
+The limits a to e are not quite TTFT and ATGT: some requests that keep the former miss the latter.  So there is
+a second upper bound, of a policy that keeps these themselves (`infermax_opt.cluster.lookahead`).
 """
 
 from __future__ import annotations
@@ -20,12 +24,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from infermax_opt.cluster.any_policy import any_policy_bounds
-from infermax_opt.cluster.metrics import StreamMetrics
-from infermax_opt.cluster.policies import Fewest, fewest_at, workers_of
+from infermax_opt.cluster.metrics import StreamMetrics, measure_stream
+from infermax_opt.cluster.policies import Fewest, fewest_at, make_policy, workers_of
 from infermax_opt.cluster.replay import Beat, replay_stream
 from infermax_opt.cluster.stream import Stream
 from infermax_opt.cluster.verification import verify_stream
 from infermax_opt.cluster.work import WorkBound, mean_workers_bound
+from infermax_opt.errors import InputError
 from infermax_opt.placement.heuristics import place, unplaceable
 from infermax_opt.placement.instance import PlacementGroup, PlacementInstance
 from infermax_opt.placement.placement import Placement
@@ -82,6 +87,8 @@ class WorkerSeries:
         Worker of every request: what the upper bounds are made of.
     metrics : StreamMetrics
         Of the replayed placement.
+    look_ahead : StreamMetrics or None
+        Of the replay of the policy that keeps TTFT and ATGT; None if it finds a request that cannot.
     work : WorkBound
         On the mean, for any policy.
     verified : bool
@@ -94,6 +101,7 @@ class WorkerSeries:
     beats: tuple[BeatBounds, ...]
     placement: Placement
     metrics: StreamMetrics
+    look_ahead: StreamMetrics | None
     work: WorkBound
     verified: bool
     cut_short: int | None
@@ -186,10 +194,18 @@ def worker_series(
         beats=tuple(rows),
         placement=placement,
         metrics=check.metrics,
+        look_ahead=_look_ahead(stream),
         work=mean_workers_bound(stream),
         verified=check.ok and check.beats == replay.beats,
         cut_short=run.cut_short,
     )
+
+
+def _look_ahead(stream: Stream) -> StreamMetrics | None:
+    try:
+        return measure_stream(replay_stream(stream, make_policy("look-ahead")))
+    except InputError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,52 @@
+"""Tables as CSV, and the setting in which they were measured."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+from infermax_opt.api import package_versions
+from infermax_opt.io.files import write_text
+
+__all__ = ["Row", "read_table", "setting", "write_table"]
+
+Row = dict[str, str]
+
+
+def write_table(rows: Sequence[Row], path: Path) -> None:
+    """Write rows; columns in the order in which they first appear."""
+    handle = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(handle, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(handle.getvalue(), path)
+
+
+def read_table(path: Path) -> list[Row]:
+    """Rows of a table."""
+    with path.open(encoding="utf-8", newline="") as handle:
+        return list(csv.DictReader(handle))
+
+
+def setting() -> Row:
+    """Versions and hardware."""
+    versions = {"python": platform.python_version(), **package_versions()}
+    return {
+        "versions": " ".join(f"{name}={version}" for name, version in versions.items()),
+        "processor": processor(),
+        "cores_of_machine": str(os.cpu_count()),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def processor() -> str:
+    """Name of the processor, as far as the system tells."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -11,8 +11,8 @@ Three numbers belong to a heartbeat, in rising order:
 The first holds for every policy, but is loose where much depends on what was done before; the second is
 close to the third, but belongs to this run.
 
-The limits a to e are not quite TTFT and ATGT: some requests that keep the former miss the latter.  So there is
-a second upper bound, of a policy that keeps these themselves (`infermax_opt.cluster.lookahead`).
+The limits a to e are not quite TTFT and ATGT: some requests that keep the former miss the latter.  So there
+is a second upper bound, of a policy that keeps these themselves (`infermax_opt.cluster.lookahead`).
 """
 
 from __future__ import annotations

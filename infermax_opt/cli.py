@@ -11,6 +11,7 @@ import click
 
 from infermax_opt.commands_import import import_
 from infermax_opt.commands_latency import calibrate, configure
+from infermax_opt.commands_simulate import simulate
 from infermax_opt.commands_table import table
 from infermax_opt.commands_workers import verify_stream_file, workers
 from infermax_opt.console import (
@@ -417,6 +418,7 @@ cli.add_command(table)
 cli.add_command(calibrate)
 cli.add_command(configure)
 cli.add_command(workers)
+cli.add_command(simulate)
 
 
 def main() -> None:

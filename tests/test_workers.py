@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from click.testing import Result as Done
 
 from infermax_opt.cli import cli
+from infermax_opt.cluster.generate import poisson_stream
 from infermax_opt.cluster.replay import replay_stream
 from infermax_opt.cluster.series import stream_unplaceable, worker_series
 from infermax_opt.cluster.stream import Stream, StreamRequest
@@ -227,3 +228,64 @@ def test_impossible_stream_is_explained(trace: str, tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "request 'r1' fits on no worker: limit b, iteration time" in done.stderr
     assert run("workers", str(path), "--ttft", "1").exit_code == 2
+
+
+def test_simulate(trace: str, tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("r.csv", "r.json", "p.json", "stream.json")}
+    run("workers", trace, "--format", "azure", "--stream", files["stream.json"])
+    for policy, more in (
+        ("aladdin", ()), ("look-ahead", ()), ("jsq", ("--workers", "3")), ("grouped", ("--groups", "2")),
+    ):  # fmt: skip
+        done = run("simulate", files["stream.json"], "--policy", policy, *more, "-o", files["r.csv"])
+        assert done.exit_code == 0, done.output
+        assert f"policy {policy}" in done.stdout
+        assert f"wrote {files['r.csv']}" in done.stdout
+        rows = list(csv.DictReader(files["r.csv"].read_text().splitlines()))
+        assert [row["id"] for row in rows] == ["r1", "r2", "r3", "r4", "r5"]
+        assert all(row["met"] == "true" for row in rows if policy == "look-ahead")
+    done = run("simulate", trace, "--format", "azure", "-o", files["r.json"], "--placement", files["p.json"])
+    assert done.exit_code == 0
+    value = json.loads(files["r.json"].read_text())
+    assert len(value["requests"]) == 5
+    assert value["limits_exceeded"] == {}
+    assert [beat["new"] for beat in value["heartbeats"]] == [1, 2, 0, 2]
+    assert run("verify", files["stream.json"], files["p.json"]).exit_code == 0
+    assert "look-ahead" in run("simulate", "--list").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--policy", "nope"), "'nope' is none of aladdin"),
+        (("--policy", "jsq"), "jsq needs a number of workers"),
+        (("--policy", "grouped"), "grouped needs a number of groups"),
+        (("--placement", "x", "-o", "x"), "written twice"),
+        (("-o", "/"), "is a directory"),
+    ],
+)
+def test_wrong_use_of_simulate(trace: str, options: tuple[str, ...], text: str) -> None:
+    done = run("simulate", trace, "--format", "azure", *options)
+    assert done.exit_code == 2
+    assert text in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_fleet_too_small_is_no_reason_to_fail(trace: str) -> None:
+    done = run("simulate", trace, "--format", "azure", "--policy", "jsq", "--workers", "1", "--json")
+    value = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert value["limits_exceeded"]
+    assert value["metrics"]["peak_workers"] == 1
+
+
+def test_split_phase_has_two_sides_and_a_forecast(tmp_path: Path) -> None:
+    path = tmp_path / "stream.json"
+    write_stream(poisson_stream(2, 250, seed=3, split_phase=True), path)
+    done = run("workers", path, "--json")
+    value = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert value["prefill"]["instance"].endswith("(prefill)")
+    assert value["verified"]
+    assert value["prefill"]["verified"]
+    assert value["forecast"]["points"] == 4
+    assert "ceil(" in run("workers", path).stdout

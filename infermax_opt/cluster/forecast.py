@@ -15,7 +15,10 @@ from fractions import Fraction
 
 from infermax_opt.errors import InputError
 
-__all__ = ["WorkerForecast", "fit_forecast", "least_rate"]
+__all__ = ["SPAN", "WorkerForecast", "fit_forecast", "forecast_of", "least_rate"]
+
+#: Seconds of a span of time that gives one pair of rate and workers, and the fewest spans.
+SPAN, FEWEST = 60, 3
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,35 @@ def fit_forecast(
         short=sum(miss < 0 for miss in misses),
         r_squared=1 - residual / variance if variance else None,
     )
+
+
+def forecast_of(beats: Sequence[tuple[Fraction, int, int]], heartbeat: Fraction) -> WorkerForecast | None:
+    """Fit eq 7 to a series of heartbeats, in spans of `SPAN` seconds.
+
+    Parameters
+    ----------
+    beats : sequence of (Fraction, int, int)
+        Seconds, requests placed then, and workers in use with them.
+    heartbeat : Fraction
+        Seconds between two of them.
+
+    Returns
+    -------
+    WorkerForecast or None
+        Of the mean number of workers in use; None if there are fewer than `FEWEST` whole spans, or all with
+        the same rate.
+    """
+    first, end = beats[0][0], beats[-1][0] + heartbeat
+    pairs = []
+    for number in range(int((end - first) // SPAN)):
+        begin = first + number * SPAN
+        inside = [(new, used) for moment, new, used in beats if begin <= moment < begin + SPAN]
+        used = sum(count for _, count in inside)
+        if used:
+            pairs.append((Fraction(sum(new for new, _ in inside), SPAN), Fraction(used, len(inside))))
+    if len(pairs) < FEWEST or len({rate for rate, _ in pairs}) < 2:
+        return None
+    return fit_forecast(pairs)
 
 
 def _sum(values: Iterable[Fraction]) -> Fraction:

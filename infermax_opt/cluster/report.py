@@ -7,6 +7,7 @@ import io
 from fractions import Fraction
 from typing import Any
 
+from infermax_opt.cluster.forecast import SPAN, WorkerForecast, forecast_of
 from infermax_opt.cluster.metrics import STREAM_DEFINITIONS, StreamMetrics
 from infermax_opt.cluster.series import WorkerSeries
 from infermax_opt.cluster.verification import StreamVerification
@@ -14,6 +15,7 @@ from infermax_opt.report import aligned, percent, printable, seconds, wrong_line
 
 __all__ = [
     "BOUNDS",
+    "rows_csv",
     "series_csv",
     "series_text",
     "series_to_json",
@@ -29,6 +31,8 @@ BOUNDS = {
     "lower": "lower bound, ongoing requests where they are",
     "upper": "upper bound, limits a to e kept",
 }
+#: What JSON says of the forecast.
+FORECAST = ("slope", "intercept", "points", "mean_error", "max_error", "short", "r_squared")
 SHARES = ("attainment",)
 COUNTS = (
     "requests", "peak_workers", "peak_gpus", "late_ttft", "late_atgt", "preemptions", "mean_workers",
@@ -72,7 +76,29 @@ def series_text(series: WorkerSeries) -> str:
         others = sum(count for _, count in kinds[MOST_KINDS:])
         causes.append((f"{len(kinds) - MOST_KINDS} other kinds", str(others)))
     lines += aligned(causes)
+    forecast = _forecast(series)
+    if forecast is not None:
+        lines += ["workers by arrival rate r (eq 7)", *_forecast_lines(forecast)]
     return "\n".join([*lines, "", stream_metrics_text(series.metrics)])
+
+
+def _forecast(series: WorkerSeries) -> WorkerForecast | None:
+    """Eq 7 fitted to the spans of a series; None if they are too few or too much alike."""
+    beats = [(beat.beat * series.stream.heartbeat, beat.new, beat.upper) for beat in series.beats]
+    return forecast_of(beats, series.stream.heartbeat)
+
+
+def _forecast_lines(forecast: WorkerForecast) -> list[str]:
+    fit = "-" if forecast.r_squared is None else f"{float(forecast.r_squared):.3g}"
+    rows = [
+        ("mean", f"ceil({float(forecast.slope):.4g} r + {float(forecast.intercept):.4g}) workers"),
+        ("from", f"{forecast.points} spans of {SPAN} s; R^2 {fit}"),
+        (
+            "error",
+            f"{float(forecast.mean_error):.3g} workers on average, {float(forecast.max_error):.3g} at most",
+        ),
+    ]
+    return aligned(rows)
 
 
 def _kind(kind: str) -> str:
@@ -131,7 +157,7 @@ def stream_verification_to_json(name: str, check: StreamVerification) -> dict[st
 
 def series_to_json(series: WorkerSeries) -> dict[str, Any]:
     """The series as a JSON value; times in seconds."""
-    stream = series.stream
+    stream, forecast = series.stream, _forecast(series)
     return {
         "schema": "infermax-opt/workers/1",
         "instance": stream.name,
@@ -147,6 +173,7 @@ def series_to_json(series: WorkerSeries) -> dict[str, Any]:
         "binding": series.binding,
         "metrics": dict(series.metrics.items()),
         "look_ahead": dict(series.look_ahead.items()) if series.look_ahead else None,
+        "forecast": None if forecast is None else {k: getattr(forecast, k) for k in FORECAST},
         "heartbeats": [_row(series, index) for index in range(len(series.beats))],
     }
 
@@ -168,10 +195,20 @@ def _row(series: WorkerSeries, index: int) -> dict[str, Any]:
 
 def series_csv(series: WorkerSeries) -> str:
     """The heartbeats as CSV."""
+    return rows_csv([_row(series, index) for index in range(len(series.beats))])
+
+
+def rows_csv(rows: list[dict[str, Any]]) -> str:
+    """Rows as CSV; numbers to nine digits."""
     text = io.StringIO()
-    rows = [_row(series, index) for index in range(len(series.beats))]
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({**row, "seconds": f"{float(row['seconds']):.9g}"})
+        writer.writerow({key: _cell(value) for key, value in row.items()})
     return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{float(value):.9g}" if isinstance(value, Fraction) else value

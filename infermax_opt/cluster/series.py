@@ -17,6 +17,7 @@ is a second upper bound, of a policy that keeps these themselves (`infermax_opt.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -57,8 +58,8 @@ class BeatBounds:
     any_limit : str
         Limit that `any_policy` comes from, by the paper's letter; ``-``: one worker because there is work.
     binds : str
-        What `lower` comes from: ``ongoing``, a row (``iteration time``, ``prefill``, ``KV at iteration k``,
-        or a sum of rows) with the kind of bound, ``search`` where every placement was looked at.
+        What `lower` comes from: ``ongoing``, a row (``iteration time``, ``prefill``, ``KV``, or a sum of
+        rows) with the kind of bound, ``search`` where every placement was looked at.
     reason : str
         A sentence; empty where no new worker is needed.
     """
@@ -225,7 +226,8 @@ class _Found:
         if found.exhausted:
             reason = f"every placement on {found.lower - 1} workers breaks a limit"
             return cls(used, found.lower, "search", reason)
-        row = found.bound.detail.get("row", found.bound.source)
+        # At whichever iteration: that is in the reason.
+        row = re.sub(r"KV at iteration \d+", "KV", str(found.bound.detail.get("row", found.bound.source)))
         kind = "" if found.bound.source in ("continuous", row) else f" ({found.bound.source})"
         return cls(used, found.lower, f"{row}{kind}", found.bound.reason)
 

@@ -1,0 +1,73 @@
+"""What became of the requests of a stream under a policy, as text, CSV and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infermax_opt.cluster.metrics import measure_stream, request_atgt, request_ttft
+from infermax_opt.cluster.replay import StreamReplay
+from infermax_opt.cluster.report import rows_csv, stream_metrics_text
+from infermax_opt.cluster.verification import StreamVerification
+from infermax_opt.report import printable
+
+__all__ = ["requests_csv", "simulation_text", "simulation_to_json"]
+
+
+def simulation_text(replay: StreamReplay, check: StreamVerification, policy: str) -> str:
+    """What became of a stream under a policy."""
+    broken = ", ".join(f"{rule} {count}" for rule, count in check.rules.items())
+    lines = [
+        printable(replay.stream.name),
+        f"  policy {policy}",
+        f"  limits exceeded: {broken or 'none, at any heartbeat'}",
+        "",
+        stream_metrics_text(measure_stream(replay)),
+    ]
+    return "\n".join(lines)
+
+
+def simulation_to_json(replay: StreamReplay, check: StreamVerification, policy: str) -> dict[str, Any]:
+    """The same as a JSON value, with every request and the workers in use at every heartbeat."""
+    stream = replay.stream
+    return {
+        "schema": "infermax-opt/simulation/1",
+        "instance": stream.name,
+        "instance_sha256": stream.sha256,
+        "policy": policy,
+        "limits_exceeded": check.rules,
+        "metrics": dict(measure_stream(replay).items()),
+        "heartbeats": [
+            {"seconds": beat.number * stream.heartbeat, "new": beat.new, "workers": beat.workers}
+            for beat in replay.beats
+        ],
+        "requests": _requests(replay),
+    }
+
+
+def _requests(replay: StreamReplay) -> list[dict[str, Any]]:
+    stream, slo = replay.stream, replay.stream.slo
+    rows = []
+    for request, worker, served, ttft, atgt in zip(
+        stream.requests, replay.worker, replay.served, request_ttft(replay), request_atgt(replay), strict=True
+    ):
+        rows.append(
+            {
+                "id": request.id,
+                "arrival": request.arrival,
+                "placed": stream.beat(request) * stream.heartbeat,
+                "worker": worker,
+                "input_tokens": request.input_tokens,
+                "predicted_output_tokens": request.predicted_output_tokens,
+                "output_tokens": request.output_tokens,
+                "ttft": ttft,
+                "atgt": atgt,
+                "evictions": served.evictions,
+                "met": ttft <= slo.ttft and (atgt is None or atgt <= slo.atgt),
+            }
+        )
+    return rows
+
+
+def requests_csv(replay: StreamReplay) -> str:
+    """What each request saw, as CSV; times in seconds."""
+    return rows_csv(_requests(replay))

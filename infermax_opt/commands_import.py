@@ -29,7 +29,7 @@ OWN = {
         }
     ),
     "placement": frozenset(
-        {"heartbeat", "at", "worker", "ttft", "atgt", "theta", "gamma", "predict_error", "seed"}
+        {"heartbeat", "at", "ongoing", "worker", "ttft", "atgt", "theta", "gamma", "predict_error", "seed"}
     ),
 }  # fmt: skip
 
@@ -112,6 +112,11 @@ def _levels(context: click.Context, parameter: click.Parameter, value: str | Non
     "Placement: end of the heartbeat, after the first request. Default: that with the most input tokens. "
     "Seconds.",
 )
+@click.option(
+    "--ongoing",
+    is_flag=True,
+    help="Placement: with the requests that are on workers by then, where best-fit put them.",
+)
 @worker_options("Placement: ")
 @decimal_option(
     "--theta", "1", "Placement: share of the iteration time and of saved time that may be used.", "X"
@@ -165,7 +170,8 @@ def import_(
     Requests are named r1, r2, ... by arrival; arrivals count from the first request.
     With --problem makespan, requests are served by --clients, and arrivals are dropped; the seconds
     of a prefill stage and of a decode round default to those of LLaMA-65B in the paper.
-    With --problem placement, the requests of one heartbeat are to be placed; all of them are new.
+    With --problem placement, the requests of one heartbeat are to be placed; all of them are new,
+    unless --ongoing adds those under way.
 
     \b
     Examples:

@@ -14,6 +14,7 @@ from infermax_opt.report import seconds
 if TYPE_CHECKING:
     from infermax_opt.cost import CostModel
     from infermax_opt.instance import Policy, System
+    from infermax_opt.placement.instance import PlacementInstance, Slo, Worker
 
 __all__ = ["MAKERS", "Made"]
 
@@ -92,6 +93,7 @@ def _heartbeat(
     *,
     heartbeat: Fraction,
     at: Fraction | None,
+    ongoing: bool,
     worker: str,
     ttft: Fraction | None,
     atgt: Fraction | None,
@@ -112,15 +114,48 @@ def _heartbeat(
     machine, slo = chosen_worker(worker, ttft, atgt)
     end = busiest_heartbeat(trace, heartbeat) if at is None else at
     rest: dict[str, Any] = {"theta": theta, "gamma": gamma, "error": predict_error, "seed": seed}
-    if skip_unfit:
-        trace = without_unplaceable(heartbeat_of(trace, end, heartbeat), machine, slo, **rest)
-    instance = heartbeat_instance(trace, name, machine, slo, at=end, heartbeat=heartbeat, **rest)
+    if ongoing:
+        trace, instance = _under_way(trace, name, skip_unfit, machine, slo, end, heartbeat, **rest)
+    else:
+        if skip_unfit:
+            trace = without_unplaceable(heartbeat_of(trace, end, heartbeat), machine, slo, **rest)
+        instance = heartbeat_instance(trace, name, machine, slo, at=end, heartbeat=heartbeat, **rest)
+    under_way = sum(request.ongoing for request in instance.requests)
     facts = {"at": end, "heartbeat": heartbeat, "worker": worker, "ttft": slo.ttft, "atgt": slo.atgt}
+    facts["ongoing"] = under_way
+    arrived = f"{under_way} under way; the others arrived" if under_way else "arrived"
     text = (
-        f"arrived in the {seconds(heartbeat)} before {seconds(end)}, to be placed on workers of {worker} "
+        f"{arrived} in the {seconds(heartbeat)} before {seconds(end)}, to be placed on workers of {worker} "
         f"within {seconds(slo.ttft)} TTFT and {seconds(slo.atgt)} ATGT"
     )
     return Made(instance, trace.dropped, facts, text)
+
+
+def _under_way(
+    trace: Trace,
+    name: str,
+    skip_unfit: bool,
+    machine: Worker,
+    slo: Slo,
+    end: Fraction,
+    heartbeat: Fraction,
+    **rest: Any,
+) -> tuple[Trace, PlacementInstance]:
+    """A heartbeat with the requests that are on workers by then, where best-fit put them."""
+    from dataclasses import replace
+
+    from infermax_opt.cluster.heartbeat import stream_heartbeat
+    from infermax_opt.errors import InputError
+    from infermax_opt.io.stream import stream_of_trace
+
+    if heartbeat <= 0 or end % heartbeat:
+        problem = f"{float(end):g} s is no multiple of the heartbeat of {float(heartbeat):g} s"
+        raise InputError(f"{problem}, as --ongoing needs", field="at")
+    trace = replace(trace, requests=tuple(r for r in trace.requests if r.arrival <= end))
+    trace, stream = stream_of_trace(
+        trace, name, machine, slo, skip_unfit=skip_unfit, heartbeat=heartbeat, **rest
+    )  # fmt: skip
+    return trace, replace(stream_heartbeat(stream, int(end / heartbeat)), name=name)
 
 
 def _machine(

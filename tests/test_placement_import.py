@@ -100,7 +100,26 @@ def test_options(trace: Path) -> None:
     assert json.loads(done.stdout) == {
         "instance": "my.trace", "requests": 2, "left_out": {}, "input_tokens": 1600, "output_tokens": 7,
         "at": 2, "heartbeat": 1, "worker": "70b", "ttft": 1.6, "atgt": 0.075,
+        "ongoing": 0,
     }  # fmt: skip
+
+
+def test_requests_under_way(tmp_path: Path) -> None:
+    trace = tmp_path / "long.csv"
+    rows = ["arrived_at,num_prefill_tokens,num_decode_tokens", "0,100,5", "0.5,300,200", "1.5,50,40"]
+    trace.write_text("\n".join([*rows, "1.8,700,90"]))
+    instance = made(trace, "--ongoing", "--at", "2")
+    assert [(r.id, r.worker) for r in instance.requests] == [("r2", 1), ("r3", None), ("r4", None)]
+    under_way = instance.requests[0]
+    # Prefill from 1 s on takes 0.0623 s; the 41st iteration, of about 23.2 ms, is the first to end after 2 s.
+    assert under_way.generated_tokens == 1 + 41
+    assert under_way.decode_seconds == instance.busy[1] + 2 - 1 - Fraction("0.0623")
+    path = tmp_path / "q.json"
+    args = ("import", trace, "--format", "vidur", "--problem", "placement", "--ongoing", "-o", path)
+    done = run(*args, "--at", "1.7")
+    assert done.exit_code == 2
+    assert "at: 1.7 s is no multiple of the heartbeat of 1 s" in done.stderr
+    assert "1 under way; the others arrived in" in run(*args, "--at", "2").stdout
 
 
 def test_requests_that_fit_nowhere(trace: Path) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from infermax_opt.checked import Meaning, checked_ids, checked_text, checked_whole
 from infermax_opt.cost import CostModel
 from infermax_opt.errors import InputError
-from infermax_opt.exact import Number, decimal_text, read_whole, to_fraction
+from infermax_opt.exact import Number, decimal_text, to_fraction
 
 __all__ = [
     "MAX_TOKENS",
@@ -112,24 +112,6 @@ class Objective:
         return " + ".join(f"{decimal_text(w)} {metric.value}" for metric, w in self.weights)
 
 
-def _tokens(value: object, name: str, least: int = 1, most: int = MAX_TOKENS) -> int:
-    if type(value) is int and least <= value <= most:  # nearly always; a million requests count
-        return value
-    number = read_whole(value, name)
-    if not least <= number <= most:
-        raise InputError(f"{value} is not between {least} and {most}", field=name)
-    return number
-
-
-def _text(value: object, name: str) -> None:
-    if not isinstance(value, str) or not value:
-        raise InputError(f"{value!r} is not a non-empty text", field=name)
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{value!r} is not Unicode text", field=name) from None
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request: known input and output lengths in tokens, arrival in seconds."""
@@ -156,11 +138,11 @@ class RequestGroup:
     count: int | None = None
 
     def __post_init__(self) -> None:
-        _text(self.id, "id")
+        checked_text(self.id, "id")
         for name in ("input_tokens", "output_tokens"):
-            object.__setattr__(self, name, _tokens(getattr(self, name), name))
+            object.__setattr__(self, name, checked_whole(getattr(self, name), name, 1, MAX_TOKENS))
         if self.count is not None:
-            object.__setattr__(self, "count", _tokens(self.count, "count", most=MAX_COUNT))
+            object.__setattr__(self, "count", checked_whole(self.count, "count", 1, MAX_COUNT))
         try:
             arrival = to_fraction(self.arrival)
         except ValueError as error:
@@ -213,9 +195,13 @@ class System:
 
     def __post_init__(self) -> None:
         for name in ("kv_capacity", "max_batch_tokens", "max_prefill_tokens", "block_size"):
-            object.__setattr__(self, name, _tokens(getattr(self, name), f"system.{name}"))
+            object.__setattr__(
+                self, name, checked_whole(getattr(self, name), f"system.{name}", 1, MAX_TOKENS)
+            )
         if self.max_running is not None:
-            object.__setattr__(self, "max_running", _tokens(self.max_running, "system.max_running"))
+            object.__setattr__(
+                self, "max_running", checked_whole(self.max_running, "system.max_running", 1, MAX_TOKENS)
+            )
 
     def held(self, cached: int) -> int:
         """KV tokens that a request with `cached` cached tokens occupies."""
@@ -269,7 +255,7 @@ class Instance:
     objective: Objective = field(default_factory=lambda: Objective.of("makespan"))
 
     def __post_init__(self) -> None:
-        _text(self.name, "name")
+        checked_text(self.name, "name")
         object.__setattr__(self, "groups", tuple(self.groups))
         object.__setattr__(self, "objective", Objective.of(self.objective))
         if not self.groups:
@@ -280,7 +266,7 @@ class Instance:
             total += group.count or 1
         if total > MAX_COUNT:
             raise InputError(f"{total} requests in all; the most is {MAX_COUNT}", field="requests")
-        self._check_ids()
+        checked_ids((request.id for request in group.expand()) for group in self.groups)
 
     def _check_fits(self, group: RequestGroup, where: str) -> None:
         """Whatever passes here can be served alone, so every instance has a schedule."""
@@ -298,14 +284,6 @@ class Instance:
                 f"exceed a batch's {system.prefill_budget} and chunked prefill is off",
                 field=f"{where}.input_tokens",
             )
-
-    def _check_ids(self) -> None:
-        seen: set[str] = set()
-        for index, group in enumerate(self.groups):
-            for request in group.expand():
-                if request.id in seen:
-                    raise InputError(f"id {request.id!r} is used twice", field=f"requests[{index}].id")
-                seen.add(request.id)
 
     @classmethod
     def of_requests(
@@ -345,18 +323,10 @@ class Instance:
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the meaning: equal for files that differ only in notation.
-
-        Fed with one line per field and per expanded request (id, tokens, arrival), decimals in
-        lowest terms; names quoted by length so that no two instances share a text.
-        """
+        """Hash of the meaning: equal for files that differ only in notation."""
         system, policy, cost = self.system, self.policy, self.cost
-        digest = hashlib.sha256()
-
-        def feed(*parts: object) -> None:
-            digest.update((" ".join(f"{len(str(p))}:{p}" for p in parts) + "\n").encode())
-
-        feed("infermax-opt/instance/1", "infermax", self.name)
+        meaning = Meaning("infermax", self.name)
+        feed = meaning.feed
         feed(system.kv_capacity, system.max_batch_tokens, system.max_prefill_tokens)
         feed(system.max_running, system.block_size)
         feed(policy.hybrid_batching, policy.chunked_prefill, policy.preemption)
@@ -365,4 +335,4 @@ class Instance:
         feed(self.objective.name, *(v for w in self.objective.weights for v in (w[0].value, w[1])))
         for r in self.requests:
             feed(r.id, r.input_tokens, r.output_tokens, r.arrival)
-        return digest.hexdigest()
+        return meaning.hexdigest()

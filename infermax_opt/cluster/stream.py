@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from infermax_opt.checked import Meaning, checked_decimal, checked_text, checked_whole
 from infermax_opt.errors import InputError
-from infermax_opt.exact import read_whole, to_fraction
 from infermax_opt.placement.instance import MAX_REQUESTS, MAX_TOKENS, Slo, Worker
 
 __all__ = ["Stream", "StreamRequest"]
@@ -66,10 +65,9 @@ class Stream:
     split_phase: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise InputError(f"{self.name!r} is not a non-empty text", field="name")
+        checked_text(self.name, "name")
         for name, least, most in (("theta", 0, 1), ("gamma", 0, 1), ("heartbeat", 0, 10**6)):
-            value = _decimal(getattr(self, name), name)
+            value = checked_decimal(getattr(self, name), name)
             if not least <= value <= most or (value == 0 and name != "gamma"):
                 bound = "0 or more" if name == "gamma" else "above 0"
                 raise InputError(f"{getattr(self, name)} is not {bound} and up to {most}", field=name)
@@ -104,17 +102,13 @@ class Stream:
     @cached_property
     def sha256(self) -> str:
         """Hash of the meaning: equal for files that differ only in notation."""
-        digest = hashlib.sha256()
-
-        def feed(*parts: object) -> None:
-            digest.update((" ".join(f"{len(str(p))}:{p}" for p in parts) + "\n").encode())
-
-        feed("infermax-opt/instance/1", "stream", self.name)
+        meaning = Meaning("stream", self.name)
+        feed = meaning.feed
         feed(*(getattr(self.worker, name) for name in self.worker.__dataclass_fields__))
         feed(self.slo.ttft, self.slo.atgt, self.theta, self.gamma, self.heartbeat, self.split_phase)
         for r in self.requests:
             feed(r.id, r.arrival, r.input_tokens, r.predicted_output_tokens, r.output_tokens)
-        return digest.hexdigest()
+        return meaning.hexdigest()
 
 
 def _checked(given: Iterable[StreamRequest], worker: Worker) -> tuple[StreamRequest, ...]:
@@ -122,15 +116,14 @@ def _checked(given: Iterable[StreamRequest], worker: Worker) -> tuple[StreamRequ
     found: dict[str, StreamRequest] = {}
     for index, some in enumerate(given):
         path = f"requests[{index}]"
-        if not isinstance(some.id, str) or not some.id:
-            raise InputError(f"{some.id!r} is not a non-empty text", field=f"{path}.id")
+        checked_text(some.id, f"{path}.id")
         if some.id in found:
             raise InputError(f"id {some.id!r} is used twice", field=f"{path}.id")
         tokens = [
-            _tokens(getattr(some, name), f"{path}.{name}")
+            checked_whole(getattr(some, name), f"{path}.{name}", 1, MAX_TOKENS)
             for name in ("input_tokens", "predicted_output_tokens", "output_tokens")
         ]
-        request = StreamRequest(some.id, _decimal(some.arrival, f"{path}.arrival"), *tokens)
+        request = StreamRequest(some.id, checked_decimal(some.arrival, f"{path}.arrival"), *tokens)
         # Its last token is never cached.
         most = worker.kv(request.input_tokens + request.output_tokens - 1)
         if most > worker.kv_capacity:
@@ -145,20 +138,3 @@ def _checked(given: Iterable[StreamRequest], worker: Worker) -> tuple[StreamRequ
     if len(found) > MAX_REQUESTS:
         raise InputError(f"{len(found)} requests in all; the most is {MAX_REQUESTS}", field="requests")
     return tuple(sorted(found.values(), key=lambda request: request.arrival))
-
-
-def _tokens(value: object, field: str) -> int:
-    number = read_whole(value, field)
-    if not 1 <= number <= MAX_TOKENS:
-        raise InputError(f"{value} is not between 1 and {MAX_TOKENS}", field=field)
-    return number
-
-
-def _decimal(value: object, field: str) -> Fraction:
-    try:
-        number = to_fraction(value)
-    except ValueError as error:
-        raise InputError(str(error), field=field) from None
-    if number < 0:
-        raise InputError(f"{value} is negative; the least is 0", field=field)
-    return number

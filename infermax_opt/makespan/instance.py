@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from infermax_opt.checked import Meaning, checked_decimal, checked_ids, checked_text, checked_whole
 from infermax_opt.errors import InputError
-from infermax_opt.exact import Number, common_denominator, read_whole, to_fraction
+from infermax_opt.exact import Number, common_denominator
 
 __all__ = ["ClientRequest", "ClientRequestGroup", "MakespanInstance", "PrefillLevel", "linear_levels"]
 
@@ -43,13 +43,12 @@ class ClientRequestGroup:
     count: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id:
-            raise InputError(f"{self.id!r} is not a non-empty text", field="id")
+        checked_text(self.id, "id")
         for name in ("input_tokens", "output_tokens", "estimated_output_tokens"):
             if getattr(self, name) is not None or name != "estimated_output_tokens":
-                object.__setattr__(self, name, _whole(getattr(self, name), name, MAX_TOKENS))
+                object.__setattr__(self, name, checked_whole(getattr(self, name), name, 1, MAX_TOKENS))
         if self.count is not None:
-            object.__setattr__(self, "count", _whole(self.count, "count", MAX_REQUESTS))
+            object.__setattr__(self, "count", checked_whole(self.count, "count", 1, MAX_REQUESTS))
 
     def expand(self) -> Iterator[ClientRequest]:
         """Yield the requests it stands for."""
@@ -77,7 +76,7 @@ def linear_levels(
     InputError
         If a time is no decimal of 0 or more.
     """
-    fixed, each = _seconds(overhead, f"{field}.overhead"), _seconds(token, f"{field}.token")
+    fixed, each = checked_decimal(overhead, f"{field}.overhead"), checked_decimal(token, f"{field}.token")
     return tuple(PrefillLevel(some, fixed + each * some) for some in tokens)
 
 
@@ -116,12 +115,11 @@ class MakespanInstance:
     decode_token: Fraction
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise InputError(f"{self.name!r} is not a non-empty text", field="name")
+        checked_text(self.name, "name")
         object.__setattr__(self, "groups", tuple(self.groups))
-        object.__setattr__(self, "clients", _whole(self.clients, "clients", MAX_CLIENTS))
+        object.__setattr__(self, "clients", checked_whole(self.clients, "clients", 1, MAX_CLIENTS))
         for name, field in (("decode_overhead", "decode.overhead"), ("decode_token", "decode.token")):
-            object.__setattr__(self, name, _seconds(getattr(self, name), field))
+            object.__setattr__(self, name, checked_decimal(getattr(self, name), field))
         if self.round_seconds <= 0:
             raise InputError("a round takes no time; the least is above 0", field="decode")
         object.__setattr__(self, "levels", self._check_levels(tuple(self.levels)))
@@ -130,15 +128,12 @@ class MakespanInstance:
         total = sum(group.count or 1 for group in self.groups)
         if total > MAX_REQUESTS:
             raise InputError(f"{total} requests in all; the most is {MAX_REQUESTS}", field="requests")
-        most, seen = self.levels[-1].tokens, set[str]()
+        most = self.levels[-1].tokens
         for index, group in enumerate(self.groups):
             if group.input_tokens > most:
                 problem = f"{group.input_tokens} exceeds the largest prefill level of {most} tokens"
                 raise InputError(problem, field=f"requests[{index}].input_tokens")
-            for request in group.expand():
-                if request.id in seen:
-                    raise InputError(f"id {request.id!r} is used twice", field=f"requests[{index}].id")
-                seen.add(request.id)
+        checked_ids((request.id for request in group.expand()) for group in self.groups)
 
     @staticmethod
     def _check_levels(levels: Sequence[PrefillLevel]) -> tuple[PrefillLevel, ...]:
@@ -147,8 +142,8 @@ class MakespanInstance:
         checked = []
         for index, level in enumerate(levels):
             field = f"prefill.levels[{index}]"
-            tokens = _whole(level.tokens, field, MAX_TOKENS)
-            checked.append(PrefillLevel(tokens, _seconds(level.seconds, field)))
+            tokens = checked_whole(level.tokens, field, 1, MAX_TOKENS)
+            checked.append(PrefillLevel(tokens, checked_decimal(level.seconds, field)))
         return tuple(sorted(checked, key=lambda level: (level.tokens, -level.seconds)))
 
     @classmethod
@@ -162,7 +157,7 @@ class MakespanInstance:
     ) -> MakespanInstance:
         """Build an instance from (input, output) token pairs, named ``r1``, ``r2``, ..."""
         groups = tuple(ClientRequestGroup(f"r{k}", i, o) for k, (i, o) in enumerate(requests, 1))
-        overhead, token = (_seconds(value, "decode") for value in decode)
+        overhead, token = (checked_decimal(value, "decode") for value in decode)
         return cls(name, groups, clients, tuple(levels), overhead, token)
 
     @cached_property
@@ -216,31 +211,10 @@ class MakespanInstance:
     @cached_property
     def sha256(self) -> str:
         """Hash of the meaning: equal for files that differ only in notation."""
-        digest = hashlib.sha256()
-
-        def feed(*parts: object) -> None:
-            digest.update((" ".join(f"{len(str(p))}:{p}" for p in parts) + "\n").encode())
-
-        feed("infermax-opt/instance/1", "makespan", self.name, self.clients)
+        meaning = Meaning("makespan", self.name, self.clients)
+        feed = meaning.feed
         feed(self.decode_overhead, self.decode_token)
         feed(*(value for level in self.levels for value in (level.tokens, level.seconds)))
         for r in self.requests:
             feed(r.id, r.input_tokens, r.output_tokens, r.estimated_output_tokens)
-        return digest.hexdigest()
-
-
-def _whole(value: object, field: str, most: int) -> int:
-    number = read_whole(value, field)
-    if not 1 <= number <= most:
-        raise InputError(f"{value} is not between 1 and {most}", field=field)
-    return number
-
-
-def _seconds(value: object, field: str) -> Fraction:
-    try:
-        number = to_fraction(value)
-    except ValueError as error:
-        raise InputError(str(error), field=field) from None
-    if number < 0:
-        raise InputError(f"{value} is negative; the least is 0", field=field)
-    return number
+        return meaning.hexdigest()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
+from infermax_opt.checked import Meaning, checked_decimal, checked_ids, checked_text, checked_whole
 from infermax_opt.errors import InputError
-from infermax_opt.exact import Number, read_whole, to_fraction
+from infermax_opt.exact import Number
 
 __all__ = ["PlacementGroup", "PlacementInstance", "PlacementRequest", "Slo", "Worker"]
 
@@ -62,8 +62,7 @@ class PlacementGroup:
     count: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id:
-            raise InputError(f"{self.id!r} is not a non-empty text", field="id")
+        checked_text(self.id, "id")
         limits = {
             "input_tokens": (1, MAX_TOKENS),
             "predicted_output_tokens": (1, MAX_TOKENS),
@@ -76,8 +75,8 @@ class PlacementGroup:
         for name, (least, most) in limits.items():
             value = getattr(self, name)
             if value is not None or name not in optional:
-                object.__setattr__(self, name, _whole(value, name, least, most))
-        object.__setattr__(self, "decode_seconds", _decimal(self.decode_seconds, "decode_seconds"))
+                object.__setattr__(self, name, checked_whole(value, name, least, most))
+        object.__setattr__(self, "decode_seconds", checked_decimal(self.decode_seconds, "decode_seconds"))
         if self.worker is None and (self.generated_tokens or self.decode_seconds):
             raise InputError("is missing; a request under way is on one", field="worker")
 
@@ -122,9 +121,9 @@ class Worker:
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             if name == "gpus":
-                object.__setattr__(self, name, _whole(self.gpus, "worker.gpus", 1, MAX_GPUS))
+                object.__setattr__(self, name, checked_whole(self.gpus, "worker.gpus", 1, MAX_GPUS))
             else:
-                object.__setattr__(self, name, _decimal(getattr(self, name), f"worker.{name}"))
+                object.__setattr__(self, name, checked_decimal(getattr(self, name), f"worker.{name}"))
         if self.kv_capacity == 0:
             raise InputError("0 is not above 0", field="worker.kv_capacity")
 
@@ -150,7 +149,7 @@ class Slo:
 
     def __post_init__(self) -> None:
         for name in ("ttft", "atgt"):
-            value = _decimal(getattr(self, name), f"slo.{name}")
+            value = checked_decimal(getattr(self, name), f"slo.{name}")
             if value == 0:
                 raise InputError("0 is not above 0", field=f"slo.{name}")
             object.__setattr__(self, name, value)
@@ -195,21 +194,20 @@ class PlacementInstance:
     split_phase: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise InputError(f"{self.name!r} is not a non-empty text", field="name")
+        checked_text(self.name, "name")
         object.__setattr__(self, "groups", tuple(self.groups))
         for name in ("theta", "gamma"):
-            value = _decimal(getattr(self, name), name)
+            value = checked_decimal(getattr(self, name), name)
             if value > 1 or (value == 0 and name == "theta"):
                 least = "above 0" if name == "theta" else "0 or more"
                 raise InputError(f"{getattr(self, name)} is not {least} and up to 1", field=name)
             object.__setattr__(self, name, value)
         if self.horizon is not None:
-            object.__setattr__(self, "horizon", _whole(self.horizon, "horizon", 1, MAX_TOKENS))
+            object.__setattr__(self, "horizon", checked_whole(self.horizon, "horizon", 1, MAX_TOKENS))
         if not isinstance(self.busy, Mapping):
             raise InputError(f"{self.busy!r} is not a mapping of worker to seconds", field="busy")
         busy = {
-            _whole(worker, "busy", 1, MAX_WORKERS): _decimal(value, f"busy.{worker}")
+            checked_whole(worker, "busy", 1, MAX_WORKERS): checked_decimal(value, f"busy.{worker}")
             for worker, value in self.busy.items()
         }
         object.__setattr__(self, "busy", busy)
@@ -220,12 +218,7 @@ class PlacementInstance:
         total = sum(group.count or 1 for group in self.groups)
         if total > MAX_REQUESTS:
             raise InputError(f"{total} requests in all; the most is {MAX_REQUESTS}", field="requests")
-        seen = set[str]()
-        for index, group in enumerate(self.groups):
-            for request in group.expand():
-                if request.id in seen:
-                    raise InputError(f"id {request.id!r} is used twice", field=f"requests[{index}].id")
-                seen.add(request.id)
+        checked_ids((request.id for request in group.expand()) for group in self.groups)
 
     @classmethod
     def of_requests(
@@ -239,7 +232,9 @@ class PlacementInstance:
     ) -> PlacementInstance:
         """Build an instance from (input, predicted output) token pairs of new requests, named ``r1``, ..."""
         groups = tuple(PlacementGroup(f"r{k}", i, o) for k, (i, o) in enumerate(requests, 1))
-        return cls(name, groups, worker, slo, _decimal(theta, "theta"), _decimal(gamma, "gamma"))
+        return cls(
+            name, groups, worker, slo, checked_decimal(theta, "theta"), checked_decimal(gamma, "gamma")
+        )
 
     @cached_property
     def requests(self) -> tuple[PlacementRequest, ...]:
@@ -259,12 +254,8 @@ class PlacementInstance:
     @cached_property
     def sha256(self) -> str:
         """Hash of the meaning: equal for files that differ only in notation."""
-        digest = hashlib.sha256()
-
-        def feed(*parts: object) -> None:
-            digest.update((" ".join(f"{len(str(p))}:{p}" for p in parts) + "\n").encode())
-
-        feed("infermax-opt/instance/1", "placement", self.name)
+        meaning = Meaning("placement", self.name)
+        feed = meaning.feed
         feed(*(getattr(self.worker, name) for name in self.worker.__dataclass_fields__))
         feed(self.slo.ttft, self.slo.atgt, self.theta, self.gamma, self.horizon, self.split_phase)
         feed(*(part for pair in sorted(self.busy.items()) for part in pair))
@@ -273,21 +264,4 @@ class PlacementInstance:
                 r.id, r.input_tokens, r.predicted_output_tokens, r.output_tokens,
                 r.generated_tokens, r.decode_seconds, r.worker,
             )  # fmt: skip
-        return digest.hexdigest()
-
-
-def _whole(value: object, field: str, least: int, most: int) -> int:
-    number = read_whole(value, field)
-    if not least <= number <= most:
-        raise InputError(f"{value} is not between {least} and {most}", field=field)
-    return number
-
-
-def _decimal(value: object, field: str) -> Fraction:
-    try:
-        number = to_fraction(value)
-    except ValueError as error:
-        raise InputError(str(error), field=field) from None
-    if number < 0:
-        raise InputError(f"{value} is negative; the least is 0", field=field)
-    return number
+        return meaning.hexdigest()

@@ -51,7 +51,9 @@ def workers(
     with the ongoing requests where they are, and what is used.  Ctrl-C stops the search early.
     With --split-phase, the workers that do the prefill follow, as a series of their own.
 
-    Exit code 1 where a request fits on no worker: the latency limits cannot be kept.
+    TTFT counts from the heartbeat at which a request is placed.  The time limit is for the search;
+    the bounds for any policy, look-ahead and the verifier come after it.  Where a request of a stream
+    fits on no worker, the exit code is 1; of a trace, its line is named, and the exit code is 2.
 
     \b
     Examples:

@@ -156,7 +156,7 @@ def test_reasons() -> None:
     bounds = placement_bounds(instance)
     assert bounds[0].value == fewest_workers(instance) == 4
     assert {bound.source: bound.value for bound in bounds} == {
-        "function": 4, "count": 4, "pairs": 4, "continuous": 4, "in use": 1,
+        "function": 4, "count": 4, "pairs": 4, "continuous": 4, "levels": 4, "in use": 1,
     }  # fmt: skip
     assert excluded(instance, 0) == "workers in use whatever is done: 1"
     assert excluded(instance, 3) == (
@@ -164,6 +164,15 @@ def test_reasons() -> None:
     )
     with pytest.raises(ValueError, match="no bound excludes 4 workers"):
         excluded(instance, 4)
+
+
+def test_levels_of_sizes_that_are_nearly_equal() -> None:
+    # 10 requests of 17 to 19 on workers of 51: three fit only if all are of 17, of which there are four.
+    groups = [(f"r{k}", 17 + k % 3, 1) for k in range(10)]
+    instance = hand(groups, ttft="5.1")
+    found = {bound.source: bound.value for bound in placement_bounds(instance)}
+    assert found["levels"] == fewest_workers(instance) == 5
+    assert found["continuous"] == 4
 
 
 def test_mixed_pairs() -> None:

@@ -87,7 +87,7 @@ def test_solve_verify_plot(tmp_path: Path) -> None:
     assert list(written["solver"]["details"]["excluded"]) == ["0", "1 to 2", "3"]
     checked = run("verify", OPEN, out)
     assert checked.exit_code == 0, checked.output
-    assert "lower bound  4 workers  not checked: proved by a solver" in checked.stdout
+    assert "lower bound  4 workers  confirmed by enumerating every schedule" in checked.stdout
     assert run("plot", OPEN, out, "-o", tmp_path / "r.png").exit_code == 0
     again = json.loads(run("solve", OPEN, "--warm-start", out, "--solver", "highs", "--json").stdout)
     assert (again["upper"], again["lower"]["source"]) == ({"source": "warm start"}, "highs")

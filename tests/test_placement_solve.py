@@ -171,7 +171,7 @@ def test_the_engine_decides_what_packing_leaves_open(engines: dict[str, Any]) ->
     )
     assert 10 < exact["time_limit"] < 20
     check = verify(OPEN, result)
-    assert (check.ok, check.bound) == (True, Trust.UNCHECKED)
+    assert (check.ok, check.bound) == (True, Trust.ENUMERATED)
 
 
 @pytest.mark.parametrize("engine", ["cpsat", "highs"])
@@ -422,10 +422,15 @@ def test_lower_bounds_are_recomputed() -> None:
     above = replace(result.claim(), lower_bound=Fraction(4))
     assert verify(OPEN, above).bound is Trust.REFUTED
     word = verify(OPEN, replace(above, proof=Proof.SOLVER))
-    assert word.bound is Trust.UNCHECKED
+    assert word.bound is Trust.ENUMERATED
     assert {fault.kind for fault in word.faults} == {FaultKind.GAP, FaultKind.STATUS}
     below = verify(OPEN, replace(result.claim(), proof=Proof.SOLVER))
     assert below.bound is Trust.RECOMPUTED
+    for wrong in (5, 9, 1000):
+        alone = PlacementResult(
+            OPEN.name, OPEN.sha256, "workers", lower=LowerBound(Fraction(wrong), "word", Proof.SOLVER)
+        )
+        assert verify(OPEN, alone).bound is Trust.REFUTED
 
 
 def test_the_verifier_of_placements_vouches_alone() -> None:

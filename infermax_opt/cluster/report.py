@@ -33,7 +33,7 @@ BOUNDS = {
 }
 #: What JSON says of the forecast.
 FORECAST = ("slope", "intercept", "points", "mean_error", "max_error", "short", "r_squared")
-SHARES = ("attainment",)
+SHARES = ("attainment", "attainment_from_arrival")
 COUNTS = (
     "requests", "peak_workers", "peak_gpus", "late_ttft", "late_atgt", "preemptions", "mean_workers",
 )  # fmt: skip
@@ -42,12 +42,13 @@ COUNTS = (
 def series_text(series: WorkerSeries) -> str:
     """The series in short: peak, mean, gaps, what binds, what the requests saw."""
     stream = series.stream
+    ttft = "" if stream.split_phase else f"TTFT {seconds(stream.slo.ttft)} from the heartbeat, "
     slo, phase = stream.slo, "decode workers of split phase" if stream.split_phase else "workers"
     lines = [
         printable(stream.name),
         f"  {len(stream.requests)} requests, {len(series.beats)} heartbeats of {seconds(stream.heartbeat)}",
-        f"  {phase} of {stream.worker.gpus} GPU{'s' if stream.worker.gpus > 1 else ''}; TTFT "
-        f"{seconds(slo.ttft)}, ATGT {seconds(slo.atgt)}, theta {float(stream.theta):g}, gamma "
+        f"  {phase} of {stream.worker.gpus} GPU{'s' if stream.worker.gpus > 1 else ''}; {ttft}"
+        f"ATGT {seconds(slo.atgt)}, theta {float(stream.theta):g}, gamma "
         f"{float(stream.gamma):g}",
         "fewest workers at a heartbeat",
     ]

@@ -70,7 +70,7 @@ class Stream:
             value = checked_decimal(getattr(self, name), name)
             if not least <= value <= most or (value == 0 and name != "gamma"):
                 bound = "0 or more" if name == "gamma" else "above 0"
-                raise InputError(f"{getattr(self, name)} is not {bound} and up to {most}", field=name)
+                raise InputError(f"{float(value):g} is not {bound} and up to {most}", field=name)
             object.__setattr__(self, name, value)
         if not isinstance(self.split_phase, bool):
             raise InputError(f"{self.split_phase!r} is not true or false", field="split_phase")
@@ -121,9 +121,11 @@ def _checked(given: Iterable[StreamRequest], worker: Worker) -> tuple[StreamRequ
             raise InputError(f"id {some.id!r} is used twice", field=f"{path}.id")
         tokens = [
             checked_whole(getattr(some, name), f"{path}.{name}", 1, MAX_TOKENS)
-            for name in ("input_tokens", "predicted_output_tokens", "output_tokens")
+            for name in ("input_tokens", "output_tokens", "predicted_output_tokens")
         ]
-        request = StreamRequest(some.id, checked_decimal(some.arrival, f"{path}.arrival"), *tokens)
+        prompt, output, predicted = tokens
+        arrival = checked_decimal(some.arrival, f"{path}.arrival")
+        request = StreamRequest(some.id, arrival, prompt, predicted, output)
         # Its last token is never cached.
         most = worker.kv(request.input_tokens + request.output_tokens - 1)
         if most > worker.kv_capacity:

@@ -7,14 +7,16 @@ to R_e on worker e with ongoing requests.  All new requests are on some worker, 
 
     sum over all i of w_i  <=  C * fresh + sum over e of R_e,
 
-and fresh >= (sum of w_i - sum of R_e) / C, rounded up.  Every bound here but *ends* is of this form; `rows`,
-`_bounds_dual` and `pairs` say for which w, C and R it holds, and why.
+and fresh >= (sum of w_i - sum of R_e) / C, rounded up.  Every bound here but *levels* and *ends* is of this
+form; `rows`, `_bounds_dual` and `pairs` say for which w, C and R it holds, and why.
 
 - *continuous*: a row as it is.  KV summed over a span of time, or any other sum of rows, says no more than
   the best of its rows: a ratio of sums is at most the largest of the ratios.
 - *function*: a dual-feasible function of a row, or of a sum of rows.  For the same reason, sums of these
   functions say no more than the best of them.
 - *count*: how many of the largest requests fit on a worker.
+- *levels*: how many workers can hold k requests or more, for every k
+  (`infermax_opt.placement._bounds_levels`).
 - *pairs*: requests no two of which fit together.
 - *ends*: requests on a worker grow on until the first of them ends (`infermax_opt.placement.ends`).
 """
@@ -26,6 +28,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from infermax_opt.placement._bounds_dual import Found, best_count, best_function
+from infermax_opt.placement._bounds_levels import best_levels
 from infermax_opt.placement.ends import workers_by_ends
 from infermax_opt.placement.instance import PlacementInstance
 from infermax_opt.placement.limits import Limits
@@ -58,7 +61,7 @@ class WorkerBound:
     value : int
         Workers, those with ongoing requests included.
     source : str
-        ``in use``, ``continuous``, ``function``, ``count``, ``ends`` or ``pairs``.
+        ``in use``, ``continuous``, ``function``, ``count``, ``levels``, ``ends`` or ``pairs``.
     detail : mapping
         What recomputes it, and ``reason``, a sentence.
     """
@@ -119,6 +122,7 @@ def bounds_from_simplest(instance: PlacementInstance) -> Iterator[WorkerBound]:
         sums.append(combined((1, row) for row in heavy[:3]))
     yield from _functions([*rows, *sums], used)
     yield from _counts([*rows, *sums], used)
+    yield from _levels([*rows, *sums], used)
     shut = used - len(workers)
     known = used + max(row.fresh for row in rows) if rows else used
     ends = workers_by_ends(limits, new, workers, known - shut)
@@ -186,6 +190,20 @@ def _counts(rows: list[Row], used: int) -> Iterator[WorkerBound]:
         "capacity": best.capacity, "reason": reason,
     }  # fmt: skip
     yield WorkerBound(used + best.fresh, "count", detail)
+
+
+def _levels(rows: list[Row], used: int) -> Iterator[WorkerBound]:
+    found = [(some, row) for row in rows if (some := best_levels(row)) is not None]
+    if not found:
+        return
+    best, row = max(found, key=lambda pair: pair[0].fresh)
+    number = len(row.weights)
+    reason = (
+        f"{row.name}: counting how many workers can hold 1, 2, .. requests, {_left(used, str(best.taken))}"
+        f"and {best.fresh - 1} fresh workers hold {best.held} of the {number} new requests with these"
+    )
+    detail = {"row": row.name, "held": best.held, "taken": best.taken, "requests": number, "reason": reason}
+    yield WorkerBound(used + best.fresh, "levels", detail)
 
 
 def _left(used: int, room: str) -> str:

@@ -45,6 +45,12 @@ LIMITS = {
     Limit.KV: ("e, KV", ""),
 }
 
+#: Why nothing at all is allowed.
+NOTHING_LEFT = {
+    Limit.ITERATION: ", as ATGT is not above the overhead c3 of an iteration",
+    Limit.PREFILL: ", as TTFT is not above the overhead c1 of a prefill",
+}
+
 
 def unplaceable(instance: PlacementInstance) -> list[str]:
     """One line for each limit that a new request exceeds by itself on a fresh worker.
@@ -66,7 +72,8 @@ def unplaceable(instance: PlacementInstance) -> list[str]:
             name, unit = LIMITS[excess.limit]
             need, most = float(excess.need), float(excess.most)
             request = f"request {instance.requests[k].id!r} fits on no worker"
-            found.append(f"{request}: limit {name}: {need:.9g}{unit} where {most:.9g}{unit} are allowed")
+            why = NOTHING_LEFT.get(excess.limit, "") if most <= 0 else ""
+            found.append(f"{request}: limit {name}: {need:.9g}{unit} where {most:.9g}{unit} are allowed{why}")
     return found
 
 

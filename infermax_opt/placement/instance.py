@@ -200,7 +200,7 @@ class PlacementInstance:
             value = checked_decimal(getattr(self, name), name)
             if value > 1 or (value == 0 and name == "theta"):
                 least = "above 0" if name == "theta" else "0 or more"
-                raise InputError(f"{getattr(self, name)} is not {least} and up to 1", field=name)
+                raise InputError(f"{float(value):g} is not {least} and up to 1", field=name)
             object.__setattr__(self, name, value)
         if self.horizon is not None:
             object.__setattr__(self, "horizon", checked_whole(self.horizon, "horizon", 1, MAX_TOKENS))

@@ -6,12 +6,14 @@ closed form, refuted by a placement that beats it, and not checked in between.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
 from infermax_opt.claims import BaseVerification, Trust, Truth
 from infermax_opt.placement.bounds import placement_bounds
+from infermax_opt.placement.exhaust import exhaust
 from infermax_opt.placement.instance import PlacementInstance
 from infermax_opt.placement.limits import Limits
 from infermax_opt.placement.metrics import PlacementMetrics, measure_placement
@@ -56,7 +58,12 @@ def verify_placement(
         return Fraction(placement_bounds(instance)[0].value)
 
     def confirm(lower: Fraction) -> Trust:
-        return Trust.RECOMPUTED if lower <= closed_form() else Trust.UNCHECKED
+        if lower <= closed_form():
+            return Trust.RECOMPUTED
+        tried = exhaust(instance, math.ceil(lower) - 1)
+        if not tried.decided:
+            return Trust.SOLVER
+        return Trust.ENUMERATED if tried.placement is None else Trust.REFUTED
 
     def infeasible() -> bool:
         # A request that exceeds a limit of a fresh worker by itself exceeds it in any company.

@@ -115,5 +115,5 @@ def chosen_worker(name: str, ttft: Fraction | None, atgt: Fraction | None) -> tu
     else:
         raise InputError(f"{name!r} is none of {', '.join(MODELS)}, a profile, or a file", field="worker")
     if ttft is None or atgt is None:
-        raise InputError("is needed with this worker", field="atgt" if atgt is None else "ttft")
+        raise InputError("both are needed with this worker", field="--ttft, --atgt")
     return worker, Slo(ttft, atgt)

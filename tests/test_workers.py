@@ -120,6 +120,7 @@ def test_format_round_trip_and_errors(tmp_path: Path) -> None:
         ({"requests": []}, "requests"),
         ({"extra": 1}, "extra"),
         ({"problem": "placement"}, "problem"),
+        ({"problem": "infermax"}, "problem"),
     ):
         with pytest.raises(InputError) as caught:
             stream_from_json({**value, **change})
@@ -205,7 +206,7 @@ def test_command(trace: str, tmp_path: Path) -> None:
         (("--ttft", "0.3"), 2, "line 4: the request can never fit: limit c"),
         (("--ttft", "0.001", "--skip-unfit"), 2, "holds no request that fits"),
         (("--worker", "nope", "--ttft", "1", "--atgt", "1"), 2, "'nope' is none of 13b, 70b, a profile"),
-        (("--worker", "llama-3.1-8b_h100"), 2, "atgt: is needed with this worker"),
+        (("--worker", "llama-3.1-8b_h100"), 2, "--ttft, --atgt: both are needed with this worker"),
         (("--worker", "missing.json", "--ttft", "1", "--atgt", "1"), 2, "missing.json"),
         (("--theta", "2"), 2, "theta"),
         (("--heartbeat", "0"), 2, "heartbeat"),

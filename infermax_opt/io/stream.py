@@ -130,6 +130,8 @@ def stream_from_json(value: object) -> Stream:
     InputError
         Naming the offending field.
     """
+    if isinstance(value, dict) and value.get("problem") == "placement":
+        raise InputError("is a single heartbeat, which `solve` and `bound` take", field="problem")
     top = Fields(value, "", ["schema", "problem", "name", "requests", "worker", "slo"], _OPTIONS)
     top.schema(INSTANCE_SCHEMA)
     if top.get("problem") != STREAM:

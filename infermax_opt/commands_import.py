@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from infermax_opt.console import AS_JSON, DONE, check_output, output_option, save
 from infermax_opt.makespan.generate import DECODE, PREFILL
-from infermax_opt.option_types import decimal_option, window, worker_options
+from infermax_opt.option_types import TRACE_FORMATS, decimal_option, window, worker_options
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -49,7 +49,7 @@ def _levels(context: click.Context, parameter: click.Parameter, value: str | Non
     "--format",
     "form",
     required=True,
-    type=click.Choice(["azure", "burstgpt", "mooncake", "splitwise", "vidur"]),
+    type=click.Choice(TRACE_FORMATS),
     help="Layout of the trace file.",
 )
 @click.option("--time-unit", type=click.Choice(["s", "ms"]), help="Unit of arrivals; needed for mooncake.")

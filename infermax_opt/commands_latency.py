@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from infermax_opt.console import AS_JSON, DONE, FAILED, check_output, output_option, save
+from infermax_opt.option_types import TRACE_FORMATS
 
 if TYPE_CHECKING:
     from infermax_opt.latency.configuration import Demand
@@ -183,7 +184,7 @@ def calibrate(
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["azure", "burstgpt", "mooncake", "splitwise", "vidur"]),
+    type=click.Choice(TRACE_FORMATS),
     help="Layout of the trace file.",
 )
 @_fitting

@@ -66,7 +66,6 @@ def simulate(
     from infermax_opt.cluster.verification import verify_stream
     from infermax_opt.io.files import write_text
     from infermax_opt.io.placement import write_placement
-    from infermax_opt.placement.placement import Placement
 
     write_twice(output, placement)
     for path in (output, placement):
@@ -76,10 +75,9 @@ def simulate(
     if tell_unplaceable(input_file, stream):
         return FAILED
     replay = replay_stream(stream, decide)
-    made = Placement(stream.name, {r.id: w for r, w in zip(stream.requests, replay.worker, strict=True)})
-    check = verify_stream(stream, made)
+    check = verify_stream(stream, replay.placement)
     if placement is not None:
-        write_placement(made, placement)
+        write_placement(replay.placement, placement)
     value, text = simulation_to_json(replay, check, policy), simulation_text(replay, check, policy)
     if output is not None and output.lower().endswith(".csv"):
         write_text(requests_csv(replay), output)

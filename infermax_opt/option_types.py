@@ -12,9 +12,12 @@ if TYPE_CHECKING:
 
     from infermax_opt.placement.instance import Slo, Worker
 
-__all__ = ["chosen_worker", "decimal", "decimal_option", "window", "worker_options"]
+__all__ = ["TRACE_FORMATS", "chosen_worker", "decimal", "decimal_option", "window", "worker_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: Layouts of traces, by name, as `infermax_opt.io.traces` reads them.
+TRACE_FORMATS = ("azure", "burstgpt", "mooncake", "splitwise", "vidur")
 
 
 def window(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from infermax_opt.errors import InputError
-from infermax_opt.option_types import chosen_worker, decimal_option, window, worker_options
+from infermax_opt.option_types import TRACE_FORMATS, chosen_worker, decimal_option, window, worker_options
 
 if TYPE_CHECKING:
     from infermax_opt.cluster.stream import Stream
@@ -35,7 +35,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option(
         "--format",
         "form",
-        type=click.Choice(["azure", "burstgpt", "mooncake", "splitwise", "vidur"]),
+        type=click.Choice(TRACE_FORMATS),
         help="Layout of the trace file; without it, the file is a stream.",
     ),
     click.option(

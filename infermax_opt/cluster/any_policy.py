@@ -36,7 +36,6 @@ from functools import cache
 
 from infermax_opt.cluster.stream import Stream
 from infermax_opt.cluster.worker import Units
-from infermax_opt.placement.instance import PlacementGroup, PlacementInstance
 from infermax_opt.placement.limits import Limits
 
 __all__ = ["AnyPolicyBound", "any_policy_bounds"]
@@ -73,18 +72,13 @@ class _There:
         self.context_token = self.units.decode_context
         if any(r.predicted_output_tokens < r.output_tokens for r in stream.requests):
             self.context_token = min(self.context_token, self.units.prefill_token)
-        groups = [PlacementGroup(r.id, r.input_tokens, r.predicted_output_tokens) for r in stream.requests]
-        every = PlacementInstance(
-            stream.name, tuple(groups), stream.worker, stream.slo, stream.theta, stream.gamma,
-            split_phase=stream.split_phase,
-        )  # fmt: skip
-        self.limits = Limits.of(every)
-        self.beat_of = [0] * len(groups)
+        self.limits = Limits.of(stream.at_once)
+        self.beat_of = [0] * len(stream.requests)
         for beat, members in stream.beats.items():
             for k in members:
                 self.beat_of[k] = beat
         #: Heartbeat from which on a request may be gone.
-        self.gone = [self._gone(k) for k in range(len(groups))]
+        self.gone = [self._gone(k) for k in range(len(stream.requests))]
         self.live: list[int] = []
         self.room = cache(self._room)
 

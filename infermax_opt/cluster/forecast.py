@@ -135,13 +135,16 @@ def forecast_of(beats: Sequence[tuple[Fraction, int, int]], heartbeat: Fraction)
         the same rate.
     """
     first, end = beats[0][0], beats[-1][0] + heartbeat
+    spans: list[list[tuple[int, int]]] = [[] for _ in range(int((end - first) // SPAN))]
+    for moment, new, used in beats:
+        number = int((moment - first) // SPAN)
+        if number < len(spans):
+            spans[number].append((new, used))
     pairs = []
-    for number in range(int((end - first) // SPAN)):
-        begin = first + number * SPAN
-        inside = [(new, used) for moment, new, used in beats if begin <= moment < begin + SPAN]
-        used = sum(count for _, count in inside)
-        if used:
-            pairs.append((Fraction(sum(new for new, _ in inside), SPAN), Fraction(used, len(inside))))
+    for inside in spans:
+        total = sum(used for _, used in inside)
+        if total:
+            pairs.append((Fraction(sum(new for new, _ in inside), SPAN), Fraction(total, len(inside))))
     if len(pairs) < FEWEST or len({rate for rate, _ in pairs}) < 2:
         return None
     return fit_forecast(pairs)

@@ -10,6 +10,7 @@ from functools import cached_property
 from infermax_opt.cluster.stream import Stream
 from infermax_opt.cluster.worker import Served, Units, WorkerReplay
 from infermax_opt.placement.instance import PlacementGroup, PlacementInstance
+from infermax_opt.placement.placement import Placement
 
 __all__ = ["Beat", "BeatRecord", "Decide", "StreamReplay", "replay_stream"]
 
@@ -108,6 +109,12 @@ class StreamReplay:
     served: tuple[Served, ...]
     beats: tuple[BeatRecord, ...]
     preemptions: int
+
+    @cached_property
+    def placement(self) -> Placement:
+        """The worker of each request, by id."""
+        pairs = zip(self.stream.requests, self.worker, strict=True)
+        return Placement(self.stream.name, {request.id: worker for request, worker in pairs})
 
 
 def prediction(predicted: int, served: Served) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infermax_opt.cluster.metrics import measure_stream, request_atgt, request_ttft
+from infermax_opt.cluster.metrics import request_atgt, request_ttft
 from infermax_opt.cluster.replay import StreamReplay
 from infermax_opt.cluster.report import rows_csv, stream_metrics_text
 from infermax_opt.cluster.verification import StreamVerification
@@ -20,9 +20,9 @@ def simulation_text(replay: StreamReplay, check: StreamVerification, policy: str
         printable(replay.stream.name),
         f"  policy {policy}",
         f"  limits exceeded: {broken or 'none, at any heartbeat'}",
-        "",
-        stream_metrics_text(measure_stream(replay)),
     ]
+    if check.metrics is not None:
+        lines += ["", stream_metrics_text(check.metrics)]
     return "\n".join(lines)
 
 
@@ -35,7 +35,7 @@ def simulation_to_json(replay: StreamReplay, check: StreamVerification, policy: 
         "instance_sha256": stream.sha256,
         "policy": policy,
         "limits_exceeded": check.rules,
-        "metrics": dict(measure_stream(replay).items()),
+        "metrics": dict(check.metrics.items()) if check.metrics else None,
         "heartbeats": [
             {"seconds": beat.number * stream.heartbeat, "new": beat.new, "workers": beat.workers}
             for beat in replay.beats

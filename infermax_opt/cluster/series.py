@@ -33,7 +33,7 @@ from infermax_opt.cluster.verification import verify_stream
 from infermax_opt.cluster.work import WorkBound, mean_workers_bound
 from infermax_opt.errors import InputError
 from infermax_opt.placement.heuristics import place, unplaceable
-from infermax_opt.placement.instance import PlacementGroup, PlacementInstance
+from infermax_opt.placement.instance import PlacementInstance
 from infermax_opt.placement.placement import Placement
 
 __all__ = ["BeatBounds", "WorkerSeries", "stream_unplaceable", "worker_series"]
@@ -129,15 +129,7 @@ class WorkerSeries:
 
 def stream_unplaceable(stream: Stream) -> list[str]:
     """One line for each limit that a request exceeds by itself on a fresh worker."""
-    groups = [
-        PlacementGroup(r.id, r.input_tokens, r.predicted_output_tokens, r.output_tokens)
-        for r in stream.requests
-    ]
-    whole = PlacementInstance(
-        stream.name, tuple(groups), stream.worker, stream.slo, stream.theta, stream.gamma,
-        split_phase=stream.split_phase,
-    )  # fmt: skip
-    return unplaceable(whole)
+    return unplaceable(stream.at_once)
 
 
 def worker_series(
@@ -185,15 +177,13 @@ def worker_series(
                 reason="" if found is None else found.reason,
             )
         )
-    workers = {r.id: worker for r, worker in zip(stream.requests, replay.worker, strict=True)}
-    placement = Placement(stream.name, workers)
-    check = verify_stream(stream, placement)
+    check = verify_stream(stream, replay.placement)
     if check.metrics is None:
         raise RuntimeError("a request was left without a worker")
     return WorkerSeries(
         stream=stream,
         beats=tuple(rows),
-        placement=placement,
+        placement=replay.placement,
         metrics=check.metrics,
         look_ahead=_look_ahead(stream),
         work=mean_workers_bound(stream),
@@ -242,14 +232,12 @@ class _Run:
         self.end = None if time_limit is None else time.monotonic() + time_limit
         self.found: dict[int, _Found] = {}
         self.cut_short: int | None = None
-        self.asked = 0
 
     def decide(self, beat: Beat) -> Mapping[str, int]:
         """Place the new requests of a heartbeat."""
         if self.cut_short is None and self.end is not None and time.monotonic() > self.end:
             self.cut_short = beat.number
-        self.asked += 1
-        if self.progress is not None and self.asked % NEWS == 0:
+        if self.progress is not None and (len(self.found) + 1) % NEWS == 0:
             self.progress(f"heartbeat {beat.number} of {max(self.stream.beats)}")
         try:
             if self.cut_short is None:

@@ -9,7 +9,14 @@ from functools import cached_property
 
 from infermax_opt.checked import Meaning, checked_decimal, checked_text, checked_whole
 from infermax_opt.errors import InputError
-from infermax_opt.placement.instance import MAX_REQUESTS, MAX_TOKENS, Slo, Worker
+from infermax_opt.placement.instance import (
+    MAX_REQUESTS,
+    MAX_TOKENS,
+    PlacementGroup,
+    PlacementInstance,
+    Slo,
+    Worker,
+)
 
 __all__ = ["Stream", "StreamRequest"]
 
@@ -98,6 +105,17 @@ class Stream:
         for k, request in enumerate(self.requests):
             found.setdefault(self.beat(request), []).append(k)
         return {beat: tuple(members) for beat, members in found.items()}
+
+    @cached_property
+    def at_once(self) -> PlacementInstance:
+        """All requests as the new ones of one heartbeat: what limits say of each alone."""
+        groups = tuple(
+            PlacementGroup(r.id, r.input_tokens, r.predicted_output_tokens, r.output_tokens)
+            for r in self.requests
+        )
+        return PlacementInstance(
+            self.name, groups, self.worker, self.slo, self.theta, self.gamma, split_phase=self.split_phase
+        )
 
     @cached_property
     def sha256(self) -> str:

@@ -163,9 +163,6 @@ def stream_from_json(value: object) -> Stream:
 def stream_to_json(stream: Stream) -> dict[str, Any]:
     """Return the JSON value that `stream_from_json` reads."""
 
-    def text(value: Fraction) -> str:
-        return decimal_text(value)
-
     def entry(r: StreamRequest) -> dict[str, Any]:
         predicted = {"predicted_output_tokens": r.predicted_output_tokens}
         return {
@@ -182,10 +179,10 @@ def stream_to_json(stream: Stream) -> dict[str, Any]:
         "name": stream.name,
         "requests": [entry(r) for r in stream.requests],
         "worker": worker_to_json(stream.worker),
-        "slo": {"ttft": text(stream.slo.ttft), "atgt": text(stream.slo.atgt)},
-        "theta": text(stream.theta),
-        "gamma": text(stream.gamma),
-        "heartbeat": text(stream.heartbeat),
+        "slo": {"ttft": decimal_text(stream.slo.ttft), "atgt": decimal_text(stream.slo.atgt)},
+        "theta": decimal_text(stream.theta),
+        "gamma": decimal_text(stream.gamma),
+        "heartbeat": decimal_text(stream.heartbeat),
         "split_phase": stream.split_phase,
     }
 

@@ -1,7 +1,8 @@
 """The verifier of the placement problem: checks every limit of every worker, and every claim of a result.
 
 Its lower bounds are closed forms, which are recomputed, or a solver's word: that is accepted up to the best
-closed form, refuted by a placement that beats it, and not checked in between.
+closed form, refuted by a placement that beats it, and in between decided by looking at every placement,
+unless these are too many.
 """
 
 from __future__ import annotations

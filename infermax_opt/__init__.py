@@ -10,37 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from infermax_opt.api import bound, schedule, solve
-    from infermax_opt.cost import Attention, CostModel
-    from infermax_opt.errors import InputError
-    from infermax_opt.instance import (
-        Instance,
-        Metric,
-        Objective,
-        Policy,
-        Request,
-        RequestGroup,
-        System,
-    )
-    from infermax_opt.io.problems import read_instance, write_instance, write_schedule
-    from infermax_opt.io.results import read_schedule_or_claim, write_result
-    from infermax_opt.io.trace_clients import client_instance
-    from infermax_opt.io.trace_placement import heartbeat_instance
-    from infermax_opt.io.traces import read_trace, trace_instance
-    from infermax_opt.makespan.generate import gsm8k_like
-    from infermax_opt.makespan.instance import (
-        ClientRequestGroup,
-        MakespanInstance,
-        PrefillLevel,
-        linear_levels,
-    )
-    from infermax_opt.makespan.metrics import MakespanMetrics
-    from infermax_opt.makespan.schedule import Bin, MakespanSchedule
-    from infermax_opt.metrics import Metrics
-    from infermax_opt.placement.instance import PlacementGroup, PlacementInstance, Slo, Worker
-    from infermax_opt.placement.metrics import PlacementMetrics
-    from infermax_opt.placement.placement import Placement
-    from infermax_opt.profiles import load_profile, profile_names
-    from infermax_opt.result import (
+    from infermax_opt.core.errors import InputError
+    from infermax_opt.core.result import (
         Claim,
         LowerBound,
         MakespanResult,
@@ -50,13 +21,42 @@ if TYPE_CHECKING:
         Status,
         UpperBound,
     )
-    from infermax_opt.schedules import Batch, Schedule
-    from infermax_opt.verification import (
+    from infermax_opt.files.instances import read_instance, write_instance, write_schedule
+    from infermax_opt.files.results import read_schedule_or_claim, write_result
+    from infermax_opt.files.traces import read_trace, trace_instance
+    from infermax_opt.infermax.data.cost import Attention, CostModel
+    from infermax_opt.infermax.data.instance import (
+        Instance,
+        Metric,
+        Objective,
+        Policy,
+        Request,
+        RequestGroup,
+        System,
+    )
+    from infermax_opt.infermax.data.profiles import load_profile, profile_names
+    from infermax_opt.infermax.data.schedule import Batch, Schedule
+    from infermax_opt.infermax.replay.metrics import Metrics
+    from infermax_opt.infermax.verify import (
         MakespanVerification,
         PlacementVerification,
         Verification,
         verify,
     )
+    from infermax_opt.makespan.data.generate import gsm8k_like
+    from infermax_opt.makespan.data.instance import (
+        ClientRequestGroup,
+        MakespanInstance,
+        PrefillLevel,
+        linear_levels,
+    )
+    from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule
+    from infermax_opt.makespan.data.traces import client_instance
+    from infermax_opt.makespan.replay.metrics import MakespanMetrics
+    from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
+    from infermax_opt.placement.data.schedule import Placement
+    from infermax_opt.placement.data.traces import heartbeat_instance
+    from infermax_opt.placement.metrics import PlacementMetrics
 
     __version__: str
 
@@ -119,28 +119,30 @@ __all__ = [
 
 _HOMES = {
     "api": ("bound", "schedule", "solve"),
-    "cost": ("Attention", "CostModel"),
-    "errors": ("InputError",),
-    "instance": ("Instance", "Metric", "Objective", "Policy", "Request", "RequestGroup", "System"),
-    "io.problems": ("read_instance", "write_instance", "write_schedule"),
-    "io.results": ("read_schedule_or_claim", "write_result"),
-    "io.trace_clients": ("client_instance",),
-    "io.trace_placement": ("heartbeat_instance",),
-    "io.traces": ("read_trace", "trace_instance"),
-    "makespan.generate": ("gsm8k_like",),
-    "makespan.instance": ("ClientRequestGroup", "MakespanInstance", "PrefillLevel", "linear_levels"),
-    "makespan.metrics": ("MakespanMetrics",),
-    "makespan.schedule": ("Bin", "MakespanSchedule"),
-    "metrics": ("Metrics",),
-    "placement.instance": ("PlacementGroup", "PlacementInstance", "Slo", "Worker"),
+    "infermax.data.cost": ("Attention", "CostModel"),
+    "core.errors": ("InputError",),
+    "infermax.data.instance": (
+        "Instance", "Metric", "Objective", "Policy", "Request", "RequestGroup", "System",
+    ),
+    "files.instances": ("read_instance", "write_instance", "write_schedule"),
+    "files.results": ("read_schedule_or_claim", "write_result"),
+    "makespan.data.traces": ("client_instance",),
+    "placement.data.traces": ("heartbeat_instance",),
+    "files.traces": ("read_trace", "trace_instance"),
+    "makespan.data.generate": ("gsm8k_like",),
+    "makespan.data.instance": ("ClientRequestGroup", "MakespanInstance", "PrefillLevel", "linear_levels"),
+    "makespan.replay.metrics": ("MakespanMetrics",),
+    "makespan.data.schedule": ("Bin", "MakespanSchedule"),
+    "infermax.replay.metrics": ("Metrics",),
+    "placement.data.instance": ("PlacementGroup", "PlacementInstance", "Slo", "Worker"),
     "placement.metrics": ("PlacementMetrics",),
-    "placement.placement": ("Placement",),
-    "profiles": ("load_profile", "profile_names"),
-    "result": (
+    "placement.data.schedule": ("Placement",),
+    "infermax.data.profiles": ("load_profile", "profile_names"),
+    "core.result": (
         "Claim", "LowerBound", "MakespanResult", "PlacementResult", "Proof", "Result", "Status", "UpperBound",
     ),
-    "schedules": ("Batch", "Schedule"),
-    "verification": ("MakespanVerification", "PlacementVerification", "Verification", "verify"),
+    "infermax.data.schedule": ("Batch", "Schedule"),
+    "infermax.verify": ("MakespanVerification", "PlacementVerification", "Verification", "verify"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

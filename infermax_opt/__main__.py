@@ -10,7 +10,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line."""
     try:
-        from infermax_opt.cli import main as run
+        from infermax_opt.cli.main import main as run
 
         run()
     except KeyboardInterrupt:

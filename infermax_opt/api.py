@@ -17,23 +17,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
-from infermax_opt.bounds import closed_form_bounds
-from infermax_opt.bounds.searched import searched_bounds
-from infermax_opt.errors import InputError
-from infermax_opt.instance import Instance
-from infermax_opt.makespan.instance import MakespanInstance
-from infermax_opt.makespan.schedule import MakespanSchedule
-from infermax_opt.metrics import Metrics
-from infermax_opt.placement.instance import PlacementInstance
-from infermax_opt.placement.placement import Placement
-from infermax_opt.problems import AnyInstance, AnySchedule
-from infermax_opt.result import AnyResult, LowerBound, MakespanResult, PlacementResult, Result
-from infermax_opt.schedules import Schedule
-from infermax_opt.solve_run import Progress, SolveOptions, SolveRun, package_versions
-from infermax_opt.verification import Verification, verify
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.problem import AnyInstance, AnySchedule
+from infermax_opt.core.result import AnyResult, LowerBound, MakespanResult, PlacementResult, Result
+from infermax_opt.core.run import Progress, SolveOptions, SolveRun, package_versions
+from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.bounds.searched import searched_bounds
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.replay.metrics import Metrics
+from infermax_opt.infermax.verify import Verification, verify
+from infermax_opt.makespan.data.instance import MakespanInstance
+from infermax_opt.makespan.data.schedule import MakespanSchedule
+from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.schedule import Placement
 
 if TYPE_CHECKING:
-    from infermax_opt.solvers.outcome import EngineOutcome, Limits
+    from infermax_opt.engines.outcome import EngineOutcome, Limits
 
 __all__ = ["SOLVERS", "bound", "package_versions", "schedule", "solve", "verify"]
 
@@ -66,7 +66,7 @@ def bound(instance: AnyInstance, *, time_limit: float | None = None) -> tuple[Lo
         Seconds after which a bound that takes a search is no longer improved.
     """
     if isinstance(instance, MakespanInstance):
-        from infermax_opt.makespan.bounds import closed_form_makespan_bounds
+        from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
 
         return tuple(closed_form_makespan_bounds(instance))
     if isinstance(instance, PlacementInstance):
@@ -95,14 +95,14 @@ def schedule(instance: AnyInstance, scheduler: str) -> AnySchedule:
         If there is none of that name, or a request fits on no worker.
     """
     if isinstance(instance, MakespanInstance):
-        from infermax_opt.makespan.methods import run_method
+        from infermax_opt.makespan.methods.by_name import run_method
 
         return run_method(instance, scheduler).schedule
     if isinstance(instance, PlacementInstance):
-        from infermax_opt.placement.heuristics import place
+        from infermax_opt.placement.heuristics.place import place
 
         return place(instance, scheduler)
-    from infermax_opt.schedulers import run_scheduler
+    from infermax_opt.infermax.schedulers import run_scheduler
 
     return run_scheduler(instance, scheduler)
 
@@ -233,7 +233,7 @@ class _Options(SolveOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.formulation is not None:
-            from infermax_opt.formulation import get_formulation
+            from infermax_opt.infermax.formulation import get_formulation
 
             get_formulation(self.formulation)
             if self.solver == "search":
@@ -254,7 +254,7 @@ class _Run(SolveRun[Instance, Schedule, Metrics]):
         return closed_form_bounds(self.instance)[0]
 
     def warm_up(self) -> None:
-        from infermax_opt.schedulers import run_scheduler, scheduler_names
+        from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
 
         self.start_from(
             self.options.warm_start, scheduler_names(), lambda name: run_scheduler(self.instance, name),
@@ -263,7 +263,7 @@ class _Run(SolveRun[Instance, Schedule, Metrics]):
 
     def plan(self) -> None:
         """Planners and bounds; then the flow formulation, by windows and as a whole, where it is small."""
-        from infermax_opt.formulation import get_formulation
+        from infermax_opt.infermax.formulation import get_formulation
 
         kinds = {(t.input_tokens, t.output_tokens) for t in self.instance.types}
         columns = 4 * sum(o for _, o in kinds) * (self.best.metrics.batches if self.best else 0)
@@ -282,8 +282,8 @@ class _Run(SolveRun[Instance, Schedule, Metrics]):
 
     def solve_flow(self, seconds: float) -> None:
         """Solve the flow formulation, starting from the best schedule."""
-        from infermax_opt.formulated import solve_formulation
-        from infermax_opt.solvers.outcome import Limits
+        from infermax_opt.engines.outcome import Limits
+        from infermax_opt.infermax.exact.solve_formulation import solve_formulation
 
         if self.best is None:
             return
@@ -342,14 +342,14 @@ class _Run(SolveRun[Instance, Schedule, Metrics]):
 
     def candidates(self, end: float, windows: bool) -> Iterator[tuple[str, Schedule]]:
         """Plans until some moment; its last part goes to windows of the flow formulation, if wanted."""
-        from infermax_opt.schedulers import anytime_plans
+        from infermax_opt.infermax.schedulers import anytime_plans
 
         upper = float(self.best.value) if self.best else None
         now = time.monotonic()
         deadline = None if end == math.inf else now + (end - now) * (PLAN_SHARE if windows else 1.0)
         yield from anytime_plans(self.instance, upper=upper, seed=self.options.seed, deadline=deadline)
         if windows and self.best is not None:
-            from infermax_opt.neighbourhood import improved_by_windows
+            from infermax_opt.infermax.exact.flow_windows import improved_by_windows
 
             self.say("engine highs: windows of the flow formulation")
             for schedule in improved_by_windows(
@@ -365,7 +365,7 @@ class _Run(SolveRun[Instance, Schedule, Metrics]):
 
     def choose(self) -> tuple[str, str]:
         """Engine and the reason for it; "none" where no exact engine has a chance."""
-        from infermax_opt.solvers.staged import unsupported
+        from infermax_opt.infermax.exact.staged import unsupported
 
         tokens = self.instance.output_tokens
         if self.options.solver != "auto":
@@ -381,7 +381,7 @@ class _Run(SolveRun[Instance, Schedule, Metrics]):
 
     def run_engines(self) -> None:
         """Run the exact engine and keep what it found."""
-        from infermax_opt.solvers.outcome import Limits
+        from infermax_opt.engines.outcome import Limits
 
         engine, reason = self.choose()
         self.report = replace(self.report, reason=reason)
@@ -411,7 +411,7 @@ class _Run(SolveRun[Instance, Schedule, Metrics]):
             self.plan()
 
     def search(self, limits: Limits) -> EngineOutcome:
-        from infermax_opt.solvers.staged import staged_search, unsupported
+        from infermax_opt.infermax.exact.staged import staged_search, unsupported
 
         why = unsupported(self.instance)
         if why is not None:
@@ -420,8 +420,8 @@ class _Run(SolveRun[Instance, Schedule, Metrics]):
         return staged_search(self.instance, upper=upper, limits=limits, progress=self.options.progress)
 
     def formulated(self, engine: str, limits: Limits) -> EngineOutcome:
-        from infermax_opt.formulated import solve_formulation
-        from infermax_opt.formulation import formulation_names, get_formulation
+        from infermax_opt.infermax.exact.solve_formulation import solve_formulation
+        from infermax_opt.infermax.formulation import formulation_names, get_formulation
 
         name = self.options.formulation
         if name is None:
@@ -443,7 +443,7 @@ class _Run(SolveRun[Instance, Schedule, Metrics]):
         )
         scope = outcome.details.get("scope")
         if isinstance(scope, str):
-            from infermax_opt.result import Scope
+            from infermax_opt.core.result import Scope
 
             self.report = replace(self.report, scope=Scope(scope))
         return outcome

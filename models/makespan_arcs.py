@@ -22,9 +22,9 @@ from typing import ClassVar
 
 import pyomo.environ as pyo
 
-from infermax_opt.makespan.instance import MakespanInstance
-from infermax_opt.makespan.replay import replay_valid
-from infermax_opt.makespan.schedule import Bin, MakespanSchedule, merged
+from infermax_opt.makespan.data.instance import MakespanInstance
+from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule, merged
+from infermax_opt.makespan.replay.bins import replay_valid
 
 __all__ = ["MakespanArcs", "colour"]
 

@@ -13,13 +13,13 @@ import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from infermax_opt.archive import Archive
-from infermax_opt.errors import InputError
-from infermax_opt.io.formats import read_instance
-from infermax_opt.io.results import read_schedule_or_claim
-from infermax_opt.result import Claim
-from infermax_opt.suites import suite_names
-from infermax_opt.table_journal import open_journal
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import Claim
+from infermax_opt.files.results import read_schedule_or_claim
+from infermax_opt.infermax.data.formats import read_instance
+from infermax_opt.table.archive import Archive
+from infermax_opt.table.journal import open_journal
+from infermax_opt.table.suites import suite_names
 
 
 def main() -> int:

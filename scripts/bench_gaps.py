@@ -3,7 +3,7 @@
 Usage: ``python scripts/bench_gaps.py paper-b1024 --only '*-p4096' --time-limit 60 --runs 3``
 
 Protocol: every run is a table of its own (``OUT/run-0``, ``run-1``, ...; seeds 0, 1, ...), computed
-with `infermax_opt.table.run_table` from nothing but the suite: no archive, no schedule of another
+with `infermax_opt.table.run.run_table` from nothing but the suite: no archive, no schedule of another
 run.  Rows one at a time (``--jobs 1``) have all cores, which is what the targets mean; with more jobs
 they share them, and the figures say so.  The time limit is for everything that `solve` does for a row.
 A row counts only if its schedule passed the verifier; the last columns say how many bounds were
@@ -27,8 +27,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import infermax_opt as imx
-from infermax_opt.suites import get_suite, suite_names
-from infermax_opt.table import Table, run_table
+from infermax_opt.table.run import Table, run_table
+from infermax_opt.table.suites import get_suite, suite_names
 
 WARM_UP = ("b32-i1-o32-m100-p4096", "b32-i8-o128-m1000-p4096")
 

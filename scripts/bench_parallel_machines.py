@@ -27,7 +27,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 
-from infermax_opt.solvers.parallel_machines import Assignment, solve_parallel_machines
+from infermax_opt.makespan.machines.solve import Assignment, solve_parallel_machines
 
 Maker = Callable[[random.Random, int], list[int]]
 RATIOS = (2.05, 2.25, 2.5, 2.75, 3.0)

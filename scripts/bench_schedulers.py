@@ -19,10 +19,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
-from infermax_opt.cost import CostModel
-from infermax_opt.fastreplay import replay
-from infermax_opt.instance import Instance, RequestGroup, System
-from infermax_opt.schedulers import run_scheduler, scheduler_names
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
+from infermax_opt.infermax.replay.fast import replay
+from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """Check a lower-bound certificate without the package: INSTANCE CERTIFICATE [--profiles DIR].
 
-Runs the one file ``infermax_opt/certificate_checker.py``, or ``infermax_opt/makespan_checker.py`` where the
+Runs the one file ``infermax_opt/infermax/checker.py``, or ``infermax_opt/makespan/checker.py`` where the
 instance names that problem.  Both need the standard library only and may be copied anywhere.
 """
 
@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "infermax_opt"
 
 
 def checker(arguments: list[str]) -> str:
-    """Name of the checker for the first file named; what cannot be read is the checker's own to say."""
+    """File of the checker for the first file named; what cannot be read is the checker's own to say."""
     for path in (Path(some) for some in arguments if not some.startswith("-")):
         try:
             data = gzip.decompress(path.read_bytes()) if path.name.endswith(".gz") else path.read_bytes()
@@ -24,9 +24,9 @@ def checker(arguments: list[str]) -> str:
         except (OSError, ValueError, EOFError):
             break
         if isinstance(value, dict) and value.get("problem") == "makespan":
-            return "makespan_checker.py"
+            return "makespan/checker.py"
         break
-    return "certificate_checker.py"
+    return "infermax/checker.py"
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from infermax_opt.io.files import dump_json
+from infermax_opt.files.json import dump_json
 
-PROFILES = Path(__file__).resolve().parent.parent / "infermax_opt" / "profiles"
+PROFILES = Path(__file__).resolve().parent.parent / "infermax_opt" / "infermax" / "data" / "profiles"
 
 #: Profile name -> name of the coefficient set, without "_linear" or "_hinge".
 FITS = {

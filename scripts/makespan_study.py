@@ -16,11 +16,11 @@ import statistics
 import sys
 from pathlib import Path
 
-from infermax_opt.io.files import write_text
-from infermax_opt.makespan.bounds import closed_form_makespan_bounds
-from infermax_opt.makespan.generate import DISTRIBUTIONS, gsm8k_like
-from infermax_opt.makespan.methods import METHODS, run_method
-from infermax_opt.makespan.replay import replay_bins
+from infermax_opt.files.json import write_text
+from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
+from infermax_opt.makespan.data.generate import DISTRIBUTIONS, gsm8k_like
+from infermax_opt.makespan.methods.by_name import METHODS, run_method
+from infermax_opt.makespan.replay.bins import replay_bins
 
 COLUMNS = [
     "case", "method", "makespan_s", "utilisation_percent", "tokens_per_second", "gap_percent", "bins",

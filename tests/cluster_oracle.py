@@ -1,6 +1,6 @@
 """A naive replay of streams, iteration by iteration in fractions, and the fewest workers of any policy.
 
-Written from what `infermax_opt.cluster.worker` says of a worker, and nothing else of it is used.
+Written from what `infermax_opt.cluster.replay.worker` says of a worker, and nothing else of it is used.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from infermax_opt.cluster.stream import Stream, StreamRequest
-from infermax_opt.placement.instance import PlacementGroup, PlacementInstance, Slo, Worker
+from infermax_opt.cluster.data.stream import Stream, StreamRequest
+from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
 
 from .placement_oracle import broken
 

@@ -7,7 +7,7 @@ import itertools
 import random
 from fractions import Fraction
 
-from infermax_opt.makespan.instance import MakespanInstance, PrefillLevel
+from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
 
 
 def optimum(instance: MakespanInstance) -> Fraction:

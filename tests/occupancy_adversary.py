@@ -1,6 +1,6 @@
 """The occupancy graph listed edge by edge, and the strongest certificate that a list admits.
 
-Written from the docstring of `infermax_opt.bounds.occupancy` alone: the edges are told one by one,
+Written from the docstring of `infermax_opt.infermax.bounds.occupancy` alone: the edges are told one by one,
 the prices come from a linear program, the potentials from Bellman and Ford.
 """
 
@@ -16,10 +16,10 @@ from typing import Any
 import highspy
 import numpy as np
 
-from infermax_opt.bounds import closed_form_bounds
-from infermax_opt.bounds.work import least_work
-from infermax_opt.certificates import certificate_to_json
-from infermax_opt.instance import Instance
+from infermax_opt.files.certificates import certificate_to_json
+from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.bounds.least_work import least_work
+from infermax_opt.infermax.data.instance import Instance
 
 #: Steps that occur with any last list, and those of a last list that stands for several numbers.
 BASIC_KINDS = (

@@ -10,7 +10,7 @@ import heapq
 import itertools
 from fractions import Fraction
 
-from infermax_opt.instance import Instance
+from infermax_opt.infermax.data.instance import Instance
 
 
 def optimum(instance: Instance) -> Fraction:

@@ -7,7 +7,13 @@ import random
 from collections.abc import Sequence
 from fractions import Fraction
 
-from infermax_opt.placement.instance import PlacementGroup, PlacementInstance, PlacementRequest, Slo, Worker
+from infermax_opt.placement.data.instance import (
+    PlacementGroup,
+    PlacementInstance,
+    PlacementRequest,
+    Slo,
+    Worker,
+)
 
 
 def kv_at(instance: PlacementInstance, request: PlacementRequest, iteration: int) -> Fraction:

@@ -1,7 +1,7 @@
 """The state-flow graph listed step by step, and the strongest certificate that a list admits.
 
-Written from the docstring of `infermax_opt.bounds.state_flow` alone: states are listed by brute force,
-prices and potentials come from one linear program, and exact potentials from Bellman and Ford.
+Written from the docstring of `infermax_opt.infermax.bounds.state_flow` alone: states are listed by brute
+force, prices and potentials come from one linear program, and exact potentials from Bellman and Ford.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import highspy
 import numpy as np
 
-from infermax_opt.bounds import closed_form_bounds
-from infermax_opt.bounds.work import least_work
-from infermax_opt.certificates import certificate_to_json
-from infermax_opt.instance import Instance
+from infermax_opt.files.certificates import certificate_to_json
+from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.bounds.least_work import least_work
+from infermax_opt.infermax.data.instance import Instance
 
 from .occupancy_adversary import signed
 

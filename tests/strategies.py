@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from infermax_opt.cost import Attention, CostModel
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.cost import Attention, CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 
 __all__ = ["cost_models", "instances"]
 

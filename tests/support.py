@@ -8,10 +8,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
-from infermax_opt.cost import CostModel
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.schedules import Schedule
-from infermax_opt.verification import verify
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.verify import verify
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -8,12 +8,12 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.bounds import closed_form_bounds
-from infermax_opt.bounds.age import MAX_SIZE, aged_batches
-from infermax_opt.bounds.counts import count_batches
-from infermax_opt.certificates import check_evidence
-from infermax_opt.cost import CostModel
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.files.certificates import check_evidence
+from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.bounds.age import MAX_SIZE, aged_batches
+from infermax_opt.infermax.bounds.counts import count_batches
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 
 from .oracle import optimum
 from .support import case

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infermax_opt.cluster.metrics import measure_stream
+from infermax_opt.cluster.replay.metrics import measure_stream
 from scripts.aladdin_study import __main__ as command
 from scripts.aladdin_study.fleets import TARGETS, fleet_rows, lower_ttft
 from scripts.aladdin_study.page import page

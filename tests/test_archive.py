@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 
-from infermax_opt import api, archive
-from infermax_opt.archive import Archive, schedule_sha256
-from infermax_opt.bounds import closed_form_bounds
-from infermax_opt.errors import InputError
-from infermax_opt.instance import Instance, RequestGroup
-from infermax_opt.io.formats import read_instance
-from infermax_opt.io.results import read_schedule_or_claim, write_result
-from infermax_opt.result import LowerBound, Proof, Result, UpperBound
-from infermax_opt.schedules import Batch, Schedule
-from infermax_opt.suites import get_suite, suite_names
-from infermax_opt.verification import verify
+from infermax_opt import api
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import LowerBound, Proof, Result, UpperBound
+from infermax_opt.files.results import read_schedule_or_claim, write_result
+from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.data.formats import read_instance
+from infermax_opt.infermax.data.instance import Instance, RequestGroup
+from infermax_opt.infermax.data.schedule import Batch, Schedule
+from infermax_opt.infermax.verify import verify
+from infermax_opt.table import archive
+from infermax_opt.table.archive import Archive, schedule_sha256
+from infermax_opt.table.suites import get_suite, suite_names
 
 from .support import ROOT, shared_data
 

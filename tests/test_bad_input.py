@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from infermax_opt.cli import cli
-from infermax_opt.cost import CostModel
-from infermax_opt.instance import Instance, RequestGroup, System
-from infermax_opt.io.files import to_json_text
-from infermax_opt.io.formats import instance_to_json, schedule_to_json
-from infermax_opt.io.results import result_to_json
-from infermax_opt.metrics import measure
-from infermax_opt.replay import replay_plain
-from infermax_opt.result import LowerBound, Proof, Result, SolverReport, UpperBound
-from infermax_opt.schedules import Batch, Schedule
+from infermax_opt.cli.main import cli
+from infermax_opt.core.result import LowerBound, Proof, Result, SolverReport, UpperBound
+from infermax_opt.files.json import to_json_text
+from infermax_opt.files.results import result_to_json
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.formats import instance_to_json, schedule_to_json
+from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
+from infermax_opt.infermax.data.schedule import Batch, Schedule
+from infermax_opt.infermax.replay.metrics import measure
+from infermax_opt.infermax.replay.plain import replay_plain
 
 INSTANCE = Instance(
     "t",

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infermax_opt.bounds.exhaustive import holds
-from infermax_opt.cost import Attention, CostModel
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.schedulers import beam, run_scheduler, scheduler_names
-from infermax_opt.schedulers.beam import BeamOptions, beam_plans, beam_search
-from infermax_opt.suites import paper_cost
+from infermax_opt.infermax.bounds.exhaustive import holds
+from infermax_opt.infermax.data.cost import Attention, CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.planners.beam import beam
+from infermax_opt.infermax.planners.beam.beam import BeamOptions, beam_plans, beam_search
+from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
+from infermax_opt.table.suites import paper_cost
 
 from .strategies import instances
 from .support import value
@@ -182,7 +183,7 @@ def test_the_deadline_is_kept() -> None:
 def test_the_log_is_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = cell(60, 32, 32, 100)
     found = beam_search(instance, options=BeamOptions(width=10))
-    monkeypatch.setattr("infermax_opt.schedulers._beam_build.LOG_ENTRIES", 23_000)
+    monkeypatch.setattr("infermax_opt.infermax.planners.beam._build.LOG_ENTRIES", 23_000)
     assert beam_search(instance, options=BeamOptions(width=10)) == found
 
 
@@ -199,7 +200,7 @@ def test_what_it_leaves_to_others() -> None:
 
 def test_importing_it_loads_no_compiler() -> None:
     code = (
-        "import sys, infermax_opt.schedulers.beam\n"
+        "import sys, infermax_opt.infermax.planners.beam.beam\n"
         "assert not {'numba', 'numpy'} & set(sys.modules)\n"
     )  # fmt: skip
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -21,24 +21,29 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from infermax_opt import certificate_checker
-from infermax_opt.bounds import closed_form_bounds
-from infermax_opt.bounds.searched import searched_bounds
-from infermax_opt.certificate_checker import Rejected, check
-from infermax_opt.certificates import (
+from infermax_opt.cli.main import cli
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.files.certificates import (
     CertificateRejected,
     certificate_to_json,
     check_certificate,
     check_evidence,
     write_certificate,
 )
-from infermax_opt.cli import cli
-from infermax_opt.cost import CostModel
-from infermax_opt.errors import InputError
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.io.formats import cost_to_json, instance_from_json, instance_to_json, write_instance
-from infermax_opt.result import LowerBound, Proof
-from infermax_opt.solvers.staged import staged_search
+from infermax_opt.infermax import checker as certificate_checker
+from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.bounds.searched import searched_bounds
+from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.formats import (
+    cost_to_json,
+    instance_from_json,
+    instance_to_json,
+    write_instance,
+)
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.exact.staged import staged_search
 
 from .occupancy_adversary import signed
 from .support import ROOT
@@ -201,7 +206,7 @@ def test_profiles(tmp_path: Path) -> None:
     assert run("-I", "-S", CHECKER, "i.json", "c.json", cwd=tmp_path).returncode == 0
     copied = shutil.copy(CHECKER, tmp_path / "checker.py")
     assert run("-I", "-S", copied, "i.json", "c.json", cwd=tmp_path).returncode == 2
-    folder = CHECKER.parent / "profiles"
+    folder = CHECKER.parent / "data" / "profiles"
     done = run("-I", "-S", copied, "i.json", "c.json", "--profiles", folder, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for name in ("../llama-2-7b_a100", "nowhere", "", 7, None, "..", "a/b"):

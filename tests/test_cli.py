@@ -17,22 +17,23 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Done
 
-from infermax_opt import api, console
-from infermax_opt.cli import cli
-from infermax_opt.cost import Attention
-from infermax_opt.errors import InputError
-from infermax_opt.instance import Instance, RequestGroup, System
-from infermax_opt.io import files
-from infermax_opt.io.formats import read_instance, schedule_from_json, write_instance
-from infermax_opt.io.results import read_schedule_or_claim
-from infermax_opt.result import Claim, Result, SolverReport
-from infermax_opt.schedules import Schedule
-from infermax_opt.suites import paper_cost
+from infermax_opt import api
+from infermax_opt.cli import console
+from infermax_opt.cli.main import cli
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import Claim, Result, SolverReport
+from infermax_opt.files import json as files
+from infermax_opt.files.results import read_schedule_or_claim
+from infermax_opt.infermax.data.cost import Attention
+from infermax_opt.infermax.data.formats import read_instance, schedule_from_json, write_instance
+from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
+from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.table.suites import paper_cost
 
 from .support import ROOT
 
 TOY = str(ROOT / "instances" / "toy.json")
-PROGRAM = [sys.executable, "-c", "from infermax_opt.cli import main; main()"]
+PROGRAM = [sys.executable, "-c", "from infermax_opt.cli.main import main; main()"]
 
 
 def run(*args: str | Path) -> Done:
@@ -349,7 +350,7 @@ def test_links_stay_links(tmp_path: Path) -> None:
 
 
 def test_a_closed_pipe_is_silent() -> None:
-    command = f"{sys.executable} -c 'from infermax_opt.cli import main; main()' profiles --json"
+    command = f"{sys.executable} -c 'from infermax_opt.cli.main import main; main()' profiles --json"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; for k in 1 2 3; do {command}; done | head -c 1 > /dev/null"],
         capture_output=True, text=True, check=False,

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 
-from infermax_opt.cluster.any_policy import AnyPolicyBound, any_policy_bounds
-from infermax_opt.cluster.policies import fewest_at, make_policy, workers_of
-from infermax_opt.cluster.replay import Beat, replay_stream
-from infermax_opt.cluster.stream import Stream, StreamRequest
-from infermax_opt.errors import InputError
-from infermax_opt.placement.exhaust import exhaust
-from infermax_opt.placement.instance import PlacementInstance, Slo, Worker
-from infermax_opt.placement.placement import Placement, check_placement
+from infermax_opt.cluster.bounds.any_policy import AnyPolicyBound, any_policy_bounds
+from infermax_opt.cluster.data.stream import Stream, StreamRequest
+from infermax_opt.cluster.policies.by_name import fewest_at, make_policy, workers_of
+from infermax_opt.cluster.replay.replay import Beat, replay_stream
+from infermax_opt.core.errors import InputError
+from infermax_opt.placement.bounds.exhaustive import exhaust
+from infermax_opt.placement.data.instance import PlacementInstance, Slo, Worker
+from infermax_opt.placement.data.schedule import Placement, check_placement
 
 from .cluster_oracle import Policies, saving_stream, story, tight_stream
 from .placement_oracle import fewest_workers, tiny_placement

@@ -9,16 +9,16 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.cluster import lookahead
-from infermax_opt.cluster.metrics import measure_stream
-from infermax_opt.cluster.policies import make_policy
-from infermax_opt.cluster.replay import StreamReplay, replay_stream
-from infermax_opt.cluster.stream import Stream, StreamRequest
-from infermax_opt.errors import InputError
-from infermax_opt.io.stream import stream_of_trace
-from infermax_opt.io.traces import read_trace
-from infermax_opt.placement.generate import MODELS
-from infermax_opt.placement.instance import Slo
+from infermax_opt.cluster.data.formats import stream_of_trace
+from infermax_opt.cluster.data.stream import Stream, StreamRequest
+from infermax_opt.cluster.policies import look_ahead as lookahead
+from infermax_opt.cluster.policies.by_name import make_policy
+from infermax_opt.cluster.replay.metrics import measure_stream
+from infermax_opt.cluster.replay.replay import StreamReplay, replay_stream
+from infermax_opt.core.errors import InputError
+from infermax_opt.files.traces import read_trace
+from infermax_opt.placement.data.generate import MODELS
+from infermax_opt.placement.data.instance import Slo
 
 from .cluster_oracle import Story, story, tight_stream
 from .support import shared_data

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from infermax_opt.cluster import rebalance as module
-from infermax_opt.cluster.policies import make_policy
-from infermax_opt.cluster.rebalance import EstimationError, Rebalanced, cost_of, rebalance
-from infermax_opt.cluster.replay import replay_stream
-from infermax_opt.cluster.stream import Stream, StreamRequest
-from infermax_opt.errors import InputError
-from infermax_opt.placement.heuristics import place
-from infermax_opt.placement.instance import PlacementInstance, Slo, Worker
-from infermax_opt.placement.placement import Placement
+from infermax_opt.cluster.data.stream import Stream, StreamRequest
+from infermax_opt.cluster.policies import rebalanced as module
+from infermax_opt.cluster.policies.by_name import make_policy
+from infermax_opt.cluster.policies.rebalanced import EstimationError, Rebalanced, cost_of, rebalance
+from infermax_opt.cluster.replay.replay import replay_stream
+from infermax_opt.core.errors import InputError
+from infermax_opt.placement.data.instance import PlacementInstance, Slo, Worker
+from infermax_opt.placement.data.schedule import Placement
+from infermax_opt.placement.heuristics.place import place
 
 from .cluster_oracle import tight_stream
 from .placement_oracle import broken, tiny_placement

@@ -9,10 +9,10 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.cluster.replay import Beat, StreamReplay, replay_stream
-from infermax_opt.cluster.stream import Stream, StreamRequest
-from infermax_opt.errors import InputError
-from infermax_opt.placement.instance import PlacementInstance, Slo, Worker
+from infermax_opt.cluster.data.stream import Stream, StreamRequest
+from infermax_opt.cluster.replay.replay import Beat, StreamReplay, replay_stream
+from infermax_opt.core.errors import InputError
+from infermax_opt.placement.data.instance import PlacementInstance, Slo, Worker
 
 from .cluster_oracle import Policies, Story, story, tight_stream, tiny_stream
 

@@ -10,16 +10,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from infermax_opt.cluster.data.stream import Stream, StreamRequest
 from infermax_opt.cluster.forecast import fit_forecast, least_rate
-from infermax_opt.cluster.grouped import Grouped, extra_workers, plan_groups, rate_within
-from infermax_opt.cluster.policies import make_policy
-from infermax_opt.cluster.prefill import prefill_series, prefill_stream
-from infermax_opt.cluster.replay import replay_stream
-from infermax_opt.cluster.stream import Stream, StreamRequest
-from infermax_opt.cluster.verification import verify_stream
-from infermax_opt.errors import InputError
-from infermax_opt.placement.instance import Slo, Worker
-from infermax_opt.placement.placement import Placement
+from infermax_opt.cluster.policies.by_name import make_policy
+from infermax_opt.cluster.policies.grouped import Grouped, extra_workers, plan_groups, rate_within
+from infermax_opt.cluster.replay.prefill import prefill_series, prefill_stream
+from infermax_opt.cluster.replay.replay import replay_stream
+from infermax_opt.cluster.verify import verify_stream
+from infermax_opt.core.errors import InputError
+from infermax_opt.placement.data.instance import Slo, Worker
+from infermax_opt.placement.data.schedule import Placement
 
 from .cluster_oracle import tight_stream
 

@@ -7,8 +7,8 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
-from infermax_opt.cluster.stream import Stream, StreamRequest
-from infermax_opt.cluster.work import mean_workers_bound
+from infermax_opt.cluster.bounds.mean_workers import mean_workers_bound
+from infermax_opt.cluster.data.stream import Stream, StreamRequest
 
 from .cluster_oracle import Policies, tight_stream
 

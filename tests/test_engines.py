@@ -14,18 +14,18 @@ import pytest
 from infermax_opt.models.infermax_csp import CSP
 from infermax_opt.models.infermax_flow import StateFlow
 
-from infermax_opt import formulated
-from infermax_opt.cost import BatchFeatures, CostModel, prefill_work
-from infermax_opt.errors import InputError
-from infermax_opt.formulated import one_by_one, solve_formulation
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.replay import replay_plain, tick_unit
-from infermax_opt.result import Proof
-from infermax_opt.schedules import Schedule
-from infermax_opt.solvers.lowering import LoweredModel, lower
-from infermax_opt.solvers.outcome import Limits, Termination
-from infermax_opt.solvers.process import run_engine
-from infermax_opt.solvers.safebound import safe_bound, weakened
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import Proof
+from infermax_opt.engines.lowering import LoweredModel, lower
+from infermax_opt.engines.outcome import Limits, Termination
+from infermax_opt.engines.process import run_engine
+from infermax_opt.engines.safebound import safe_bound, weakened
+from infermax_opt.infermax.data.cost import BatchFeatures, CostModel, prefill_work
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.exact import solve_formulation as formulated
+from infermax_opt.infermax.exact.solve_formulation import one_by_one, solve_formulation
+from infermax_opt.infermax.replay.plain import replay_plain, tick_unit
 
 from .test_formulations import random_instance
 
@@ -259,7 +259,7 @@ def test_unsupported_instances_are_refused() -> None:
 def test_safe_bound_is_below_the_relaxation(formulation: CSP | StateFlow) -> None:
     import highspy
 
-    from infermax_opt.solvers.highs import Scaling, load
+    from infermax_opt.engines.highs import Scaling, load
 
     model = lowered_paper(16, formulation)
     scaled = Scaling(model)
@@ -288,7 +288,7 @@ def test_float_bounds_are_lowered() -> None:
 
 
 def test_objective_is_rounded_down_to_a_coarser_unit() -> None:
-    from infermax_opt.solvers.cpsat import IntegerObjective
+    from infermax_opt.engines.cpsat import IntegerObjective
 
     model = LoweredModel([0, 1, 0], [9, 5, 4], [True] * 3, [21, 1000, -7], 5, [0], [], [], [], [])
     exact = IntegerObjective.of(model)

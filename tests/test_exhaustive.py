@@ -8,10 +8,10 @@ from fractions import Fraction
 import pytest
 
 from infermax_opt import api
-from infermax_opt.bounds.exhaustive import holds
-from infermax_opt.instance import Instance, RequestGroup, System
-from infermax_opt.result import LowerBound, Proof, UpperBound
-from infermax_opt.verification import FaultKind, Trust, verify
+from infermax_opt.core.result import LowerBound, Proof, UpperBound
+from infermax_opt.infermax.bounds.exhaustive import holds
+from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
+from infermax_opt.infermax.verify import FaultKind, Trust, verify
 
 from .oracle import optimum
 from .test_optimum import OBJECTIVES

@@ -10,10 +10,14 @@ import pytest
 from infermax_opt.models.infermax_csp import CSP
 from infermax_opt.models.infermax_flow import StateFlow
 
-from infermax_opt.cost import CostModel
-from infermax_opt.errors import InputError
-from infermax_opt.formulated import one_by_one
-from infermax_opt.formulation import (
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import Scope
+from infermax_opt.engines.lowering import lower
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.schedule import Batch, Schedule
+from infermax_opt.infermax.exact.solve_formulation import one_by_one
+from infermax_opt.infermax.formulation import (
     formulation_names,
     get_formulation,
     horizon_bound,
@@ -22,11 +26,7 @@ from infermax_opt.formulation import (
     packing_rows,
     trajectory,
 )
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.replay import Replay, State, replay_plain
-from infermax_opt.result import Scope
-from infermax_opt.schedules import Batch, Schedule
-from infermax_opt.solvers.lowering import lower
+from infermax_opt.infermax.replay.plain import Replay, State, replay_plain
 
 ONE_PIECE = [["0.007", "0.000075"]]
 HINGE = [["0.007", "0.00001"], ["0.0065", "0.0004"]]

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from infermax_opt import api
-from infermax_opt.bounds.counts import count_batches
-from infermax_opt.cost import CostModel
-from infermax_opt.formulated import one_by_one, replayed_objective, solve_formulation
-from infermax_opt.formulation import horizon_bound
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.result import Status
-from infermax_opt.solvers.outcome import Limits, Termination
-from infermax_opt.solvers.search import search
-from infermax_opt.solvers.space import Chunks
+from infermax_opt.core.result import Status
+from infermax_opt.engines.outcome import Limits, Termination
+from infermax_opt.infermax.bounds.counts import count_batches
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.exact.search import search
+from infermax_opt.infermax.exact.solve_formulation import one_by_one, replayed_objective, solve_formulation
+from infermax_opt.infermax.exact.space import Chunks
+from infermax_opt.infermax.formulation import horizon_bound
 
 from .oracle import optimum
 

@@ -88,20 +88,28 @@ def under(names: set[str], *roots: str) -> list[str]:
     return sorted(n for n in names if any(n == r or n.startswith(f"{r}.") for r in roots))
 
 
-SCHEDULERS, MODELS, SOLVERS = (f"infermax_opt.{part}" for part in ("schedulers", "models", "solvers"))
+SCHEDULERS, MODELS, SOLVERS = (
+    f"infermax_opt.{part}" for part in ("infermax.schedulers", "models", "infermax.exact")
+)
 
 
 def test_the_verifier_vouches_alone() -> None:
-    seen = reached("infermax_opt.verification")
-    assert "infermax_opt.bounds" in seen
-    forbidden = (SCHEDULERS, MODELS, SOLVERS, "infermax_opt.formulation", "infermax_opt.formulated", "pyomo")
+    seen = reached("infermax_opt.infermax.verify")
+    assert "infermax_opt.infermax.bounds" in seen
+    forbidden = (
+        SCHEDULERS,
+        MODELS,
+        SOLVERS,
+        "infermax_opt.infermax.formulation",
+        "pyomo",
+    )
     assert under(seen, *forbidden, "infermax_opt.api", "ortools", "highspy") == []
 
 
 @pytest.mark.parametrize(
     ("part", "others"),
     [
-        (SCHEDULERS, (MODELS, SOLVERS, "infermax_opt.formulation")),
+        (SCHEDULERS, (MODELS, SOLVERS, "infermax_opt.infermax.formulation")),
         (MODELS, (SCHEDULERS, SOLVERS)),
         (SOLVERS, (SCHEDULERS, MODELS)),
     ],
@@ -125,10 +133,10 @@ def test_one_place_computes_batch_times() -> None:
         for name in MODULES
         if "batch_time" in {n.id for n in ast.walk(tree(name)) if isinstance(n, ast.Name)}
     }
-    for name in users - {"infermax_opt.cost"}:
+    for name in users - {"infermax_opt.infermax.data.cost"}:
         imported = [
             node for node in ast.walk(tree(name))
-            if isinstance(node, ast.ImportFrom) and node.module == "infermax_opt.cost"
+            if isinstance(node, ast.ImportFrom) and node.module == "infermax_opt.infermax.data.cost"
         ]  # fmt: skip
         assert any(alias.name == "batch_time" for node in imported for alias in node.names), name
 
@@ -150,7 +158,7 @@ def test_lazy() -> None:
         "import infermax_opt\n"
         "print(time.perf_counter() - before)\n"
         f"print([name for name in {HEAVY} if name in sys.modules])\n"
-        "import infermax_opt.cli\n"
+        "import infermax_opt.cli.main\n"
         f"print([name for name in {HEAVY} if name in sys.modules])\n"
     )
     runs = [
@@ -167,7 +175,7 @@ def test_the_import_command_loads_no_solver(tmp_path: Path) -> None:
     trace.write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n0,5,5\n")
     code = (
         "import sys\n"
-        "from infermax_opt.cli import cli\n"
+        "from infermax_opt.cli.main import cli\n"
         f"try: cli(['import', {str(trace)!r}, '--format', 'vidur', '-o', {str(tmp_path / 'i.json')!r}])\n"
         "except SystemExit as stop: assert stop.code == 0, stop.code\n"
         "heavy = ('pyomo', 'ortools', 'highspy', 'numba', 'matplotlib', 'numpy')\n"

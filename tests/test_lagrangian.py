@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infermax_opt.bounds import closed_form_bounds, lagrangian
-from infermax_opt.bounds._kernels_lagrangian import cheapest, retrace
-from infermax_opt.bounds.lagrangian import lagrangian_bound
-from infermax_opt.certificate_checker import Rejected, check
-from infermax_opt.certificates import certificate_to_json, check_evidence
-from infermax_opt.cost import CostModel
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.io.formats import cost_to_json, instance_to_json
-from infermax_opt.suites import get_suite, paper_cost
+from infermax_opt.files.certificates import certificate_to_json, check_evidence
+from infermax_opt.infermax.bounds import closed_form_bounds, lagrangian
+from infermax_opt.infermax.bounds._kernels_lagrangian import cheapest, retrace
+from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
+from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.table.suites import get_suite, paper_cost
 
 from .occupancy_adversary import signed
 
@@ -71,7 +71,7 @@ def test_the_order_of_requests_does_not_matter() -> None:
 
 
 def test_a_coarse_scale_loses_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    from infermax_opt.bounds import _lagrangian_search as search
+    from infermax_opt.infermax.bounds import _lagrangian_search as search
 
     instance = equal(200, 4, 64, 2000)
     fine = lagrangian_bound(instance)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from infermax_opt.commands_latency import calibrate, configure
-from infermax_opt.console import Program
-from infermax_opt.io.files import load_json
-from infermax_opt.io.placement import worker_from_json
+from infermax_opt.cli.console import Program
+from infermax_opt.cli.latency import calibrate, configure
+from infermax_opt.files.json import load_json
 from infermax_opt.latency.profiles import worker_of_profile
-from infermax_opt.placement.instance import PlacementInstance, Slo
+from infermax_opt.placement.data.formats import worker_from_json
+from infermax_opt.placement.data.instance import PlacementInstance, Slo
 
 from .test_latency_configuration import SAMPLES
 
@@ -154,7 +154,7 @@ def test_wrong_arguments(samples: Path, tmp_path: Path) -> None:
 
 def test_the_module_of_the_commands_is_light() -> None:
     code = (
-        "import sys, infermax_opt.commands_latency, infermax_opt.latency.configuration\n"
+        "import sys, infermax_opt.cli.latency, infermax_opt.latency.configuration\n"
         "import infermax_opt.latency.fit, infermax_opt.latency.profiles, infermax_opt.latency.report\n"
         "assert not {'numpy', 'numba', 'pyomo', 'highspy', 'ortools', 'matplotlib'} & sys.modules.keys()\n"
     )

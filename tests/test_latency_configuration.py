@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infermax_opt.errors import InputError
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.profiles import load_profile
 from infermax_opt.latency.configuration import Demand, Option, configure, demand_of
 from infermax_opt.latency.options import chosen_profiles, options_of_profiles, options_of_samples
 from infermax_opt.latency.profiles import decode_seconds
 from infermax_opt.latency.samples import Samples, read_samples
-from infermax_opt.profiles import load_profile
 
 lengths = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 30)), min_size=1, max_size=6)
 EQUAL = demand_of([(1024, 256)])

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infermax_opt.errors import InputError
+from infermax_opt.core.errors import InputError
 from infermax_opt.latency import _least_squares
 from infermax_opt.latency.calibration import calibrate
 from infermax_opt.latency.fit import MODELS, fit, fit_measured

@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.cost import BatchFeatures, CostModel
-from infermax_opt.errors import InputError
-from infermax_opt.io.placement import worker_from_json, worker_to_json
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.cost import BatchFeatures, CostModel
+from infermax_opt.infermax.data.profiles import Profile, load_profile, profile_names
 from infermax_opt.latency.fit import fit
 from infermax_opt.latency.profiles import (
     decode_lines,
@@ -21,7 +21,7 @@ from infermax_opt.latency.profiles import (
     worker_of_profile,
 )
 from infermax_opt.latency.samples import Sample
-from infermax_opt.profiles import Profile, load_profile, profile_names
+from infermax_opt.placement.data.formats import worker_from_json, worker_to_json
 
 from .support import shared_data
 

@@ -10,9 +10,10 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.errors import InputError
-from infermax_opt.makespan import _segments, bounds
-from infermax_opt.makespan.bounds import (
+from infermax_opt.core.errors import InputError
+from infermax_opt.makespan.bounds import _segments
+from infermax_opt.makespan.bounds import closed_form as bounds
+from infermax_opt.makespan.bounds.closed_form import (
     arc_bound,
     arc_lengths,
     closed_form_makespan_bounds,
@@ -22,14 +23,14 @@ from infermax_opt.makespan.bounds import (
     rounds_needed,
     stage_bound,
 )
-from infermax_opt.makespan.instance import (
+from infermax_opt.makespan.data.instance import (
     ClientRequestGroup,
     MakespanInstance,
     PrefillLevel,
     linear_levels,
 )
-from infermax_opt.makespan.replay import BinRule, replay_bins
-from infermax_opt.makespan.schedule import Bin, MakespanSchedule
+from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule
+from infermax_opt.makespan.replay.bins import BinRule, replay_bins
 
 from .makespan_oracle import optimum, tiny_makespan
 

@@ -9,15 +9,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from infermax_opt.makespan import _anneal_kernel as paths
-from infermax_opt.makespan import _packing_kernel as packing
-from infermax_opt.makespan import anneal
-from infermax_opt.makespan._anneal_state import arcs_of, earliest, first_paths, follow_paths
-from infermax_opt.makespan.anneal import anneal_plans
-from infermax_opt.makespan.bounds import closed_form_makespan_bounds
-from infermax_opt.makespan.generate import gsm8k_like
-from infermax_opt.makespan.instance import MakespanInstance, PrefillLevel
-from infermax_opt.makespan.replay import replay_bins
+from infermax_opt.makespan.anneal import _packing as packing
+from infermax_opt.makespan.anneal import _paths as paths
+from infermax_opt.makespan.anneal import plans as anneal
+from infermax_opt.makespan.anneal._state import arcs_of, earliest, first_paths, follow_paths
+from infermax_opt.makespan.anneal.plans import anneal_plans
+from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
+from infermax_opt.makespan.data.generate import gsm8k_like
+from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
+from infermax_opt.makespan.replay.bins import replay_bins
 
 from .makespan_oracle import optimum, tiny_makespan
 

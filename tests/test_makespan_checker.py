@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from infermax_opt import makespan_checker
-from infermax_opt.certificates import certificate_to_json, write_certificate
-from infermax_opt.io.makespan import makespan_instance_to_json, write_makespan_instance
-from infermax_opt.makespan.bounds import closed_form_makespan_bounds
-from infermax_opt.makespan.generate import gsm8k_like
-from infermax_opt.makespan.instance import MakespanInstance, PrefillLevel
+from infermax_opt.files.certificates import certificate_to_json, write_certificate
+from infermax_opt.makespan import checker as makespan_checker
+from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
+from infermax_opt.makespan.data.formats import makespan_instance_to_json, write_makespan_instance
+from infermax_opt.makespan.data.generate import gsm8k_like
+from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
 
 from .makespan_oracle import tiny_makespan
 from .support import ROOT
@@ -30,7 +30,7 @@ def checked(instance: MakespanInstance, certificate: Any) -> Fraction:
 
 def redone(certificate: dict[str, Any]) -> dict[str, Any]:
     """The certificate with the hash of what it says now."""
-    from infermax_opt.certificates import _digest
+    from infermax_opt.files.certificates import _digest
 
     body = {key: value for key, value in certificate.items() if key != "sha256"}
     return {**body, "sha256": _digest(body)}
@@ -93,7 +93,7 @@ def test_as_a_program(tmp_path: Path) -> None:
     bound = closed_form_makespan_bounds(instance)[0]
     write_makespan_instance(instance, tmp_path / "instance.json.gz")
     write_certificate(instance, bound, tmp_path / "certificate.json")
-    for program in (ROOT / "scripts/check_certificate.py", ROOT / "infermax_opt/makespan_checker.py"):
+    for program in (ROOT / "scripts/check_certificate.py", ROOT / "infermax_opt/makespan/checker.py"):
         command = [sys.executable, "-I", str(program), "instance.json.gz"]
         done = subprocess.run([*command, "certificate.json"], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -107,7 +107,7 @@ def test_as_a_program(tmp_path: Path) -> None:
 
 
 def test_it_is_short_and_stands_alone() -> None:
-    text = (ROOT / "infermax_opt/makespan_checker.py").read_text()
+    text = (ROOT / "infermax_opt/makespan/checker.py").read_text()
     assert text.count("\n") <= 400
     imports = [line for line in text.splitlines() if line.startswith(("import ", "from "))]
     assert imports

@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Done
 
-from infermax_opt.cli import cli
-from infermax_opt.io.makespan import read_bins, write_bins, write_makespan_instance
-from infermax_opt.io.problems import read_instance
-from infermax_opt.makespan.generate import gsm8k_like
-from infermax_opt.makespan.instance import MakespanInstance
-from infermax_opt.makespan.methods import METHODS, offline_assignment, run_method
-from infermax_opt.makespan.replay import replay_bins
-from infermax_opt.makespan.schedule import Bin, MakespanSchedule
+from infermax_opt.cli.main import cli
+from infermax_opt.files.instances import read_instance
+from infermax_opt.makespan.data.formats import read_bins, write_bins, write_makespan_instance
+from infermax_opt.makespan.data.generate import gsm8k_like
+from infermax_opt.makespan.data.instance import MakespanInstance
+from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule
+from infermax_opt.makespan.methods.by_name import METHODS, offline_assignment, run_method
+from infermax_opt.makespan.replay.bins import replay_bins
 
 from .support import ROOT
 

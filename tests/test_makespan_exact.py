@@ -11,20 +11,22 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.errors import InputError
-from infermax_opt.makespan.bounds import closed_form_makespan_bounds
-from infermax_opt.makespan.generate import gsm8k_like
-from infermax_opt.makespan.instance import MakespanInstance, PrefillLevel
-from infermax_opt.makespan.methods import METHODS, run_method
-from infermax_opt.makespan.replay import replay_bins
-from infermax_opt.solvers import _makespan_bound, _makespan_explore, _makespan_search
-from infermax_opt.solvers._makespan_groups import LeastTicks, groupings
-from infermax_opt.solvers.makespan_exact import (
+from infermax_opt.core.errors import InputError
+from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
+from infermax_opt.makespan.data.generate import gsm8k_like
+from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
+from infermax_opt.makespan.exact import _bound as _makespan_bound
+from infermax_opt.makespan.exact import _explore as _makespan_explore
+from infermax_opt.makespan.exact import _search as _makespan_search
+from infermax_opt.makespan.exact._groups import LeastTicks, groupings
+from infermax_opt.makespan.exact.solve import (
     MOST_REQUESTS,
     ExactBins,
     exact_size,
     solve_makespan_exactly,
 )
+from infermax_opt.makespan.methods.by_name import METHODS, run_method
+from infermax_opt.makespan.replay.bins import replay_bins
 
 from .makespan_oracle import optimum, tiny_makespan
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from infermax_opt.errors import InputError
-from infermax_opt.instance import Instance
-from infermax_opt.io import formats
-from infermax_opt.io.makespan import (
+from infermax_opt.core.errors import InputError
+from infermax_opt.files.instances import read_instance
+from infermax_opt.infermax.data import formats
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.makespan.data.formats import (
     bins_from_json,
     bins_to_json,
     makespan_instance_from_json,
@@ -22,11 +23,10 @@ from infermax_opt.io.makespan import (
     write_bins,
     write_makespan_instance,
 )
-from infermax_opt.io.problems import read_instance
-from infermax_opt.makespan.generate import DISTRIBUTIONS, gsm8k_like
-from infermax_opt.makespan.instance import MakespanInstance
-from infermax_opt.makespan.online import OnlineOptions, run_online
-from infermax_opt.makespan.schedule import Bin, MakespanSchedule
+from infermax_opt.makespan.data.generate import DISTRIBUTIONS, gsm8k_like
+from infermax_opt.makespan.data.instance import MakespanInstance
+from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule
+from infermax_opt.makespan.methods.online import OnlineOptions, run_online
 
 from .support import ROOT
 

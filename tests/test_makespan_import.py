@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from click.testing import Result as Done
 
 import infermax_opt as imx
-from infermax_opt.cli import cli
-from infermax_opt.errors import InputError
-from infermax_opt.io.trace_clients import client_instance, default_levels
-from infermax_opt.io.traces import Trace, TraceRequest, read_trace
-from infermax_opt.makespan.generate import DECODE, PREFILL, gsm8k_like
+from infermax_opt.cli.main import cli
+from infermax_opt.core.errors import InputError
+from infermax_opt.files.traces import Trace, TraceRequest, read_trace
+from infermax_opt.makespan.data.generate import DECODE, PREFILL, gsm8k_like
+from infermax_opt.makespan.data.traces import client_instance, default_levels
 
 from .support import shared_data
 

@@ -12,12 +12,12 @@ from infermax_opt.models.makespan import MakespanModel
 from infermax_opt.models.makespan_arcs import MakespanArcs, colour
 from infermax_opt.models.makespan_assignment import AssignmentModel
 
-from infermax_opt.makespan.instance import MakespanInstance, PrefillLevel
-from infermax_opt.makespan.online import OnlineOptions, run_online
-from infermax_opt.makespan.replay import replay_bins
-from infermax_opt.makespan.schedule import Bin, MakespanSchedule
-from infermax_opt.solvers.highs import solve as highs
-from infermax_opt.solvers.lowering import assign, lower
+from infermax_opt.engines.highs import solve as highs
+from infermax_opt.engines.lowering import assign, lower
+from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
+from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule
+from infermax_opt.makespan.methods.online import OnlineOptions, run_online
+from infermax_opt.makespan.replay.bins import replay_bins
 
 from .makespan_oracle import optimum, tiny_makespan
 

@@ -7,12 +7,17 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.errors import InputError
-from infermax_opt.makespan.bounds import closed_form_makespan_bounds
-from infermax_opt.makespan.instance import ClientRequestGroup, MakespanInstance, PrefillLevel, linear_levels
-from infermax_opt.makespan.online import OnlineOptions, run_online
-from infermax_opt.makespan.replay import BinReplay, replay_bins
-from infermax_opt.makespan.schedule import Bin
+from infermax_opt.core.errors import InputError
+from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
+from infermax_opt.makespan.data.instance import (
+    ClientRequestGroup,
+    MakespanInstance,
+    PrefillLevel,
+    linear_levels,
+)
+from infermax_opt.makespan.data.schedule import Bin
+from infermax_opt.makespan.methods.online import OnlineOptions, run_online
+from infermax_opt.makespan.replay.bins import BinReplay, replay_bins
 
 from .makespan_oracle import optimum, tiny_makespan
 

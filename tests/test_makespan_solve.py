@@ -18,23 +18,23 @@ from click.testing import Result as Done
 
 import infermax_opt as imx
 from infermax_opt import api
-from infermax_opt.cli import cli
-from infermax_opt.errors import InputError
-from infermax_opt.io.results import read_schedule_or_claim, result_to_json, write_result
-from infermax_opt.makespan.bounds import closed_form_makespan_bounds
-from infermax_opt.makespan.generate import gsm8k_like
-from infermax_opt.makespan.instance import MakespanInstance, PrefillLevel
-from infermax_opt.makespan.methods import METHODS, run_method
-from infermax_opt.makespan.metrics import MakespanMetrics
-from infermax_opt.makespan.replay import replay_bins
-from infermax_opt.makespan.schedule import Bin, MakespanSchedule
+from infermax_opt.cli.main import cli
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import Claim, LowerBound, MakespanResult, Proof, Status
+from infermax_opt.files.results import read_schedule_or_claim, result_to_json, write_result
+from infermax_opt.infermax.verify import FaultKind, Trust, verify
+from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
+from infermax_opt.makespan.data.generate import gsm8k_like
+from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
+from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule
+from infermax_opt.makespan.methods.by_name import METHODS, run_method
+from infermax_opt.makespan.replay.bins import replay_bins
+from infermax_opt.makespan.replay.metrics import MakespanMetrics
 from infermax_opt.makespan.solve import solve_makespan
-from infermax_opt.result import Claim, LowerBound, MakespanResult, Proof, Status
-from infermax_opt.verification import FaultKind, Trust, verify
 
 from .support import ROOT
 
-EXACT, ANNEAL = "infermax_opt.solvers.makespan_exact", "infermax_opt.makespan.anneal"
+EXACT, ANNEAL = "infermax_opt.makespan.exact.solve", "infermax_opt.makespan.anneal.plans"
 NOISY = gsm8k_like(requests=30, clients=6, error=0.4)
 SMALL = gsm8k_like(requests=7, clients=2)
 
@@ -339,8 +339,8 @@ def test_lower_bounds_are_recomputed(solved: MakespanResult) -> None:
 def test_the_verifier_of_makespan_results_vouches_alone() -> None:
     from .test_house import MODELS, SCHEDULERS, SOLVERS, reached, under
 
-    seen = reached("infermax_opt.makespan.verification")
-    methods = ("infermax_opt.makespan.methods", "infermax_opt.makespan.solve", ANNEAL)
+    seen = reached("infermax_opt.makespan.verify")
+    methods = ("infermax_opt.makespan.methods.by_name", "infermax_opt.makespan.solve", ANNEAL)
     assert under(seen, SCHEDULERS, MODELS, SOLVERS, *methods, "pyomo", "ortools", "highspy") == []
 
 

@@ -14,22 +14,22 @@ import pytest
 from click.testing import CliRunner
 
 from infermax_opt import api
-from infermax_opt.archive import Archive
-from infermax_opt.cli import cli
-from infermax_opt.errors import InputError
-from infermax_opt.io.problems import read_instance, write_instance
-from infermax_opt.io.results import read_schedule_or_claim
-from infermax_opt.makespan.bounds import closed_form_makespan_bounds
-from infermax_opt.makespan.generate import gsm8k_like
-from infermax_opt.makespan.instance import MakespanInstance, PrefillLevel
-from infermax_opt.makespan.methods import METHODS
-from infermax_opt.result import LowerBound, MakespanResult, Proof, UpperBound
-from infermax_opt.suites import Case, Suite, get_suite
-from infermax_opt.table import run_table
-from infermax_opt.table_compute import Job, compute_row
-from infermax_opt.table_output import Table, csv_text, markdown_text, table_to_json
-from infermax_opt.table_row import MakespanRow, Row, RowOptions, row_from_json
-from infermax_opt.verification import verify
+from infermax_opt.cli.main import cli
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import LowerBound, MakespanResult, Proof, UpperBound
+from infermax_opt.files.instances import read_instance, write_instance
+from infermax_opt.files.results import read_schedule_or_claim
+from infermax_opt.infermax.verify import verify
+from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
+from infermax_opt.makespan.data.generate import gsm8k_like
+from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
+from infermax_opt.makespan.methods.by_name import METHODS
+from infermax_opt.table.archive import Archive
+from infermax_opt.table.compute import Job, compute_row
+from infermax_opt.table.output import Table, csv_text, markdown_text, table_to_json
+from infermax_opt.table.row import MakespanRow, Row, RowOptions, row_from_json
+from infermax_opt.table.run import run_table
+from infermax_opt.table.suites import Case, Suite, get_suite
 
 NOISY = gsm8k_like(requests=30, clients=6, error=0.4)
 

@@ -10,15 +10,15 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.bounds import _occupancy_graph, _occupancy_search, closed_form_bounds
-from infermax_opt.bounds.lagrangian import lagrangian_bound
-from infermax_opt.bounds.occupancy import occupancy_bound
-from infermax_opt.bounds.state_flow import state_flow_bound
-from infermax_opt.certificate_checker import Rejected, check
-from infermax_opt.certificates import certificate_to_json, check_evidence
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.io.formats import cost_to_json, instance_to_json
-from infermax_opt.solvers.staged import staged_search
+from infermax_opt.files.certificates import certificate_to_json, check_evidence
+from infermax_opt.infermax.bounds import _occupancy_graph, _occupancy_search, closed_form_bounds
+from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
+from infermax_opt.infermax.bounds.occupancy import occupancy_bound
+from infermax_opt.infermax.bounds.state_flow import state_flow_bound
+from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.exact.staged import staged_search
 
 from . import state_flow_adversary as states
 from .occupancy_adversary import BESIDES, KINDS, WIDE_KINDS, certified, edges, signed, strongest

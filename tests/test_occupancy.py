@@ -9,16 +9,16 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.bounds import _occupancy_graph, closed_form_bounds, occupancy
-from infermax_opt.bounds._kernels_occupancy import FAR
-from infermax_opt.bounds.occupancy import occupancy_bound
-from infermax_opt.certificates import check_evidence
-from infermax_opt.cost import CostModel
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.result import Proof
-from infermax_opt.schedulers import run_scheduler, scheduler_names
-from infermax_opt.solvers.staged import staged_search
-from infermax_opt.verification import verify
+from infermax_opt.core.result import Proof
+from infermax_opt.files.certificates import check_evidence
+from infermax_opt.infermax.bounds import _occupancy_graph, closed_form_bounds, occupancy
+from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+from infermax_opt.infermax.bounds.occupancy import occupancy_bound
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.exact.staged import staged_search
+from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
+from infermax_opt.infermax.verify import verify
 
 from .occupancy_adversary import edges, strongest
 from .support import FLAT, PAPER, case, few
@@ -207,7 +207,7 @@ def test_potentials_stay_within_the_tables() -> None:
 
 
 def test_plain_python_and_compiled_kernels_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    from infermax_opt.bounds import _kernels_occupancy as kernels
+    from infermax_opt.infermax.bounds import _kernels_occupancy as kernels
 
     instance = case(4, 2, 3, 9)
     compiled = occupancy_bound(instance, stop=few(40))

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from infermax_opt import api
-from infermax_opt.bounds import closed_form_bounds
-from infermax_opt.instance import Instance, Objective, Policy, RequestGroup, System
-from infermax_opt.result import Status
-from infermax_opt.solvers import staged
-from infermax_opt.solvers.outcome import Limits, Termination
-from infermax_opt.solvers.search import search
-from infermax_opt.solvers.space import Chunks
-from infermax_opt.solvers.staged import staged_search
-from infermax_opt.verification import verify
+from infermax_opt.core.result import Status
+from infermax_opt.engines.outcome import Limits, Termination
+from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
+from infermax_opt.infermax.exact import staged
+from infermax_opt.infermax.exact.search import search
+from infermax_opt.infermax.exact.space import Chunks
+from infermax_opt.infermax.exact.staged import staged_search
+from infermax_opt.infermax.verify import verify
 
 from .oracle import optimum
 from .tiny import cost_model, tiny

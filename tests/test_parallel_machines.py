@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infermax_opt.errors import InputError
-from infermax_opt.solvers import _parallel_bounds as bounds
-from infermax_opt.solvers import _parallel_split as splits
-from infermax_opt.solvers._parallel_arcflow import decide
-from infermax_opt.solvers._parallel_columns import Columns
-from infermax_opt.solvers._parallel_kernel import pack, repair_loop
-from infermax_opt.solvers._parallel_knapsack import most_worth
-from infermax_opt.solvers._parallel_search import Search
-from infermax_opt.solvers.parallel_machines import Assignment, solve_parallel_machines
+from infermax_opt.core.errors import InputError
+from infermax_opt.makespan.machines import _bounds as bounds
+from infermax_opt.makespan.machines import _split as splits
+from infermax_opt.makespan.machines._arcflow import decide
+from infermax_opt.makespan.machines._columns import Columns
+from infermax_opt.makespan.machines._kernel import pack, repair_loop
+from infermax_opt.makespan.machines._knapsack import most_worth
+from infermax_opt.makespan.machines._search import Search
+from infermax_opt.makespan.machines.solve import Assignment, solve_parallel_machines
 
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=8)
 
@@ -314,7 +314,7 @@ def test_huge_lengths_take_no_huge_memory() -> None:
 
 def test_importing_is_cheap() -> None:
     code = (
-        "import sys, infermax_opt.solvers.parallel_machines\n"
+        "import sys, infermax_opt.makespan.machines.solve\n"
         "print([m for m in ('numpy', 'numba', 'highspy') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

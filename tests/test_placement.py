@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.errors import InputError
-from infermax_opt.placement.instance import PlacementGroup, PlacementInstance, Slo, Worker
+from infermax_opt.core.errors import InputError
+from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
+from infermax_opt.placement.data.schedule import Placement, PlacementRule, check_placement
 from infermax_opt.placement.limits import Limit, Limits, kv_peak
-from infermax_opt.placement.placement import Placement, PlacementRule, check_placement
 
 from .placement_oracle import broken, kv_at, kv_most, tiny_placement
 

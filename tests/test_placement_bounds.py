@@ -9,13 +9,11 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.placement import _bounds_dual
-from infermax_opt.placement._bounds_dual import Multiset, best_count, best_function
-from infermax_opt.placement.bounds import WorkerBound, excluded, placement_bounds
-from infermax_opt.placement.instance import PlacementGroup, PlacementInstance, Slo, Worker
-from infermax_opt.placement.limits import Limits
-from infermax_opt.placement.pairs import excluding
-from infermax_opt.placement.rows import (
+from infermax_opt.placement.bounds import dual as _bounds_dual
+from infermax_opt.placement.bounds.cliques import excluding
+from infermax_opt.placement.bounds.closed_form import WorkerBound, excluded, placement_bounds
+from infermax_opt.placement.bounds.dual import Multiset, best_count, best_function
+from infermax_opt.placement.bounds.rows import (
     Row,
     base_rows,
     combined,
@@ -25,6 +23,8 @@ from infermax_opt.placement.rows import (
     placeable,
     tightened,
 )
+from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
+from infermax_opt.placement.limits import Limits
 
 from .placement_oracle import broken, fewest_workers, tiny_placement
 

@@ -17,12 +17,12 @@ from click.testing import CliRunner
 from click.testing import Result as Done
 
 import infermax_opt as imx
-from infermax_opt.cli import cli
-from infermax_opt.io.placement import read_placement, write_placement, write_placement_instance
-from infermax_opt.placement.generate import generate
-from infermax_opt.placement.heuristics import HEURISTICS, place
-from infermax_opt.placement.instance import PlacementGroup, PlacementInstance
-from infermax_opt.placement.placement import Placement, check_placement
+from infermax_opt.cli.main import cli
+from infermax_opt.placement.data.formats import read_placement, write_placement, write_placement_instance
+from infermax_opt.placement.data.generate import generate
+from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance
+from infermax_opt.placement.data.schedule import Placement, check_placement
+from infermax_opt.placement.heuristics.place import HEURISTICS, place
 
 from .support import ROOT
 

@@ -6,12 +6,12 @@ import random
 from collections import Counter
 from fractions import Fraction
 
-from infermax_opt.placement.bounds import placement_bounds
-from infermax_opt.placement.ends import refuted, workers_by_ends
-from infermax_opt.placement.generate import generate
-from infermax_opt.placement.instance import PlacementGroup, PlacementInstance, Slo, Worker
+from infermax_opt.placement.bounds.closed_form import placement_bounds
+from infermax_opt.placement.bounds.first_ends import refuted, workers_by_ends
+from infermax_opt.placement.bounds.rows import open_workers, placeable
+from infermax_opt.placement.data.generate import generate
+from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
 from infermax_opt.placement.limits import Limits
-from infermax_opt.placement.rows import open_workers, placeable
 
 from .placement_oracle import fewest_workers
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from infermax_opt.errors import InputError
-from infermax_opt.io.placement import (
+from infermax_opt.core.errors import InputError
+from infermax_opt.placement.data.formats import (
     placement_from_json,
     placement_instance_from_json,
     read_placement,
@@ -17,8 +17,8 @@ from infermax_opt.io.placement import (
     write_placement,
     write_placement_instance,
 )
-from infermax_opt.placement.instance import PlacementInstance
-from infermax_opt.placement.placement import Placement
+from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.schedule import Placement
 
 
 def example() -> dict[str, Any]:

@@ -13,16 +13,16 @@ from click.testing import CliRunner
 from click.testing import Result as Done
 
 import infermax_opt as imx
-from infermax_opt.cli import cli
-from infermax_opt.errors import InputError
-from infermax_opt.io.trace_placement import (
+from infermax_opt.cli.main import cli
+from infermax_opt.core.errors import InputError
+from infermax_opt.files.traces import Trace, TraceRequest, read_trace
+from infermax_opt.placement.data.generate import MODELS
+from infermax_opt.placement.data.traces import (
     busiest_heartbeat,
     heartbeat_instance,
     heartbeat_of,
     without_unplaceable,
 )
-from infermax_opt.io.traces import Trace, TraceRequest, read_trace
-from infermax_opt.placement.generate import MODELS
 
 from .support import shared_data
 

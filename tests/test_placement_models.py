@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from infermax_opt.models.aladdin import AladdinModel
 
-from infermax_opt.placement.bounds import placement_bounds
-from infermax_opt.placement.instance import PlacementGroup, PlacementInstance, Slo, Worker
+from infermax_opt.engines.highs import solve as highs
+from infermax_opt.engines.lowering import assign, lower
+from infermax_opt.placement.bounds.closed_form import placement_bounds
+from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
+from infermax_opt.placement.data.schedule import Placement, check_placement
+from infermax_opt.placement.exact import solve as placement_exact
+from infermax_opt.placement.exact._program import Program
+from infermax_opt.placement.exact.solve import solve_placement_exactly
 from infermax_opt.placement.limits import Limits
-from infermax_opt.placement.placement import Placement, check_placement
-from infermax_opt.solvers import placement_exact
-from infermax_opt.solvers._placement_program import Program
-from infermax_opt.solvers.highs import solve as highs
-from infermax_opt.solvers.lowering import assign, lower
-from infermax_opt.solvers.placement_exact import solve_placement_exactly
 
 from .placement_oracle import fewest_workers, tiny_placement
 

@@ -6,14 +6,14 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.errors import InputError
-from infermax_opt.placement import _pack_kernel as kernel
-from infermax_opt.placement._heuristics_columns import Columns
-from infermax_opt.placement._heuristics_state import enter, leave, peak
-from infermax_opt.placement.generate import generate
-from infermax_opt.placement.heuristics import place
-from infermax_opt.placement.instance import PlacementGroup, PlacementInstance
-from infermax_opt.placement.pack import anytime_placements, pack
+from infermax_opt.core.errors import InputError
+from infermax_opt.placement.data.generate import generate
+from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance
+from infermax_opt.placement.heuristics import _pack_kernel as kernel
+from infermax_opt.placement.heuristics._columns import Columns
+from infermax_opt.placement.heuristics._state import enter, leave, peak
+from infermax_opt.placement.heuristics.pack import anytime_placements, pack
+from infermax_opt.placement.heuristics.place import place
 
 from .test_placement_heuristics import FIGURE_3, fewest, tiny_placement, workers
 
@@ -67,7 +67,7 @@ def test_seeds_decide_whatever_the_length_of_calls(monkeypatch: pytest.MonkeyPat
     instance = generate("long-prompts", requests=60, seed=1, ongoing=0.2)
     runs = []
     for seconds in (0.1, 0.001):
-        monkeypatch.setattr("infermax_opt.placement.pack.CALL", seconds)
+        monkeypatch.setattr("infermax_opt.placement.heuristics.pack.CALL", seconds)
         runs.append(list(anytime_placements(instance, lower=18, seed=3)))
     assert runs[0] == runs[1]
     assert len(runs[0]) > 1
@@ -149,7 +149,7 @@ def test_state_of_workers_stays_exact() -> None:
 def test_plain_and_compiled_annealing_agree() -> None:
     import numpy as np
 
-    from infermax_opt.placement.pack import _anneal
+    from infermax_opt.placement.heuristics.pack import _anneal
 
     instance = generate("mixed", requests=40, seed=0, ongoing=0.2)
     found = []

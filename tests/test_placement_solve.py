@@ -18,20 +18,20 @@ import pytest
 
 import infermax_opt as imx
 from infermax_opt import api
-from infermax_opt.errors import InputError
-from infermax_opt.io.results import read_schedule_or_claim, result_to_json, write_result
-from infermax_opt.placement import pack
-from infermax_opt.placement.bounds import placement_bounds
-from infermax_opt.placement.generate import generate
-from infermax_opt.placement.heuristics import place
-from infermax_opt.placement.instance import PlacementGroup, PlacementInstance, Slo, Worker
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import Claim, LowerBound, PlacementResult, Proof, Status
+from infermax_opt.files.results import read_schedule_or_claim, result_to_json, write_result
+from infermax_opt.infermax.verify import FaultKind, Trust, verify
+from infermax_opt.placement.bounds.closed_form import placement_bounds
+from infermax_opt.placement.data.generate import generate
+from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
+from infermax_opt.placement.data.schedule import Placement, check_placement
+from infermax_opt.placement.exact import solve as placement_exact
+from infermax_opt.placement.heuristics import pack
+from infermax_opt.placement.heuristics.place import place
 from infermax_opt.placement.limits import Limits
 from infermax_opt.placement.metrics import PLACEMENT_DEFINITIONS, PlacementMetrics, measure_placement
-from infermax_opt.placement.placement import Placement, check_placement
 from infermax_opt.placement.solve import solve_placement
-from infermax_opt.result import Claim, LowerBound, PlacementResult, Proof, Status
-from infermax_opt.solvers import placement_exact
-from infermax_opt.verification import FaultKind, Trust, verify
 
 from .placement_oracle import fewest_workers, kv_most, tiny_placement
 from .support import ROOT
@@ -436,7 +436,7 @@ def test_lower_bounds_are_recomputed() -> None:
 def test_the_verifier_of_placements_vouches_alone() -> None:
     from .test_house import MODELS, SCHEDULERS, SOLVERS, reached, under
 
-    seen = reached("infermax_opt.placement.verification")
+    seen = reached("infermax_opt.placement.verify")
     found = [f"infermax_opt.placement.{name}" for name in ("heuristics", "pack", "solve", "formulated")]
     assert under(seen, SCHEDULERS, MODELS, SOLVERS, *found, "pyomo", "ortools", "highspy") == []
 

@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from infermax_opt.archive import Archive
-from infermax_opt.cli import cli
-from infermax_opt.io.problems import read_instance, write_instance
-from infermax_opt.io.results import read_schedule_or_claim
-from infermax_opt.placement.generate import generate
-from infermax_opt.placement.heuristics import HEURISTICS
-from infermax_opt.placement.instance import PlacementInstance
-from infermax_opt.result import Claim
-from infermax_opt.suites import Case, Suite, get_suite
-from infermax_opt.table import run_table
-from infermax_opt.table_compute import Job, compute_row
-from infermax_opt.table_output import Table, csv_text, markdown_text, table_to_json
-from infermax_opt.table_row import PlacementRow, RowOptions, row_from_json
-from infermax_opt.verification import verify
+from infermax_opt.cli.main import cli
+from infermax_opt.core.result import Claim
+from infermax_opt.files.instances import read_instance, write_instance
+from infermax_opt.files.results import read_schedule_or_claim
+from infermax_opt.infermax.verify import verify
+from infermax_opt.placement.data.generate import generate
+from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.heuristics.place import HEURISTICS
+from infermax_opt.table.archive import Archive
+from infermax_opt.table.compute import Job, compute_row
+from infermax_opt.table.output import Table, csv_text, markdown_text, table_to_json
+from infermax_opt.table.row import PlacementRow, RowOptions, row_from_json
+from infermax_opt.table.run import run_table
+from infermax_opt.table.suites import Case, Suite, get_suite
 
 TOY = generate("long-prompts", requests=12, seed=0, ongoing=0.34)
 OPEN = generate("long-prompts", requests=12, seed=1, ongoing=0.34)

@@ -10,18 +10,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infermax_opt.bounds import closed_form_bounds
-from infermax_opt.cost import Attention, CostModel
-from infermax_opt.errors import InputError
-from infermax_opt.fastreplay import replay
-from infermax_opt.instance import Instance, Objective, System
-from infermax_opt.replay import MAX_BATCHES
-from infermax_opt.schedulers import _planner_run, run_scheduler, scheduler_names
-from infermax_opt.schedulers._planner_options import decide
-from infermax_opt.schedulers._planner_write import batches_of
-from infermax_opt.schedulers.planner import ArrivalsError, PlannerOptions, plan, plans
-from infermax_opt.schedules import Batch
-from infermax_opt.suites import paper_cost
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.data.cost import Attention, CostModel
+from infermax_opt.infermax.data.instance import Instance, Objective, System
+from infermax_opt.infermax.data.schedule import Batch
+from infermax_opt.infermax.planners.plan import _run as _planner_run
+from infermax_opt.infermax.planners.plan._options import decide
+from infermax_opt.infermax.planners.plan._write import batches_of
+from infermax_opt.infermax.planners.plan.planner import ArrivalsError, PlannerOptions, plan, plans
+from infermax_opt.infermax.replay.fast import replay
+from infermax_opt.infermax.replay.plain import MAX_BATCHES
+from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
+from infermax_opt.table.suites import paper_cost
 
 from .strategies import instances
 from .support import value

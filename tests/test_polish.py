@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infermax_opt.fastreplay import replay
-from infermax_opt.instance import Instance
-from infermax_opt.schedulers import run_scheduler, scheduler_names
-from infermax_opt.schedulers.planner import PlannerOptions, plan, plans
-from infermax_opt.schedulers.polish import polish
-from infermax_opt.schedules import Batch, Schedule
-from infermax_opt.suites import get_suite
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import Batch, Schedule
+from infermax_opt.infermax.planners.plan.planner import PlannerOptions, plan, plans
+from infermax_opt.infermax.planners.polish.polish import polish
+from infermax_opt.infermax.replay.fast import replay
+from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
+from infermax_opt.table.suites import get_suite
 
 from .strategies import instances
 from .support import value
@@ -24,7 +24,7 @@ from .tiny import tiny
 MANY = settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SOME = settings(MANY, max_examples=150)
 NAMES = st.sampled_from(scheduler_names())
-MODULE = importlib.import_module("infermax_opt.schedulers.polish")
+MODULE = importlib.import_module("infermax_opt.infermax.planners.polish.polish")
 
 
 def check(instance: Instance, schedule: Schedule) -> Schedule:

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from infermax_opt.cost import BatchFeatures, CostModel
-from infermax_opt.errors import InputError
-from infermax_opt.profiles import load_profile, profile_names
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.cost import BatchFeatures, CostModel
+from infermax_opt.infermax.data.profiles import load_profile, profile_names
 
 from .support import ROOT, shared_data
+
+PROFILES = ROOT / "infermax_opt" / "infermax" / "data" / "profiles"
 
 FITS = shared_data("data/batch_time_coefficients.json")
 NAMES = (
@@ -40,7 +42,7 @@ def test_profiles_load(name: str) -> None:
     assert len(profile.cost.batch) == (2 if name.endswith("_hinge") else 1)
     assert profile.source
     assert (profile.fit_error is None) == (name == "paper-example")
-    raw = (ROOT / "infermax_opt" / "profiles" / f"{name}.json").read_text()
+    raw = (PROFILES / f"{name}.json").read_text()
     value = json.loads(raw, parse_float=Decimal)
     numbers = [
         *value["cost"]["decode"],
@@ -102,7 +104,7 @@ def test_the_script_writes_the_shipped_files(tmp_path: Path) -> None:
     script = ROOT / "scripts" / "make_profiles.py"
     subprocess.run([sys.executable, script, str(FITS), "--into", tmp_path], check=True, cwd=ROOT)
     written = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    shipped = {path.name: path.read_text() for path in (ROOT / "infermax_opt" / "profiles").glob("*.json")}
+    shipped = {path.name: path.read_text() for path in PROFILES.glob("*.json")}
     assert written == shipped
 
 

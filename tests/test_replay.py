@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infermax_opt import fastreplay
-from infermax_opt.cost import BatchFeatures, CostModel
-from infermax_opt.errors import InputError
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.metrics import measure
-from infermax_opt.replay import MAX_BATCHES, Replay, Rule, replay_plain
-from infermax_opt.schedulers import run_scheduler, scheduler_names
-from infermax_opt.schedules import Batch, Schedule
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.cost import BatchFeatures, CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.schedule import Batch, Schedule
+from infermax_opt.infermax.replay import fast as fastreplay
+from infermax_opt.infermax.replay.metrics import measure
+from infermax_opt.infermax.replay.plain import MAX_BATCHES, Replay, Rule, replay_plain
+from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
 
 from .strategies import instances
 

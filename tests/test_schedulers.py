@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infermax_opt.errors import InputError
-from infermax_opt.fastreplay import replay
-from infermax_opt.instance import Instance
-from infermax_opt.replay import MAX_BATCHES
-from infermax_opt.schedulers import (
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import Batch
+from infermax_opt.infermax.replay.fast import replay
+from infermax_opt.infermax.replay.plain import MAX_BATCHES
+from infermax_opt.infermax.schedulers import (
     Options,
     Order,
     _loop,
@@ -24,9 +25,8 @@ from infermax_opt.schedulers import (
     run_scheduler,
     scheduler_names,
 )
-from infermax_opt.schedulers import schedule as schedule_by
-from infermax_opt.schedules import Batch
-from infermax_opt.verification import verify
+from infermax_opt.infermax.schedulers import schedule as schedule_by
+from infermax_opt.infermax.verify import verify
 
 from .strategies import instances
 from .test_replay import DECODE, make, step
@@ -255,10 +255,10 @@ def test_options_follow_the_policy() -> None:
 def test_small_instances_load_no_compiler() -> None:
     code = (
         "import sys\n"
-        "from infermax_opt.cost import CostModel\n"
-        "from infermax_opt.instance import Instance, System\n"
-        "from infermax_opt.schedulers import run_scheduler\n"
-        "from infermax_opt.verification import verify\n"
+        "from infermax_opt.infermax.data.cost import CostModel\n"
+        "from infermax_opt.infermax.data.instance import Instance, System\n"
+        "from infermax_opt.infermax.schedulers import run_scheduler\n"
+        "from infermax_opt.infermax.verify import verify\n"
         "cost = CostModel([(1, 1)], (1, 1), (1, 1))\n"
         "instance = Instance.of_requests('tiny', [(3, 4)] * 5, System(20, 9, 9), cost)\n"
         "assert verify(instance, run_scheduler(instance, 'sarathi')).ok\n"

@@ -9,16 +9,16 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.bounds import _state_flow_search
-from infermax_opt.bounds.occupancy import occupancy_bound
-from infermax_opt.bounds.searched import searched_bounds
-from infermax_opt.bounds.state_flow import state_flow_bound
-from infermax_opt.certificates import check_evidence
-from infermax_opt.cost import CostModel
-from infermax_opt.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.result import LowerBound, Proof
-from infermax_opt.solvers.staged import staged_search
-from infermax_opt.suites import get_suite
+from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.files.certificates import check_evidence
+from infermax_opt.infermax.bounds import _state_flow_search
+from infermax_opt.infermax.bounds.occupancy import occupancy_bound
+from infermax_opt.infermax.bounds.searched import searched_bounds
+from infermax_opt.infermax.bounds.state_flow import state_flow_bound
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.exact.staged import staged_search
+from infermax_opt.table.suites import get_suite
 
 from .support import FLAT, PAPER, case, few
 
@@ -193,7 +193,7 @@ def test_costs_of_very_different_sizes(alpha: str, beta: str) -> None:
 
 @pytest.mark.parametrize("preemption", [False, True])
 def test_plain_python_and_compiled_kernels_agree(preemption: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from infermax_opt.bounds import _kernels_state_flow as plain
+    from infermax_opt.infermax.bounds import _kernels_state_flow as plain
 
     instance = case(4, 2, 3, 9, preemption=preemption)
     compiled = proved(instance)

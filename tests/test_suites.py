@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from infermax_opt.cost import Attention
-from infermax_opt.errors import InputError
-from infermax_opt.instance import Instance, Policy, System
-from infermax_opt.io.formats import read_instance
-from infermax_opt.suites import DATA, Case, Suite, csp_case, get_suite, suite_names
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.cost import Attention
+from infermax_opt.infermax.data.formats import read_instance
+from infermax_opt.infermax.data.instance import Instance, Policy, System
+from infermax_opt.table.suites import DATA, Case, Suite, csp_case, get_suite, suite_names
 
 from .support import ROOT, shared_data
 

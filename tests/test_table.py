@@ -22,27 +22,28 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from infermax_opt import api, table_compute
-from infermax_opt.archive import Archive, schedule_sha256
-from infermax_opt.cli import cli
-from infermax_opt.errors import InputError
-from infermax_opt.instance import Instance
-from infermax_opt.io.formats import read_instance, write_instance
-from infermax_opt.io.results import read_schedule_or_claim
-from infermax_opt.result import LowerBound, Proof, Result
-from infermax_opt.schedulers import scheduler_names
-from infermax_opt.suites import Case, Suite, csp_case, get_suite
-from infermax_opt.table import run_table
-from infermax_opt.table_compute import Job, compute_row
-from infermax_opt.table_journal import JOURNAL, open_journal
-from infermax_opt.table_output import Table, csv_text, markdown_text, table_to_json
-from infermax_opt.table_pool import run_jobs
-from infermax_opt.table_row import Row, RowOptions
-from infermax_opt.verification import verify
+from infermax_opt import api
+from infermax_opt.cli.main import cli
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import LowerBound, Proof, Result
+from infermax_opt.files.results import read_schedule_or_claim
+from infermax_opt.infermax.data.formats import read_instance, write_instance
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.schedulers import scheduler_names
+from infermax_opt.infermax.verify import verify
+from infermax_opt.table import compute as table_compute
+from infermax_opt.table.archive import Archive, schedule_sha256
+from infermax_opt.table.compute import Job, compute_row
+from infermax_opt.table.journal import JOURNAL, open_journal
+from infermax_opt.table.output import Table, csv_text, markdown_text, table_to_json
+from infermax_opt.table.pool import run_jobs
+from infermax_opt.table.row import Row, RowOptions
+from infermax_opt.table.run import run_table
+from infermax_opt.table.suites import Case, Suite, csp_case, get_suite
 
 from .support import ROOT
 
-PROGRAM = [sys.executable, "-c", "from infermax_opt.cli import main; main()"]
+PROGRAM = [sys.executable, "-c", "from infermax_opt.cli.main import main; main()"]
 SMALL = ("csp-i1-o4-b4", "csp-i2-o4-b4", "csp-i4-o4-b4")
 only_linux = pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="looks for processes in /proc")
 
@@ -258,7 +259,7 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
 def test_the_lock_of_a_killed_run_is_taken_over(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from infermax_opt.table_journal import open_journal\n"
+        "from infermax_opt.table.journal import open_journal\n"
         "with open_journal(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)\n"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE)
@@ -339,7 +340,7 @@ def test_no_scheduler_beats_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_failed_schedulers_are_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import infermax_opt.schedulers as schedulers
+    import infermax_opt.infermax.schedulers as schedulers
 
     instance = csp_case(2, chunked=False)
     real = schedulers.run_scheduler

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 import infermax_opt as imx
-from infermax_opt.errors import InputError
-from infermax_opt.formulated import one_by_one
-from infermax_opt.neighbourhood import improved_by_windows
-from infermax_opt.schedules import Batch, Schedule
-from infermax_opt.suites import get_suite
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.schedule import Batch, Schedule
+from infermax_opt.infermax.exact.flow_windows import improved_by_windows
+from infermax_opt.infermax.exact.solve_formulation import one_by_one
+from infermax_opt.table.suites import get_suite
 from tests.support import value
 from tests.tiny import tiny
 

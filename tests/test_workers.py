@@ -13,19 +13,19 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Done
 
-from infermax_opt.cli import cli
-from infermax_opt.cluster.generate import poisson_stream
-from infermax_opt.cluster.replay import replay_stream
+from infermax_opt.cli.main import cli
+from infermax_opt.cluster.data.formats import stream_from_json, stream_of_trace, stream_to_json, write_stream
+from infermax_opt.cluster.data.generate import poisson_stream
+from infermax_opt.cluster.data.stream import Stream, StreamRequest
+from infermax_opt.cluster.replay.replay import replay_stream
 from infermax_opt.cluster.series import stream_unplaceable, worker_series
-from infermax_opt.cluster.stream import Stream, StreamRequest
-from infermax_opt.cluster.verification import verify_stream
-from infermax_opt.errors import InputError
-from infermax_opt.io.files import to_json_text
-from infermax_opt.io.stream import stream_from_json, stream_of_trace, stream_to_json, write_stream
-from infermax_opt.io.traces import read_trace
-from infermax_opt.placement.generate import SLO_13B, WORKER_13B, paper_like
-from infermax_opt.placement.instance import Slo
-from infermax_opt.placement.placement import Placement
+from infermax_opt.cluster.verify import verify_stream
+from infermax_opt.core.errors import InputError
+from infermax_opt.files.json import to_json_text
+from infermax_opt.files.traces import read_trace
+from infermax_opt.placement.data.generate import SLO_13B, WORKER_13B, paper_like
+from infermax_opt.placement.data.instance import Slo
+from infermax_opt.placement.data.schedule import Placement
 
 from .placement_oracle import fewest_workers
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 
-from infermax_opt.cost import CostModel
-from infermax_opt.instance import Instance, Objective, Policy, RequestGroup, System
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 
 
 def tiny(seed: int, *, arrivals: bool = False, objective: object = "makespan") -> Instance:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from infermax_opt.errors import InputError
+from infermax_opt.core.errors import InputError
 
 __all__ = ["SPAN", "WorkerForecast", "fit_forecast", "forecast_of", "least_rate"]
 

@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.cluster.forecast import SPAN, WorkerForecast, forecast_of
-from infermax_opt.cluster.metrics import STREAM_DEFINITIONS, StreamMetrics
+from infermax_opt.cluster.replay.metrics import STREAM_DEFINITIONS, StreamMetrics
 from infermax_opt.cluster.series import WorkerSeries
-from infermax_opt.cluster.verification import StreamVerification
-from infermax_opt.report import aligned, percent, printable, seconds, wrong_lines
+from infermax_opt.cluster.verify import StreamVerification
+from infermax_opt.files.report import aligned, percent, printable, seconds, wrong_lines
 
 __all__ = [
     "BOUNDS",

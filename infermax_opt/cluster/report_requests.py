@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from infermax_opt.cluster.metrics import request_atgt, request_ttft
-from infermax_opt.cluster.replay import StreamReplay
+from infermax_opt.cluster.replay.metrics import request_atgt, request_ttft
+from infermax_opt.cluster.replay.replay import StreamReplay
 from infermax_opt.cluster.report import rows_csv, stream_metrics_text
-from infermax_opt.cluster.verification import StreamVerification
-from infermax_opt.report import printable
+from infermax_opt.cluster.verify import StreamVerification
+from infermax_opt.files.report import printable
 
 __all__ = ["requests_csv", "simulation_text", "simulation_to_json"]
 

@@ -3,8 +3,8 @@
 Three numbers belong to a heartbeat, in rising order:
 
 - *any policy*: no policy uses fewer workers then, whatever it did before
-  (`infermax_opt.cluster.any_policy`);
-  for their mean there is another bound, from the work there is (`infermax_opt.cluster.work`);
+  (`infermax_opt.cluster.bounds.any_policy`);
+  for their mean there is another bound, from the work there is (`infermax_opt.cluster.bounds.mean_workers`);
 - *lower*: no placement of the new requests uses fewer, with the ongoing ones where this run put them;
 - *upper*: what this run uses; all its placements keep the limits.
 
@@ -12,7 +12,7 @@ The first holds for every policy, but is loose where much depends on what was do
 close to the third, but belongs to this run.
 
 The limits a to e are not quite TTFT and ATGT: some requests that keep the former miss the latter.  So there
-is a second upper bound, of a policy that keeps these themselves (`infermax_opt.cluster.lookahead`).
+is a second upper bound, of a policy that keeps these themselves (`infermax_opt.cluster.policies.look_ahead`).
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from infermax_opt.cluster.any_policy import any_policy_bounds
-from infermax_opt.cluster.metrics import StreamMetrics, measure_stream
-from infermax_opt.cluster.policies import Fewest, fewest_at, make_policy, workers_of
-from infermax_opt.cluster.replay import Beat, replay_stream
-from infermax_opt.cluster.stream import Stream
-from infermax_opt.cluster.verification import verify_stream
-from infermax_opt.cluster.work import WorkBound, mean_workers_bound
-from infermax_opt.errors import InputError
-from infermax_opt.placement.heuristics import place, unplaceable
-from infermax_opt.placement.instance import PlacementInstance
-from infermax_opt.placement.placement import Placement
+from infermax_opt.cluster.bounds.any_policy import any_policy_bounds
+from infermax_opt.cluster.bounds.mean_workers import WorkBound, mean_workers_bound
+from infermax_opt.cluster.data.stream import Stream
+from infermax_opt.cluster.policies.by_name import Fewest, fewest_at, make_policy, workers_of
+from infermax_opt.cluster.replay.metrics import StreamMetrics, measure_stream
+from infermax_opt.cluster.replay.replay import Beat, replay_stream
+from infermax_opt.cluster.verify import verify_stream
+from infermax_opt.core.errors import InputError
+from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.schedule import Placement
+from infermax_opt.placement.heuristics.place import place, unplaceable
 
 __all__ = ["BeatBounds", "WorkerSeries", "stream_unplaceable", "worker_series"]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from infermax_opt.errors import InputError
+from infermax_opt.core.errors import InputError
 from infermax_opt.latency.fit import Fit, fit_measured
 from infermax_opt.latency.samples import Samples
-from infermax_opt.placement.instance import Worker
+from infermax_opt.placement.data.instance import Worker
 
 __all__ = ["TOKENS", "Calibration", "calibrate", "worker_of_models"]
 

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from infermax_opt.errors import InputError
-from infermax_opt.exact import Number, to_fraction
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import Number, to_fraction
 
 __all__ = ["Choice", "Configuration", "Demand", "Option", "configure", "demand_of"]
 

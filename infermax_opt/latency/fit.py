@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.errors import InputError
+from infermax_opt.core.errors import InputError
 from infermax_opt.latency import _least_squares
 from infermax_opt.latency.samples import KINDS, Sample, Samples
 

@@ -16,14 +16,14 @@ import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from infermax_opt.errors import InputError
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.profiles import load_profile, profile_names
 from infermax_opt.latency.calibration import TOKENS
 from infermax_opt.latency.configuration import Demand, Option
 from infermax_opt.latency.fit import Fit, fit_measured
 from infermax_opt.latency.profiles import decode_lines, prefill_seconds, profile_gpus
 from infermax_opt.latency.samples import Samples
-from infermax_opt.placement.instance import MAX_GPUS
-from infermax_opt.profiles import load_profile, profile_names
+from infermax_opt.placement.data.instance import MAX_GPUS
 
 __all__ = ["chosen_profiles", "options_of_profiles", "options_of_samples"]
 

@@ -20,13 +20,13 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from infermax_opt.cost import BatchFeatures, CostModel, prefill_work
-from infermax_opt.errors import InputError
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.cost import BatchFeatures, CostModel, prefill_work
+from infermax_opt.infermax.data.profiles import Profile, load_profile
 from infermax_opt.latency.calibration import TOKENS, worker_of_models
 from infermax_opt.latency.fit import Fit, fit
 from infermax_opt.latency.samples import Sample
-from infermax_opt.placement.instance import Worker
-from infermax_opt.profiles import Profile, load_profile
+from infermax_opt.placement.data.instance import Worker
 
 __all__ = [
     "MAX_BATCH",

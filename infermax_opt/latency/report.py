@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.exact import decimal_text
-from infermax_opt.io.placement import worker_to_json
+from infermax_opt.core.exact import decimal_text
+from infermax_opt.files.report import UNKNOWN, aligned, percent, printable, seconds
 from infermax_opt.latency.calibration import Calibration
 from infermax_opt.latency.configuration import Choice, Configuration
 from infermax_opt.latency.fit import Fit
 from infermax_opt.latency.profiles import ProfileFit
-from infermax_opt.placement.instance import Worker
-from infermax_opt.report import UNKNOWN, aligned, percent, printable, seconds
+from infermax_opt.placement.data.formats import worker_to_json
+from infermax_opt.placement.data.instance import Worker
 
 __all__ = [
     "calibration_text",

@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NoReturn
 
-from infermax_opt.errors import InputError
-from infermax_opt.exact import to_fraction
-from infermax_opt.io.fields import shown
-from infermax_opt.io.files import read_text
-from infermax_opt.placement.instance import MAX_GPUS, MAX_TOKENS
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import to_fraction
+from infermax_opt.files.fields import shown
+from infermax_opt.files.json import read_text
+from infermax_opt.placement.data.instance import MAX_GPUS, MAX_TOKENS
 
 __all__ = ["KINDS", "Sample", "Samples", "read_samples"]
 

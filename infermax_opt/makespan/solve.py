@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from infermax_opt.errors import InputError
-from infermax_opt.makespan.bounds import closed_form_makespan_bounds
-from infermax_opt.makespan.instance import MakespanInstance
-from infermax_opt.makespan.methods import ASSIGNMENT_SECONDS, METHODS, run_method
-from infermax_opt.makespan.metrics import MakespanMetrics
-from infermax_opt.makespan.schedule import MakespanSchedule
-from infermax_opt.makespan.verification import MakespanVerification, verify_bins
-from infermax_opt.result import LowerBound, MakespanResult, Proof
-from infermax_opt.solve_run import Progress, SolveOptions, SolveRun
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import LowerBound, MakespanResult, Proof
+from infermax_opt.core.run import Progress, SolveOptions, SolveRun
+from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
+from infermax_opt.makespan.data.instance import MakespanInstance
+from infermax_opt.makespan.data.schedule import MakespanSchedule
+from infermax_opt.makespan.methods.by_name import ASSIGNMENT_SECONDS, METHODS, run_method
+from infermax_opt.makespan.replay.metrics import MakespanMetrics
+from infermax_opt.makespan.verify import MakespanVerification, verify_bins
 
 __all__ = ["ENGINES", "solve_makespan"]
 
@@ -84,7 +84,7 @@ def solve_makespan(
         seed=seed, progress=progress, warm_start=warm_start,
     )  # fmt: skip
     if solver == "exact":
-        from infermax_opt.solvers.makespan_exact import require_size
+        from infermax_opt.makespan.exact.solve import require_size
 
         require_size(instance)
     run = _Run(instance, options)
@@ -138,7 +138,7 @@ class _Run(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics]):
     def run_engines(self) -> None:
         solver = self.options.solver
         if solver == "auto":
-            from infermax_opt.solvers.makespan_exact import exact_size
+            from infermax_opt.makespan.exact.solve import exact_size
 
             exact = exact_size(self.instance)
             reason = f"the instance is {'small enough' if exact else 'too large'} for the exact engine"
@@ -156,7 +156,7 @@ class _Run(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics]):
 
     def exact(self, share: float) -> None:
         """Run the exact engine for a share of the time left."""
-        from infermax_opt.solvers.makespan_exact import solve_makespan_exactly
+        from infermax_opt.makespan.exact.solve import solve_makespan_exactly
 
         self.begin("exact")
         left = self.left()
@@ -176,7 +176,7 @@ class _Run(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics]):
 
     def anneal(self) -> None:
         """Improve the schedule until it meets the bound, or the time or the effort is spent."""
-        from infermax_opt.makespan.anneal import anneal_plans
+        from infermax_opt.makespan.anneal.plans import anneal_plans
 
         self.begin("anneal")
         left = self.left()

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from infermax_opt.exact import common_denominator
-from infermax_opt.placement.instance import PlacementInstance, PlacementRequest
+from infermax_opt.core.exact import common_denominator
+from infermax_opt.placement.data.instance import PlacementInstance, PlacementRequest
 
 __all__ = ["Excess", "Limit", "Limits", "kv_peak"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
-from infermax_opt.placement.instance import PlacementInstance
+from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.limits import Limits
-from infermax_opt.placement.placement import Placement
 
 __all__ = [
     "PLACEMENT_DEFINITIONS",

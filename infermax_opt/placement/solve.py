@@ -14,16 +14,16 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
-from infermax_opt.errors import InputError
-from infermax_opt.placement.bounds import excluded, placement_bounds
-from infermax_opt.placement.heuristics import place, unplaceable
-from infermax_opt.placement.instance import PlacementInstance
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import LowerBound, PlacementResult, Proof
+from infermax_opt.core.run import WARM_UP, Progress, SolveOptions, SolveRun
+from infermax_opt.placement.bounds.closed_form import excluded, placement_bounds
+from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.schedule import Placement
+from infermax_opt.placement.heuristics.place import place, unplaceable
 from infermax_opt.placement.limits import Limits
 from infermax_opt.placement.metrics import PlacementMetrics
-from infermax_opt.placement.placement import Placement
-from infermax_opt.placement.verification import PlacementVerification, verify_placement
-from infermax_opt.result import LowerBound, PlacementResult, Proof
-from infermax_opt.solve_run import WARM_UP, Progress, SolveOptions, SolveRun
+from infermax_opt.placement.verify import PlacementVerification, verify_placement
 
 __all__ = ["ENGINES", "lower_bounds", "solve_placement"]
 
@@ -117,7 +117,7 @@ class _Options(SolveOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.formulation is not None:
-            from infermax_opt.placement.formulated import get_placement_formulation
+            from infermax_opt.placement.exact.solve_formulation import get_placement_formulation
 
             get_placement_formulation(self.formulation)
             if self.solver == "pack":
@@ -209,7 +209,7 @@ class _Run(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
 
         It runs in a thread, so that Ctrl-C is noticed at once.
         """
-        from infermax_opt.placement.pack import anytime_placements
+        from infermax_opt.placement.heuristics.pack import anytime_placements
 
         self.begin("pack", reason)
         left = self.left()
@@ -251,7 +251,7 @@ class _Run(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
 
     def exact(self, reason: str, *engines: _Exact) -> None:
         """Decide whether as many workers as the bound says are enough, then one more, and so on."""
-        from infermax_opt.solvers.placement_exact import solve_placement_exactly
+        from infermax_opt.placement.exact.solve import solve_placement_exactly
 
         name = "+".join(engines)
         self.begin(name, reason)
@@ -276,8 +276,8 @@ class _Run(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
 
     def formulated(self, formulation: str, engine: _Exact) -> None:
         """Solve a formulation as a whole."""
-        from infermax_opt.placement.formulated import solve_formulated
-        from infermax_opt.solvers.outcome import Limits as RunLimits
+        from infermax_opt.engines.outcome import Limits as RunLimits
+        from infermax_opt.placement.exact.solve_formulation import solve_formulated
 
         asked = self.options.solver != "auto"
         self.begin(engine, "asked for" if asked else "a formulation was asked for")

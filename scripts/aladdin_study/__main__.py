@@ -9,7 +9,7 @@ The second form measures nothing: it draws figures and page from the tables that
 
 Protocol: one process, one core, one workload after the other, about 15 minutes in all.  Everything but
 the times of ``scheduling`` is exact and the same on every machine.  Every placement in a table is replayed
-once more by the verifier (`infermax_opt.cluster.verification`), which must see the same metrics, and no limit
+once more by the verifier (`infermax_opt.cluster.verify`), which must see the same metrics, and no limit
 broken where a policy promises to keep the limits a to e.  ``--quick`` measures a few small workloads.
 """
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from infermax_opt.io.files import write_text
+from infermax_opt.files.json import write_text
 from scripts.aladdin_study.effects import effect_rows
 from scripts.aladdin_study.figures import draw_all
 from scripts.aladdin_study.fleets import fleet_rows

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from infermax_opt.cluster.policies import POLICIES
+from infermax_opt.cluster.policies.by_name import POLICIES
 from scripts.aladdin_study.fleets import COLUMNS
 from scripts.aladdin_study.runs import SPREAD, Run, run
 from scripts.aladdin_study.workload import Workload

@@ -3,7 +3,7 @@
 The lower bounds:
 
 - ``lower, limits``: no policy that keeps the limits a to e uses fewer workers at the peak
-  (`infermax_opt.cluster.any_policy`);
+  (`infermax_opt.cluster.bounds.any_policy`);
 - ``lower, this run``: no placement of the new requests of a heartbeat uses fewer, ongoing ones being where
   ``fewest`` put them; of the heartbeat with the most;
 - ``lower, TTFT``: no policy at all meets TTFT for all requests with fewer.  A worker prefills in the order of
@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from infermax_opt.cluster.metrics import measure_stream
+from infermax_opt.cluster.data.stream import Stream
+from infermax_opt.cluster.replay.metrics import measure_stream
 from infermax_opt.cluster.series import worker_series
-from infermax_opt.cluster.stream import Stream
 from scripts.aladdin_study.runs import SPREAD, Fleets, Run, StudyError, replay, run, verified
 from scripts.aladdin_study.workload import Workload
 

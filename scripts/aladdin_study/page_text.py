@@ -16,18 +16,19 @@ python -m scripts.aladdin_study --page --out instances/best-known/aladdin   # fi
 ```
 
 **Workload.** Poisson arrivals; lognormal prompts and outputs like ShareGPT's (`PROMPTS` and `OUTPUTS` of
-`infermax_opt.placement.generate`); LLaMA2-13B on one A100 and 70B on two (Table 3), SLOs of Table 2;
+`infermax_opt.placement.data.generate`); LLaMA2-13B on one A100 and 70B on two (Table 3), SLOs of Table 2;
 heartbeat 1 s unless stated, theta 1, gamma 0.5, true predictions unless stated. The paper prints no
-coefficients and no lengths: those used are assumptions that `infermax_opt.placement.generate` derives. TTFT
-counts from the heartbeat at which a request is placed. Seeds are 0, 1, ...; numbers over seeds are means.
+coefficients and no lengths: those used are assumptions that `infermax_opt.placement.data.generate` derives.
+TTFT counts from the heartbeat at which a request is placed. Seeds are 0, 1, ...; numbers over seeds are
+means.
 
 **Policies.** `aladdin`: best-fit (Algorithm 1) under the limits a to e; `fewest`: as few workers as search
 finds at each heartbeat, under the same limits; `look-ahead`: best-fit on workers that, replayed to their end,
-keep TTFT and ATGT themselves (`infermax_opt.cluster.lookahead`); JSQ and power-of-two spread requests over a
-fleet and know of no limit. GPUs of the first three are those of the workers in use at the peak. Those of JSQ
-and power-of-two are the least fleet found on which all requests (P100), or 99 % (P99), meet TTFT and ATGT; on
-one worker less they do not, but more workers are not always better, so a still smaller fleet might do by
-chance.
+keep TTFT and ATGT themselves (`infermax_opt.cluster.policies.look_ahead`); JSQ and power-of-two spread
+requests over a fleet and know of no limit. GPUs of the first three are those of the workers in use at the
+peak. Those of JSQ and power-of-two are the least fleet found on which all requests (P100), or 99 % (P99),
+meet TTFT and ATGT; on one worker less they do not, but more workers are not always better, so a still smaller
+fleet might do by chance.
 
 **Proof.** Every placement in a table is replayed once more, exactly, by the verifier, which saw the same
 metrics each time, and no limit broken in those of `aladdin` and `fewest`. The others do not promise the

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from infermax_opt.cluster.metrics import StreamMetrics, measure_stream
-from infermax_opt.cluster.policies import make_policy
-from infermax_opt.cluster.replay import StreamReplay, replay_stream
-from infermax_opt.cluster.stream import Stream
-from infermax_opt.cluster.verification import verify_stream
-from infermax_opt.placement.placement import Placement
+from infermax_opt.cluster.data.stream import Stream
+from infermax_opt.cluster.policies.by_name import make_policy
+from infermax_opt.cluster.replay.metrics import StreamMetrics, measure_stream
+from infermax_opt.cluster.replay.replay import StreamReplay, replay_stream
+from infermax_opt.cluster.verify import verify_stream
+from infermax_opt.placement.data.schedule import Placement
 
 __all__ = ["KEEPERS", "SPREAD", "Fleets", "Run", "StudyError", "replay", "run", "verified"]
 

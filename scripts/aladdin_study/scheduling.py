@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from infermax_opt.cluster.metrics import measure_stream
-from infermax_opt.cluster.policies import make_policy
-from infermax_opt.cluster.replay import Beat, replay_stream
-from infermax_opt.placement.heuristics import place
-from infermax_opt.placement.instance import PlacementInstance
+from infermax_opt.cluster.policies.by_name import make_policy
+from infermax_opt.cluster.replay.metrics import measure_stream
+from infermax_opt.cluster.replay.replay import Beat, replay_stream
+from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.heuristics.place import place
 from scripts.aladdin_study.runs import verified
 from scripts.aladdin_study.workload import Workload
 

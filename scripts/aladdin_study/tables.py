@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infermax_opt.api import package_versions
-from infermax_opt.io.files import write_text
+from infermax_opt.files.json import write_text
 
 __all__ = ["Row", "read_table", "setting", "write_table"]
 

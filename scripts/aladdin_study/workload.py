@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from infermax_opt.cluster.generate import poisson_stream
-from infermax_opt.cluster.stream import Stream
+from infermax_opt.cluster.data.generate import poisson_stream
+from infermax_opt.cluster.data.stream import Stream
 
 __all__ = ["MODES", "Workload"]
 

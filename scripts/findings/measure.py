@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import infermax_opt as imx
-from infermax_opt.bounds import closed_form_bounds
-from infermax_opt.fastreplay import replay
-from infermax_opt.instance import Metric
-from infermax_opt.schedulers import scheduler_names
-from infermax_opt.verification import Trust
+from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.data.instance import Metric
+from infermax_opt.infermax.replay.fast import replay
+from infermax_opt.infermax.schedulers import scheduler_names
+from infermax_opt.infermax.verify import Trust
 from scripts.findings.cases import Case
 
 __all__ = ["CHECKS", "Limits", "MeasureError", "Row", "measure"]

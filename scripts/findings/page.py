@@ -32,7 +32,7 @@ Numbers come in pairs, one per cost model: **paper / a100**.
 | name | cost model |
 | --- | --- |
 | `paper` | section 3.2 of the paper to the letter (attention work is the square of a chunk); \
-coefficients of the magnitude of its figures (`infermax_opt.suites.paper_cost`), as it prints none |
+coefficients of the magnitude of its figures (`infermax_opt.table.suites.paper_cost`), as it prints none |
 | `a100` | the shipped profile `llama-2-7b_a100`, fitted to measured kernels of the paper's model on its GPU |
 | `exact` | `paper`, but a chunk also reads the prefix cached before it; Figure 5 only |
 

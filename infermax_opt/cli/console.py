@@ -1,0 +1,173 @@
+"""What every command shares: one-line errors, exit codes, output files, progress."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from infermax_opt.core.errors import InputError
+
+__all__ = ["AS_JSON", "Program", "check_output", "not_drawn", "output_option", "progress_printer", "save"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DONE, FAILED, UNUSABLE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
+DEBUG = "INFERMAX_OPT_DEBUG"
+
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines instead of text.")
+
+
+def output_option(metavar: str, text: str, required: bool = False) -> Callable[[F], F]:
+    """Option -o: where the command writes its file, whole or not at all."""
+    return click.option("-o", "--output", metavar=metavar, required=required, help=text)
+
+
+class Program(click.Group):
+    """A click group whose errors are one line on stderr.
+
+    Commands return an exit code: 0 done, 1 violated or infeasible.  Unusable input is 2.
+    """
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        """Run a command line and leave with its exit code; no exception gets past."""
+        code = self._run(list(sys.argv[1:] if args is None else args), prog_name or "infermax-opt", extra)
+        if code == BROKEN_PIPE:
+            # Else the interpreter flushes at exit, fails again and says so.
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(code)
+
+    def _run(self, args: list[str], prog_name: str, extra: dict[str, Any]) -> int:
+        try:
+            with self.make_context(prog_name, args, **extra) as context:
+                code = self.invoke(context)
+            sys.stdout.flush()
+        except click.exceptions.Exit as stop:
+            return stop.exit_code
+        except click.ClickException as error:
+            return _complain(error.format_message(), UNUSABLE)
+        except InputError as error:
+            return _complain(str(error), UNUSABLE)
+        except (KeyboardInterrupt, click.Abort):
+            return _complain("interrupted", INTERRUPTED)
+        except BrokenPipeError:
+            return BROKEN_PIPE
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else "output: "
+            return _complain(f"{where}{error.strerror or error}", UNUSABLE)
+        except MemoryError:
+            return _complain("out of memory; try a smaller instance or --memory-limit", UNUSABLE)
+        except Exception as error:
+            if os.environ.get(DEBUG):
+                traceback.print_exc()
+            return _complain(
+                f"internal error: {type(error).__name__}: {error}; please report it, with the output "
+                f"under {DEBUG}=1",
+                UNUSABLE,
+            )
+        return code if isinstance(code, int) else DONE
+
+
+def _complain(message: str, code: int) -> int:
+    """Print one line on stderr, whatever the message holds."""
+    text = " ".join(message.split())
+    text = "".join(ch if ch.isprintable() else repr(ch)[1:-1] for ch in text)
+    try:
+        click.echo(f"infermax-opt: {text}", err=True)
+    except OSError:
+        return code  # nobody is listening; the exit code still tells
+    return code
+
+
+def not_drawn(path: str, wrong: Sequence[object]) -> int:
+    """Say that a picture was not made, and what is wrong with the schedule; return the exit code."""
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    click.echo(f"infermax-opt: {path}: not drawn, it is wrong: {wrong[0]}{more}", err=True)
+    return FAILED
+
+
+def check_output(output: str | None, *inputs: str) -> None:
+    """Find out before the work that `output` can be written, and that it is none of `inputs`.
+
+    Raises
+    ------
+    InputError
+    """
+    if output is None:
+        return
+    target = os.path.realpath(output)
+    if os.path.isdir(target):
+        raise InputError("cannot be written: is a directory", source=output)
+    for path in inputs:
+        if os.path.exists(target) and os.path.exists(path) and os.path.samefile(path, target):
+            raise InputError("is an input of this command; it is not overwritten", source=output)
+    if os.path.exists(target) and not os.path.isfile(target):
+        return  # a device or a pipe
+    try:
+        with tempfile.TemporaryFile(dir=os.path.dirname(target)):
+            pass
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror or error}", source=output) from None
+
+
+def save(value: Mapping[str, Any], output: str | None, summary: str | None) -> None:
+    """Write a JSON value to `output` (if given) and print the summary (or the value itself).
+
+    The summary comes out even where the file cannot be written; the value is then kept in a
+    temporary file, which the error names: work that took hours must not be lost.
+    """
+    from infermax_opt.files.json import dump_json, to_json_text
+
+    failure = None
+    if output is not None:
+        try:
+            dump_json(value, output)
+        except InputError as error:
+            failure = _rescued(error, to_json_text(value))
+    if summary is None:
+        click.echo(to_json_text(value), nl=False)
+    else:
+        click.echo(summary)
+        if output is not None and failure is None:
+            click.echo(f"wrote {click.format_filename(output)}")
+    if failure is not None:
+        sys.stdout.flush()
+        raise failure
+
+
+def _rescued(error: InputError, text: str) -> InputError:
+    try:
+        handle, path = tempfile.mkstemp(prefix="infermax-opt-", suffix=".json")
+        with open(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError:
+        return error
+    return InputError(f"{error.problem}; kept in {path}", field=error.field, source=error.source)
+
+
+def progress_printer() -> Callable[[str], None] | None:
+    """Return a printer of progress lines with the elapsed time; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        return None
+    began = time.monotonic()
+
+    def show(line: str) -> None:
+        click.echo(f"[{time.monotonic() - began:7.1f} s] {line}", err=True)
+
+    return show

@@ -1,0 +1,147 @@
+"""Options of the commands that take a stream, or a trace to make one of; and the stream itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from infermax_opt.cli.options import TRACE_FORMATS, chosen_worker, decimal_option, window, worker_options
+from infermax_opt.core.errors import InputError
+
+if TYPE_CHECKING:
+    from infermax_opt.cluster.data.stream import Stream
+
+__all__ = ["given_stream", "stream_options", "tell_unplaceable", "write_twice"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Options that say how to make a stream of a trace.
+TRACE_OPTIONS = frozenset(
+    {
+        "time_unit", "first", "window", "skip_unfit", "worker", "ttft", "atgt", "theta", "gamma", "heartbeat",
+        "split_phase", "predict_error",
+    }
+)  # fmt: skip
+#: Lines about requests that fit nowhere before the rest is only counted.
+MOST_LINES = 10
+
+_OPTIONS: list[Callable[[Any], Any]] = [
+    click.argument("input_file", metavar="TRACE|STREAM"),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(TRACE_FORMATS),
+        help="Layout of the trace file; without it, the file is a stream.",
+    ),
+    click.option(
+        "--time-unit", type=click.Choice(["s", "ms"]), help="Unit of arrivals; needed for mooncake."
+    ),
+    click.option("--first", metavar="N", type=click.IntRange(1), help="Keep the first N requests."),
+    click.option("--window", metavar="A:B", callback=window, help="Keep arrivals from A up to B seconds."),
+    click.option("--skip-unfit", is_flag=True, help="Leave out requests that fit on no worker."),
+    worker_options(),
+    decimal_option("--theta", None, "Share of limits b and d to use. Default: 1.", "X"),
+    decimal_option("--gamma", None, "Share of the output that counts as context. Default: 0.5.", "X"),
+    decimal_option("--heartbeat", None, "Seconds between heartbeats. Default: 1."),
+    click.option("--split-phase", is_flag=True, help="Decode workers alone: others do the prefill."),
+    click.option(
+        "--predict-error",
+        metavar="E",
+        type=click.FloatRange(0, 100),
+        default=0.0,
+        show_default=True,
+        help="Predicted output lengths are off by a lognormal factor of this deviation.",
+    ),
+    click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True),
+]
+
+
+def stream_options(command: F) -> F:
+    """Add the options that say which stream is meant."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def given_stream(context: click.Context, input_file: str, form: str | None, **options: Any) -> Stream:
+    """The stream that the options name.
+
+    Raises
+    ------
+    InputError
+        If a file or an option is unusable.
+    click.UsageError
+        If an option for traces is given with a stream.
+    """
+    from infermax_opt.cluster.data.formats import read_stream
+
+    if form is not None:
+        return _of_trace(input_file, form, **options)
+    for parameter in context.command.params:
+        given = context.get_parameter_source(str(parameter.name)) is not ParameterSource.DEFAULT
+        if given and parameter.name in TRACE_OPTIONS:
+            raise click.UsageError(f"{parameter.opts[0]} goes with --format only; a stream says it.")
+    return read_stream(input_file)
+
+
+def tell_unplaceable(path: str, stream: Stream) -> bool:
+    """Say on stderr which requests exceed which limit by themselves; whether there are any."""
+    from infermax_opt.cluster.series import stream_unplaceable
+
+    unfit = stream_unplaceable(stream)
+    for line in unfit[:MOST_LINES]:
+        click.echo(f"infermax-opt: {path}: {line}", err=True)
+    if len(unfit) > MOST_LINES:
+        click.echo(f"infermax-opt: {path}: ... and {len(unfit) - MOST_LINES} more", err=True)
+    return bool(unfit)
+
+
+def write_twice(*outputs: str | None) -> None:
+    """Check that no two outputs are the same file.
+
+    Raises
+    ------
+    InputError
+    """
+    seen = set[str]()
+    for output in outputs:
+        if output is not None:
+            path = os.path.realpath(output)
+            if path in seen:
+                raise InputError("is to be written twice", source=output)
+            seen.add(path)
+
+
+def _of_trace(
+    path: str,
+    form: str,
+    *,
+    time_unit: str | None,
+    first: int | None,
+    window: tuple[Fraction, Fraction] | None,
+    skip_unfit: bool,
+    worker: str,
+    ttft: Fraction | None,
+    atgt: Fraction | None,
+    predict_error: float,
+    seed: int,
+    **options: Any,
+) -> Stream:
+    from infermax_opt.cluster.data.formats import stream_of_trace
+    from infermax_opt.files.traces import read_trace
+
+    machine, slo = chosen_worker(worker, ttft, atgt)
+    trace = read_trace(path, form, time_unit=time_unit, first=first, window=window, offline=False)
+    name = os.path.basename(path).removesuffix(".gz").rpartition(".")[0] or os.path.basename(path)
+    left, stream = stream_of_trace(
+        trace, name, machine, slo, error=predict_error, seed=seed, skip_unfit=skip_unfit,
+        **{key: value for key, value in options.items() if value is not None},
+    )  # fmt: skip
+    for reason, count in left.dropped.items():
+        click.echo(f"infermax-opt: {path}: left out {count} requests: {reason}", err=True)
+    return stream

@@ -1,0 +1,64 @@
+"""The command `table`: wiring only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from infermax_opt.cli.console import DONE, FAILED, progress_printer
+
+__all__ = ["table"]
+
+
+@click.command()
+@click.argument("suite", metavar="SUITE")
+@click.option(
+    "-o", "--output", metavar="DIR", help="Folder of the journal and the tables. Default: out/SUITE."
+)
+@click.option("--time-limit", type=float, default=60.0, show_default=True, help="Seconds to solve each row.")
+@click.option("--jobs", type=click.IntRange(1, 1024), help="Rows at a time. Default: all cores.")
+@click.option("--only", metavar="GLOB", multiple=True, help="Only rows whose name matches; repeatable.")
+@click.option("--limit-rows", metavar="N", type=click.IntRange(1), help="Only the first N of these rows.")
+@click.option("--data", metavar="DIR", help="Folder of the Azure traces. Default: $INFERMAX_OPT_DATA.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option(
+    "--best-known", metavar="DIR", help="Archive to start from and to improve. Default: no archive."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for machines instead of text.")
+def table(suite: str, output: str | None, as_json: bool, **options: Any) -> int:
+    """Solve a suite of instances into one table: schedule, lower bound and gap of every row.
+
+    \b
+    Suites:
+      paper-csp    22 rows: four requests on a KV cache for two, whole and chunked prompts
+      paper-b32    210 rows: 32 equal requests; I, O = 1 to 1024, M = 100 to 100000, P = 4096, 512
+      paper-b1024  210 rows: the same with 1024 requests
+      mixes        70 rows: short and long prompts and outputs, 16 to 1024 requests
+      azure        4 rows: the Azure 2023 traces (--data), offline and ten minutes of arrivals
+      makespan     24 rows: requests on clients, lengths like GSM8K's, 10 on 3 to 1319 on 200
+      placement    60 rows: heartbeats of five families on the fewest workers, 50 to 400 requests
+
+    DIR then holds table.csv, table.md and table.json, the results and the journal rows.jsonl.
+    The same command continues a run that was stopped or killed, and tries failed rows again.
+    A row is in the tables only if it passed the verifier.  Exit code 1: some rows failed.
+
+    \b
+    Examples:
+      infermax-opt table paper-csp --time-limit 5
+      infermax-opt table paper-b32 --only '*-m100-*' --only '*-m1000-*' -o out/small --jobs 2
+      infermax-opt table azure --data traces --best-known best-known
+      infermax-opt table makespan --only '*-100x20-*' --time-limit 10
+      infermax-opt table placement --only 'long-prompts-*' --time-limit 10
+    """  # noqa: D301
+    from infermax_opt.files.json import to_json_text
+    from infermax_opt.table.output import summary_text, table_to_json
+    from infermax_opt.table.run import run_table
+
+    folder = output or f"out/{suite}"
+    made = run_table(suite, folder, progress=progress_printer(), **options)
+    text = (
+        f"{summary_text(made)}\nwrote table.csv, table.md and table.json in {click.format_filename(folder)}"
+    )
+    click.echo(to_json_text(table_to_json(made)).rstrip() if as_json else text)
+    return FAILED if made.failures else DONE

@@ -1,0 +1,129 @@
+"""The command `workers`, and `verify` for streams: wiring only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from infermax_opt.cli.console import (
+    AS_JSON,
+    DONE,
+    FAILED,
+    check_output,
+    output_option,
+    progress_printer,
+    save,
+)
+from infermax_opt.cli.stream_options import given_stream, stream_options, tell_unplaceable, write_twice
+from infermax_opt.core.errors import InputError
+
+__all__ = ["verify_stream_file", "workers"]
+
+
+@click.command()
+@stream_options
+@click.option(
+    "--time-limit",
+    metavar="S",
+    type=click.FloatRange(0, 10**7, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Seconds of search; after that, best-fit places the rest.",
+)
+@click.option("--placement", metavar="FILE", help="Write the worker of every request to this file.")
+@click.option("--stream", "stream_file", metavar="FILE", help="Write the stream to this file, for `verify`.")
+@click.option("--plot", metavar="PICTURE", help="Draw the series into this .png or .svg file.")
+@output_option("SERIES", "Write the series to this file: .csv, or else JSON.")
+@AS_JSON
+@click.pass_context
+def workers(
+    context: click.Context,
+    /,
+    input_file: str,
+    form: str | None,
+    placement: str | None,
+    stream_file: str | None,
+    plot: str | None,
+    output: str | None,
+    as_json: bool,
+    time_limit: float,
+    seed: int,
+    **options: Any,
+) -> int:
+    """Fewest workers over time for a trace and latency limits: lower and upper bound.
+
+    Requests are placed at heartbeats, each on one worker, so that prefill (limits c and d of
+    Aladdin), iteration time (b) and KV cache (e) keep their limits; workers run as their latency
+    model says.  At each heartbeat: what any policy needs whatever it did before, what is needed
+    with the ongoing requests where they are, and what is used.  Ctrl-C stops the search early.
+    With --split-phase, the workers that do the prefill follow, as a series of their own.
+
+    TTFT counts from the heartbeat at which a request is placed.  The time limit is for the search;
+    the bounds for any policy, look-ahead and the verifier come after it.  Where a request of a stream
+    fits on no worker, the exit code is 1; of a trace, its line is named, and the exit code is 2.
+
+    \b
+    Examples:
+      infermax-opt workers azure.csv --format azure --ttft 2.2 --atgt 0.03 -o series.csv --plot series.png
+      infermax-opt workers azure.csv --format azure --worker llama-3.1-8b_h100 --ttft 1 --atgt 0.02
+      infermax-opt workers stream.json --placement placement.json
+    """  # noqa: D301
+    from infermax_opt.cluster.data.formats import write_stream
+    from infermax_opt.cluster.replay.prefill import prefill_stream
+    from infermax_opt.cluster.report import series_csv, series_text, series_to_json
+    from infermax_opt.cluster.series import worker_series
+    from infermax_opt.files.json import write_text
+    from infermax_opt.placement.data.formats import write_placement
+
+    write_twice(output, placement, stream_file, plot)
+    for path in (output, placement, stream_file, plot):
+        check_output(path, input_file)
+    if plot is not None:
+        from infermax_opt.infermax.plot import picture_format
+
+        picture_format(plot)
+    stream = given_stream(context, input_file, form, seed=seed, **options)
+    side = prefill_stream(stream) if stream.split_phase else None
+    if tell_unplaceable(input_file, stream) or (side is not None and tell_unplaceable(input_file, side)):
+        return FAILED
+    if stream_file is not None:
+        write_stream(stream, stream_file)
+    progress = progress_printer()
+    series = worker_series(stream, time_limit=time_limit, seed=seed, progress=progress)
+    before = (
+        None if side is None else worker_series(side, time_limit=time_limit, seed=seed, progress=progress)
+    )
+    if placement is not None:
+        write_placement(series.placement, placement)
+    if plot is not None:
+        from infermax_opt.cluster.plot import plot_series
+
+        plot_series(series, plot)
+    value = series_to_json(series)
+    text = series_text(series)
+    if before is not None:
+        value["prefill"] = series_to_json(before)
+        text = f"{text}\n\n{series_text(before)}"
+    if output is not None and output.lower().endswith(".csv"):
+        write_text(series_csv(series), output)
+        text, output = f"{text}\nwrote {click.format_filename(output)}", None
+    save(value, output, None if as_json else text)
+    return DONE
+
+
+def verify_stream_file(stream_file: str, placement_file: str, as_json: bool) -> int:
+    """Replay the placement of a stream and check the limits at every heartbeat."""
+    from infermax_opt.cluster.data.formats import read_stream
+    from infermax_opt.cluster.report import stream_verification_text, stream_verification_to_json
+    from infermax_opt.cluster.verify import verify_stream
+    from infermax_opt.placement.data.formats import read_placement
+
+    stream, placement = read_stream(stream_file), read_placement(placement_file)
+    if placement.instance != stream.name:
+        problem = f"is {placement.instance!r}, the stream is {stream.name!r}"
+        raise InputError(problem, field="instance", source=placement_file)
+    check = verify_stream(stream, placement)
+    text = None if as_json else stream_verification_text(stream.name, check)
+    save(stream_verification_to_json(stream.name, check), None, text)
+    return DONE if check.ok else FAILED

@@ -1,0 +1,1 @@
+"""Lower bounds on workers over time."""

@@ -1,0 +1,1 @@
+"""Streams: values, files, generators."""

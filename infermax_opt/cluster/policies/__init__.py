@@ -1,0 +1,1 @@
+"""Policies that place the requests of a stream."""

@@ -1,0 +1,152 @@
+"""Placement policies of a stream: what decides at each heartbeat.
+
+``aladdin`` is the paper's: best-fit (Algorithm 1) in the order of arrival; a new worker where none takes a
+request.  ``aladdin-rebalanced`` corrects best-fit by what has become of predictions
+(`infermax_opt.cluster.policies.rebalanced`).  ``fewest`` opens no more workers at a heartbeat than it must:
+where best-fit opens one that no bound asks for, it looks for a better placement.  ``look-ahead``
+(`infermax_opt.cluster.policies.look_ahead`) keeps the latency limits themselves.  ``grouped`` is best-fit by
+so many schedulers, each with workers of its own (`infermax_opt.cluster.policies.grouped`).  ``jsq`` and
+``power-of-two`` spread requests over a given number of workers and know of no limit.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infermax_opt.cluster.policies.grouped import Grouped
+from infermax_opt.cluster.policies.look_ahead import LookAhead
+from infermax_opt.cluster.policies.rebalanced import Rebalanced
+from infermax_opt.cluster.replay.replay import Beat, Decide
+from infermax_opt.core.errors import InputError
+from infermax_opt.placement.bounds.closed_form import WorkerBound, bounds_from_simplest
+from infermax_opt.placement.bounds.exhaustive import exhaust
+from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.schedule import Placement
+from infermax_opt.placement.heuristics.pack import pack
+from infermax_opt.placement.heuristics.place import SPREADERS, place, spread
+
+__all__ = ["POLICIES", "Fewest", "fewest_at", "make_policy", "workers_of"]
+
+#: Policies, and what they do.
+POLICIES: dict[str, str] = {
+    "aladdin": "best-fit (Algorithm 1) under all limits",
+    "aladdin-rebalanced": "best-fit by predictions, then Algorithm 2 where they have proved wrong",
+    "grouped": "best-fit by a given number of schedulers, each with workers of its own",
+    "first-fit": "the first worker that takes a request",
+    "fewest": "as few workers as can be found at each heartbeat",
+    "look-ahead": "best-fit that replays workers ahead: every request meets TTFT and ATGT, by prediction",
+    "jsq": "join the shortest queue, whatever the limits, on a given number of workers",
+    "power-of-two": "the less loaded of two random workers, whatever the limits, on a given number",
+}
+#: Heuristics by the policy that is nothing but one.
+PLAIN = {"aladdin": "best-fit", "first-fit": "first-fit"}
+#: Sets that an exhaustive search looks at, and steps of packing per request where that is too few.
+NODES = 5_000
+
+
+@dataclass(frozen=True)
+class Fewest:
+    """Fewest workers at a heartbeat.
+
+    Attributes
+    ----------
+    placement : Placement
+    workers : int
+        That it uses, those in use before included.
+    lower : int
+        That any placement uses, ongoing requests being where they are.
+    bound : WorkerBound
+        The best bound of a formula; `lower` may be above it.
+    exhausted : bool
+        Whether `lower` comes from looking at every placement.
+    """
+
+    placement: Placement
+    workers: int
+    lower: int
+    bound: WorkerBound
+    exhausted: bool
+
+
+def workers_of(instance: PlacementInstance, placement: Placement) -> int:
+    """Workers in use with a placement."""
+    return len(instance.in_use.union(placement.workers.values()))
+
+
+def fewest_at(instance: PlacementInstance, *, seed: int = 0, nodes: int = NODES) -> Fewest:
+    """Find a placement on the fewest workers, and a bound, fast.
+
+    Best-fit first; if it opens workers, bounds from the simplest on, until one says that all of them are
+    needed; if none does, ever more workers from the bound on, by exhaustive search and by packing.
+
+    Raises
+    ------
+    InputError
+        If a request fits on no worker.
+    """
+    placement = place(instance, "best-fit")
+    workers = workers_of(instance, placement)
+    rest = bounds_from_simplest(instance)
+    bound = next(rest)
+    while bound.value < workers and (other := next(rest, None)) is not None:
+        bound = max(bound, other, key=lambda some: some.value)
+    lower, decided = bound.value, True
+    for count in range(lower, workers):
+        found = exhaust(instance, count, nodes=nodes)
+        better = found.placement
+        if not found.decided:
+            decided, better = False, pack(instance, count, seed=seed)
+        if better is not None:
+            placement, workers = better, workers_of(instance, better)
+            break
+        if decided:
+            lower = count + 1
+    return Fewest(placement, workers, lower, bound, lower > bound.value)
+
+
+def make_policy(name: str, *, workers: int | None = None, groups: int | None = None, seed: int = 0) -> Decide:
+    """A policy by name.
+
+    Parameters
+    ----------
+    name : str
+        A name in `POLICIES`.
+    workers : int, optional
+        For those that spread requests over so many; the others open workers as they need them.
+    groups : int, optional
+        Schedulers of ``grouped``.
+    seed : int
+
+    Raises
+    ------
+    InputError
+        If there is no such policy, or it lacks its number of workers or groups.
+    """
+    if name not in POLICIES:
+        raise InputError(f"{name!r} is none of {', '.join(POLICIES)}", field="policy")
+    if name in SPREADERS:
+        if workers is None:
+            raise InputError(f"{name} needs a number of workers", field="workers")
+        return _spreader(name, workers, seed)
+    if name == "grouped":
+        if groups is None:
+            raise InputError("grouped needs a number of groups", field="groups")
+        return Grouped(groups)
+    if name == "aladdin-rebalanced":
+        return Rebalanced()
+    if name == "look-ahead":
+        return LookAhead()
+    if name == "fewest":
+        return lambda beat: fewest_at(beat.instance, seed=seed).placement.workers
+    return lambda beat: place(beat.instance, PLAIN[name]).workers
+
+
+def _spreader(name: str, workers: int, seed: int) -> Decide:
+    draws = itertools.count(seed)
+
+    def decide(beat: Beat) -> Mapping[str, int]:
+        return spread(beat.instance, name, workers, seed=next(draws)).workers
+
+    return decide

@@ -1,0 +1,1 @@
+"""What a policy does: exact replay over heartbeats."""

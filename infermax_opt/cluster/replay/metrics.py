@@ -1,0 +1,125 @@
+"""What users of a replayed stream saw, and what it took."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+
+from infermax_opt.cluster.replay.replay import StreamReplay
+
+__all__ = [
+    "STREAM_DEFINITIONS",
+    "StreamMetrics",
+    "measure_stream",
+    "percentile",
+    "request_atgt",
+    "request_ttft",
+]
+
+STREAM_DEFINITIONS = {
+    "requests": "requests served",
+    "peak_workers": "workers in use at a heartbeat, most",
+    "mean_workers": "workers in use at a heartbeat, mean over the heartbeats up to the last arrival",
+    "peak_gpus": "GPUs of peak_workers",
+    "attainment": "share of the requests with TTFT and ATGT within their limits",
+    "attainment_from_arrival": "the same with TTFT from the arrival, wait for the heartbeat included",
+    "late_ttft": "requests whose TTFT is above its limit",
+    "late_atgt": "requests whose ATGT is above its limit",
+    "mean_ttft": "first token - heartbeat at which it was placed, mean, s",
+    "p99_ttft": "the same, 99th percentile, s",
+    "mean_wait": "heartbeat at which it was placed - arrival, mean, s",
+    "mean_atgt": "(last - first token) / (output tokens - 1), mean over requests of 2 tokens or more, s",
+    "p99_atgt": "the same, 99th percentile, s",
+    "preemptions": "times that a request lost its KV for want of room",
+    "makespan": "last token of all, from 0, s",
+}
+"""Definition of every metric, as printed beside it."""
+
+
+@dataclass(frozen=True)
+class StreamMetrics:
+    """Metrics of a replayed stream; `STREAM_DEFINITIONS` says what each one means.  Times in seconds."""
+
+    requests: int
+    peak_workers: int
+    mean_workers: Fraction
+    peak_gpus: int
+    attainment: Fraction
+    attainment_from_arrival: Fraction
+    late_ttft: int
+    late_atgt: int
+    mean_ttft: Fraction
+    p99_ttft: Fraction
+    mean_wait: Fraction
+    mean_atgt: Fraction | None
+    p99_atgt: Fraction | None
+    preemptions: int
+    makespan: Fraction
+
+    def items(self) -> list[tuple[str, Fraction | int | None]]:
+        """Name and value of every metric."""
+        return [(f.name, getattr(self, f.name)) for f in fields(self)]
+
+
+def request_ttft(replay: StreamReplay) -> list[Fraction]:
+    """Seconds from the heartbeat to the first token, per request."""
+    stream, ticks = replay.stream, replay.units.ticks_per_second
+    return [
+        Fraction(served.first or 0, ticks) - stream.beat(request) * stream.heartbeat
+        for request, served in zip(stream.requests, replay.served, strict=True)
+    ]
+
+
+def request_atgt(replay: StreamReplay) -> list[Fraction | None]:
+    """Seconds of decode time per output token but the first, per request; None with one token."""
+    ticks = replay.units.ticks_per_second
+    return [
+        Fraction((served.last or 0) - (served.first or 0), ticks * (served.output_tokens - 1))
+        if served.output_tokens > 1
+        else None
+        for served in replay.served
+    ]
+
+
+def measure_stream(replay: StreamReplay) -> StreamMetrics:
+    """Compute the metrics of a replay."""
+    stream, slo = replay.stream, replay.stream.slo
+    ttft, atgt = request_ttft(replay), request_atgt(replay)
+    slow = [value for value in atgt if value is not None]
+    waits = [stream.beat(request) * stream.heartbeat - request.arrival for request in stream.requests]
+    in_time = [rest is None or rest <= slo.atgt for rest in atgt]
+    met = sum(first <= slo.ttft and good for first, good in zip(ttft, in_time, strict=True))
+    from_arrival = sum(
+        first + wait <= slo.ttft and good for first, wait, good in zip(ttft, waits, in_time, strict=True)
+    )
+    used = [beat.workers for beat in replay.beats]
+    return StreamMetrics(
+        requests=len(ttft),
+        peak_workers=max(used),
+        mean_workers=Fraction(sum(used), len(used)),
+        peak_gpus=max(used) * stream.worker.gpus,
+        attainment=Fraction(met, len(ttft)),
+        attainment_from_arrival=Fraction(from_arrival, len(ttft)),
+        late_ttft=sum(value > slo.ttft for value in ttft),
+        late_atgt=sum(value > slo.atgt for value in slow),
+        mean_ttft=_mean(ttft),
+        p99_ttft=percentile(ttft, 99),
+        mean_wait=_mean(waits),
+        mean_atgt=_mean(slow) if slow else None,
+        p99_atgt=percentile(slow, 99) if slow else None,
+        preemptions=replay.preemptions,
+        makespan=Fraction(max(served.last or 0 for served in replay.served), replay.units.ticks_per_second),
+    )
+
+
+def percentile(values: Sequence[Fraction], share: int) -> Fraction:
+    """The least value that so many percent of all do not exceed."""
+    return sorted(values)[math.ceil(len(values) * share / 100) - 1]
+
+
+def _mean(values: Sequence[Fraction]) -> Fraction:
+    # Many fractions of many denominators: one common denominator first.
+    scale = math.lcm(*{value.denominator for value in values})
+    return Fraction(sum(int(value * scale) for value in values), scale * len(values))

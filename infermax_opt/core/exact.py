@@ -1,0 +1,131 @@
+"""Exact numbers: decimals in, rationals inside, decimals out.
+
+Every coefficient and time of a cost model is a decimal, so it is held as a
+`fractions.Fraction` and never rounded.  Floats appear only in solvers, plots
+and printed figures.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Literal
+
+from infermax_opt.core.errors import InputError
+
+__all__ = ["Number", "decimal_text", "is_finite_decimal", "read_whole", "to_fraction"]
+
+Number = int | str | float | Decimal | Fraction
+"""What the Python API takes where a decimal is meant (a float means its shortest repr)."""
+
+#: Digits before and after the point that a decimal may have.  Anything longer is a
+#: mistake or an attack ("1e999999999"), and exact arithmetic on it would not end.
+MAX_DIGITS = 40
+
+
+def to_fraction(value: object) -> Fraction:
+    """Read a decimal exactly.
+
+    Parameters
+    ----------
+    value : int, str, float, Decimal or Fraction
+        A float is read as its shortest decimal representation: 0.1 is one tenth.
+
+    Raises
+    ------
+    ValueError
+        If the value is not a finite decimal of at most `MAX_DIGITS` digits on either side of
+        the point.
+    """
+    if isinstance(value, bool):
+        raise ValueError(f"{value} is not a number")
+    if not isinstance(value, str | float | Decimal | Fraction):
+        try:
+            value = operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            raise ValueError(f"{_short(value)} is not a number") from None
+    if isinstance(value, Fraction):
+        if not is_finite_decimal(value):
+            raise ValueError(f"{_short(value)} is not a finite decimal")
+        return value
+    try:
+        number = Decimal(repr(float(value))) if isinstance(value, float) else Decimal(value)
+    except (InvalidOperation, ValueError):
+        raise ValueError(f"{_short(value)} is not a decimal number") from None
+    if not number.is_finite():
+        raise ValueError(f"{_short(value)} is not finite")
+    exponent = number.as_tuple().exponent
+    if not isinstance(exponent, int) or exponent < -MAX_DIGITS or number.adjusted() >= MAX_DIGITS:
+        raise ValueError(f"{_short(value)} has more than {MAX_DIGITS} digits beside the point")
+    return Fraction(number)
+
+
+def read_whole(value: object, field: str) -> int:
+    """Read a whole number, however it is written (4, "4", 4.0).
+
+    Raises
+    ------
+    InputError
+        Naming `field`, if it is none.
+    """
+    if type(value) is int and abs(value) < 10**MAX_DIGITS:
+        return value
+    try:
+        number = to_fraction(value)
+    except ValueError as error:
+        raise InputError(str(error), field=field) from None
+    if number.denominator != 1:
+        raise InputError(f"{value} is not a whole number", field=field)
+    return int(number)
+
+
+def is_finite_decimal(value: Fraction) -> bool:
+    """Tell whether `value` has a finite decimal expansion."""
+    denominator = value.denominator
+    # A product of twos and fives divides the power of ten with as many of each as it has bits.
+    return pow(10, denominator.bit_length(), denominator) == 0
+
+
+def decimal_text(
+    value: Fraction, *, digits: int = 30, rounding: Literal["floor", "ceiling", "nearest"] = "nearest"
+) -> str:
+    """Write `value` as a decimal literal: exact where it is finite, else `digits` long.
+
+    Parameters
+    ----------
+    value : Fraction
+    digits : int
+        Significant digits kept where the expansion does not end (or is longer than 60 digits).
+    rounding : {"floor", "ceiling", "nearest"}
+        Direction of the rounding; a lower bound is rounded down so that it stays one.
+    """
+    if value.denominator == 1:
+        return str(value.numerator)
+    if is_finite_decimal(value):
+        shift = 0
+        scaled = value
+        while scaled.denominator != 1:
+            shift += 1
+            scaled *= 10
+        if len(str(abs(scaled.numerator))) <= 60:
+            text = str(abs(scaled.numerator)).rjust(shift + 1, "0")
+            sign = "-" if value < 0 else ""
+            return f"{sign}{text[:-shift]}.{text[-shift:]}"
+    mode = {"floor": ROUND_FLOOR, "ceiling": ROUND_CEILING, "nearest": ROUND_HALF_EVEN}[rounding]
+    context = Context(prec=digits, rounding=mode)
+    return format(context.divide(Decimal(value.numerator), Decimal(value.denominator)), "f")
+
+
+def common_denominator(values: list[Fraction]) -> int:
+    """Return the least integer D with D * value integral for every value."""
+    return math.lcm(1, *(value.denominator for value in values))
+
+
+def _short(value: object) -> str:
+    try:
+        text = repr(str(value)) if isinstance(value, Decimal | Fraction) else repr(value)
+    except ValueError:  # int too long for a decimal repr
+        return "a number of thousands of digits"
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,265 @@
+"""Results: a schedule, a lower bound and the gap, with how each was obtained."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+from infermax_opt.core.problem import (
+    INFERMAX,
+    MAKESPAN,
+    PLACEMENT,
+    AnyInstance,
+    AnyMetrics,
+    AnySchedule,
+    Problem,
+    problem_of,
+)
+from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.replay.metrics import Metrics
+from infermax_opt.makespan.data.schedule import MakespanSchedule
+from infermax_opt.makespan.replay.metrics import MakespanMetrics
+from infermax_opt.placement.data.schedule import Placement
+from infermax_opt.placement.metrics import PlacementMetrics
+
+__all__ = [
+    "AnyResult",
+    "BaseResult",
+    "Claim",
+    "LowerBound",
+    "MakespanResult",
+    "PlacementResult",
+    "Proof",
+    "Result",
+    "Scope",
+    "SolverReport",
+    "Status",
+    "UpperBound",
+    "result_kind",
+]
+
+S = TypeVar("S", bound=AnySchedule)
+M = TypeVar("M", bound=AnyMetrics)
+
+
+class Status(enum.Enum):
+    """What a result establishes."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    BOUND_ONLY = "bound-only"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+class Proof(enum.Enum):
+    """How a lower bound was proved.
+
+    ``closed-form``: a formula that the verifier recomputes.  ``certificate``: a file that the
+    stand-alone checker checks.  ``solver``: trust the solver named in the result.
+    """
+
+    CLOSED_FORM = "closed-form"
+    CERTIFICATE = "certificate"
+    SOLVER = "solver"
+
+
+class Scope(enum.Enum):
+    """What a formulation's numbers are good for.
+
+    ``exact``: both; ``relaxation``: only the bound; ``restriction``: only the schedule.
+    """
+
+    EXACT = "exact"
+    RELAXATION = "relaxation"
+    RESTRICTION = "restriction"
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """A proved lower bound on the objective, exact: in seconds, or workers of a placement.
+
+    `certificate` names the file of its certificate, once written; `evidence` is what goes into it
+    (see `infermax_opt.files.certificates`), None where there is no certificate for such a bound.
+    `reason` says in a sentence why it holds, where the bound is of a kind that has such a sentence.
+    """
+
+    value: Fraction
+    source: str
+    proof: Proof
+    certificate: str | None = None
+    evidence: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    reason: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class UpperBound:
+    """The objective of a verified schedule, exact: in seconds, or workers of a placement."""
+
+    value: Fraction
+    source: str
+
+
+@dataclass(frozen=True)
+class SolverReport:
+    """How a result was computed.
+
+    Attributes
+    ----------
+    engine, formulation : str or None
+        Engine that ran last, and the formulation it solved (None for the search).
+    reason : str or None
+        Why this engine was chosen.
+    scope : Scope or None
+        What the formulation's numbers are good for.
+    termination : str or None
+        ``optimal``, ``time_limit``, ``memory_limit``, ``interrupted``, ``crashed``, ...
+    versions : mapping of package to version
+    threads, seed : int or None
+    time_limit, seconds : float or None
+        Wall-clock seconds.
+    warm_start : str or None
+        Source of the schedule handed to the engine.
+    warm_start_accepted : bool or None
+        Whether the engine confirmed it as feasible; None where it does not say.
+    details : mapping
+        Counts such as nodes, columns and rows.
+    """
+
+    engine: str | None = None
+    formulation: str | None = None
+    reason: str | None = None
+    scope: Scope | None = None
+    termination: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    threads: int | None = None
+    seed: int | None = None
+    time_limit: float | None = None
+    seconds: float | None = None
+    warm_start: str | None = None
+    warm_start_accepted: bool | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BaseResult(Generic[S, M]):
+    """Answer for one instance; `S` and `M` are the schedules and metrics of its problem.
+
+    Raises
+    ------
+    ValueError
+        If the lower bound exceeds the upper bound: one of the two is wrong, and neither may be
+        published.
+    """
+
+    instance: str
+    instance_sha256: str
+    objective: str
+    upper: UpperBound | None = None
+    lower: LowerBound | None = None
+    schedule: S | None = None
+    metrics: M | None = None
+    solver: SolverReport | None = None
+    infeasible: bool = False
+    #: The best bound that anyone can check, where `lower` is a solver's word.
+    certified: LowerBound | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.upper and self.lower and self.lower.value > self.upper.value:
+            raise ValueError(
+                f"lower bound {float(self.lower.value)!r} ({self.lower.source}) exceeds upper bound "
+                f"{float(self.upper.value)!r} ({self.upper.source})"
+            )
+
+    @property
+    def status(self) -> Status:
+        """What the two bounds establish together."""
+        if self.infeasible:
+            return Status.INFEASIBLE
+        if self.upper is None:
+            return Status.UNKNOWN if self.lower is None else Status.BOUND_ONLY
+        if self.lower is not None and self.lower.value == self.upper.value:
+            return Status.OPTIMAL
+        return Status.FEASIBLE
+
+    @property
+    def gap(self) -> Fraction | None:
+        """(UB - LB) / UB; None where either is unknown or UB is 0 without being proved."""
+        if self.upper is None or self.lower is None:
+            return None
+        if self.upper.value == self.lower.value:
+            return Fraction(0)
+        return (self.upper.value - self.lower.value) / self.upper.value
+
+    def claim(self) -> Claim:
+        """What the result claims, for the verifier to check."""
+        return Claim(
+            instance=self.instance,
+            instance_sha256=self.instance_sha256,
+            objective=self.objective,
+            status=self.status,
+            upper_bound=self.upper.value if self.upper else None,
+            lower_bound=self.lower.value if self.lower else None,
+            gap=self.gap,
+            lower_source=self.lower.source if self.lower else None,
+            proof=self.lower.proof if self.lower else None,
+            certificate=self.lower.certificate if self.lower else None,
+            evidence=self.lower if self.lower and self.lower.evidence else None,
+            schedule=self.schedule,
+            metrics=dict(self.metrics.items()) if self.metrics else {},
+        )
+
+
+@dataclass(frozen=True)
+class Result(BaseResult[Schedule, Metrics]):
+    """Answer for an InferMax instance."""
+
+
+@dataclass(frozen=True)
+class MakespanResult(BaseResult[MakespanSchedule, MakespanMetrics]):
+    """Answer for a makespan instance."""
+
+
+@dataclass(frozen=True)
+class PlacementResult(BaseResult[Placement, PlacementMetrics]):
+    """Answer for a placement instance."""
+
+
+AnyResult = Result | MakespanResult | PlacementResult
+
+_KINDS: dict[Problem, type[AnyResult]] = {
+    INFERMAX: Result,
+    MAKESPAN: MakespanResult,
+    PLACEMENT: PlacementResult,
+}
+
+
+def result_kind(instance: AnyInstance) -> type[AnyResult]:
+    """Class of the results of such an instance."""
+    return _KINDS[problem_of(instance)]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a result file says, before anybody checked it.  Fields as in `BaseResult`.
+
+    `certificate` is the path of a file that can be read from here; `evidence` the lower bound
+    itself where it never was in a file.
+    """
+
+    instance: str
+    instance_sha256: str
+    objective: str
+    status: Status
+    upper_bound: Fraction | None
+    lower_bound: Fraction | None
+    gap: Fraction | None
+    lower_source: str | None
+    proof: Proof | None
+    certificate: str | None
+    schedule: AnySchedule | None
+    metrics: Mapping[str, Fraction | int | None]
+    evidence: LowerBound | None = None

@@ -1,0 +1,260 @@
+"""What one call of `solve` knows so far, and how it came about; the same for every problem.
+
+Schedules count once the verifier accepts them, bounds unless such a schedule refutes them.  Whatever ends
+the search (a limit, Ctrl-C), the best of both is the result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib import metadata
+from typing import Any, Generic, TypeVar
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.problem import AnyInstance, AnyMetrics, AnySchedule, amount, objective_name
+from infermax_opt.core.result import AnyResult, LowerBound, Proof, SolverReport, UpperBound
+from infermax_opt.core.verification import BaseVerification
+
+__all__ = ["Incumbent", "Progress", "SolveOptions", "SolveRun", "package_versions"]
+
+#: Share of the time that heuristics may take before an engine starts.
+WARM_UP = 0.25
+
+Progress = Callable[[str], None]
+
+P = TypeVar("P", bound=AnyInstance)
+S = TypeVar("S", bound=AnySchedule)
+M = TypeVar("M", bound=AnyMetrics)
+R = TypeVar("R", bound=AnyResult)
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of this package and of the solvers and libraries behind it."""
+    versions = {}
+    for name in ("infermax-opt", "pyomo", "highspy", "ortools", "numpy", "numba"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolveOptions:
+    """Options of `solve`, as it describes them.
+
+    Parameters
+    ----------
+    engines : sequence of str
+        Names that `solver` may have.
+    solver, time_limit, memory_limit, threads, seed, progress
+        As given.
+
+    Raises
+    ------
+    InputError
+        If one is unusable.
+    """
+
+    engines: tuple[str, ...]
+    solver: str
+    time_limit: float | None
+    memory_limit: int | None
+    threads: int | None
+    seed: int
+    progress: Progress | None
+
+    def __post_init__(self) -> None:
+        if self.solver not in self.engines:
+            raise InputError(f"{self.solver!r} is none of {', '.join(self.engines)}", field="solver")
+        limit = self.time_limit
+        if limit is not None and (math.isnan(limit) or limit <= 0):
+            raise InputError(f"{limit} is not a positive number of seconds", field="time_limit")
+        for name, least in (("memory_limit", 1), ("threads", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{value} is less than {least}", field=name)
+
+
+@dataclass(frozen=True)
+class Incumbent(Generic[S, M]):
+    """A verified schedule."""
+
+    schedule: S
+    metrics: M
+    value: Fraction
+    source: str
+
+
+class SolveRun(ABC, Generic[P, S, M]):
+    """One call of `solve` on an instance `P` with schedules `S` and metrics `M`.
+
+    Attributes
+    ----------
+    best : Incumbent or None
+    lower, certified : LowerBound or None
+        The best bound, and the best one that anybody can check.
+    report : SolverReport
+    """
+
+    def __init__(self, instance: P, options: SolveOptions):
+        self.instance = instance
+        self.limits = options
+        self.began = time.monotonic()
+        self.best: Incumbent[S, M] | None = None
+        self.lower: LowerBound | None = None
+        self.certified: LowerBound | None = None
+        self.report = SolverReport(
+            versions=package_versions(),
+            threads=options.threads or os.cpu_count() or 1,
+            seed=options.seed,
+            time_limit=options.time_limit,
+        )
+
+    @abstractmethod
+    def verify(self, candidate: S) -> BaseVerification[Any, M]:
+        """Verify a schedule."""
+
+    @abstractmethod
+    def closed_form(self) -> LowerBound:
+        """The best bound that is a formula."""
+
+    @abstractmethod
+    def warm_up(self) -> None:
+        """Find a schedule to start from, as the options ask."""
+
+    @abstractmethod
+    def run_engines(self) -> None:
+        """Improve schedule and bound."""
+
+    def run(self) -> None:
+        """Do all of it, until it is proved or something ends it."""
+        try:
+            self.improve_bound(self.closed_form())
+            self.warm_up()
+            if self.proved():
+                reason = "a closed-form bound meets the schedule; no engine was needed"
+                self.report = replace(self.report, reason=reason, termination="optimal")
+            else:
+                self.run_engines()
+        except KeyboardInterrupt:
+            self.report = replace(self.report, termination="interrupted")
+
+    def result(self, kind: Callable[..., R]) -> R:
+        """Everything known, as a result of that kind."""
+        best = self.best
+        seconds = time.monotonic() - self.began
+        return kind(
+            instance=self.instance.name,
+            instance_sha256=self.instance.sha256,
+            objective=objective_name(self.instance),
+            upper=UpperBound(best.value, best.source) if best else None,
+            lower=self.lower,
+            certified=self.certified,
+            schedule=best.schedule if best else None,
+            metrics=best.metrics if best else None,
+            solver=replace(self.report, seconds=seconds),
+        )
+
+    def proved(self) -> bool:
+        """Whether bound and schedule meet."""
+        return self.best is not None and self.lower is not None and self.lower.value >= self.best.value
+
+    def say(self, text: str) -> None:
+        """Tell whoever watches."""
+        if self.limits.progress is not None:
+            self.limits.progress(text)
+
+    def left(self) -> float | None:
+        """Seconds left, at least a little so that engines can start."""
+        if self.limits.time_limit is None:
+            return None
+        return max(0.05, self.limits.time_limit - (time.monotonic() - self.began))
+
+    def improve_bound(self, candidate: LowerBound | None) -> None:
+        """Keep the better lower bound."""
+        if candidate is None:
+            return
+        if candidate.proof is not Proof.SOLVER:
+            known = self.certified
+            self.certified = candidate if known is None or candidate.value > known.value else known
+        if self.lower is None or candidate.value > self.lower.value:
+            self.lower = candidate
+            self.say(f"lower bound {amount(self.instance, candidate.value)} ({candidate.source})")
+
+    def credible(self, lower: LowerBound | None) -> LowerBound | None:
+        """The bound, unless a verified schedule refutes it: then the engine failed, and says so."""
+        if lower is None or self.best is None or lower.value <= self.best.value:
+            return lower
+        failure = f"discarded: {lower.source} claims the bound {float(lower.value)!r}, which is wrong"
+        self.say(failure)
+        details = {**self.report.details, "failure": failure}
+        self.report = replace(self.report, termination="failed", details=details)
+        return None
+
+    def offer(self, candidate: S, source: str) -> BaseVerification[Any, M]:
+        """Verify a schedule and keep it if it is the best."""
+        check = self.verify(candidate)
+        value = check.objective
+        better = value is not None and (self.best is None or value < self.best.value)
+        if check.ok and better and check.metrics is not None and value is not None:
+            self.best = Incumbent(candidate, check.metrics, value, source)
+            self.say(f"schedule {amount(self.instance, value)} ({source})")
+        return check
+
+    def offer_found(self, candidate: S | None, engine: str) -> None:
+        """Offer what an engine found, if anything; a wrong schedule is reported."""
+        if candidate is None:
+            return
+        check = self.offer(candidate, engine)
+        if not check.ok:
+            broken = str((*check.violations, *check.faults)[0])
+            self.report = replace(self.report, details={**self.report.details, "rejected": broken})
+
+    def start_from(self, wanted: str | S, names: Iterable[str], run: Callable[[str], S], kind: str) -> None:
+        """Obtain the schedule to start from.
+
+        Parameters
+        ----------
+        wanted : str or schedule
+            A schedule, "none", a heuristic's name, or "best" for the best of them.
+        names : iterable of str
+            Of the heuristics.
+        run : callable
+            Runs the heuristic of that name.
+        kind : str
+            What they are, for the source of a schedule.
+
+        Raises
+        ------
+        InputError
+            If the schedule breaks a rule, or there is no such heuristic.
+        """
+        if not isinstance(wanted, str):
+            check = self.offer(wanted, "warm start")
+            if not check.ok:
+                # A schedule for another instance breaks rules for that reason only.
+                fault = (*check.faults, *check.violations)[0]
+                raise InputError(f"is not a valid schedule: {fault}", field="warm_start")
+        elif wanted == "best":
+            for name in names:
+                with contextlib.suppress(InputError):  # one that needs too many batches
+                    self.offer(run(name), f"{kind}:{name}")
+                if self.proved():
+                    break
+                left = self.left()
+                # At least one schedule always; an engine needs the rest of the time.
+                limit = self.limits.time_limit
+                if left is not None and limit is not None and left < limit * (1 - WARM_UP):
+                    break
+        elif wanted != "none":
+            self.offer(run(wanted), f"{kind}:{wanted}")
+        if self.best is not None:
+            self.report = replace(self.report, warm_start=self.best.source)

@@ -1,0 +1,280 @@
+"""Checking what a result claims, of whichever problem.
+
+What the verifier finds out by itself about an instance and a schedule is a `Truth`, against which
+`BaseVerification.of` sets the claims.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Generic, Self, TypeVar
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.problem import AnyInstance, AnyMetrics, AnySchedule, objective_name
+from infermax_opt.core.result import Claim, Proof, Status
+
+__all__ = ["ROUNDING", "BaseVerification", "Fault", "FaultKind", "Trust", "Truth"]
+
+#: Relative rounding allowed in a claimed number: what a double can hold.
+ROUNDING = Fraction(1, 10**12)
+
+V = TypeVar("V")
+M = TypeVar("M", bound=AnyMetrics)
+
+
+class FaultKind(enum.Enum):
+    """Which claim of a result is wrong."""
+
+    INSTANCE = "instance"
+    OBJECTIVE = "objective"
+    STATUS = "status"
+    UPPER_BOUND = "upper_bound"
+    LOWER_BOUND = "lower_bound"
+    GAP = "gap"
+    METRICS = "metrics"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One wrong claim: what the result says and what is true."""
+
+    kind: FaultKind
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}: {self.message}"
+
+
+class Trust(enum.Enum):
+    """How far the verifier could check a claimed lower bound."""
+
+    RECOMPUTED = "recomputed"
+    ENUMERATED = "confirmed by enumerating every schedule"
+    REFUTED = "refuted"
+    CERTIFIED = "its certificate was checked"
+    SOLVER = "not checked: proved by a solver, and too large to enumerate here"
+    UNCHECKED = "not checked: proved by a solver"
+
+    @property
+    def is_word(self) -> bool:
+        """Whether nothing but a solver's word stands behind the bound."""
+        return self in (Trust.SOLVER, Trust.UNCHECKED)
+
+
+@dataclass(frozen=True)
+class Truth(Generic[V, M]):
+    """What the verifier knows without any claim; `V` and `M` are the violations and metrics of the problem.
+
+    Parameters
+    ----------
+    instance : AnyInstance
+    violations : tuple
+        Rules that the schedule breaks.
+    metrics : metrics of the problem, or None
+        Of the replayed schedule; None without a valid one.
+    objective : Fraction or None
+        Replayed objective, in its unit (seconds, or workers).
+    closed_form : callable
+        Gives the best closed-form lower bound, in that unit.
+    confirm : callable
+        Says how far it can check a solver's bound, given in that unit; `Trust.REFUTED` if it is wrong.
+    infeasible : callable
+        Whether it is plain that there is no schedule.
+    """
+
+    instance: AnyInstance
+    violations: tuple[V, ...]
+    metrics: M | None
+    objective: Fraction | None
+    closed_form: Callable[[], Fraction]
+    confirm: Callable[[Fraction], Trust]
+    infeasible: Callable[[], bool] = lambda: False
+
+
+@dataclass(frozen=True)
+class BaseVerification(Generic[V, M]):
+    """Outcome of a verification; `V` and `M` as in `Truth`.
+
+    Attributes
+    ----------
+    violations : tuple
+        Rules that the schedule breaks.
+    faults : tuple of Fault
+        Claims of the result that are wrong.
+    metrics : metrics of the problem, or None
+        Of the replayed schedule; None without a valid one.
+    objective : Fraction or None
+        Replayed objective, in its unit (seconds, or workers).
+    lower_bound : Fraction or None
+        Claimed lower bound, in that unit.
+    bound : Trust or None
+        How the claimed lower bound was checked; None where there is none.
+    """
+
+    violations: tuple[V, ...]
+    faults: tuple[Fault, ...]
+    metrics: M | None
+    objective: Fraction | None
+    lower_bound: Fraction | None
+    bound: Trust | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.violations and not self.faults
+
+    @classmethod
+    def of(cls, subject: AnySchedule | Claim, truth: Truth[V, M]) -> Self:
+        """Set what a subject says against the truth."""
+        judgement = _Judgement(truth)
+        claim = subject if isinstance(subject, Claim) else None
+        schedule = subject.schedule if isinstance(subject, Claim) else subject
+        if schedule is not None and schedule.instance != truth.instance.name:
+            message = f"the schedule is for {schedule.instance!r}, the instance is {truth.instance.name!r}"
+            judgement.fault(FaultKind.INSTANCE, message)
+        trust = judgement.claim(claim) if claim else None
+        return cls(
+            violations=truth.violations,
+            faults=tuple(judgement.faults),
+            metrics=truth.metrics,
+            objective=truth.objective,
+            lower_bound=claim.lower_bound if claim else None,
+            bound=trust,
+        )
+
+
+def _close(claimed: Fraction, true: Fraction) -> bool:
+    return abs(claimed - true) <= ROUNDING * abs(true)
+
+
+def _certified(instance: AnyInstance, claim: Claim) -> Fraction | None:
+    """Bound that the certificate of a claim proves, in seconds; None if the claim names none."""
+    from infermax_opt.files.certificates import check_certificate, check_evidence
+
+    if claim.evidence is not None:
+        return check_evidence(instance, claim.evidence)
+    return None if claim.certificate is None else check_certificate(instance, claim.certificate)
+
+
+class _Judgement:
+    """The checks of one claim, and the faults that they found."""
+
+    def __init__(self, truth: Truth[Any, Any]):
+        self.truth = truth
+        self.faults: list[Fault] = []
+
+    def fault(self, kind: FaultKind, message: str) -> None:
+        self.faults.append(Fault(kind, message))
+
+    def claim(self, claim: Claim) -> Trust | None:
+        """Check everything; how far the lower bound was checked."""
+        instance = self.truth.instance
+        if claim.instance != instance.name:
+            self.fault(FaultKind.INSTANCE, f"is for {claim.instance!r}, the instance is {instance.name!r}")
+        if claim.instance_sha256 != instance.sha256:
+            self.fault(FaultKind.INSTANCE, "instance_sha256 differs from the instance's")
+        objective = objective_name(instance)
+        if claim.objective != objective:
+            self.fault(FaultKind.OBJECTIVE, f"is {claim.objective!r}, the instance's is '{objective}'")
+        self.upper(claim)
+        self.metrics(claim.metrics)
+        trust = self.lower(claim)
+        self.gap_and_status(claim)
+        return trust
+
+    def metrics(self, claimed: Mapping[str, Fraction | int | None]) -> None:
+        if self.truth.metrics is None:
+            if claimed:
+                self.fault(FaultKind.METRICS, "metrics without a valid schedule")
+            return
+        true_metrics = dict(self.truth.metrics.items())
+        for name, value in claimed.items():
+            true = true_metrics[name]
+            same = value == true or (
+                value is not None and true is not None and _close(Fraction(value), Fraction(true))
+            )
+            if not same:
+                self.fault(FaultKind.METRICS, f"{name} is {_show(value)}, replay gives {_show(true)}")
+
+    def upper(self, claim: Claim) -> None:
+        upper, objective = claim.upper_bound, self.truth.objective
+        problem = None
+        if upper is None:
+            if claim.schedule is not None:
+                problem = "is null though there is a schedule"
+        elif claim.schedule is None:
+            problem = f"{_show(upper)} has no schedule to show for it"
+        elif self.truth.violations:
+            problem = f"{_show(upper)} rests on a schedule that breaks rules"
+        elif objective is not None and not _close(upper, objective):
+            problem = f"is {_show(upper)}, replay gives {_show(objective)}"
+        if problem is not None:
+            self.fault(FaultKind.UPPER_BOUND, problem)
+
+    def lower(self, claim: Claim) -> Trust | None:
+        lower, objective = claim.lower_bound, self.truth.objective
+        if lower is None:
+            return None
+        if claim.proof is None:
+            self.fault(FaultKind.LOWER_BOUND, f"{_show(lower)} does not say how it was proved")
+            return None
+        if lower < 0:
+            self.fault(FaultKind.LOWER_BOUND, f"{_show(lower)} is negative")
+        if objective is not None and lower > objective * (1 + ROUNDING):
+            return self.refuted(f"{_show(lower)} exceeds {_show(objective)}, which the schedule attains")
+        if claim.proof is Proof.SOLVER:
+            trust = self.truth.confirm(lower)
+            return self.refuted(f"{_show(lower)} exceeds the optimum") if trust is Trust.REFUTED else trust
+        if claim.proof is Proof.CERTIFICATE:
+            return self.certificate(claim, lower)
+        best = self.truth.closed_form()
+        if lower > best * (1 + ROUNDING):
+            return self.refuted(f"is {_show(lower)}, the closed forms give {_show(best)}")
+        return Trust.RECOMPUTED
+
+    def certificate(self, claim: Claim, lower: Fraction) -> Trust | None:
+        try:
+            proved = _certified(self.truth.instance, claim)
+        except InputError as error:
+            return self.refuted(f"{_show(lower)} rests on a certificate that fails: {error}")
+        if proved is None:
+            self.fault(FaultKind.LOWER_BOUND, f"{_show(lower)} names no certificate")
+            return None
+        if lower > proved * (1 + ROUNDING):
+            return self.refuted(f"is {_show(lower)}, its certificate proves {_show(proved)}")
+        return Trust.CERTIFIED
+
+    def refuted(self, message: str) -> Trust:
+        self.fault(FaultKind.LOWER_BOUND, message)
+        return Trust.REFUTED
+
+    def gap_and_status(self, claim: Claim) -> None:
+        upper, lower = claim.upper_bound, claim.lower_bound
+        true: Fraction | None = None
+        if upper is not None and lower is not None:
+            true = Fraction(0) if upper == 0 else (upper - lower) / upper
+        if (claim.gap is None) != (true is None) or (
+            true is not None and claim.gap is not None and abs(claim.gap - true) > ROUNDING
+        ):
+            self.fault(FaultKind.GAP, f"is {_show(claim.gap)}, the bounds give {_show(true)}")
+        if upper is not None:
+            proved = lower is not None and _close(lower, upper)
+            expected = Status.OPTIMAL if proved else Status.FEASIBLE
+        elif claim.status is Status.INFEASIBLE and self.truth.infeasible():
+            expected = Status.INFEASIBLE
+        else:
+            expected = Status.UNKNOWN if lower is None else Status.BOUND_ONLY
+        if claim.status is not expected:
+            self.fault(
+                FaultKind.STATUS,
+                f"is {claim.status.value!r}, the bounds support {expected.value!r}",
+            )
+
+
+def _show(value: Fraction | int | None) -> str:
+    if value is None:
+        return "null"
+    return repr(float(value)) if isinstance(value, Fraction) else str(value)

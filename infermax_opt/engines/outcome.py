@@ -1,0 +1,77 @@
+"""What every engine takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from infermax_opt.core.result import LowerBound
+from infermax_opt.infermax.data.schedule import Schedule
+
+__all__ = ["EngineOutcome", "Limits", "Progress", "Termination"]
+
+
+class Termination:
+    """Why an engine stopped."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    TIME_LIMIT = "time_limit"
+    MEMORY_LIMIT = "memory_limit"
+    INTERRUPTED = "interrupted"
+    CRASHED = "crashed"
+
+
+Progress = Callable[[str], None]
+"""Receives one short line whenever there is news; called from the solving thread."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one engine run.
+
+    Attributes
+    ----------
+    seconds : float or None
+        Wall-clock time.
+    threads : int
+    seed : int
+    memory : int or None
+        Bytes.
+    """
+
+    seconds: float | None = 60.0
+    threads: int = 1
+    seed: int = 0
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class EngineOutcome:
+    """What an engine found, whatever made it stop.
+
+    Attributes
+    ----------
+    schedule : Schedule or None
+        Best schedule found, unverified.
+    lower : LowerBound or None
+        Best proved bound, in exact seconds.
+    termination : str
+        One of `Termination`.
+    upper : Fraction or None
+        Objective of `schedule` as the engine sees it, in exact seconds.
+    warm_start_accepted : bool or None
+        Whether the engine confirmed the warm start as feasible; None where there was none or the
+        engine does not say.
+    details : mapping
+        Counts such as nodes, columns and rows.
+    """
+
+    schedule: Schedule | None
+    lower: LowerBound | None
+    termination: str
+    upper: Fraction | None = None
+    warm_start_accepted: bool | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,204 @@
+"""Runs an engine in a process of its own and keeps what it reported, whatever ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from infermax_opt.engines.lowering import LoweredModel
+from infermax_opt.engines.outcome import Limits, Termination
+
+__all__ = ["Engine", "EngineRun", "run_engine"]
+
+Engine = Literal["highs", "cpsat"]
+
+#: Seconds that an engine may take to end by itself after its time limit.
+GRACE = 1.0
+
+
+@dataclass
+class EngineRun:
+    """What an engine reported, in ticks and columns of the lowered model.
+
+    Attributes
+    ----------
+    values : list of int or None
+        Best point found.
+    objective : int or None
+        Its objective.
+    bound : int or None
+        Best lower bound.
+    bound_source : str or None
+        Part of the engine that proved it.
+    termination : str
+        One of `Termination`.
+    start_accepted : bool or None
+        Whether the engine confirmed the warm start.
+    details : mapping
+        Counts, and the last words of an engine that crashed.
+    """
+
+    values: list[int] | None = None
+    objective: int | None = None
+    bound: int | None = None
+    bound_source: str | None = None
+    termination: str = Termination.CRASHED
+    start_accepted: bool | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def run_engine(
+    engine: Engine,
+    model: LoweredModel,
+    limits: Limits,
+    listen: Callable[[str, int], None] | None = None,
+    started: Callable[[int], None] | None = None,
+) -> EngineRun:
+    """Minimise `model` with an engine in its own process.
+
+    A crash, a kill, the memory limit, the time limit or Ctrl-C (which is not raised again) ends
+    the run with the best point and bound reported so far.
+
+    Parameters
+    ----------
+    listen : callable, optional
+        Receives ``"incumbent"`` or ``"bound"`` and its value in ticks, on every improvement.
+    started : callable, optional
+        Receives the process id.
+    """
+    run = EngineRun()
+    began = time.monotonic()
+    job = {
+        "engine": engine,
+        "model": model.to_json(),
+        "seconds": limits.seconds,
+        "began": began,
+        "threads": limits.threads,
+        "seed": limits.seed,
+        "memory": limits.memory,
+    }
+    with tempfile.TemporaryFile() as errors:
+        worker = _start(errors)
+        try:
+            if started is not None:
+                started(worker.pid)
+            _talk(worker, job, run, model, limits, began, listen)
+        except KeyboardInterrupt:
+            run.termination = Termination.INTERRUPTED
+        finally:
+            worker.kill()
+            code = worker.wait()
+            for pipe in (worker.stdin, worker.stdout):
+                with contextlib.suppress(OSError):
+                    pipe.close()  # type: ignore[union-attr]
+        if run.termination == Termination.CRASHED:
+            _autopsy(run, code, errors, limits)
+    return run
+
+
+def _start(errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    package = str(Path(__file__).resolve().parents[2])
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
+    # The solvers do no dense algebra through numpy; its threads would only use memory.
+    environment["OPENBLAS_NUM_THREADS"] = "1"
+    return subprocess.Popen(
+        [sys.executable, "-m", "infermax_opt.engines.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        env=environment,
+        # Ctrl-C in the terminal is for the parent, which ends the worker.
+        start_new_session=True,
+    )
+
+
+def _talk(
+    worker: subprocess.Popen[bytes],
+    job: Mapping[str, Any],
+    run: EngineRun,
+    model: LoweredModel,
+    limits: Limits,
+    began: float,
+    listen: Callable[[str, int], None] | None,
+) -> None:
+    """Send the job and collect events until the worker ends or its time is up."""
+    lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(worker.stdout, lines), daemon=True).start()
+    try:
+        worker.stdin.write(json.dumps(job).encode() + b"\n")  # type: ignore[union-attr]
+        worker.stdin.flush()  # type: ignore[union-attr]
+    except BrokenPipeError:
+        return
+    while True:
+        timeout = None
+        if limits.seconds is not None:
+            timeout = max(0.0, began + limits.seconds + GRACE - time.monotonic())
+        try:
+            line = lines.get(timeout=timeout)
+        except queue.Empty:
+            run.termination = Termination.TIME_LIMIT
+            return
+        if line is None or _note(run, json.loads(line), model, listen):
+            return
+
+
+def _read(pipe: IO[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        for line in pipe:
+            # A killed worker may leave half a line.
+            if line.endswith(b"\n"):
+                lines.put(line)
+    lines.put(None)
+
+
+def _note(
+    run: EngineRun,
+    event: dict[str, Any],
+    model: LoweredModel,
+    listen: Callable[[str, int], None] | None,
+) -> bool:
+    """Take one event into `run`; return whether it was the last."""
+    kind = event.pop("event")
+    if kind == "incumbent":
+        objective = model.objective(event["values"])
+        if run.objective is None or objective < run.objective:
+            run.values, run.objective = event["values"], objective
+            if listen is not None:
+                listen("incumbent", objective)
+    elif kind == "bound":
+        if run.bound is None or event["value"] > run.bound:
+            run.bound, run.bound_source = event["value"], event["source"]
+            if listen is not None:
+                listen("bound", event["value"])
+    elif kind == "start":
+        run.start_accepted = event["accepted"]
+    elif kind == "details":
+        run.details.update(event)
+    else:
+        run.termination = event["termination"]
+    return bool(kind == "end")
+
+
+def _autopsy(run: EngineRun, code: int, errors: IO[bytes], limits: Limits) -> None:
+    """Tell a crash from the memory limit, and keep the worker's last words."""
+    errors.seek(0)
+    words = errors.read().decode(errors="replace").strip()
+    lines = words.splitlines()
+    run.details["exit_code"] = code
+    if lines:
+        run.details["message"] = lines[-1][:300]
+    short = ("memory", "bad_alloc", "allocat", "blas_thread", "can't start new thread")
+    if limits.memory is not None and any(word in words.lower() for word in short):
+        run.termination = Termination.MEMORY_LIMIT

@@ -1,0 +1,214 @@
+"""Reading and writing JSON files: strict on the way in, atomic on the way out."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import decimal_text
+
+__all__ = ["dump_json", "load_json", "parse_json", "read_text", "replacing", "to_json_text", "write_text"]
+
+#: Largest file read, in bytes after decompression: a guard against compression bombs.
+MAX_BYTES = 2 * 2**30
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Read a UTF-8 text file, decompressing ``.gz``.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, unreadable, no UTF-8, or no valid gzip.
+    """
+    name = os.fspath(path)
+    try:
+        with open(name, "rb") as handle:
+            stream: Any = gzip.GzipFile(fileobj=handle) if name.endswith(".gz") else handle
+            data = stream.read(MAX_BYTES + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise InputError("is not a complete gzip file", source=name) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(f"cannot be read: {reason}", source=name) from None
+    if len(data) > MAX_BYTES:
+        raise InputError(f"is larger than {MAX_BYTES} bytes", source=name)
+    try:
+        return str(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"is not UTF-8 text (byte {error.start})", source=name) from None
+
+
+def load_json(path: str | os.PathLike[str]) -> Any:
+    """Read a JSON file with exact decimals.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is no JSON, repeats a key, or holds NaN or Infinity.
+    """
+    name = os.fspath(path)
+    try:
+        return parse_json(read_text(name))
+    except InputError as error:
+        raise error.within(name) from None
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON with exact decimals.
+
+    Raises
+    ------
+    InputError
+        If it is no JSON, repeats a key, or holds NaN or Infinity.
+    """
+    try:
+        value = json.loads(
+            text,
+            parse_float=Decimal,
+            parse_constant=_reject_constant,
+            object_pairs_hook=_object,
+        )
+        if "\\ud" in text.lower():
+            # An escape can name half a character, which no output could hold.
+            json.dumps(value, ensure_ascii=False, default=str).encode()
+        return value
+    except InputError:
+        raise
+    except UnicodeEncodeError:
+        raise InputError("is not usable: a text holds half a surrogate pair") from None
+    except json.JSONDecodeError as error:
+        message = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
+        raise InputError(message) from None
+    except RecursionError:
+        raise InputError("is not usable: nested too deeply") from None
+    except (ValueError, ArithmeticError):  # more digits than int() or Decimal() take
+        raise InputError("is not usable: holds a number of thousands of digits") from None
+
+
+def _reject_constant(text: str) -> Any:
+    raise InputError(f"{text} is not a finite number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise InputError(f"key {key!r} is given twice")
+            seen.add(key)
+    return result
+
+
+def to_json_text(value: Any) -> str:
+    """Write `value` as JSON, one top-level key a line; fractions become exact decimals."""
+    if isinstance(value, Mapping):
+        lines = []
+        for key, item in value.items():
+            if isinstance(item, list) and item and isinstance(item[0], Mapping):
+                rows = ",\n".join("    " + _compact(row) for row in item)
+                lines.append(f"  {json.dumps(key)}: [\n{rows}\n  ]")
+            else:
+                lines.append(f"  {json.dumps(key)}: {_compact(item)}")
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+    return _compact(value) + "\n"
+
+
+def _compact(value: Any) -> str:
+    if isinstance(value, Fraction):
+        return decimal_text(value)
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(k)}: {_compact(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(map(_compact, value)) + "]"
+    return json.dumps(value, allow_nan=False)
+
+
+def dump_json(value: Any, path: str | os.PathLike[str]) -> None:
+    """Write `value` as JSON, whole or not at all; ``.gz`` is compressed.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written; nothing is left behind then.
+    """
+    text = to_json_text(value)
+    name = os.fspath(path)
+    if name.endswith(".gz"):
+        buffer = io.BytesIO()
+        # No name and no time in the header: equal content gives equal files.
+        with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0) as stream:
+            stream.write(text.encode())
+        write_bytes(buffer.getvalue(), name)
+    else:
+        write_text(text, name)
+
+
+def write_text(text: str, path: str | os.PathLike[str]) -> None:
+    """Write a text file, whole or not at all."""
+    write_bytes(text.encode(), path)
+
+
+def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
+    """Write a file, whole or not at all: to a temporary file beside it, then renamed."""
+    with replacing(path) as temporary:
+        Path(temporary).write_bytes(data)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Give a temporary name (same ending) that replaces `path` when the block succeeds.
+
+    Raises
+    ------
+    InputError
+        If the temporary file cannot be written or renamed; it is removed then.
+    """
+    name = os.fspath(path)
+    temporary = None
+    try:
+        # Through links, so that a link stays one and its target changes.
+        target = Path(os.path.realpath(name))
+        if target.is_dir():
+            raise InputError("cannot be written: is a directory", source=name)
+        # A device or a pipe must stay what it is: it gets the bytes, not a new name.
+        special = target.exists() and not target.is_file()
+        suffix = "".join(Path(name).suffixes[-2:])
+        folder = None if special else target.parent
+        handle, temporary = tempfile.mkstemp(prefix=".tmp-", suffix=suffix, dir=folder)
+        os.close(handle)
+        yield temporary
+        if special:
+            with open(temporary, "rb") as source, open(target, "wb") as sink:
+                shutil.copyfileobj(source, sink)
+        else:
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(temporary, 0o666 & ~umask)
+            os.replace(temporary, target)
+            temporary = None
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror or error}", source=name) from None
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"cannot be written: {error}", source=name) from None
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)

@@ -1,0 +1,212 @@
+"""The result format."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from enum import Enum
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import decimal_text, to_fraction
+from infermax_opt.core.problem import INFERMAX, AnyInstance, AnySchedule, fits, problem_of
+from infermax_opt.core.result import AnyResult, Claim, Proof, SolverReport, Status
+from infermax_opt.files.certificates import write_certificate
+from infermax_opt.files.fields import Fields, shown
+from infermax_opt.files.instances import any_schedule_from_json, any_schedule_to_json
+from infermax_opt.files.json import dump_json
+from infermax_opt.infermax.data.formats import SCHEDULE_SCHEMA, read_as
+
+__all__ = [
+    "RESULT_SCHEMA",
+    "claim_from_json",
+    "read_schedule_or_claim",
+    "read_subject",
+    "result_to_json",
+    "write_result",
+    "write_with_certificate",
+]
+
+RESULT_SCHEMA = "infermax-opt/result/1"
+
+E = TypeVar("E", bound=Enum)
+R = TypeVar("R", bound=AnyResult)
+
+
+def _rounded(value: Fraction | None, rounding: Any) -> Fraction | None:
+    if value is None:
+        return None
+    return Fraction(decimal_text(value, rounding=rounding))
+
+
+def result_to_json(result: AnyResult) -> dict[str, Any]:
+    """Return the JSON value of a result.
+
+    Bounds are exact decimals where they end; else a lower bound is rounded down and an upper
+    bound up, in the 30th digit.
+    """
+    upper, lower = result.upper, result.lower
+    return {
+        "schema": RESULT_SCHEMA,
+        "instance": result.instance,
+        "instance_sha256": result.instance_sha256,
+        "objective": result.objective,
+        "status": result.status.value,
+        "upper_bound": _rounded(upper.value if upper else None, "ceiling"),
+        "lower_bound": _rounded(lower.value if lower else None, "floor"),
+        "gap": result.gap,
+        "upper": {"source": upper.source} if upper else None,
+        "lower": {
+            "source": lower.source,
+            "proof": lower.proof.value,
+            "certificate": lower.certificate,
+        }
+        if lower
+        else None,
+        "metrics": dict(result.metrics.items()) if result.metrics else None,
+        "solver": _solver(result.solver) if result.solver else None,
+        "schedule": any_schedule_to_json(result.schedule) if result.schedule else None,
+    }
+
+
+def _solver(report: SolverReport) -> dict[str, Any]:
+    def plain(value: Any) -> Any:
+        if isinstance(value, Enum):
+            return value.value
+        return round(value, 6) if isinstance(value, float) else value
+
+    names = SolverReport.__dataclass_fields__
+    return {name: plain(getattr(report, name)) for name in names}
+
+
+def write_result(result: AnyResult, path: str | os.PathLike[str]) -> None:
+    """Write a result file."""
+    dump_json(result_to_json(result), path)
+
+
+def claim_from_json(value: object) -> Claim:
+    """Read what a result file claims.
+
+    Raises
+    ------
+    InputError
+        Naming the offending field.  Whether the claims hold is the verifier's question.
+    """
+    required = ["schema", "instance", "instance_sha256", "objective", "status", "upper_bound"]
+    required += ["lower_bound", "gap", "schedule"]
+    top = Fields(value, "", required, ["upper", "lower", "metrics", "solver"])
+    top.schema(RESULT_SCHEMA)
+    lower = top.get("lower")
+    source = proof = certificate = None
+    if lower is not None:
+        fields = Fields(lower, "lower", ["source", "proof"], ["certificate"])
+        source = fields.text("source")
+        proof = _member(fields, "proof", Proof)
+        if fields.get("certificate") is not None:
+            certificate = fields.text("certificate")
+    upper = top.get("upper")
+    if upper is not None:
+        Fields(upper, "upper", ["source"]).text("source")
+    objective = top.get("objective")
+    if not isinstance(objective, str):
+        raise InputError(f"{shown(objective)} is not a text", field="objective")
+    written = top.get("schedule")
+    schedule = None if written is None else any_schedule_from_json(written, "schedule")
+    problem = INFERMAX if schedule is None else problem_of(schedule)
+    return Claim(
+        instance=top.text("instance"),
+        instance_sha256=top.text("instance_sha256"),
+        objective=objective,
+        status=_member(top, "status", Status),
+        upper_bound=top.seconds("upper_bound"),
+        lower_bound=top.seconds("lower_bound"),
+        gap=top.seconds("gap"),
+        lower_source=source,
+        proof=proof,
+        certificate=certificate,
+        schedule=schedule,
+        metrics=_metrics(top.get("metrics"), problem.metrics),
+    )
+
+
+def _member(fields: Fields, key: str, kind: type[E]) -> E:
+    value = fields.get(key)
+    try:
+        return kind(value)
+    except ValueError:
+        allowed = ", ".join(repr(member.value) for member in kind)
+        raise InputError(f"{shown(value)} is none of {allowed}", field=fields.at(key)) from None
+
+
+def _metrics(value: object, kind: Any) -> dict[str, Fraction | int | None]:
+    if value is None:
+        return {}
+    fields = Fields(value, "metrics", [], list(kind.__dataclass_fields__))
+    metrics: dict[str, Fraction | int | None] = {}
+    for key, number in fields.values.items():
+        try:
+            metrics[key] = None if number is None else to_fraction(number)
+        except ValueError as error:
+            raise InputError(str(error), field=f"metrics.{key}") from None
+    return metrics
+
+
+def write_with_certificate(instance: AnyInstance, result: R, path: str | os.PathLike[str]) -> R:
+    """Write the certificate of a result that has one beside where its file will be.
+
+    Returns
+    -------
+    result
+        The same result, naming the certificate file.
+    """
+    lower = result.lower
+    if lower is None or lower.proof is not Proof.CERTIFICATE or lower.evidence is None:
+        return result
+    target = Path(path)
+    name = target.name.removesuffix(".gz").removesuffix(".json") + ".certificate.json.gz"
+    write_certificate(instance, lower, target.with_name(name))
+    return replace(result, lower=replace(lower, certificate=name))
+
+
+def read_schedule_or_claim(path: str | os.PathLike[str]) -> AnySchedule | Claim:
+    """Read a schedule file or a result file, whichever it is.
+
+    A certificate that a result names is looked for from the folder of the result.
+    """
+
+    def parse(value: object) -> AnySchedule | Claim:
+        schema = value.get("schema") if isinstance(value, dict) else None
+        if schema == RESULT_SCHEMA:
+            claim = claim_from_json(value)
+            if claim.certificate is None:
+                return claim
+            return replace(claim, certificate=os.path.join(os.path.dirname(path), claim.certificate))
+        if schema == SCHEDULE_SCHEMA or not isinstance(value, dict):
+            return any_schedule_from_json(value)
+        if "schema" not in value:
+            raise InputError("is missing", field="schema")
+        raise InputError(
+            f"{shown(schema)} is neither {SCHEDULE_SCHEMA!r} nor {RESULT_SCHEMA!r}", field="schema"
+        )
+
+    return read_as(path, parse)
+
+
+def read_subject(path: str | os.PathLike[str], instance: AnyInstance) -> AnySchedule | Claim:
+    """Read a schedule file or a result file for an instance.
+
+    Raises
+    ------
+    InputError
+        Also if the schedule is one of another problem.
+    """
+    subject = read_schedule_or_claim(path)
+    inside = isinstance(subject, Claim)
+    schedule = subject.schedule if isinstance(subject, Claim) else subject
+    if schedule is not None and not fits(instance, schedule):
+        has, needs = problem_of(schedule).decisions, problem_of(instance).decisions
+        problem = f"schedules of the instance {instance.name!r} have {needs}"
+        raise InputError(problem, field=f"schedule.{has}" if inside else has, source=os.fspath(path))
+    return subject

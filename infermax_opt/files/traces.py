@@ -1,0 +1,386 @@
+"""Request traces of other tools: read exactly, cut to a window, made into instances.
+
+Arrivals are seconds after the first usable request of the trace.  Output lengths count the first
+token, which every format here does too (Vidur's ``num_decode_tokens`` included).
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import partial
+from typing import NoReturn
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import to_fraction
+from infermax_opt.files.fields import shown
+from infermax_opt.files.json import parse_json, read_text
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import MAX_COUNT, MAX_TOKENS, Instance, Policy, RequestGroup, System
+
+__all__ = [
+    "FORMATS",
+    "Trace",
+    "TraceRequest",
+    "check_fit",
+    "keep_fit",
+    "read_trace",
+    "trace_instance",
+    "without_unfit",
+]
+
+UNITS = {"s": Fraction(1), "ms": Fraction(1, 1000)}
+
+Row = tuple[int, Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """One request of a trace: where it stood, when it arrived, its lengths in tokens."""
+
+    line: int
+    arrival: Fraction
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Requests of a trace file by arrival, and what was left out of them.
+
+    Attributes
+    ----------
+    path : str
+    requests : tuple of TraceRequest
+    dropped : mapping of reason to int
+        Requests left out because an instance cannot hold them.
+    """
+
+    path: str
+    requests: tuple[TraceRequest, ...]
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+Misfit = Callable[[TraceRequest], str | None]
+"""Says why no schedule can serve a request, if so."""
+
+
+# --- one value ----------------------------------------------------------------------------------
+
+
+def _fault(path: str, line: int, column: str | None, problem: str) -> NoReturn:
+    where = f"line {line}" + (f", column {column!r}" if column else "")
+    raise InputError(problem, field=where, source=path)
+
+
+def _number(value: object) -> Fraction:
+    if isinstance(value, str):
+        value = value.strip()
+        # Decimal() also takes underscores and digits of other scripts; a trace holds neither.
+        if not value.isascii() or "_" in value:
+            raise ValueError(f"{shown(value)} is not a decimal number")
+    number = to_fraction(value)
+    if number < 0:
+        raise ValueError(f"{shown(value)} is negative; the least is 0")
+    return number
+
+
+def _tokens(value: object) -> int:
+    number = _number(value)
+    if number.denominator != 1:
+        raise ValueError(f"{shown(value)} is not a whole number of tokens")
+    if number > MAX_TOKENS:
+        raise ValueError(f"{shown(value)} tokens; the most is {MAX_TOKENS}")
+    return int(number)
+
+
+_DATE = re.compile(
+    r"(?P<day>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d)"
+    r"(?:\.(?P<decimals>\d{1,12}))?(?P<zone>Z|[+-]\d\d:\d\d)?",
+    re.ASCII,
+)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def _date(value: object) -> Fraction:
+    """Seconds since 1970 of a timestamp with any number of decimals; no zone means UTC."""
+    match = _DATE.fullmatch(str(value).strip())
+    try:
+        if match is None:
+            raise ValueError
+        zone = "+00:00" if match["zone"] in (None, "Z") else match["zone"]
+        whole = datetime.datetime.fromisoformat(f"{match['day']} {match['clock']}{zone}") - _EPOCH
+    except (ValueError, OverflowError):
+        raise ValueError(f"{shown(value)} is not a date and time like 2023-11-16 18:17:03.9799600") from None
+    decimals = match["decimals"] or "0"
+    return whole.days * 86400 + whole.seconds + Fraction(int(decimals), 10 ** len(decimals))
+
+
+# --- one format ---------------------------------------------------------------------------------
+
+
+def _csv_rows(path: str, columns: tuple[str, ...]) -> Iterator[Row]:
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        if not header:
+            raise InputError("is empty; a header line is needed", source=path)
+        for name in columns:
+            if header.count(name) != 1:
+                problem = "is missing" if name not in header else "is there twice"
+                raise InputError(
+                    f"{problem}; the header is {shown(','.join(header))}",
+                    field=f"line 1, column {name!r}",
+                    source=path,
+                )
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                _fault(path, reader.line_num, None, f"has {len(row)} columns; the header has {len(header)}")
+            yield reader.line_num, dict(zip(header, row, strict=True))
+    except csv.Error as error:
+        _fault(path, reader.line_num, None, f"is not CSV: {error}")
+
+
+def _json_rows(path: str, columns: tuple[str, ...]) -> Iterator[Row]:
+    for line, text in enumerate(read_text(path).split("\n"), 1):
+        if not text.strip():
+            continue
+        try:
+            value = parse_json(text)
+        except InputError as error:
+            _fault(path, line, None, error.problem)
+        if not isinstance(value, dict):
+            _fault(path, line, None, f"{shown(value)} is not an object")
+        for name in columns:
+            if name not in value:
+                _fault(path, line, name, "is missing")
+        yield line, value
+
+
+@dataclass(frozen=True)
+class _Format:
+    """Columns of a trace format.
+
+    Attributes
+    ----------
+    arrival, input, output : str
+    unit : str or None
+        Unit of the arrival; None where files of that layout differ, so that the user must say.
+    dated : bool
+        Whether arrivals are dates, not numbers.
+    ones : str or None
+        A column in which only 1 is understood.
+    no_output : str
+        What a request without output tokens is.
+    """
+
+    arrival: str
+    input: str
+    output: str
+    unit: str | None = "s"
+    dated: bool = False
+    ones: str | None = None
+    rows: Callable[[str, tuple[str, ...]], Iterator[Row]] = _csv_rows
+    no_output: str = "no output tokens"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that must be there; others are ignored."""
+        return (self.arrival, self.input, self.output, *([self.ones] if self.ones else []))
+
+
+FORMATS: Mapping[str, _Format] = {
+    "azure": _Format("TIMESTAMP", "ContextTokens", "GeneratedTokens", dated=True),
+    "vidur": _Format("arrived_at", "num_prefill_tokens", "num_decode_tokens"),
+    "burstgpt": _Format(
+        "Timestamp", "Request tokens", "Response tokens", no_output="failed (no response tokens)"
+    ),
+    "mooncake": _Format("timestamp", "input_length", "output_length", unit=None, rows=_json_rows),
+    "splitwise": _Format("arrival_timestamp", "prompt_size", "token_size", ones="batch_size"),
+}
+"""Trace formats by name."""
+
+
+def _unit(name: str, form: _Format, time_unit: str | None) -> Fraction:
+    if time_unit is not None and time_unit not in UNITS:
+        raise InputError(f"{time_unit!r} is none of {', '.join(UNITS)}", field="time unit")
+    if form.dated:
+        if time_unit is not None:
+            raise InputError(f"{name} arrivals are dates, which have no unit", field="time unit")
+        return UNITS["s"]
+    unit = time_unit or form.unit
+    if unit is None:
+        raise InputError(
+            f"{name} files give '{form.arrival}' in ms or in s (guidellm writes the same keys in s): "
+            "say --time-unit ms or --time-unit s",
+            field="time unit",
+        )
+    return UNITS[unit]
+
+
+def read_trace(
+    path: str | os.PathLike[str],
+    format: str,
+    *,
+    time_unit: str | None = None,
+    first: int | None = None,
+    window: tuple[Fraction, Fraction] | None = None,
+    offline: bool = False,
+) -> Trace:
+    """Read a trace file (``.gz`` accepted).
+
+    Parameters
+    ----------
+    path : path
+    format : str
+        A key of `FORMATS`.
+    time_unit : {"s", "ms"}, optional
+        Unit of numeric arrivals; needed for "mooncake", whose files differ.
+    first : int, optional
+        Keep the first so many requests (of the window).
+    window : (Fraction, Fraction), optional
+        Keep arrivals from the first up to, not including, the second number of seconds after the
+        trace's first request; arrivals then count from the window's start.
+    offline : bool
+        Set all arrivals to 0.
+
+    Raises
+    ------
+    InputError
+        Naming file, line, column and value.
+    """
+    name = os.fspath(path)
+    if format not in FORMATS:
+        raise InputError(f"{format!r} is none of {', '.join(FORMATS)}", field="format")
+    form = FORMATS[format]
+    requests, dropped = _read(name, form, _unit(format, form, time_unit))
+    if not requests:
+        raise InputError("holds no usable request", source=name)
+    requests.sort(key=lambda r: r.arrival)
+    origin = requests[0].arrival
+    if window is not None:
+        origin += window[0]
+        end = requests[0].arrival + window[1]
+        requests = [r for r in requests if origin <= r.arrival < end]
+        if not requests:
+            raise InputError(
+                f"no request arrives in the window {float(window[0]):g}:{float(window[1]):g} s", source=name
+            )
+    if first is not None:
+        requests = requests[:first]
+    if offline:
+        requests = [replace(r, arrival=Fraction(0)) for r in requests]
+    elif origin:
+        requests = [replace(r, arrival=r.arrival - origin) for r in requests]
+    return Trace(name, tuple(requests), dropped)
+
+
+def _read(path: str, form: _Format, unit: Fraction) -> tuple[list[TraceRequest], dict[str, int]]:
+    requests: list[TraceRequest] = []
+    dropped: dict[str, int] = {}
+    when = _date if form.dated else _number
+    for line, row in form.rows(path, form.columns):
+        column = form.arrival
+        try:
+            arrival = when(row[column]) * unit
+            column = form.input
+            inputs = _tokens(row[column])
+            column = form.output
+            outputs = _tokens(row[column])
+            if form.ones:
+                column = form.ones
+                if _number(row[column]) != 1:
+                    raise ValueError(f"{shown(row[column])} is not 1")
+        except ValueError as error:
+            _fault(path, line, column, str(error))
+        if inputs and outputs:
+            requests.append(TraceRequest(line, arrival, inputs, outputs))
+        else:
+            reason = form.no_output if not outputs else "no input tokens"
+            dropped[reason] = dropped.get(reason, 0) + 1
+        if len(requests) > MAX_COUNT:
+            raise InputError(f"more than {MAX_COUNT} requests", source=path)
+    return requests, dropped
+
+
+# --- instances ----------------------------------------------------------------------------------
+
+
+def _misfit(request: TraceRequest, system: System, policy: Policy) -> str | None:
+    """Why no schedule can serve the request, if so."""
+    peak = system.held(request.input_tokens + request.output_tokens - 1)
+    if peak > system.kv_capacity:
+        return f"its peak KV of {peak} tokens exceeds the KV capacity of {system.kv_capacity}"
+    if not policy.chunked_prefill and request.input_tokens > system.prefill_budget:
+        return (
+            f"its {request.input_tokens} input tokens exceed a batch's {system.prefill_budget} "
+            "and chunked prefill is off"
+        )
+    return None
+
+
+def without_unfit(trace: Trace, system: System, policy: Policy) -> Trace:
+    """Leave out, and count, the requests that no schedule can serve."""
+    return keep_fit(trace, partial(_misfit, system=system, policy=policy))
+
+
+def keep_fit(trace: Trace, misfit: Misfit) -> Trace:
+    """Leave out, and count, the requests that do not fit.
+
+    Raises
+    ------
+    InputError
+        If none is left.
+    """
+    kept = tuple(r for r in trace.requests if misfit(r) is None)
+    if not kept:
+        raise InputError("holds no request that fits the system", source=trace.path)
+    unfit = len(trace.requests) - len(kept)
+    dropped = {**trace.dropped, **({"can never fit": unfit} if unfit else {})}
+    return replace(trace, requests=kept, dropped=dropped)
+
+
+def check_fit(trace: Trace, misfit: Misfit) -> None:
+    """Check that all requests fit.
+
+    Raises
+    ------
+    InputError
+        Naming the line of one that does not.
+    """
+    for request in trace.requests:
+        problem = misfit(request)
+        if problem is not None:
+            _fault(trace.path, request.line, None, f"the request can never fit: {problem}")
+
+
+def trace_instance(
+    trace: Trace,
+    name: str,
+    system: System,
+    cost: CostModel,
+    policy: Policy | None = None,
+    objective: str = "makespan",
+) -> Instance:
+    """Make an instance of a trace; its requests are named ``r1``, ``r2``, ... by arrival.
+
+    Raises
+    ------
+    InputError
+        If a request can never be served, naming its line.
+    """
+    policy = policy or Policy()
+    check_fit(trace, partial(_misfit, system=system, policy=policy))
+    groups = tuple(
+        RequestGroup(f"r{k}", r.input_tokens, r.output_tokens, r.arrival)
+        for k, r in enumerate(trace.requests, 1)
+    )
+    return Instance(name, groups, system, cost, policy, objective)  # type: ignore[arg-type]

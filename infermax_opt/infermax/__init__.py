@@ -1,0 +1,1 @@
+"""Batches of requests on one machine (InferMax)."""

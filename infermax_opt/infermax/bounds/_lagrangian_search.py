@@ -1,0 +1,304 @@
+"""Search for the prices of the Lagrangian bound by cutting planes.
+
+For a fixed number J of batches the bound is concave in the prices: the minimum over all sets of
+paths of a linear function.  A master LP keeps the paths found so far, the shortest paths under its
+prices give new ones.  Only the exact evaluation of rounded prices counts.
+
+Prices vary where memory fills and where it drains; all batches between have one price, so that the LP
+is small and the paths are cheap to find whatever J is.  Where outputs are long, several batches in a
+row have one price, and the search begins at that scale: so many tokens and batches for each one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from infermax_opt.infermax.bounds.lagrangian import Kind, Relaxation, cheapest_paths, retrace
+from infermax_opt.infermax.bounds.pieces import maximizer
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["find_prices"]
+
+#: How long memory fills and drains, as multiples of the longest output.
+FILL, DRAIN = 3.0, 1.25
+#: Steps of the cutting planes for one J; relative gap at which they end; share of the best prices
+#: so far in the next ones to try; largest price, where 1 prices a full memory like a batch.
+STEPS, TOLERANCE, STAY, DEAREST = 300, 1e-4, 0.6, 40.0
+#: Tokens of the longest output at the coarse scale; steps at the finest scale after that.
+COARSE, FINE_STEPS = 64, 50
+#: Lists of prices at most; relative gain of the bound below which the search ends; share of the
+#: bound that leaving a list out may cost.
+LISTS, GAIN, SLACK = 60, 2e-5, 5e-5
+
+
+@dataclass(frozen=True)
+class _Path:
+    """A path of one kind: what it holds from batch `start` on, and what it pays besides prices."""
+
+    kind: int
+    start: int
+    blocks: npt.NDArray[np.int64]
+    cost: float
+
+    @property
+    def end(self) -> int:
+        """Number of batches within which it ends."""
+        return self.start + len(self.blocks)
+
+
+def find_prices(
+    relaxation: Relaxation, horizon: int, stop: Callable[[], bool]
+) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Lists of prices that together bound every number of batches well.
+
+    Parameters
+    ----------
+    relaxation : Relaxation
+    horizon : int
+        Length of the lists.
+    stop : callable
+        Asked often whether to search no longer.
+
+    Returns
+    -------
+    list of pairs of int64 arrays
+        Units for a block of KV in each batch, and the `Relaxation.values` of these prices; empty if
+        there was no time.
+    """
+    longest = relaxation.longest
+    lists = _Lists(relaxation, relaxation.least + longest // 2)
+    scale = max(1, longest // COARSE)
+    search = PriceSearch(relaxation, horizon, scale, stop)
+    if scale > 1:
+        coarse = coarser(relaxation, scale)
+        draft = PriceSearch(coarse, horizon // scale, 1, stop)
+        sketch = _Lists(coarse, coarse.least + longest // (2 * scale))
+        sketch.extend(draft, STEPS)
+        for number in sketch.needed():
+            nodes, point = draft.found[number]
+            lists.add(search.like(nodes, point))
+            if stop():
+                break
+    if not stop():
+        lists.extend(search, STEPS if scale == 1 else FINE_STEPS)
+    return [(lists.prices[number], lists.values[number]) for number in lists.needed()]
+
+
+class _Lists:
+    """Lists of prices, and the bounds they prove for each number of batches."""
+
+    def __init__(self, relaxation: Relaxation, worst: int):
+        self.relaxation = relaxation
+        self.prices: list[npt.NDArray[np.int64]] = []
+        self.values: list[npt.NDArray[np.int64]] = []
+        #: The number of batches where the bound is least, and that bound in units.
+        self.worst, self.level = worst, -math.inf
+
+    def add(self, prices: npt.NDArray[np.int64]) -> None:
+        """Evaluate one more list."""
+        import numpy as np
+
+        self.prices.append(prices)
+        self.values.append(self.relaxation.values(prices))
+        best = np.max(self.values, axis=0)
+        self.worst, self.level = self.relaxation.least + int(best.argmin()), float(best.min())
+
+    def extend(self, search: PriceSearch, steps: int) -> None:
+        """Add prices for the number of batches where the bound is least, until that hardly helps."""
+        while len(self.prices) < LISTS:
+            batches, level = self.worst, self.level
+            self.add(search.run(batches, steps))
+            settled = self.worst == batches and self.level <= level + GAIN * abs(self.level)
+            if settled or search.stop():
+                break
+
+    def needed(self) -> list[int]:
+        """Numbers of the lists without those that the bound hardly needs."""
+        import numpy as np
+
+        kept = list(range(len(self.prices)))
+        for number in range(len(self.prices) - 1):
+            fewer = [self.values[k] for k in kept if k != number]
+            if fewer and np.max(fewer, axis=0).min() >= self.level - SLACK * abs(self.level):
+                kept.remove(number)
+        return kept
+
+
+class PriceSearch:
+    """Cutting planes for one relaxation, for one number of batches after another.
+
+    Parameters
+    ----------
+    relaxation : Relaxation
+    horizon : int
+        Length of the lists of prices.
+    scale : int
+        Number of batches in a row that have one price.
+    stop : callable
+        Asked before each step.
+    """
+
+    def __init__(self, relaxation: Relaxation, horizon: int, scale: int, stop: Callable[[], bool]):
+        import numpy as np
+
+        self.relaxation, self.horizon, self.scale, self.stop = relaxation, horizon, scale, stop
+        self.choices = [np.empty((horizon, k.output_tokens + 1), np.int8) for k in relaxation.kinds]
+        self.paths: list[_Path] = []
+        #: The prices found so far, where 1 prices a full memory like a batch.
+        self.found: list[tuple[Nodes, npt.NDArray[np.float64]]] = []
+
+    def like(self, nodes: Nodes, point: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """Prices like those found at another scale."""
+        batches = min(self.horizon, nodes.batches * self.scale // nodes.scale)
+        here = Nodes(batches, self.relaxation.longest, self.scale)
+        self.found.append((here, here.moved(nodes, point)))
+        return self.prices(*self.found[-1])
+
+    def run(self, batches: int, steps: int) -> npt.NDArray[np.int64]:
+        """Prices that are good for schedules of so many batches, int64 (T,)."""
+        import numpy as np
+
+        relaxation = self.relaxation
+        nodes = Nodes(batches, relaxation.longest, self.scale)
+        master = _Master(relaxation, nodes)
+        for number, kind in enumerate(relaxation.kinds):
+            for start in nodes.at[nodes.at <= batches - kind.output_tokens].tolist():
+                # A token in every batch from `start` on.
+                master.add(_Path(number, start, kind.sizes[1:], float(kind.steps[2:].sum())))
+        for path in self.paths:
+            if path.end <= batches:
+                master.add(path)
+        centre = nodes.moved(*self.found[-1]) if self.found else np.ones(len(nodes.at))
+        best, kept, target = -np.inf, np.empty(0, np.int64), np.inf
+        for step in range(steps):
+            point = centre
+            if step > 0:
+                target, point = master.solve()
+                point = STAY * centre + (1 - STAY) * point
+            prices = self.prices(nodes, point)
+            value = float((relaxation.batch - relaxation.capacity * prices[:batches]).sum())
+            for number in range(len(relaxation.kinds)):
+                path, cost = self._cheapest(number, prices, batches)
+                value += cost
+                self.paths.append(path)
+                master.add(path)
+            value /= relaxation.batch
+            if value > best:
+                best, kept, centre = value, prices, point
+            if target - best < TOLERANCE * abs(best) or self.stop():
+                break
+        self.found.append((nodes, centre))
+        return kept
+
+    def prices(self, nodes: Nodes, point: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """Whole prices of every batch, 0 beyond those that count, from those of the nodes."""
+        import numpy as np
+
+        scaled = point[nodes.of] * (self.relaxation.batch / self.relaxation.capacity)
+        prices = np.zeros(self.horizon, np.int64)
+        prices[: nodes.batches] = np.maximum(0, np.round(scaled))
+        return prices
+
+    def _cheapest(self, number: int, prices: npt.NDArray[np.int64], batches: int) -> tuple[_Path, float]:
+        """A cheapest path of a kind, and what all its requests would pay, in units."""
+        import numpy as np
+
+        kind, choices = self.relaxation.kinds[number], self.choices[number]
+        ends, rows = cheapest_paths(self.relaxation, kind, prices[:batches], choices)
+        end = int(np.argmax(ends == ends[batches]))
+        blocks = np.empty(batches, np.int64)
+        cost = retrace(choices, rows, end, kind, blocks)
+        start = int(np.argmax(blocks > 0))
+        return _Path(number, start, blocks[start:end], float(cost)), kind.count * float(ends[batches])
+
+
+class Nodes:
+    """Stretches of batches of one price: `scale` batches each, or all those in the middle."""
+
+    def __init__(self, batches: int, longest: int, scale: int):
+        import numpy as np
+
+        self.batches, self.scale = batches, scale
+        fill = np.arange(0, min(batches, int(FILL * longest)), scale)
+        drain = np.arange(batches - scale, max(batches - int(DRAIN * longest), fill[-1]), -scale)[::-1]
+        #: First batch of each stretch, from 0, and the stretch of each batch.
+        self.at = np.concatenate([fill, drain])
+        if len(drain) and drain[0] > fill[-1] + scale:
+            self.at = np.insert(self.at, len(fill), fill[-1] + scale)
+        self.of = np.searchsorted(self.at, np.arange(batches), side="right") - 1
+
+    def gather(self, start: int, held: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Coefficients of the nodes in the sum of price times what is held from `start` on."""
+        import numpy as np
+
+        return np.bincount(self.of[start : start + len(held)], held, len(self.at)).astype(np.float64)
+
+    def moved(self, source: Nodes, point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Prices at these nodes like those of others: near the end, those as near to its end."""
+        import numpy as np
+
+        ratio = source.scale / self.scale
+        middle = (self.at + min(self.scale, self.batches - 1) / 2) * ratio
+        late = self.at > self.batches / 2
+        at = np.where(late, middle - self.batches * ratio + source.batches, middle)
+        moved: npt.NDArray[np.float64] = point[source.of[np.clip(at.astype(np.int64), 0, source.batches - 1)]]
+        return moved
+
+
+def coarser(relaxation: Relaxation, scale: int) -> Relaxation:
+    """The same relaxation with `scale` tokens and batches for each one; sizes are means, rounded."""
+    import numpy as np
+
+    kinds = []
+    for kind in relaxation.kinds:
+        tokens = max(1, round(kind.output_tokens / scale))
+        ends = np.round(np.linspace(0, kind.output_tokens, tokens + 1)).astype(np.int64)
+        sizes = np.diff(np.append(0, np.cumsum(kind.sizes[1:]))[ends]) // np.diff(ends)
+        steps = np.diff(np.append(0, np.cumsum(kind.steps[1:]))[ends])
+        refills = kind.refills[ends[:-1] + 1]
+        parts = (np.append(0, part).astype(np.int64) for part in (sizes, steps, refills))
+        kinds.append(Kind(kind.input_tokens, tokens, kind.count, *parts))
+    return replace(relaxation, batch=relaxation.batch * scale, kinds=tuple(kinds))
+
+
+class _Master:
+    """The LP over prices (1: a full memory costs as much as a batch) and what each kind pays (batches)."""
+
+    def __init__(self, relaxation: Relaxation, nodes: Nodes):
+        import highspy
+        import numpy as np
+
+        self.relaxation, self.nodes = relaxation, nodes
+        self.solver = maximizer()
+        count = len(nodes.at)
+        self.solver.addVars(count, np.zeros(count), np.full(count, DEAREST))
+        self.solver.changeColsCost(
+            count, np.arange(count, dtype=np.int32), -nodes.gather(0, np.ones(nodes.batches))
+        )
+        for kind in relaxation.kinds:
+            self.solver.addVar(-highspy.kHighsInf, highspy.kHighsInf)
+            self.solver.changeColCost(self.solver.getNumCol() - 1, float(kind.count))
+
+    def add(self, path: _Path) -> None:
+        """The kind of the path pays no more than it."""
+        import numpy as np
+
+        row = self.nodes.gather(path.start, path.blocks) / self.relaxation.capacity
+        used = np.flatnonzero(row)
+        columns = np.append(used, len(row) + path.kind).astype(np.int32)
+        cost = path.cost / self.relaxation.batch
+        self.solver.addRow(-np.inf, cost, len(columns), columns, np.append(-row[used], 1.0))
+
+    def solve(self) -> tuple[float, npt.NDArray[np.float64]]:
+        """Bound on what any prices reach, in batches, and the prices at the nodes that promise it."""
+        import numpy as np
+
+        self.solver.run()
+        value = self.solver.getInfo().objective_function_value + self.nodes.batches
+        return value, np.array(self.solver.getSolution().col_value[: len(self.nodes.at)])

@@ -1,0 +1,233 @@
+"""The graph of the occupancy bound: its states, its steps' costs, and the potentials that prices have.
+
+See `infermax_opt.infermax.bounds.occupancy` for what it proves.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from infermax_opt.core.compiled import compiled
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["MAX_ACTIVE", "Graph", "Prices", "kernels"]
+
+#: Most active requests that are told apart.
+MAX_ACTIVE = 128
+#: Sweeps over all edges after which the search gives up; most cycles that one set of prices gives.
+SWEEPS, CYCLES = 2000, 16
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Payments and shares of the eviction cost, in units.
+
+    `token` and `size`: a generated token earns token + size * s.  `out_fixed + out_size * s` is
+    the share of rho(s) that an eviction pays.  `first` and `finish`: what a first token and a finish
+    earn besides, for each size of prompts and of finished requests, smallest first.
+    """
+
+    token: int
+    size: int
+    out_fixed: int
+    out_size: int
+    first: tuple[int, ...]
+    finish: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The graph of one instance and piece, possibly at a coarser scale; costs in units.
+
+    `plain`, `mixed`, `pure`: fixed cost of a batch without first tokens, with first tokens and
+    decodes, with first tokens and no decode; `least`: the least of any batch.
+    `kinds`: input tokens, output tokens and number of requests, less the first `young` outputs.
+    `limit`: most active requests that are told apart, MAX_ACTIVE if None.
+    """
+
+    capacity: int
+    most: int
+    kinds: tuple[tuple[int, int, int], ...]
+    plain: int
+    mixed: int
+    pure: int
+    least: int
+    rho: int
+    evictions: bool
+    young: int = 0
+    limit: int | None = None
+
+    @functools.cached_property
+    def prompts(self) -> tuple[int, ...]:
+        return tuple(sorted({i for i, _, _ in self.kinds}))
+
+    @functools.cached_property
+    def ends(self) -> tuple[int, ...]:
+        return tuple(sorted({i + o for i, o, _ in self.kinds}))
+
+    @functools.cached_property
+    def starting(self) -> tuple[int, ...]:
+        """Number of requests of each of `prompts`."""
+        return tuple(sum(count for i, _, count in self.kinds if i == prompt) for prompt in self.prompts)
+
+    @functools.cached_property
+    def ending(self) -> tuple[int, ...]:
+        """Number of requests of each of `ends`."""
+        return tuple(sum(count for i, o, count in self.kinds if i + o == end) for end in self.ends)
+
+    @functools.cached_property
+    def tokens(self) -> int:
+        return sum(o * count for _, o, count in self.kinds)
+
+    @functools.cached_property
+    def area(self) -> int:
+        """KV sizes of all generated tokens, summed."""
+        return sum(count * (i * o + o * (o - 1) // 2) for i, o, count in self.kinds)
+
+    @functools.cached_property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """Least and largest U for each number of active requests."""
+        shortest, longest = self.prompts[0], self.ends[-1]
+        ranges = [(k * shortest, min(k * longest, self.capacity + k)) for k in range(self.rows)]
+        if self.wide:
+            ranges[-1] = (ranges[-1][0], self.capacity + self.most)
+        return tuple(ranges)
+
+    @property
+    def scale(self) -> float:
+        """What the area alone would earn, each batch at most the capacity, in units."""
+        return self.area / self.capacity * max(1, self.plain)
+
+    @property
+    def rows(self) -> int:
+        return min(self.most, self.limit or MAX_ACTIVE) + 1
+
+    @property
+    def wide(self) -> int:
+        """Largest number of active requests where the last row stands for several, else 0."""
+        return self.most if self.most >= self.rows else 0
+
+    @property
+    def slots(self) -> float:
+        """Requests of mean size that fit at once."""
+        return self.capacity * self.tokens / self.area
+
+    def older(self, young: int) -> Graph:
+        """The graph of the tokens that requests make when they have `young` or more."""
+        kinds = tuple((i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in self.kinds)
+        return replace(
+            self,
+            most=max(1, min(self.most, self.capacity // min(i for i, _, _ in kinds))),
+            kinds=kinds,
+            plain=self.least,
+            mixed=self.least,
+            pure=self.least,
+            young=young,
+        )
+
+    @property
+    def states(self) -> int:
+        return self.rows * (max(last for _, last in self.ranges) + 1)
+
+    def coarser(self, scale: int) -> Graph:
+        """The same graph with `scale` tokens and batches for each one; prices keep their meaning."""
+        kinds = tuple((max(1, round(i / scale)), max(1, round(o / scale)), c) for i, o, c in self.kinds)
+        capacity = max(round(self.capacity / scale), max(i + o for i, o, _ in kinds))
+        return replace(
+            self,
+            capacity=capacity,
+            most=max(1, min(self.most, capacity // min(i for i, _, _ in kinds))),
+            kinds=kinds,
+            plain=self.plain * scale,
+            mixed=self.mixed + self.plain * (scale - 1),
+            pure=self.pure + self.plain * (scale - 1),
+            least=self.least * scale,
+            rho=self.rho * scale,
+        )
+
+    def earned(self, prices: Prices) -> int:
+        """All that all requests earn, in units."""
+        starts = zip(self.starting, prices.first, strict=True)
+        ends = zip(self.ending, prices.finish, strict=True)
+        fixed = sum(count * price for count, price in (*starts, *ends))
+        return prices.token * self.tokens + prices.size * self.area + fixed
+
+    @property
+    def prices(self) -> int:
+        """Number of prices."""
+        return 4 + len(self.prompts) + len(self.ends)
+
+    def moved(self, other: Graph, point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Scaled prices like those of this graph at another scale."""
+        import numpy as np
+
+        scale = self.capacity / other.capacity
+        split = 4 + len(other.prompts)
+        parts = [point[:4]]
+        for mine, theirs, part in (
+            (self.prompts, other.prompts, point[4:split]),
+            (self.ends, other.ends, point[split:]),
+        ):
+            parts.append(part[[int(np.abs(np.array(theirs) * scale - size).argmin()) for size in mine]])
+        return np.concatenate(parts)
+
+    def tables_like(self, other: Graph, tables: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64] | None:
+        """Potentials like those of this graph at another scale."""
+        import numpy as np
+
+        if tables is None:
+            return None
+        rows = np.minimum(np.arange(self.rows), other.rows - 1)
+        width = max(last for _, last in self.ranges) + 1
+        at = np.minimum(np.arange(width) * other.capacity // self.capacity, tables.shape[2] - 1)
+        return tables[:, rows][:, :, at]
+
+    def settle(
+        self, prices: Prices, start: npt.NDArray[np.int64] | None
+    ) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]]:
+        """Potentials that prove the prices; or, if none were found, the weights of cycles that gain.
+
+        Their costs at other prices are weights @ (1, token, size, out_fixed, out_size, *first, *finish).
+        The nearer to potentials `start` is, the faster.  Returns three tables: `settle` of the kernels.
+        """
+        import numpy as np
+
+        from infermax_opt.infermax.bounds._kernels_occupancy import FAR, Costs
+
+        shortest = self.prompts[0]
+        shape = (3, self.rows, max(last for _, last in self.ranges) + 1)
+        tables = np.full(shape, FAR, np.int64) if start is None else start.copy()
+        tables[0, 0, 0] = min(0, tables[0, 0, 0])
+        came = np.full(shape, -1, np.int64)
+        first, last = np.array(self.ranges, dtype=np.int64).T.copy()
+        costs = Costs(
+            self.plain, self.mixed, self.pure, prices.token, prices.size,
+            prices.out_fixed, prices.out_size,
+            -self.rho - prices.out_fixed, self.rho - prices.out_size,
+            np.array(prices.first, np.int64), np.array(prices.finish, np.int64),
+        )  # fmt: skip
+        prompts, ends = np.array(self.prompts, np.int64), np.array(self.ends, np.int64)
+        cycles = np.zeros(CYCLES, np.int64)
+        settle, weigh = kernels()
+        found = settle(
+            tables, came, first, last, self.capacity, self.wide, prompts, ends,
+            shortest, self.ends[-1] - 1, self.evictions, costs, SWEEPS, cycles,
+        )  # fmt: skip
+        weights = np.zeros((max(0, found), 5 + len(prompts) + len(ends)), np.int64)
+        for row, state in zip(weights, cycles, strict=False):
+            weigh(came, state, self.wide, prompts, ends, shortest, costs, row)
+        return (tables if found == 0 else None), weights
+
+
+@functools.cache
+def kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    from infermax_opt.infermax.bounds import _kernels_occupancy as plain
+
+    helpers = (plain.shift, plain.lift, plain.drop, plain.relax, plain.gains)
+    return compiled(plain.settle, helpers), compiled(plain.weigh, (), allocates=False)

@@ -1,0 +1,220 @@
+"""Closed-form lower bounds: least work plus a proved number of batches.
+
+Fix one affine piece k of the batch time; as the batch time is the maximum over the pieces, the
+bound of every k holds, and so does the best one.  The work is that of `work`.
+
+*Chunks with "square" attention.*  In a schedule of J batches the prompt of request i is split
+into at most q = J - O + 1 chunks, as O - 1 batches follow its first token; then its work is at
+least I**2 / q.  For any q0 > 0, 1/q >= 2/q0 - q/q0**2: a bound that is linear in J.
+
+*Batches.*  J >= J_min of `counts`, each at alpha_k.  With at least Y batches that prefill and X
+that decode, the attention constants add p0 Y + d0 X, and min(d0, p0) for each further batch.
+
+*Decodes.*  Let A be the KV sizes s = I + n of all tokens but the first ones, summed.  Those made in
+X batches that decode sum to at most M X; any other ends a refill, which costs at least
+(beta - d1) (s-1) more than the work counts.  Where that is at least d0 s / M for every s >= 2, that
+is for (beta - d1) M >= 2 d0, decode presence and refills together cost at least d0 A / M.
+
+*Together* the cost of a schedule with J batches is at least a linear function of J whose slope
+alpha_k - sum(p1 I**2 / q0**2) is made non-negative by the choice of q0 = J0 - O + 1; so it is
+least at J = J_min.
+
+*Age.*  Where memory fills up between two releases of it, J >= the number of `age`, or evictions cost more
+than the batches that they save, each worth alpha_k + min(d0, p0) at most.  Of what a refill costs more,
+decode presence may take d0 s / M <= 2 d0 (s-1) / M: `age` is left the rest.
+
+*Arrivals.*  For any a, the requests that arrive at a or later are served after a by a schedule
+that would serve them alone in no more time (dropping the others only shortens batches).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.infermax.bounds.age import aged_batches
+from infermax_opt.infermax.bounds.counts import BatchCounts, count_batches
+from infermax_opt.infermax.bounds.latency import latency_bounds
+from infermax_opt.infermax.bounds.least_work import least_work, spreads, token_work
+from infermax_opt.infermax.data.instance import Instance, Metric, RequestType
+
+__all__ = ["closed_form_bounds"]
+
+#: Name of the argument of `age`.
+AGE = "KV age"
+#: Arrival times at which the arrival bound is evaluated, at most.
+THRESHOLDS = 64
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """Least makespan of some requests, and what a checker needs to recompute it.
+
+    `reference`: the J0 that spreads the squares of the prompts, None where they are not spread.
+    """
+
+    ticks: int
+    piece: int
+    reference: int | None
+
+
+def closed_form_bounds(instance: Instance) -> list[LowerBound]:
+    """All closed-form lower bounds on the objective, best first.
+
+    Returns
+    -------
+    list of LowerBound
+        Exact seconds.  For an objective of several metrics, the weighted sum of the best bound of
+        each.
+    """
+    objective = instance.objective
+    if objective.is_makespan:
+        return sorted(makespan_bounds(instance), key=lambda bound: -bound.value)
+    per_metric: dict[Metric, list[tuple[str, Fraction]]] = {}
+    for metric, _ in objective.weights:
+        if metric is Metric.MAKESPAN:
+            per_metric[metric] = [(bound.source, bound.value) for bound in makespan_bounds(instance)]
+        else:
+            per_metric[metric] = latency_bounds(instance, metric)
+    if len(per_metric) == 1:
+        ((metric, weight),) = objective.weights
+        return _sorted([(name, weight * value) for name, value in per_metric[metric]])
+    total = Fraction(0)
+    names = []
+    for metric, weight in objective.weights:
+        name, value = max(per_metric[metric], key=lambda pair: pair[1])
+        total += weight * value
+        names.append(f"{metric.value}: {name}")
+    return _sorted([("; ".join(names), total)])
+
+
+def _sorted(bounds: Sequence[tuple[str, Fraction]]) -> list[LowerBound]:
+    # Stable: of equal bounds the one named first stays first.
+    ordered = sorted(bounds, key=lambda pair: -pair[1])
+    return [LowerBound(value, name, Proof.CLOSED_FORM) for name, value in ordered]
+
+
+def makespan_bounds(instance: Instance) -> list[LowerBound]:
+    """Closed-form bounds on the makespan, one for each argument."""
+    kinds = instance.types
+    counts = count_batches(instance, kinds)
+    # Work and presence of the two phases count in every argument; they differ in the batches.
+    bounds = []
+    for name, number in counts.total.items():
+        cost = _cost(instance, kinds, counts, number)
+        bounds.append(_bound(instance, name, Fraction(0), name, cost, counts))
+    cost = _cost(instance, kinds, counts, None)
+    bounds.append(_bound(instance, AGE, Fraction(0), AGE, cost, counts))
+    if not instance.offline:
+        bounds.append(_arrival_bound(instance))
+    return bounds
+
+
+def _bound(
+    instance: Instance, source: str, since: Fraction, argument: str, cost: _Cost, counts: BatchCounts
+) -> LowerBound:
+    evidence: Mapping[str, Any] = {
+        "kind": "closed-form",
+        "argument": argument,
+        "since": since,
+        "piece": cost.piece,
+        "cut": counts.cuts.get(argument),
+        "reference": cost.reference,
+    }
+    value = since + instance.cost.to_seconds(cost.ticks)
+    return LowerBound(value, source, Proof.CLOSED_FORM, evidence=evidence)
+
+
+def _arrival_bound(instance: Instance) -> LowerBound:
+    times = sorted({kind.arrival for kind in instance.types})
+    if len(times) > THRESHOLDS:
+        # Evenly spread, the last one included: it is the one that binds at light load.
+        last = len(times) - 1
+        times = [times[last * k // (THRESHOLDS - 1)] for k in range(THRESHOLDS)]
+    best = None
+    for time in times:
+        late = [kind for kind in instance.types if kind.arrival >= time]
+        counts = count_batches(instance, late)
+        argument, number = max(counts.total.items(), key=lambda pair: pair[1])
+        found = _bound(instance, "arrivals", time, argument, _cost(instance, late, counts, number), counts)
+        if best is None or found.value > best.value:
+            best = found
+    assert best is not None, "an instance has requests"
+    return best
+
+
+def _cost(instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts, number: int | None) -> _Cost:
+    """Least makespan of a schedule with at least `number` batches (module docstring); None: `age`."""
+    ticks = instance.cost.ticks
+    squares = [(k.input_tokens**2 * len(k.members) * ticks.p1, k.output_tokens) for k in kinds]
+    later = sum(
+        len(k.members)
+        * ((k.output_tokens - 1) * k.input_tokens + k.output_tokens * (k.output_tokens - 1) // 2)
+        for k in kinds
+    )
+    capacity = instance.system.kv_capacity
+    best = _Cost(-1, 0, None)
+    for piece, (alpha, beta) in enumerate(zip(ticks.alpha, ticks.beta, strict=True)):
+        # More batches never cost less presence, so the least number may be used.
+        least = min(ticks.p0, ticks.d0)
+        batches = _aged(instance, kinds, piece) if number is None else number
+        batches = max(batches, counts.prefill)
+        presence = ticks.d0 * counts.decode + least * max(0, batches - counts.prefill - counts.decode)
+        if not instance.policy.preemption or (beta - ticks.d1) * capacity >= 2 * ticks.d0:
+            others = max(0, batches - counts.prefill - -(-later // capacity))
+            presence = max(presence, ticks.d0 * later // capacity + least * others)
+        presence += ticks.p0 * counts.prefill
+        total = alpha * batches + presence
+        reference = None
+        if spreads(instance):
+            spread, reference = _spread_squares(squares, batches, alpha)
+            total += token_work(instance, kinds, piece) + spread
+        else:
+            total += least_work(instance, kinds, piece)
+        if total > best.ticks:
+            best = _Cost(total, piece, reference)
+    return best
+
+
+def _aged(instance: Instance, kinds: Sequence[RequestType], piece: int) -> int:
+    """Batches of the age bound, as far as evictions do not pay."""
+    ticks, capacity = instance.cost.ticks, instance.system.kv_capacity
+    horizon = None
+    if instance.policy.preemption:
+        slack = max(0, ticks.beta[piece] - ticks.d1) * capacity
+        if slack >= 2 * ticks.d0:
+            slack -= 2 * ticks.d0
+        horizon = slack // max(1, ticks.alpha[piece] + min(ticks.p0, ticks.d0))
+    sizes = [(k.input_tokens, k.output_tokens, len(k.members)) for k in kinds]
+    return aged_batches(sizes, capacity, horizon)
+
+
+def _spread_squares(squares: Sequence[tuple[int, int]], batches: int, alpha: int) -> tuple[int, int | None]:
+    """Least prefill work, plus alpha for each batch beyond `batches` that spreading it takes; J0."""
+    longest = max(o for _, o in squares)
+    low = max(batches, longest)
+
+    def slope(reference: int) -> int:
+        """Work saved per batch added, rounded up."""
+        return sum(-(-square // (reference - o + 1) ** 2) for square, o in squares)
+
+    reference, step = low, 1
+    while slope(reference) > alpha:
+        # The slope falls like 1/q**2, but for a rounding of one tick per type.
+        if alpha <= len(squares):
+            return 0, None
+        reference, step = reference + step, step * 2
+    if reference > low:
+        below = reference - step // 2
+        while reference - below > 1:
+            middle = (reference + below) // 2
+            if slope(middle) > alpha:
+                below = middle
+            else:
+                reference = middle
+    base = sum(square // (reference - o + 1) for square, o in squares)
+    gain = sum(square // (reference - o + 1) ** 2 for square, o in squares)
+    return base + (reference - batches) * gain, reference

@@ -1,0 +1,142 @@
+r"""The occupancy bound: potentials on (active requests, KV tokens they hold).
+
+Where few requests fit into memory at once, area arguments ignore that memory is freed only by
+finishing or evicting whole requests, whole numbers at a time.  This bound does not.
+
+*Walk.*  Fix one affine piece of the batch time.  Call a request active from the batch of its first
+token until it finishes, except between an eviction and the batch of its next token.  Let k be the
+number of active requests and U the sum of s = I + n, their KV after their next token (n tokens
+exist).  Any schedule moves (k, U), from (0, 0) back to (0, 0), in steps of these kinds:
+
+- *admit*, a first token comes: (k+1, U+I); *finish*: (k-1, U-I-O);
+- *evict*: (k-1, U-s); *refill*: (k+1, U+s), for some I+1 <= s <= I+O-1;
+- *batch*: (k, U+k), only if U <= M.  A request that stays idle counts as one whose s is one less
+  during the batch, as that is what it holds: *idle* steps (k, U-1).
+
+*Payments.*  Each generated token earns a + b s.  A batch earns at most a k + b U, less a + b s' for
+each idle request, with s' >= min I.  A batch without first tokens costs at least alpha + d0, or
+alpha + min(d0, p0) if only refills end in it; with first tokens alpha + p0, and alpha + d0 + p0 if
+anything decodes (in a batch where nothing does, only first tokens and refills earn).  An eviction
+with its refill makes the token s cost beta s rather than beta + d1 (s-1) or more: at least
+rho(s) = max(0, beta - d1) (s-1) more, of which out(s) is charged to the eviction and in(s) <=
+rho(s) - out(s) to the refill.
+
+*Bound.*  If every cycle of this graph costs at least what it earns, so does every schedule: its
+makespan is at least the work F of `closed_form`, in which each later token of request i costs
+beta + min(d1, beta) (I+n-1), plus all payments, sum over requests of a O + b (I + ... + I+O-1).
+The proof is a potential: distances from (0, 0), as `check` verifies edge by edge.  It needs no
+exact numbers: costs are rounded down to units, payments are whole units.
+
+*Old requests only.*  Crowds of young requests that turn into one old one are allowed in this graph,
+and spoil the bound where prompts are short.  For any y, only tokens n > y may be looked at (in a
+request of no more tokens, the last one): each request is then one with a prompt of I + min(y, O-1)
+tokens that turns up in memory when it makes that token, and what it did before is free.  A batch
+then costs alpha + min(d0, p0), with first tokens or without, and the payments of all other tokens
+are lost.
+
+*Many requests.*  The last k has the edges of all larger numbers, too: steps into and out of itself,
+batches that earn and grow as any of those numbers.
+
+Blocks of KV hold at least the tokens in them; P, C and arrivals only restrict schedules further.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import asdict
+from fractions import Fraction
+
+from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.infermax.bounds._occupancy_graph import Graph
+from infermax_opt.infermax.bounds.least_work import least_work
+from infermax_opt.infermax.bounds.pieces import BITS, best_piece, in_units
+from infermax_opt.infermax.data.instance import Instance
+
+__all__ = ["occupancy_bound"]
+
+#: Requests of mean size in the KV beyond which the bound is not tried: area arguments are good there.
+MAX_SLOTS = 48
+#: States beyond which the bound is not tried.
+MAX_STATES = 3_000_000
+#: Different sizes of prompts, or of finished requests, beyond which the bound is not tried.
+MAX_SIZES = 32
+#: Longest output, so that no sum along a path leaves int64.
+MAX_OUTPUT = 2**16
+
+
+def occupancy_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
+    """Best occupancy bound on the makespan that the search for prices finds.
+
+    Parameters
+    ----------
+    instance : Instance
+    stop : callable, optional
+        Asked often whether to improve the prices no longer.
+
+    Returns
+    -------
+    LowerBound or None
+        None where the graph is too large, or nothing better than zero was found.
+    """
+    return best_piece(instance, _piece_bound, stop)
+
+
+def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:
+    graph, exponent = _graph(instance, piece)
+    if graph is None or graph.slots > MAX_SLOTS or graph.states > MAX_STATES:
+        return None
+    from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+    from infermax_opt.infermax.bounds._occupancy_search import PriceSearch
+
+    search = PriceSearch(graph, stop)
+    search.run()
+    graph, prices, potential = search.graph, search.prices, search.potential
+    if prices is None or potential is None:
+        return None
+    ticks = least_work(instance, instance.types, piece) + graph.earned(prices) / Fraction(2) ** exponent
+    evidence = {
+        "kind": "occupancy",
+        "piece": piece,
+        "exponent": exponent,
+        "young": graph.young,
+        "prices": {**asdict(prices), "first": list(prices.first), "finish": list(prices.finish)},
+        "potential": [
+            [value if value < FAR else None for value in potential[k, first : last + 1].tolist()]
+            for k, (first, last) in enumerate(graph.ranges)
+        ],
+    }
+    value = ticks / instance.cost.ticks_per_second
+    return LowerBound(value, "occupancy", Proof.CERTIFICATE, evidence=evidence)
+
+
+def _graph(instance: Instance, piece: int) -> tuple[Graph | None, int]:
+    ticks, system, policy = instance.cost.ticks, instance.system, instance.policy
+    alpha, beta = ticks.alpha[piece], ticks.beta[piece]
+    kinds = tuple((t.input_tokens, t.output_tokens, len(t.members)) for t in instance.types)
+    fixed = alpha + ticks.d0 + ticks.p0
+    if (
+        fixed == 0
+        or max(o for _, o, _ in kinds) > MAX_OUTPUT
+        or len({i for i, _, _ in kinds}) > MAX_SIZES
+        or len({i + o for i, o, _ in kinds}) > MAX_SIZES
+    ):
+        return None, 0
+    exponent = BITS - fixed.bit_length()
+
+    units = functools.partial(in_units, exponent=exponent)
+    most = min(sum(count for _, _, count in kinds), system.kv_capacity // min(i for i, _, _ in kinds))
+    if system.max_running is not None:
+        most = min(most, system.max_running)
+    graph = Graph(
+        capacity=system.kv_capacity,
+        most=most,
+        kinds=kinds,
+        plain=units(alpha + (min(ticks.d0, ticks.p0) if policy.preemption else ticks.d0)),
+        mixed=units(fixed),
+        pure=units(alpha + ticks.p0),
+        least=units(alpha + min(ticks.d0, ticks.p0)),
+        rho=min(units(max(0, beta - ticks.d1)), 2**52 // (system.kv_capacity + most + 1)),
+        evictions=policy.preemption,
+    )
+    return graph, exponent

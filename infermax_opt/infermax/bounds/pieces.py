@@ -1,0 +1,93 @@
+"""What the searched bounds share: a bound for each affine piece, costs in whole units, a small LP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from infermax_opt.core.result import LowerBound
+from infermax_opt.infermax.data.instance import Instance
+
+if TYPE_CHECKING:
+    import highspy
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["BITS", "PriceProgram", "best_piece", "in_units", "maximizer"]
+
+#: Bits of a batch's fixed cost in units: rounding costs less than 1e-6 of a bound, and sums along a
+#: path stay in int64.
+BITS = 34
+#: Slack of a cut, so that prices rounded to whole units do not run into it again.
+SLACK = 1e-6
+
+Stop = Callable[[], bool]
+
+
+def best_piece(
+    instance: Instance, search: Callable[[Instance, int, Stop], LowerBound | None], stop: Stop | None
+) -> LowerBound | None:
+    """The best of the bounds that a search finds for each affine piece of the batch time."""
+    best = None
+    for piece in range(len(instance.cost.batch)):
+        found = search(instance, piece, stop or (lambda: False))
+        if found is not None and (best is None or found.value > best.value):
+            best = found
+    return best
+
+
+def in_units(ticks: int, exponent: int) -> int:
+    """Whole units of 2**-exponent ticks, rounded down."""
+    return int(ticks << exponent if exponent >= 0 else ticks >> -exponent)
+
+
+def maximizer() -> highspy.Highs:
+    """An empty linear program to maximise, quiet and on one thread."""
+    import highspy
+
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+    return solver
+
+
+class PriceProgram:
+    """The LP over scaled prices: what they earn at most if no cycle found so far gains.
+
+    Parameters
+    ----------
+    gain : float array
+        What a unit of each scaled price earns.
+    low, high : float arrays
+        Bounds of the scaled prices.
+    scale : float array
+        Prices per scaled price.
+    """
+
+    def __init__(self, gain: Floats, low: Floats, high: Floats, scale: Floats):
+        import numpy as np
+
+        self.gain, self.scale = gain, scale
+        self.columns = np.arange(len(scale), dtype=np.int32)
+        self.solver = maximizer()
+        self.solver.addVars(len(scale), low, high)
+        self.solver.changeColsCost(len(scale), self.columns, gain)
+
+    def cut(self, weights: npt.NDArray[np.int64]) -> None:
+        """Demand weights @ (1, *prices) >= 0: what a cycle costs must not be less than nothing."""
+        import numpy as np
+
+        row = weights[1:] * self.scale
+        size = max(float(np.abs(row).max()), 1e-300)
+        least = -float(weights[0]) * (1 - SLACK) / size
+        self.solver.addRow(least, np.inf, len(row), self.columns, row / size)
+
+    def solve(self) -> tuple[float, Floats]:
+        """Most that any prices earn under the constraints so far, and these prices, scaled."""
+        import numpy as np
+
+        self.solver.run()
+        return self.solver.getInfo().objective_function_value, np.array(self.solver.getSolution().col_value)

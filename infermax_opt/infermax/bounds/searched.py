@@ -1,0 +1,50 @@
+"""Bounds with parameters that have to be searched for, the more promising first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from infermax_opt.core.result import LowerBound
+from infermax_opt.infermax.bounds._occupancy_graph import MAX_ACTIVE
+from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
+from infermax_opt.infermax.bounds.occupancy import occupancy_bound
+from infermax_opt.infermax.bounds.state_flow import state_flow_bound
+from infermax_opt.infermax.data.instance import Instance
+
+__all__ = ["searched_bounds"]
+
+#: Requests of mean size in the KV below which whole requests matter more than how memory fills.
+FEW_SLOTS = 30
+#: Batches by area, as a multiple of the longest output, below which how memory fills matters more.
+LONG = 8
+#: States of the occupancy graph up to which it takes no time worth mentioning.
+SMALL = 60_000
+
+
+def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
+    """Lower bounds on the makespan, each as soon as its search ends.
+
+    Parameters
+    ----------
+    instance : Instance
+    stop : callable, optional
+        Asked often whether to search no longer.
+    """
+    tokens = volume = 0
+    for kind in instance.types:
+        i, o = kind.input_tokens, kind.output_tokens
+        tokens += o * len(kind.members)
+        volume += (i * o + o * (o - 1) // 2) * len(kind.members)
+    capacity = instance.system.kv_capacity
+    longest = max(kind.output_tokens for kind in instance.types)
+    shortest = min(kind.input_tokens for kind in instance.types)
+    small = capacity * min(MAX_ACTIVE + 1, capacity // shortest + 1) <= SMALL
+    few = capacity * tokens < FEW_SLOTS * volume and (small or volume > LONG * longest * capacity)
+    others = (occupancy_bound, lagrangian_bound) if few else (lagrangian_bound, occupancy_bound)
+    # Where all states can be listed this is nearly always the best, and finding out takes no time.
+    for search in (state_flow_bound, *others):
+        found = search(instance, stop=stop)
+        if found is not None:
+            yield found
+        if stop is not None and stop():
+            return

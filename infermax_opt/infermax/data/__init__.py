@@ -1,0 +1,1 @@
+"""Instances, schedules, cost models, files and traces of the problem."""

@@ -1,0 +1,204 @@
+"""The cost model: how long one batch takes.  Nothing else computes a batch time.
+
+For a batch that processes `tokens` tokens in all, of which decoding requests read `decode_kv`
+cached tokens and prefilling requests do `prefill_work` units of attention work::
+
+    T = max_k (alpha_k + beta_k * tokens)             non-attention operators
+        + [any decode]  * (d0 + d1 * decode_kv)       decode attention
+        + [any prefill] * (p0 + p1 * prefill_work)    prefill attention
+
+with work ``c**2`` (attention "square", InferMax section 3.2) or ``c * (2 * m + c)`` ("exact",
+which counts the reads of a chunk's cached prefix) for a chunk of c tokens behind m cached ones.
+One affine piece is the paper's linear model; several make a convex roofline ("hinge").
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import Number, common_denominator, to_fraction
+
+__all__ = ["Attention", "BatchFeatures", "Coefficients", "CostModel", "batch_time", "prefill_work"]
+
+
+class Attention(enum.Enum):
+    """How the attention work of a prefill chunk is counted."""
+
+    SQUARE = "square"
+    EXACT = "exact"
+
+
+class BatchFeatures(NamedTuple):
+    """All that the cost model needs to know of one batch.
+
+    Attributes
+    ----------
+    tokens : int
+        Tokens processed.
+    decodes, prefills : int
+        Requests that decode, and requests that process prefill tokens.
+    decode_kv : int
+        Tokens cached by the decoding requests before the batch.
+    prefill_work : int
+        Attention work of the prefilling requests, in token pairs.
+    """
+
+    tokens: int
+    decodes: int
+    decode_kv: int
+    prefills: int
+    prefill_work: int
+
+
+class Coefficients(NamedTuple):
+    """Coefficients in one unit: exact fractions of a second, integer ticks, or floats."""
+
+    alpha: Any
+    beta: Any
+    d0: Any
+    d1: Any
+    p0: Any
+    p1: Any
+
+
+def batch_time(
+    alpha: Any, beta: Any, d0: Any, d1: Any, p0: Any, p1: Any,
+    tokens: Any, decodes: Any, decode_kv: Any, prefills: Any, work: Any,
+) -> Any:  # fmt: skip
+    """Time of one batch, in the unit of the coefficients.
+
+    Written for scalars of any kind, so that exact replay (fractions, integers), compiled
+    simulation (floats) and the bounds all run this very function.
+    """
+    time = alpha[0] + beta[0] * tokens
+    for k in range(1, len(alpha)):
+        other = alpha[k] + beta[k] * tokens
+        if other > time:
+            time = other
+    if decodes > 0:
+        time = time + d0 + d1 * decode_kv
+    if prefills > 0:
+        time = time + p0 + p1 * work
+    return time
+
+
+def prefill_work(exact: Any, tokens: Any, cached: Any) -> Any:
+    """Attention work of a chunk of `tokens` behind `cached` tokens, in token pairs."""
+    if exact:
+        return tokens * (2 * cached + tokens)
+    return tokens * tokens
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Coefficients of the batch time, exact.
+
+    Parameters
+    ----------
+    batch : sequence of (alpha, beta)
+        Affine pieces of the non-attention time: seconds, seconds per token.
+    decode, prefill : (Number, Number)
+        (d0, d1): seconds, seconds per cached token read; (p0, p1): seconds, seconds per unit of
+        attention work.
+    attention : Attention or str
+    profile : str, optional
+        Name of the shipped profile that the coefficients came from.
+
+    Raises
+    ------
+    InputError
+        If a coefficient is negative or no finite decimal, or if there is no piece.
+    """
+
+    batch: Sequence[tuple[Number, Number]]
+    decode: tuple[Number, Number]
+    prefill: tuple[Number, Number]
+    attention: Attention = Attention.SQUARE
+    profile: str | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.batch:
+            raise InputError("needs at least one [alpha, beta] piece", field="cost.batch")
+        pieces = tuple(_pair(piece, f"cost.batch[{index}]") for index, piece in enumerate(self.batch))
+        object.__setattr__(self, "batch", pieces)
+        object.__setattr__(self, "decode", _pair(self.decode, "cost.decode"))
+        object.__setattr__(self, "prefill", _pair(self.prefill, "cost.prefill"))
+        try:
+            object.__setattr__(self, "attention", Attention(self.attention))
+        except ValueError:
+            allowed = ", ".join(repr(kind.value) for kind in Attention)
+            raise InputError(f"{self.attention!r} is none of {allowed}", field="cost.attention") from None
+
+    @cached_property
+    def seconds(self) -> Coefficients:
+        """Coefficients as exact fractions of a second."""
+        alpha, beta = zip(*self.batch, strict=True)
+        return Coefficients(alpha, beta, *self.decode, *self.prefill)
+
+    @cached_property
+    def ticks_per_second(self) -> int:
+        """Ticks in a second: the coarsest unit in which every coefficient is an integer."""
+        pairs = [*self.batch, self.decode, self.prefill]
+        return common_denominator([Fraction(value) for pair in pairs for value in pair])
+
+    @cached_property
+    def ticks(self) -> Coefficients:
+        """Coefficients as integers, in ticks."""
+        scale = self.ticks_per_second
+        unit = self.seconds
+
+        def integer(value: Fraction) -> int:
+            return int(value * scale)
+
+        return Coefficients(
+            tuple(map(integer, unit.alpha)), tuple(map(integer, unit.beta)),
+            integer(unit.d0), integer(unit.d1), integer(unit.p0), integer(unit.p1),
+        )  # fmt: skip
+
+    @cached_property
+    def floats(self) -> Coefficients:
+        """Coefficients as floats, in seconds (for solvers and simulated clocks only)."""
+        unit = self.seconds
+        return Coefficients(
+            tuple(map(float, unit.alpha)), tuple(map(float, unit.beta)),
+            float(unit.d0), float(unit.d1), float(unit.p0), float(unit.p1),
+        )  # fmt: skip
+
+    @property
+    def exact_attention(self) -> bool:
+        """Whether a chunk pays for the reads of its cached prefix."""
+        return self.attention is Attention.EXACT
+
+    def batch_ticks(self, features: BatchFeatures) -> int:
+        """Exact time of one batch, in ticks."""
+        return int(batch_time(*self.ticks, *features))
+
+    def to_seconds(self, ticks: int) -> Fraction:
+        """Convert ticks to exact seconds."""
+        return Fraction(ticks, self.ticks_per_second)
+
+    def many_batch_ticks(self, features: Sequence[Sequence[int]]) -> list[int]:
+        """Exact times of many batches, in ticks; rows in the order of `BatchFeatures`."""
+        ticks = self.ticks
+        return [batch_time(*ticks, *row) for row in features]
+
+
+def _pair(pair: object, name: str) -> tuple[Fraction, Fraction]:
+    if isinstance(pair, str | bytes) or not isinstance(pair, Sequence) or len(pair) != 2:
+        raise InputError(f"{pair!r} is not a pair of numbers", field=name)
+    values = []
+    for index, value in enumerate(pair):
+        try:
+            number = to_fraction(value)
+        except ValueError as error:
+            raise InputError(str(error), field=f"{name}[{index}]") from None
+        if number < 0:
+            raise InputError(f"{value} is negative; the least is 0", field=f"{name}[{index}]")
+        values.append(number)
+    return values[0], values[1]

@@ -1,0 +1,270 @@
+"""The instance and schedule formats."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any, TypeVar
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import decimal_text
+from infermax_opt.files.fields import Fields, shown
+from infermax_opt.files.json import dump_json, load_json
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
+from infermax_opt.infermax.data.profiles import load_profile
+from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
+from infermax_opt.infermax.replay.plain import MAX_BATCHES
+
+__all__ = [
+    "INSTANCE_SCHEMA",
+    "SCHEDULE_SCHEMA",
+    "cost_to_json",
+    "instance_from_json",
+    "instance_to_json",
+    "read_as",
+    "read_instance",
+    "schedule_from_json",
+    "schedule_to_json",
+    "under",
+    "write_instance",
+    "write_schedule",
+]
+
+INSTANCE_SCHEMA = "infermax-opt/instance/1"
+SCHEDULE_SCHEMA = "infermax-opt/schedule/1"
+
+T = TypeVar("T")
+
+
+@contextmanager
+def under(path: str) -> Iterator[None]:
+    """Prefix the field of an `InputError` raised inside with `path`."""
+    try:
+        yield
+    except InputError as error:
+        field = f"{path}.{error.field}" if error.field else path
+        raise InputError(error.problem, field=field, source=error.source) from None
+
+
+def read_as(path: str | os.PathLike[str], parse: Callable[[Any], T]) -> T:
+    """Read a JSON file and parse it; errors name the file."""
+    value = load_json(path)
+    try:
+        return parse(value)
+    except InputError as error:
+        raise error.within(os.fspath(path)) from None
+
+
+# --- instance -----------------------------------------------------------------------------------
+
+
+def instance_from_json(value: object) -> Instance:
+    """Build an instance from parsed JSON.
+
+    Raises
+    ------
+    InputError
+        Naming the offending field.
+    """
+    # First of all, as another problem has other keys.
+    if isinstance(value, dict) and value.get("problem", "infermax") != "infermax":
+        raise InputError(f"{shown(value['problem'])} is not 'infermax'", field="problem")
+    top = Fields(
+        value, "", ["schema", "problem", "name", "requests", "system", "policy", "cost", "objective"]
+    )
+    top.schema(INSTANCE_SCHEMA)
+    groups = []
+    for index, item in enumerate(top.items("requests")):
+        path = f"requests[{index}]"
+        fields = Fields(item, path, ["id", "input_tokens", "output_tokens"], ["arrival", "count"])
+        with under(path):
+            groups.append(
+                RequestGroup(
+                    id=fields.get("id"),
+                    input_tokens=fields.get("input_tokens"),
+                    output_tokens=fields.get("output_tokens"),
+                    arrival=fields.get("arrival", 0),
+                    count=_count(fields),
+                )
+            )
+    system = Fields(
+        top.get("system"),
+        "system",
+        ["kv_capacity", "max_batch_tokens", "max_prefill_tokens"],
+        ["max_running", "block_size"],
+    )
+    policy = Fields(top.get("policy"), "policy", ["hybrid_batching", "chunked_prefill", "preemption"])
+    return Instance(
+        name=top.text("name"),
+        groups=tuple(groups),
+        system=System(
+            kv_capacity=system.get("kv_capacity"),
+            max_batch_tokens=system.get("max_batch_tokens"),
+            max_prefill_tokens=system.get("max_prefill_tokens"),
+            max_running=system.get("max_running"),
+            block_size=system.get("block_size", 1),
+        ),
+        policy=Policy(**policy.values),
+        cost=_cost(top.get("cost")),
+        objective=Objective.of(top.get("objective")),
+    )
+
+
+def _count(fields: Fields) -> int | None:
+    count = fields.get("count")
+    if count is None and "count" in fields.values:
+        raise InputError("null is not a whole number", field="count")
+    return count  # type: ignore[no-any-return]
+
+
+def _cost(value: object) -> CostModel:
+    if isinstance(value, dict) and "profile" in value:
+        return load_profile(Fields(value, "cost", ["profile"]).text("profile")).cost
+    fields = Fields(value, "cost", ["batch", "decode", "prefill", "attention"])
+    return CostModel(
+        batch=fields.items("batch"),
+        decode=fields.get("decode"),
+        prefill=fields.get("prefill"),
+        attention=fields.get("attention"),
+    )
+
+
+def read_instance(path: str | os.PathLike[str]) -> Instance:
+    """Read an instance file."""
+    return read_as(path, instance_from_json)
+
+
+def instance_to_json(instance: Instance) -> dict[str, Any]:
+    """Return the JSON value that `instance_from_json` reads."""
+    system, policy, cost = instance.system, instance.policy, instance.cost
+
+    def group(g: RequestGroup) -> dict[str, Any]:
+        count = {} if g.count is None else {"count": g.count}
+        return {
+            "id": g.id,
+            **count,
+            "input_tokens": g.input_tokens,
+            "output_tokens": g.output_tokens,
+            "arrival": Fraction(g.arrival),
+        }
+
+    return {
+        "schema": INSTANCE_SCHEMA,
+        "problem": "infermax",
+        "name": instance.name,
+        "requests": [group(g) for g in instance.groups],
+        "system": {
+            "kv_capacity": system.kv_capacity,
+            "max_batch_tokens": system.max_batch_tokens,
+            "max_prefill_tokens": system.max_prefill_tokens,
+            "max_running": system.max_running,
+            "block_size": system.block_size,
+        },
+        "policy": {
+            "hybrid_batching": policy.hybrid_batching,
+            "chunked_prefill": policy.chunked_prefill,
+            "preemption": policy.preemption,
+        },
+        "cost": {"profile": cost.profile} if cost.profile else cost_to_json(cost),
+        "objective": instance.objective.to_json(),
+    }
+
+
+def cost_to_json(cost: CostModel) -> dict[str, Any]:
+    """Return the JSON value of a cost model, coefficients spelled out."""
+    return {
+        "batch": [[decimal_text(Fraction(v)) for v in pair] for pair in cost.batch],
+        "decode": [decimal_text(Fraction(v)) for v in cost.decode],
+        "prefill": [decimal_text(Fraction(v)) for v in cost.prefill],
+        "attention": cost.attention.value,
+    }
+
+
+def write_instance(instance: Instance, path: str | os.PathLike[str]) -> None:
+    """Write an instance file."""
+    dump_json(instance_to_json(instance), path)
+
+
+# --- schedule -----------------------------------------------------------------------------------
+
+
+def schedule_from_json(value: object, path: str = "") -> Schedule:
+    """Build a schedule from parsed JSON.
+
+    Raises
+    ------
+    InputError
+        Naming the offending field.  Whether the schedule is valid is the verifier's question.
+    """
+    top = Fields(value, path, ["schema", "instance", "batches"])
+    top.schema(SCHEDULE_SCHEMA)
+    batches = []
+    for index, item in enumerate(top.items("batches")):
+        fields = Fields(
+            item, f"{top.at('batches')}[{index}]", [], ["tokens", "evict", "start", "decode", "repeat"]
+        )
+        batches.append(_batch(fields))
+    if sum(batch.repeat for batch in batches) > MAX_BATCHES:
+        raise InputError(f"more than {MAX_BATCHES} batches, repetitions counted", field=top.at("batches"))
+    return Schedule(instance=top.text("instance"), batches=tuple(batches))
+
+
+def _batch(fields: Fields) -> Batch:
+    tokens = fields.get("tokens", {})
+    if not isinstance(tokens, dict):
+        raise InputError(f"{shown(tokens)} is not an object", field=fields.at("tokens"))
+    for name, count in tokens.items():
+        if isinstance(count, bool) or not isinstance(count, int):
+            raise InputError(f"{shown(count)} is not a whole number", field=fields.at(f"tokens.{name}"))
+    evict = fields.get("evict", [])
+    if not isinstance(evict, list):
+        raise InputError(f"{shown(evict)} is not a list", field=fields.at("evict"))
+    for index, name in enumerate(evict):
+        if not isinstance(name, str):
+            raise InputError(f"{shown(name)} is not a text", field=fields.at(f"evict[{index}]"))
+    start = fields.seconds("start")
+    if start is not None and start < 0:
+        raise InputError(
+            f"{shown(fields.get('start'))} is negative; the least is 0", field=fields.at("start")
+        )
+    decode = fields.get("decode")
+    if decode not in (None, "all") or ("decode" in fields.values and decode is None):
+        raise InputError(f"{shown(decode)} is not 'all'", field=fields.at("decode"))
+    repeat = fields.get("repeat", 1)
+    if isinstance(repeat, bool) or not isinstance(repeat, int) or not 1 <= repeat <= MAX_BATCHES:
+        raise InputError(
+            f"{shown(repeat)} is not a whole number between 1 and {MAX_BATCHES}", field=fields.at("repeat")
+        )
+    return Batch(tokens, tuple(evict), start, decode == "all", repeat)
+
+
+def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
+    """Return the JSON value that `schedule_from_json` reads; equal batches in a row are merged."""
+
+    def entry(batch: Batch) -> dict[str, Any]:
+        value: dict[str, Any] = {}
+        if batch.tokens or not batch.decode_all:
+            value["tokens"] = dict(batch.tokens)
+        if batch.decode_all:
+            value["decode"] = "all"
+        if batch.evict:
+            value["evict"] = list(batch.evict)
+        if batch.start is not None:
+            value["start"] = batch.start
+        if batch.repeat > 1:
+            value["repeat"] = batch.repeat
+        return value
+
+    return {
+        "schema": SCHEDULE_SCHEMA,
+        "instance": schedule.instance,
+        "batches": [entry(batch) for batch in run_length(schedule.batches)],
+    }
+
+
+def write_schedule(schedule: Schedule, path: str | os.PathLike[str]) -> None:
+    """Write a schedule file."""
+    dump_json(schedule_to_json(schedule), path)

@@ -1,0 +1,103 @@
+"""Schedules: decisions only.  Times come from replay, and only from replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from types import MappingProxyType
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import read_whole, to_fraction
+
+__all__ = ["Batch", "Schedule", "run_length"]
+
+_NOTHING: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One entry of a schedule: a batch, or `repeat` equal ones in a row.
+
+    Parameters
+    ----------
+    tokens : mapping of request id to int
+        Tokens that each named request processes.
+    evict : tuple of str
+        Requests whose KV is dropped at the start of the (first) batch.
+    start : Fraction or None
+        Earliest start of the (first) batch in seconds; None starts it when the one before ends.
+    decode_all : bool
+        Every request in decode that the entry does not name also processes its one token.
+    repeat : int
+        Batches in a row that the entry stands for.
+
+    Raises
+    ------
+    InputError
+        If a number is no whole number or decimal, `start` is negative or `repeat` is below 1.
+        Whether the decisions are valid is the verifier's question.
+    """
+
+    tokens: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    evict: tuple[str, ...] = ()
+    start: Fraction | None = None
+    decode_all: bool = False
+    repeat: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tokens, Mapping):
+            raise InputError(f"{self.tokens!r} is not a mapping of request id to tokens", field="tokens")
+        if not all(type(count) is int for count in self.tokens.values()):
+            whole = {name: read_whole(count, f"tokens.{name}") for name, count in self.tokens.items()}
+            object.__setattr__(self, "tokens", whole)
+        if isinstance(self.evict, str):
+            raise InputError(f"{self.evict!r} is a text, not a list of request ids", field="evict")
+        if type(self.evict) is not tuple:
+            object.__setattr__(self, "evict", tuple(self.evict))
+        if self.start is not None and type(self.start) is not Fraction:
+            try:
+                object.__setattr__(self, "start", to_fraction(self.start))
+            except ValueError as error:
+                raise InputError(str(error), field="start") from None
+        if self.start is not None and self.start < 0:
+            raise InputError(f"{self.start} is negative; the least is 0", field="start")
+        if type(self.repeat) is not int:
+            object.__setattr__(self, "repeat", read_whole(self.repeat, "repeat"))
+        if self.repeat < 1:
+            raise InputError(f"{self.repeat} is less than 1", field="repeat")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A sequence of batches for the instance of that name."""
+
+    instance: str
+    batches: tuple[Batch, ...]
+
+    @property
+    def length(self) -> int:
+        """Batches in all, repetitions counted."""
+        return sum(batch.repeat for batch in self.batches)
+
+
+def run_length(batches: Iterable[Batch]) -> tuple[Batch, ...]:
+    """Merge equal batches in a row into one entry with `repeat`.
+
+    Evictions and a start belong to the first batch of an entry, so only a batch without either
+    can join the one before it.
+    """
+    merged: list[Batch] = []
+    for batch in batches:
+        last = merged[-1] if merged else None
+        if (
+            last is not None
+            and not batch.evict
+            and batch.start is None
+            and batch.decode_all == last.decode_all
+            and batch.tokens == last.tokens
+        ):
+            merged[-1] = replace(last, repeat=last.repeat + batch.repeat)
+        else:
+            merged.append(batch)
+    return tuple(merged)

@@ -1,0 +1,1 @@
+"""Searches, and how formulations are solved."""

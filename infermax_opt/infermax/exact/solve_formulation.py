@@ -1,0 +1,193 @@
+"""Solves an instance through a formulation: build, lower, run an engine, read back, replay."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from fractions import Fraction
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import LowerBound, Proof, Scope
+from infermax_opt.engines.outcome import EngineOutcome, Limits, Progress, Termination
+from infermax_opt.engines.process import Engine, EngineRun, run_engine
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import Batch, Schedule
+from infermax_opt.infermax.formulation import get_formulation, horizon_bound, trajectory
+from infermax_opt.infermax.replay.fast import replay
+from infermax_opt.infermax.replay.metrics import measure, objective_value
+
+__all__ = ["MAX_COLUMNS", "one_by_one", "solve_formulation"]
+
+#: Columns beyond which a model is refused: building it would take longer than any solver's hope.
+MAX_COLUMNS = 150_000
+
+
+def one_by_one(instance: Instance) -> Schedule:
+    """Serve the requests one after the other: poor, but valid for every instance."""
+    batches: list[Batch] = []
+    for request in sorted(instance.requests, key=lambda r: r.arrival):
+        left = request.input_tokens
+        while left:
+            tokens = min(left, instance.system.prefill_budget)
+            batches.append(Batch({request.id: tokens}, start=request.arrival or None))
+            left -= tokens
+        batches.extend(Batch({request.id: 1}) for _ in range(request.output_tokens - 1))
+    return Schedule(instance.name, tuple(batches))
+
+
+def without_waits(instance: Instance, schedule: Schedule) -> Schedule:
+    """The same decisions, every batch as early as the requests that it names allow."""
+
+    def earliest(batch: Batch) -> Fraction | None:
+        requests = (instance.requests[instance.index[name]] for name in batch.tokens)
+        return max((r.arrival for r in requests), default=Fraction(0)) or None
+
+    batches = tuple(replace(batch, start=earliest(batch)) for batch in schedule.batches)
+    return replace(schedule, batches=batches)
+
+
+def without_lost_prefills(instance: Instance, schedule: Schedule) -> Schedule:
+    """The same schedule less the prefills that were evicted before they led to a token.
+
+    They serve nothing; but where tokens are free a model may hold some.  `schedule` names every
+    batch on its own (`repeat` 1), as extracted ones do.
+    """
+    tokens = [dict(batch.tokens) for batch in schedule.batches]
+    evict = [list(batch.evict) for batch in schedule.batches]
+    pending: dict[int, list[int]] = {}  # request -> batches of its prefill under way
+    for j, moves in enumerate(trajectory(instance, schedule)):
+        for i, move in enumerate(moves):
+            if move.evicted and pending.get(i):
+                name = instance.requests[i].id
+                evict[j].remove(name)
+                for k in pending.pop(i):
+                    del tokens[k][name]
+            elif move.generates:
+                pending.pop(i, None)
+            elif move.tokens:
+                pending.setdefault(i, []).append(j)
+    batches = [
+        replace(batch, tokens=chunks, evict=tuple(names))
+        for batch, chunks, names in zip(schedule.batches, tokens, evict, strict=True)
+        if chunks or names
+    ]
+    return replace(schedule, batches=tuple(batches))
+
+
+def replayed_objective(instance: Instance, schedule: Schedule) -> Fraction | None:
+    """Objective in exact seconds; None if the schedule breaks a rule."""
+    replayed = replay(instance, schedule)
+    if not replayed.valid:
+        return None
+    return objective_value(instance.objective, measure(instance, replayed))
+
+
+def solve_formulation(
+    instance: Instance,
+    formulation_name: str,
+    engine: Engine,
+    *,
+    warm: Schedule | None = None,
+    limits: Limits | None = None,
+    horizon: int | None = None,
+    progress: Progress | None = None,
+) -> EngineOutcome:
+    """Solve `instance` with a formulation and an engine.
+
+    Parameters
+    ----------
+    warm : Schedule, optional
+        Valid schedule to start from; it also bounds the number of batches.  Without one the
+        requests are served one by one for that purpose.
+    horizon : int, optional
+        Batches modelled; by default as many as an optimal schedule can have, which makes the
+        bound hold for the instance.  With fewer there is no bound.
+
+    Raises
+    ------
+    InputError
+        If the formulation does not cover the instance, the model would be too large, or no number
+        of batches is proved and none is given.
+    """
+    limits = limits or Limits()
+    formulation = get_formulation(formulation_name)
+    reason = formulation.unsupported(instance)
+    if reason is not None:
+        raise InputError(f"formulation {formulation_name!r} does not cover this instance: {reason}")
+    incumbent = warm or one_by_one(instance)
+    if replayed_objective(instance, incumbent) is None:
+        raise InputError("the warm start is not a valid schedule", field="warm_start")
+    incumbent = without_waits(instance, incumbent)
+    upper = replayed_objective(instance, incumbent)
+    if upper is None:
+        raise RuntimeError("leaving out waits broke a schedule")
+    began = time.monotonic()
+    proved = horizon_bound(instance, upper)
+    batches = horizon if horizon is not None else proved
+    if batches is None:
+        raise InputError("batches may be free of charge, so no number of them is proved", field="horizon")
+    columns = formulation.columns(instance, batches)
+    if columns > MAX_COLUMNS:
+        raise InputError(
+            f"{columns} columns for {batches} batches; the most is {MAX_COLUMNS}", field="horizon"
+        )
+    scope = formulation.scope(instance, batches, proved)
+
+    from infermax_opt.engines.lowering import assign, lower
+
+    model = formulation.build(instance, batches)
+    try:
+        formulation.warm_start(model, incumbent)
+        started = warm is not None
+    except ValueError:
+        started = False  # longer than the horizon, or off the chunk grid
+    lowered, variables = lower(model, warm=started)
+    if limits.seconds is not None:
+        limits = replace(limits, seconds=max(1.0, limits.seconds - (time.monotonic() - began)))
+    unit = model.ticks_per_second
+
+    def listen(kind: str, ticks: int) -> None:
+        if progress is not None:
+            progress(f"{engine}:{formulation_name}: {kind} {ticks / unit:.6g} s")
+
+    run = run_engine(engine, lowered, limits, listen)
+    schedule, best = (incumbent, upper) if warm is not None else (None, None)
+    if run.values is not None and scope is not Scope.RELAXATION:
+        assign(variables, run.values)
+        found = without_lost_prefills(instance, formulation.extract(model))
+        value = replayed_objective(instance, found)
+        if value is not None and (best is None or value <= best):
+            schedule, best = found, value
+    if scope is Scope.RELAXATION:
+        schedule, best = None, None
+    lower_bound = _lower_bound(run, f"{engine}:{formulation_name}", unit, scope)
+    termination, details = run.termination, dict(run.details)
+    if termination == Termination.INFEASIBLE and scope is Scope.EXACT:
+        # Every instance has a schedule, and every optimal one fits the horizon.
+        termination, lower_bound = Termination.CRASHED, None
+        details["failure"] = "the solver calls a feasible model infeasible"
+    if lower_bound is not None and lower_bound.value > upper:
+        details["failure"] = f"the solver claims the bound {float(lower_bound.value)!r}, which is wrong"
+        termination, lower_bound = Termination.CRASHED, None
+    return EngineOutcome(
+        schedule=schedule,
+        lower=lower_bound,
+        termination=termination,
+        upper=best,
+        warm_start_accepted=run.start_accepted if started else (False if warm is not None else None),
+        details={
+            "columns": lowered.columns,
+            "rows": lowered.rows,
+            "horizon": batches,
+            "scope": scope.value,
+            "bound_source": run.bound_source,
+            **details,
+        },
+    )
+
+
+def _lower_bound(run: EngineRun, source: str, unit: int, scope: Scope) -> LowerBound | None:
+    if run.bound is None or scope is Scope.RESTRICTION:
+        return None
+    value = max(Fraction(0), Fraction(run.bound, unit))
+    return LowerBound(value, source, Proof.SOLVER)

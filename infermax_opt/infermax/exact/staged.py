@@ -1,0 +1,160 @@
+"""The search engine: A* in one space after the other, from coarse to exact.
+
+Without chunked prefill the exact space is small and comes at once.  With it, whole prompts first
+(a restriction) give a schedule; then the exact space if chunks are few, else a restricted and a
+relaxed space on ever finer grids close in on the optimum from both sides.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from fractions import Fraction
+from math import comb
+from typing import Any
+
+from infermax_opt.core.result import LowerBound
+from infermax_opt.engines.outcome import EngineOutcome, Limits, Progress, Termination
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.exact.search import may_relax, search, unsupported
+from infermax_opt.infermax.exact.space import Chunks
+
+__all__ = ["staged_search", "unsupported"]
+
+#: Longest refill (tokens) for which every chunk is tried at once.
+FEW_CHUNKS = 20
+#: States from which on the estimate by counting is tried first.
+MANY_STATES = 100_000
+#: Cells per prompt of the successive grids.
+LEVELS = (2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+
+
+def staged_search(
+    instance: Instance,
+    *,
+    upper: Fraction | None = None,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> EngineOutcome:
+    """Find an optimal schedule, or the best one and bound within the limits.
+
+    Parameters
+    ----------
+    instance : Instance
+    upper : Fraction, optional
+        Objective of a known schedule, in seconds: only better ones are looked for.
+    limits : Limits, optional
+    progress : callable, optional
+
+    Returns
+    -------
+    EngineOutcome
+        Its ``details["stages"]`` tell what each space contributed.
+    """
+    return _Stages(instance, upper, limits or Limits(), progress).run()
+
+
+class _Stages:
+    def __init__(self, instance: Instance, upper: Fraction | None, limits: Limits, progress: Progress | None):
+        self.instance = instance
+        self.upper = upper
+        self.limits = limits
+        self.progress = progress
+        self.began = time.monotonic()
+        self.schedule: Schedule | None = None
+        self.found: Fraction | None = None
+        self.lower: LowerBound | None = None
+        self.stages: list[dict[str, Any]] = []
+        self.stop: str | None = None
+
+    def run(self) -> EngineOutcome:
+        try:
+            self._run()
+        except KeyboardInterrupt:
+            self.stop = Termination.INTERRUPTED
+        termination = Termination.OPTIMAL if self._proved() else self.stop or Termination.TIME_LIMIT
+        return EngineOutcome(
+            schedule=self.schedule,
+            lower=self.lower,
+            termination=termination,
+            upper=self.found,
+            details={"stages": self.stages},
+        )
+
+    def _run(self) -> None:
+        if not self.instance.policy.chunked_prefill:
+            if self._progress_states() > MANY_STATES:
+                self._stage(Chunks.EXACT, 1, 0.5, counting=True)
+            if self._open():
+                self._stage(Chunks.EXACT, 1, 1.0)
+            return
+        longest = max(kind.input_tokens + kind.output_tokens for kind in self.instance.types) - 1
+        few = longest <= FEW_CHUNKS
+        self._stage(Chunks.RESTRICTED, 1, 0.2)
+        if few and self._open():
+            self._stage(Chunks.EXACT, 1, 0.7)
+        for levels in LEVELS:
+            if not self._open():
+                return
+            if levels >= longest:
+                if not few:
+                    self._stage(Chunks.EXACT, 1, 1.0)
+                return
+            self._stage(Chunks.RESTRICTED, levels, 0.4)
+            if self._open() and may_relax(self.instance):
+                self._stage(Chunks.RELAXED, levels, 1.0)
+
+    def _progress_states(self) -> int:
+        """States when only the generated tokens are told apart."""
+        product = 1
+        for kind in self.instance.types:
+            product *= comb(len(kind.members) + kind.output_tokens, kind.output_tokens)
+        return product
+
+    def _open(self) -> bool:
+        """Whether there is something left to prove, and time for it."""
+        left = self._left()
+        in_time = left is None or left > 0.01
+        return not self._proved() and in_time and self.stop != Termination.INTERRUPTED
+
+    def _proved(self) -> bool:
+        return self.lower is not None and self.upper is not None and self.lower.value >= self.upper
+
+    def _left(self) -> float | None:
+        if self.limits.seconds is None:
+            return None
+        return self.limits.seconds - (time.monotonic() - self.began)
+
+    def _stage(self, chunks: Chunks, levels: int, share: float, counting: bool = False) -> None:
+        """Search one space for at most `share` of the time left."""
+        left = self._left()
+        began = time.monotonic()
+        outcome = search(
+            self.instance,
+            upper=self.upper,
+            limits=replace(self.limits, seconds=None if left is None else max(0.01, left * share)),
+            chunks=chunks,
+            levels=levels,
+            counting=counting,
+            progress=self.progress,
+        )
+        if outcome.upper is not None and (self.upper is None or outcome.upper < self.upper):
+            self.schedule, self.upper, self.found = outcome.schedule, outcome.upper, outcome.upper
+        lower = outcome.lower
+        if lower is not None and (self.lower is None or lower.value > self.lower.value):
+            self.lower = lower
+        if outcome.termination != Termination.OPTIMAL:
+            self.stop = outcome.termination
+        seconds = round(time.monotonic() - began, 3)
+        self.stages.append(
+            {
+                **outcome.details,
+                "levels": levels,
+                "counting": counting,
+                "termination": outcome.termination,
+                "upper": outcome.upper,
+                "lower": None if lower is None else lower.value,
+                "seconds": seconds,
+            }
+        )

@@ -1,0 +1,1 @@
+"""Planners: schedules by those who know all output lengths."""

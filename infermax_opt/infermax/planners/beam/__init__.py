@@ -1,0 +1,1 @@
+"""Beam search for requests of one kind."""

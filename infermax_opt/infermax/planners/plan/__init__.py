@@ -1,0 +1,1 @@
+"""Plans by rules with parameters, tried by a random search."""

@@ -1,0 +1,248 @@
+"""The planner's options, and what they mean for one instance."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.instance import MAX_TOKENS, Instance
+from infermax_opt.infermax.planners.plan._early_evictions import Early, early_tokens
+from infermax_opt.infermax.planners.plan._kernel import area
+from infermax_opt.infermax.planners.plan._profile import Rules
+from infermax_opt.infermax.planners.plan._run import Plan, pilot_order, run_kernel
+from infermax_opt.infermax.planners.polish.polish import MAX_NAMED
+
+__all__ = [
+    "ArrivalsError",
+    "PlannerOptions",
+    "balanced_width",
+    "decide",
+    "expected_batches",
+    "filled_batches",
+]
+
+#: How finely the number of batches with early starts is searched, relative to what they could save.
+FINENESS = 8
+#: Share of M that a priority of 1 is worth to the pilot method.
+PILOT_SCALE = 0.1
+
+
+class ArrivalsError(InputError):
+    """The planner takes offline instances only."""
+
+
+@dataclass(frozen=True)
+class PlannerOptions:
+    """What distinguishes one plan from another.
+
+    Parameters
+    ----------
+    by_output, by_input, noise : float
+        Requests are considered by descending priority: the sum of these, times output tokens and
+        input tokens (both relative to the largest) and a random number in [0, 1).
+    backwards : bool
+        Plan from the last batch to the first.
+    chunk : float or None
+        Width of chunks, relative to the one that balances attention work and KV area; None is
+        whole prompts, as far as a batch has room.
+    slack : float
+        Batches, relative to the longest output, by which the KV area of the requests started may
+        run ahead of the clock: paces the start, so that requests do not end all at once.
+    window, walk, choice : int
+        Requests that may fail to fit, be looked at, and be compared (the largest that fits starts)
+        in one batch.
+    reserve : float
+        Tokens of a batch left to decodes when planning backwards, relative to the mean number of
+        decoding requests.
+    fill : float
+        Share of C that batches may use.
+    every : int
+        Requests start in every so many batches only.
+    group : int
+        Prompts are processed in every so many batches only, and idle until their second token;
+        backwards with hybrid batching.
+    spare : float
+        Share of M that is left to prompts that idle.
+    early, young : float
+        Share of early starts, and the worth that they must have; see `early_tokens`.
+    evict : float
+        0: never.  Otherwise a request is cut in two where it fits for a while only and the KV area
+        gained is worth so many times the refill.
+    pilot : float
+        0: the order is that of the priorities.  Otherwise every type of request is tried next, and
+        the one taken that holds the most KV over so many batches, relative to the longest output;
+        a priority of 1 counts as a tenth of M.
+    """
+
+    by_output: float = 0.3
+    by_input: float = 0.0
+    noise: float = 0.7
+    backwards: bool = True
+    chunk: float | None = 1.0
+    slack: float = 0.5
+    window: int = 16
+    walk: int = 512
+    choice: int = 1
+    reserve: float = 1.2
+    fill: float = 1.0
+    every: int = 1
+    group: int = 1
+    spare: float = 0.0
+    early: float = 0.0
+    young: float = 1.0
+    evict: float = 0.0
+    pilot: float = 0.0
+
+
+def balanced_width(instance: Instance) -> float | None:
+    """Chunk width over sqrt(I) that balances attention work and KV area; None if none does."""
+    cost = instance.cost.floats
+    if instance.cost.exact_attention or not instance.policy.chunked_prefill or cost.p1 <= 0:
+        return None
+    return float(math.sqrt(max(cost.alpha) / (2 * cost.p1 * instance.system.kv_capacity)))
+
+
+def decide(
+    instance: Instance,
+    options: PlannerOptions,
+    seed: int,
+    deadline: float | None = None,
+    order: Sequence[int] | None = None,
+) -> Plan:
+    """Plan an instance.
+
+    Parameters
+    ----------
+    seed : int
+        Of the noise in the priorities.
+    deadline : float, optional
+        Moment of `time.monotonic` after which early starts are improved no further.
+    order : sequence of int, optional
+        The requests in the order in which they are considered, instead of that by priority.
+    """
+    if not instance.offline:
+        raise ArrivalsError("the planner takes requests that are all there from the start", field="requests")
+    requests = instance.requests
+    most_input = max(r.input_tokens for r in requests)
+    most_output = max(r.output_tokens for r in requests)
+    rng = random.Random(seed)
+    priority = [
+        options.by_output * r.output_tokens / most_output
+        + options.by_input * r.input_tokens / most_input
+        + options.noise * rng.random()
+        for r in requests
+    ]
+    balanced = balanced_width(instance)
+    width = [MAX_TOKENS] * len(requests)
+    if balanced is not None and options.chunk is not None:
+        scale = options.chunk * balanced
+        width = [max(1, math.ceil(scale * math.sqrt(r.input_tokens))) for r in requests]
+    rules = _rules(instance, options, most_output)
+    if order is None and options.pilot > 0:
+        far = max(1, round(options.pilot * most_output))
+        scale = PILOT_SCALE * far * rules.capacity
+        bias = [scale * priority[kind.members[0]] for kind in instance.types]
+        order = pilot_order(instance, rules, width, bias, far)
+    if order is None:
+        order = sorted(range(len(requests)), key=lambda i: -priority[i])
+    found = run_kernel(instance, rules, order, width)
+    policy = instance.policy
+    if options.early > 0 and options.backwards and policy.hybrid_batching and policy.preemption:
+        tokens = early_tokens(instance, options.early, options.young)
+        if any(tokens):
+            return _with_early_starts(instance, rules, order, width, tokens, found, deadline)
+    return found
+
+
+def _with_early_starts(
+    instance: Instance,
+    rules: Rules,
+    order: Sequence[int],
+    width: Sequence[int],
+    tokens: Sequence[int],
+    found: Plan,
+    deadline: float | None,
+) -> Plan:
+    """A plan with early starts in as few batches as they are enough for; `found` if none is better."""
+    # A refill must not be cut, as its last chunk might look like a decode.
+    width = [MAX_TOKENS if some else most for some, most in zip(tokens, width, strict=True)]
+    gained = sum(area(r.input_tokens, made) for r, made in zip(instance.requests, tokens, strict=True))
+    # They may save some more, as others hold the KV for longer when they are gone.
+    gain = 3 * gained // (2 * instance.system.kv_capacity) + 2
+    low, high = max(max(tokens) + 1, found.batches - gain), found.batches
+    fine = max(1, gain // FINENESS)
+    best = found
+    while high - low >= fine and (deadline is None or time.monotonic() < deadline):
+        middle = (low + high) // 2
+        plan = run_kernel(instance, rules, order, width, Early(tokens, middle))
+        if plan.batches > middle or not _refilled_whole(plan):
+            low = middle + 1
+            continue
+        high = middle
+        if plan.seconds < best.seconds:
+            best = plan
+    return best
+
+
+def _refilled_whole(plan: Plan) -> bool:
+    """Whether every early start is refilled in one batch, after that of its eviction."""
+    last = plan.batches - 1
+    chunks = Counter(i for _, i, _ in plan.chunks)
+    refills = Counter(i for u, i, _ in plan.chunks if last - u > plan.made[i])
+    return all(chunks[i] == 2 and refills[i] == 1 for i, made in enumerate(plan.made) if made)
+
+
+def expected_batches(instance: Instance, tokens: int) -> float:
+    """Batches of a good plan, roughly, with at most so many tokens each."""
+    requests = instance.requests
+    processed = sum(r.peak_kv for r in requests)
+    longest = max(r.output_tokens for r in requests)
+    return max(filled_batches(instance), processed / tokens, longest)
+
+
+def filled_batches(instance: Instance) -> float:
+    """Batches in which all tokens need all the KV, all the time."""
+    held = sum(int(area(r.input_tokens, r.output_tokens)) for r in instance.requests)
+    return held / instance.system.kv_capacity
+
+
+def _rules(instance: Instance, options: PlannerOptions, most_output: int) -> Rules:
+    system, policy, requests = instance.system, instance.policy, instance.requests
+    tokens = system.max_batch_tokens
+    if policy.chunked_prefill:
+        tokens = max(1, min(tokens, round(tokens * options.fill)))
+    batches = expected_batches(instance, tokens)
+    peak = max(system.held(r.peak_kv) for r in requests)
+    reserve = round(options.reserve * (instance.output_tokens - len(requests)) / batches)
+    cost = instance.cost.floats
+    # One token of KV for one batch is worth alpha / M; a token refilled costs beta.
+    worth = options.evict * cost.beta[0] * system.kv_capacity / max(cost.alpha[0], 1e-12)
+    # A refill needs batches of two prefill tokens (`next_chunk`) and must not look like a decode.
+    cuts = policy.preemption and policy.hybrid_batching and not options.backwards
+    cuts = cuts and min(tokens, system.max_prefill_tokens) > 1
+    grouped = options.backwards and policy.hybrid_batching and cost.p0 > 0
+    grouped = grouped and instance.output_tokens <= MAX_NAMED
+    return Rules(
+        capacity=max(peak, round(system.kv_capacity * (1 - options.spare))),
+        tokens=tokens,
+        prefill=system.max_prefill_tokens,
+        running=len(requests) if system.max_running is None else system.max_running,
+        block=system.block_size,
+        chunked=int(policy.chunked_prefill),
+        hybrid=int(policy.hybrid_batching),
+        exact=int(instance.cost.exact_attention),
+        backwards=int(options.backwards),
+        reserve=min(reserve, tokens - 1) if options.backwards and policy.hybrid_batching else 0,
+        window=max(1, options.window),
+        walk=max(1, options.walk),
+        choice=max(1, options.choice),
+        every=max(1, options.every),
+        group=max(1, options.group) if grouped else 1,
+        slack=float(options.slack * most_output),
+        worth=float(worth) if cuts else 0.0,
+    )

@@ -1,0 +1,138 @@
+"""Plans as schedules: which batch processes what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
+from infermax_opt.infermax.planners.plan._profile import Rules
+from infermax_opt.infermax.planners.plan._run import Plan
+
+__all__ = ["batches_of"]
+
+
+def batches_of(instance: Instance, plan: Plan) -> Schedule:
+    """Write a plan as a schedule."""
+    rules = plan.rules
+    names = [request.id for request in instance.requests]
+    chunks: list[list[tuple[int, int]]] = [[] for _ in range(plan.batches)]
+    cuts: list[list[str]] = [[] for _ in range(plan.batches)]
+    last = plan.batches - 1
+    for time, i, tokens in plan.chunks:
+        chunks[last - time if rules.backwards else time].append((i, tokens))
+    for time, i in plan.cuts:
+        cuts[last - time if rules.backwards else time].append(names[i])
+    decodes = plan.decodes[::-1] if rules.backwards else plan.decodes
+    named = _decoding_beside_idle(instance, plan)
+    entries: list[Batch] = []
+    for j, (mine, evict, decode) in enumerate(zip(chunks, cuts, decodes, strict=True)):
+        if j in named:
+            parts = {names[i]: c for i, c in mine} | {names[i]: 1 for i in named[j]}
+            entries.append(Batch(parts, tuple(evict)))
+            continue
+        if not mine and not evict:
+            if not decode:
+                continue
+            if entries and entries[-1].decode_all and not entries[-1].tokens:
+                # Long stretches that only decode: count them instead of comparing them.
+                before = entries[-1]
+                entries[-1] = Batch(before.tokens, before.evict, None, True, before.repeat + 1)
+                continue
+        if rules.hybrid:
+            entries.append(Batch({names[i]: c for i, c in mine}, tuple(evict), None, decode))
+            continue
+        entries += [Batch({names[i]: c for i, c in part}) for part in _packed(rules, mine)]
+        if decode:
+            entries.append(Batch(decode_all=True))
+    return Schedule(instance.name, run_length(entries))
+
+
+def _decoding_beside_idle(instance: Instance, plan: Plan) -> dict[int, list[int]]:
+    """Requests that decode, for every batch in which another one that could does not."""
+    if not plan.regrouped:
+        return {}
+    last = plan.batches - 1
+    generated = [-1] * len(instance.requests)
+    for time, i, _ in plan.chunks:
+        generated[i] = max(generated[i], last - time)
+    begins: list[list[tuple[int, int]]] = [[] for _ in range(plan.batches)]
+    idle = [0] * (plan.batches + 1)
+    until = [last - at for at in plan.start]
+    for i, (request, made) in enumerate(zip(instance.requests, plan.made, strict=True)):
+        second = until[i] - request.output_tokens + made + 2
+        if request.output_tokens - made > 1:
+            begins[second].append((i, until[i]))
+            idle[generated[i] + 1] += 1
+            idle[second] -= 1
+        if made > 1:
+            begins[1].append((i, made - 1))
+    named: dict[int, list[int]] = {}
+    active: list[tuple[int, int]] = []
+    waiting = 0
+    for j in range(plan.batches):
+        active = [(i, end) for i, end in active if j <= end] + begins[j]
+        waiting += idle[j]
+        if waiting and active:
+            named[j] = [i for i, _ in active]
+    return named
+
+
+def _packed(rules: Rules, prompts: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Batches that process the given prompts and nothing else."""
+    budget = min(rules.tokens, rules.prefill)
+    if not prompts:
+        return []
+    if not rules.chunked:
+        return _first_fit(sorted(prompts, key=lambda prompt: (-prompt[1], prompt[0])), budget)
+    if rules.exact:
+        return _sliced(prompts, budget)
+    return _spread(prompts, budget)
+
+
+def _first_fit(prompts: Sequence[tuple[int, int]], budget: int) -> list[list[tuple[int, int]]]:
+    """Whole prompts, each into the first batch with room."""
+    batches: list[list[tuple[int, int]]] = []
+    room: list[int] = []
+    for i, tokens in prompts:
+        place = next((k for k, free in enumerate(room) if free >= tokens), len(room))
+        if place == len(room):
+            batches.append([])
+            room.append(budget)
+        batches[place].append((i, tokens))
+        room[place] -= tokens
+    return batches
+
+
+def _sliced(prompts: Sequence[tuple[int, int]], budget: int) -> list[list[tuple[int, int]]]:
+    """Prompts one after the other, cut where a batch is full."""
+    batches: list[list[tuple[int, int]]] = [[]]
+    free = budget
+    for i, tokens in prompts:
+        while tokens:
+            if not free:
+                batches.append([])
+                free = budget
+            chunk = min(tokens, free)
+            batches[-1].append((i, chunk))
+            tokens -= chunk
+            free -= chunk
+    return batches
+
+
+def _spread(prompts: Sequence[tuple[int, int]], budget: int) -> list[list[tuple[int, int]]]:
+    """Every prompt over all batches, as the work of a chunk is its square."""
+    total = sum(tokens for _, tokens in prompts)
+    count = -(-total // budget)
+    # Token x of all goes to batch x mod count: each batch gets at most ceil(total / count) of them,
+    # and each prompt nearly equal shares.
+    batches: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    start = 0
+    for i, tokens in prompts:
+        end = start + tokens
+        for k in range(count):
+            share = (end - k + count - 1) // count - (start - k + count - 1) // count
+            if share:
+                batches[k].append((i, share))
+        start = end
+    return batches

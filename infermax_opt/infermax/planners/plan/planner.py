@@ -1,0 +1,286 @@
+"""Plans for offline workloads whose output lengths are known.
+
+A schedule of J batches costs at least alpha J plus work that is nearly the same in every
+schedule.  J is bounded by the KV area (sum of what is held) over M and by the tokens over C, so
+a good plan keeps the KV full, or every batch, from the first batch to the last:
+
+- A request starts only where its whole life fits beside those placed before; nothing is evicted
+  unless that pays (`PlannerOptions.evict`).
+- Plans are made *backwards* as a rule: from the end a request sheds KV instead of growing, so
+  whatever fits now fits for good, and there is always something that fits exactly now.
+- Every batch with prefill pays p0, so prompts are processed together, before they are needed; a
+  request idles up to its second token (`infermax_opt.infermax.planners.polish._kernel`).
+- The KV fills up slowly at the start.  Where KV is scarce, requests that are evicted later make
+  use of what is free (`infermax_opt.infermax.planners.plan._early_evictions`).
+- With "square" attention a prompt of I tokens in q chunks does I**2 / q of work but holds about
+  I q / 2 of KV area; the chunk that balances them is sqrt(I alpha / (2 p1 M)) tokens.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.planners.plan._early_evictions import early_tokens
+from infermax_opt.infermax.planners.plan._options import (
+    ArrivalsError,
+    PlannerOptions,
+    balanced_width,
+    decide,
+    expected_batches,
+)
+from infermax_opt.infermax.planners.plan._write import batches_of
+from infermax_opt.infermax.planners.polish.polish import polish
+
+__all__ = ["ArrivalsError", "Planner", "PlannerOptions", "plan", "plans", "typical_slots"]
+
+#: Settings tried in a row without improvement, before `plans` without a deadline ends.
+PATIENCE = 40
+#: Relative difference of estimates that is rounding.
+NOISE = 1e-9
+#: A plan so much worse than the best one is not polished.
+HOPELESS = 1.03
+#: Longest output relative to the batches, from which on it is worth to look after the start.
+RAMP = 0.005
+#: Shares of early starts to try.
+EARLY_SHARES = (1.0, 1.3, 0.7)
+#: Most batches that the pilot method's tries may look at, and most requests in the KV where it helps.
+PILOT_WORK, PILOT_SLOTS = 4_000_000, 12
+
+
+def plan(instance: Instance, options: PlannerOptions | None = None, *, seed: int = 0) -> Schedule:
+    """Plan an offline instance in one pass.
+
+    Parameters
+    ----------
+    instance : Instance
+    options : PlannerOptions, optional
+    seed : int
+        Of the noise in the priorities.
+
+    Returns
+    -------
+    Schedule
+        Valid for every offline instance.
+
+    Raises
+    ------
+    ArrivalsError
+        If requests arrive over time.
+    InputError
+        If the schedule would have more than `infermax_opt.infermax.replay.plain.MAX_BATCHES` batches.
+    """
+    return batches_of(instance, decide(instance, options or PlannerOptions(), seed))
+
+
+def plans(
+    instance: Instance, *, seed: int = 0, deadline: float | None = None
+) -> Iterator[tuple[str, Schedule]]:
+    """Ever better plans of an offline instance, by estimated makespan; none with arrivals.
+
+    Parameters
+    ----------
+    instance : Instance
+    seed : int
+        The same seed gives the same plans, as many as there is time for.
+    deadline : float, optional
+        Moment of `time.monotonic` at which to stop, but for a plan in the making.  Without one it
+        stops when `PATIENCE` settings in a row were no better.
+
+    Yields
+    ------
+    name : str
+        ``planner:`` and the number of settings tried.
+    schedule : Schedule
+    """
+    yield from Planner(instance, seed=seed).improve(deadline)
+
+
+class Planner:
+    """A search for plans that can be continued.
+
+    Parameters
+    ----------
+    instance : Instance
+    seed : int
+    """
+
+    def __init__(self, instance: Instance, *, seed: int = 0):
+        self.instance = instance
+        self.rng = random.Random(seed)
+        self.best = math.inf
+        self.chosen = PlannerOptions()
+        self.shuffle = seed
+        self.opening = _opening(instance) if instance.offline else []
+        self.early = instance.offline and _early_helps(instance)
+        #: Shares of early starts that are worth a try.
+        self.early_shares = EARLY_SHARES if self.early else ()
+        self.shares = list(self.early_shares)
+        self.tried: set[PlannerOptions] = set()
+        self.number = self.failed = 0
+
+    def improve(self, deadline: float | None = None) -> Iterator[tuple[str, Schedule]]:
+        """Yield what `plans` yields, until the deadline; may be called again."""
+        if not self.instance.offline:
+            return
+        while self.failed < PATIENCE or deadline is not None:
+            if self.best < math.inf and deadline is not None and time.monotonic() >= deadline:
+                return
+            options, shuffle = self._next()
+            if options in self.tried and shuffle == self.shuffle:
+                self.failed += 1
+                if self.failed > 10 * PATIENCE:
+                    return
+                continue
+            self.tried.add(options)
+            self.number += 1
+            seconds, schedule = _candidate(self.instance, options, shuffle, self.best, deadline)
+            if schedule is not None and seconds < self.best * (1 - NOISE):
+                self.best, self.chosen, self.shuffle, self.failed = seconds, options, shuffle, 0
+                yield f"planner:{self.number}", schedule
+            elif not (self.opening or self.shares):
+                # Early starts take the time of several plans.
+                self.failed += 4 if options.early > 0 else 1
+
+    def follow(
+        self, order: Sequence[int], options: PlannerOptions, deadline: float | None = None
+    ) -> Schedule | None:
+        """Plan along an order of the requests; None if no better than the best so far."""
+        seconds, schedule = _candidate(self.instance, options, self.shuffle, self.best, deadline, order)
+        if schedule is None or seconds >= self.best * (1 - NOISE):
+            return None
+        self.best = seconds
+        return schedule
+
+    def _next(self) -> tuple[PlannerOptions, int]:
+        """Settings to try next, and the seed of the noise."""
+        if self.opening:
+            return self.opening.pop(0), self.shuffle
+        if self.shares:
+            return replace(self.chosen, early=self.shares.pop(0), group=1, spare=0.0), self.shuffle
+        return _neighbour(self.instance, self.chosen, self.shuffle, self.early, self.rng)
+
+
+def _candidate(
+    instance: Instance,
+    options: PlannerOptions,
+    seed: int,
+    best: float,
+    deadline: float | None,
+    order: Sequence[int] | None = None,
+) -> tuple[float, Schedule | None]:
+    """Estimated makespan of a plan, and its schedule if that might be below `best`."""
+    found = decide(instance, options, seed, deadline, order)
+    if not instance.objective.is_makespan or (options.backwards and instance.policy.hybrid_batching):
+        return found.seconds, batches_of(instance, found) if found.seconds < best else None
+    if found.seconds >= best * HOPELESS:
+        return found.seconds, None
+    saved, schedule = polish(instance, batches_of(instance, found))
+    return found.seconds - saved, schedule
+
+
+def _opening(instance: Instance) -> list[PlannerOptions]:
+    """Settings that are tried first."""
+    base = PlannerOptions()
+    settings = [
+        base,
+        replace(base, by_output=1.0, by_input=-0.5, noise=0.0, slack=1.0, window=1),
+        replace(base, by_output=0.9, by_input=0.3, noise=0.0, slack=1.0, window=1),
+        replace(base, by_output=0.9, noise=0.0, slack=1.0, choice=2),
+        replace(base, by_output=0.4, by_input=-1.0, noise=0.9, window=1, walk=64, choice=3),
+        replace(base, by_output=0.8, noise=0.4),
+        replace(base, backwards=False, slack=100.0, by_output=0.5, noise=0.5),
+    ]
+    if balanced_width(instance) is not None:
+        settings[1:1] = [replace(base, chunk=chunk) for chunk in (0.5, 0.25, 0.17, 2.0)]
+    if _groups_help(instance):
+        # A group is worth a try where it holds a prompt or more.
+        most = expected_batches(instance, instance.system.max_batch_tokens) / len(instance.requests)
+        settings[1:1] = [replace(base, group=group) for group in (2, 4, 8) if group >= most]
+        settings.append(replace(base, spare=0.001))
+    if not instance.policy.hybrid_batching:
+        settings += [replace(base, every=every) for every in (4, 16, 64)]
+    if _pilot_helps(instance):
+        near = replace(base, noise=0.0, by_output=0.0, window=1, slack=100.0, pilot=0.4)
+        settings += [replace(near, by_input=bias) for bias in (0.15, 0.3, 0.0)]
+    return settings
+
+
+def typical_slots(instance: Instance) -> float:
+    """Requests that fill the KV at their mean size."""
+    held = sum(r.output_tokens * (r.input_tokens + r.output_tokens / 2) for r in instance.requests)
+    return instance.system.kv_capacity * instance.output_tokens / held
+
+
+def _pilot_helps(instance: Instance) -> bool:
+    """Whether types and places in the KV are few, and the tries affordable."""
+    requests = instance.requests
+    most_output = max(r.output_tokens for r in requests)
+    tries = len(requests) * len(instance.types) * most_output * 0.4
+    return len(requests) >= 64 and typical_slots(instance) <= PILOT_SLOTS and tries <= PILOT_WORK
+
+
+def _groups_help(instance: Instance) -> bool:
+    """Whether batches with prefill cost more, and nothing speaks against requests that idle."""
+    hybrid = instance.policy.hybrid_batching
+    return instance.objective.is_makespan and hybrid and instance.cost.floats.p0 > 0
+
+
+def _early_helps(instance: Instance) -> bool:
+    """Whether early starts apply, and might pay: they take many times the time of a plan."""
+    policy = instance.policy
+    if not (policy.preemption and policy.hybrid_batching and instance.objective.is_makespan):
+        return False
+    batches = expected_batches(instance, instance.system.max_batch_tokens)
+    if max(r.output_tokens for r in instance.requests) < RAMP * batches:
+        return False
+    return any(early_tokens(instance, 1.0, 1.0))
+
+
+def _neighbour(
+    instance: Instance, options: PlannerOptions, seed: int, early: bool, rng: random.Random
+) -> tuple[PlannerOptions, int]:
+    """Change one or two settings at random."""
+    values: dict[str, object] = {
+        "by_output": options.by_output + rng.gauss(0, 0.2),
+        "by_input": options.by_input + rng.gauss(0, 0.2),
+        "noise": max(0.0, options.noise + rng.gauss(0, 0.2)),
+        "slack": max(0.0, options.slack + rng.gauss(0, 0.3)),
+        "reserve": max(0.0, options.reserve * math.exp(rng.gauss(0, 0.2))),
+        "window": rng.choice([1, 2, 4, 8, 16, 32, 64]),
+        "walk": rng.choice([4, 8, 16, 32, 64, 128, 512, 2048]),
+        "choice": rng.choice([1, 1, 2, 3, 4]),
+    }
+    if balanced_width(instance) is not None and options.chunk is not None:
+        values["chunk"] = options.chunk * math.exp(rng.gauss(0, 0.3))
+        values["chunk "] = options.chunk * math.exp(rng.gauss(0, 0.1))
+    if len(instance.cost.batch) > 1:
+        values["fill"] = min(1.0, max(0.02, options.fill * math.exp(rng.gauss(0, 0.3))))
+    if _groups_help(instance):
+        values["group"] = max(1, options.group + rng.choice([-2, -1, 1, 2, options.group]))
+        values["spare"] = max(0.0, options.spare + rng.gauss(0, 0.001))
+    if early:
+        values["early"] = max(0.0, options.early + rng.gauss(0, 0.3))
+        values["young"] = options.young * math.exp(rng.gauss(0, 0.2))
+    if options.pilot > 0:
+        values["pilot"] = options.pilot * math.exp(rng.gauss(0, 0.3))
+    if not instance.policy.hybrid_batching:
+        values["every"] = max(1, round(options.every * math.exp(rng.gauss(0, 0.7))))
+    values["seed"] = rng.randrange(2**31)
+    if len(instance.types) == 1:
+        # The order of alike requests decides nothing, except which of them start early.
+        alike = {"by_output", "by_input", "window", "walk", "choice"}
+        alike |= set() if options.early > 0 else {"noise", "seed"}
+        values = {name: some for name, some in values.items() if name not in alike}
+    shuffle = seed
+    for name in rng.sample(sorted(values), min(len(values), rng.choice([1, 1, 2, 3]))):
+        if name == "seed":
+            shuffle = int(str(values[name]))
+        else:
+            options = replace(options, **{name.strip(): values[name]})  # type: ignore[arg-type]
+    return options, shuffle

@@ -1,0 +1,1 @@
+"""Local improvement of a schedule."""

@@ -1,0 +1,173 @@
+"""Planning at a coarse scale, where few requests with long outputs fit into the KV.
+
+A coarse instance has one token of KV and one batch for each `scale` tokens and batches.  A request is
+held there as if it had all the tokens it makes by the end of a coarse batch, so whatever fits there
+fits here: each coarse batch becomes `scale` batches, the first of which also prefills.  A beam search
+can follow outputs that are so short.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.schedule import Batch, Schedule
+
+__all__ = ["coarse_instance", "coarse_plans", "coarse_scale", "refined"]
+
+#: Output tokens of the longest requests at the coarse scale.
+LEVEL = 32
+
+
+def coarse_instance(instance: Instance, scale: int, most: int | None = None) -> Instance:
+    """The instance with `scale` tokens and batches for each one.
+
+    Parameters
+    ----------
+    instance : Instance
+    scale : int
+    most : int, optional
+        Requests that may hold KV at a time: then prompts are rounded down, and so many rests are
+        reserved.  Else they are rounded up.
+
+    Raises
+    ------
+    InputError
+        If a request does not fit any more.
+    """
+    system, cost = instance.system, instance.cost.seconds
+
+    def shrunk(tokens: int) -> int:
+        return -(-tokens // scale)
+
+    # With n tokens at this scale a request holds I - 1 + n scale tokens or less.
+    capacity, running = system.kv_capacity, system.max_running
+    if most is not None:
+        capacity -= most * max((g.input_tokens - 1) % scale for g in instance.groups)
+        running = most if running is None else min(most, running)
+    groups = tuple(
+        RequestGroup(
+            g.id,
+            (shrunk(g.input_tokens - 1) if most is None else (g.input_tokens - 1) // scale) + 1,
+            shrunk(g.output_tokens),
+            count=g.count,
+        )
+        for g in instance.groups
+    )
+    return Instance(
+        name=instance.name,
+        groups=groups,
+        system=System(
+            kv_capacity=max(1, capacity // scale),
+            max_batch_tokens=max(1, system.max_batch_tokens // scale),
+            max_prefill_tokens=max(1, system.max_prefill_tokens // scale),
+            max_running=running,
+        ),
+        cost=CostModel(
+            batch=[(scale * a, scale * b) for a, b in zip(cost.alpha, cost.beta, strict=True)],
+            decode=(scale * cost.d0, scale**2 * cost.d1),
+            prefill=(cost.p0, scale**2 * cost.p1),
+            attention=instance.cost.attention,
+        ),
+        policy=Policy(instance.policy.hybrid_batching, False, instance.policy.preemption),
+    )
+
+
+def _roomiest(instance: Instance, scale: int) -> Instance | None:
+    """The coarse instance, of several roundings, in which most tokens fit beside the prompts."""
+    from infermax_opt.infermax.planners.plan.planner import typical_slots
+
+    slots = math.ceil(typical_slots(instance))
+    best: tuple[float, Instance] | None = None
+    for most in (None, slots + 1, slots + 2):
+        try:
+            coarse = coarse_instance(instance, scale, most)
+        except InputError:
+            continue
+        prompts = sum(r.input_tokens - 1 for r in coarse.requests) / len(coarse.requests)
+        room = coarse.system.kv_capacity - slots * prompts
+        if best is None or room > best[0]:
+            best = room, coarse
+    return None if best is None else best[1]
+
+
+def refined(instance: Instance, scale: int, schedule: Schedule) -> Schedule:
+    """The schedule of the coarse instance as one of the instance itself."""
+    left = {request.id: request.output_tokens for request in instance.requests}
+    prompt = {request.id: request.input_tokens for request in instance.requests}
+    made = dict.fromkeys(left, 0)
+    held: dict[str, None] = {}
+    batches: list[Batch] = []
+    for coarse in schedule.batches:
+        for number in range(coarse.repeat):
+            evict = coarse.evict if number == 0 else ()
+            for name in evict:
+                held.pop(name, None)
+            decoding = [name for name in held if coarse.decode_all and name not in coarse.tokens]
+            active = [*coarse.tokens, *decoding]
+            tokens = {name: 1 if name in held else prompt[name] + made[name] for name in active}
+            batches.append(Batch(tokens, evict))
+            held.update(dict.fromkeys(active))
+            done = 1
+            while active:
+                active = [name for name in active if left[name] > done]
+                # All of them make a token in every batch until one has finished.
+                steps = min([scale - done, *(left[name] - done for name in active)])
+                if not active or steps <= 0:
+                    break
+                together = len(active) == sum(left[name] > done for name in held)
+                batches.append(
+                    Batch({}, decode_all=True, repeat=steps)
+                    if together
+                    else Batch(dict.fromkeys(active, 1), repeat=steps)
+                )
+                done += steps
+            for name in tokens:
+                made[name] += min(scale, left[name])
+                left[name] -= min(scale, left[name])
+                if left[name] == 0:
+                    del held[name]
+    return Schedule(instance.name, tuple(batches))
+
+
+def coarse_scale(instance: Instance) -> int:
+    """Tokens for each one at the scale of `coarse_plans`; 1 where there are no such plans."""
+    if not instance.offline or instance.system.block_size > 1:
+        return 1
+    return max(1, max(request.output_tokens for request in instance.requests) // LEVEL)
+
+
+def coarse_plans(
+    instance: Instance, *, upper: float | None = None, seed: int = 0, deadline: float | None = None
+) -> Iterator[tuple[str, Schedule]]:
+    """Plans by beam search at a coarse scale, each better there than those before.
+
+    Parameters
+    ----------
+    instance : Instance
+        Offline, in blocks of one token, with long outputs; others have no such plans.
+    upper : float, optional
+        Makespan in seconds that is known already.
+    seed : int
+    deadline : float, optional
+        Moment of `time.monotonic` at which to stop.
+
+    Yields
+    ------
+    name : str
+        Where the schedule comes from.
+    schedule : Schedule
+    """
+    from infermax_opt.infermax.planners.beam.beam import beam_plans
+
+    scale = coarse_scale(instance)
+    if scale <= 1:
+        return
+    coarse = _roomiest(instance, scale)
+    if coarse is None:
+        return
+    for name, schedule in beam_plans(coarse, upper=upper, seed=seed, deadline=deadline):
+        yield f"{name} at 1:{scale}", refined(instance, scale, schedule)

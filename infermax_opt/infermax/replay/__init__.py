@@ -1,0 +1,1 @@
+"""What a schedule does: replay, metrics, timeline."""

@@ -1,0 +1,189 @@
+"""The loop of Algorithm 1 (InferMax, section 3.1): one loop, parameterised by `Limits`.
+
+Why it ends: a batch that decodes generates tokens; a batch without decodes brings some prefill
+nearer to its next token, and only a decode (or a request of higher rank) can undo that.  Generated
+tokens are never lost.
+
+The functions run as plain Python or compiled; see `infermax_opt.infermax.schedulers._state`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infermax_opt.infermax.data.cost import batch_time, prefill_work
+from infermax_opt.infermax.schedulers._algorithm1_batch import next_batch, process
+from infermax_opt.infermax.schedulers._state import (
+    DECODE_KV,
+    EVICTED,
+    EVICTED_DECODES,
+    IN_DECODE,
+    PARTS,
+    RUNNING,
+    STEPS,
+    TOKENS,
+    USED,
+    WORK,
+    enqueue,
+    evict,
+    find_victim,
+    held,
+    insert,
+    reclaimable,
+)
+
+__all__ = ["HELPERS", "schedule_loop"]
+
+#: Relative error granted to the simulated clock; what arrived within it gets an explicit start.
+CLOCK_MARGIN = 1e-7
+
+
+def newest(requests: Any, state: Any, plan: Any, now: Any) -> Any:
+    """Latest arrival (as a request) that the exact clock might not have passed yet; or -1."""
+    latest = -1
+    for k in range(plan.count[PARTS]):
+        i = plan.parts[k]
+        arrival = requests.arrival[i]
+        if (
+            state.seen[i] == 0
+            and arrival > 0.0
+            and arrival > now - CLOCK_MARGIN * (1.0 + now)
+            and (latest < 0 or requests.place[i] > requests.place[latest])
+        ):
+            latest = i
+    return latest
+
+
+def leap(limits: Any, requests: Any, state: Any, plan: Any, most: Any) -> Any:
+    """Count how often a batch that only decoded can recur, before a request's last token.
+
+    Recurring, it takes the same C, P and R_max and ever more M, so whoever could not join it
+    before still cannot.
+    """
+    for k in range(plan.count[STEPS]):
+        i = plan.steps[k]
+        most = min(most, requests.outputs[i] - state.generated[i] - 1)
+    while most > 0:
+        need = 0
+        for k in range(plan.count[STEPS]):
+            i = plan.steps[k]
+            need += max(0, held(state.cached[i] + most, limits.block) - state.reserved[i])
+        if state.count[USED] + need <= limits.capacity:
+            break
+        most //= 2
+    return most
+
+
+def advance(limits: Any, state: Any, plan: Any, times: Any) -> None:
+    """Repeat the decode steps of the batch `times` times."""
+    for k in range(plan.count[STEPS]):
+        i = plan.steps[k]
+        state.cached[i] += times
+        state.generated[i] += times
+        need = max(0, held(state.cached[i], limits.block) - state.reserved[i])
+        state.reserved[i] += need
+        state.count[USED] += need
+
+
+def schedule_loop(limits: Any, groups: Any, requests: Any, state: Any, plan: Any, cost: Any) -> Any:
+    """Run Algorithm 1 to the end.
+
+    Parameters
+    ----------
+    limits : Limits
+    groups : column of int
+        Order of GroupRequests: which sources each group draws its candidates from.
+    requests, state, plan : Requests, State, Plan
+        As built by `infermax_opt.infermax.schedulers.algorithm1`; `state` and `plan` are used up.
+    cost : Coefficients
+        Floats, for the simulated clock.
+
+    Returns
+    -------
+    finished : bool
+        False after `limits.batches` batches.
+    named, chunks, evicted : list of int
+        Flat columns of the entries: requests and their tokens, evicted requests.
+    named_end, evicted_end, decode_all, repeat, start : list of int
+        Per entry, after a dummy first one; `start` is the request whose arrival it awaits, or -1.
+    """
+    named = [0 for _ in range(0)]
+    chunks = [0 for _ in range(0)]
+    evicted = [0 for _ in range(0)]
+    named_end, evicted_end, decode_all, repeat, start = [0], [0], [0], [0], [-1]
+    count, size = state.count, plan.count
+    n = len(requests.inputs)
+    arrived = batches = 0
+    unfinished = n
+    now = 0.0
+    while unfinished > 0:
+        while arrived < n and requests.arrival[requests.order[arrived]] <= now:
+            enqueue(state, requests.order[arrived], limits.ranked)
+            arrived += 1
+        if count[RUNNING] == 0 and state.after[n] == n:
+            now = requests.arrival[requests.order[arrived]]
+            continue
+        if batches == limits.batches:
+            break
+        batches += 1
+        next_batch(limits, groups, requests, state, plan)
+        waits_for = newest(requests, state, plan, now)
+        now += batch_time(
+            cost.alpha, cost.beta, cost.d0, cost.d1, cost.p0, cost.p1,
+            size[TOKENS], size[STEPS], size[DECODE_KV], size[PARTS], size[WORK],
+        )  # fmt: skip
+        alive = count[IN_DECODE] - size[EVICTED_DECODES]
+        everyone = 1 if 0 < size[STEPS] == alive else 0
+        before = len(named)
+        if everyone == 0:
+            for k in range(size[STEPS]):
+                named.append(plan.steps[k])
+                chunks.append(1)
+        for k in range(size[PARTS]):
+            named.append(plan.parts[k])
+            chunks.append(plan.chunks[k])
+        for k in range(size[EVICTED]):
+            evicted.append(plan.evicted[k])
+        more = len(named) - before
+        same = (
+            len(repeat) > 1 and size[EVICTED] == 0 and waits_for < 0
+            and decode_all[-1] == everyone and named_end[-1] - named_end[-2] == more
+        )  # fmt: skip
+        k = 0
+        while same and k < more:
+            same = named[before + k] == named[before - more + k]
+            same = same and chunks[before + k] == chunks[before - more + k]
+            k += 1
+        if same:
+            for _ in range(more):
+                named.pop()
+                chunks.pop()
+            repeat[-1] += 1
+        else:
+            named_end.append(len(named))
+            evicted_end.append(len(evicted))
+            decode_all.append(everyone)
+            repeat.append(1)
+            start.append(waits_for)
+        done = process(limits, requests, state, plan)
+        unfinished -= done
+        if same and more == 0 and done == 0:
+            most = leap(limits, requests, state, plan, limits.batches - batches)
+            times = 0
+            while times < most and (arrived == n or now < requests.arrival[requests.order[arrived]]):
+                times += 1
+                now += batch_time(
+                    cost.alpha, cost.beta, cost.d0, cost.d1, cost.p0, cost.p1,
+                    size[TOKENS], size[STEPS], size[DECODE_KV] + times * size[STEPS], 0, 0,
+                )  # fmt: skip
+            advance(limits, state, plan, times)
+            repeat[-1] += times
+            batches += times
+    return unfinished == 0, named, chunks, evicted, named_end, evicted_end, decode_all, repeat, start
+
+
+HELPERS = (
+    batch_time, prefill_work, held, enqueue, insert, find_victim, reclaimable, evict,
+    next_batch, process, newest, leap, advance,
+)  # fmt: skip
+"""What `schedule_loop` calls, callees first."""

@@ -1,0 +1,227 @@
+"""Algorithm 1 of InferMax (section 3.1) as one parameterised scheduler.
+
+`Options` are the columns of the paper's Table 1; `schedule` runs the loop of
+`infermax_opt.infermax.schedulers._algorithm1_loop`, compiled where that pays.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from infermax_opt.core.compiled import compiled
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.cost import Coefficients
+from infermax_opt.infermax.data.instance import Instance, Request
+from infermax_opt.infermax.data.schedule import Batch, Schedule
+from infermax_opt.infermax.replay.plain import MAX_BATCHES
+from infermax_opt.infermax.schedulers import _algorithm1_loop as _loop
+from infermax_opt.infermax.schedulers._state import DECODES, PREFILLS, WAITS, Limits, Plan, Requests, State
+
+__all__ = ["Options", "Order", "schedule"]
+
+#: Below so many request-tokens plain Python takes less time than loading compiled code.
+PLAIN_WORK = 50_000
+#: The same once the compiled code is loaded.
+PLAIN_WORK_LOADED = 500
+
+
+class Order(enum.Enum):
+    """How GroupRequests orders the candidates.
+
+    ``prefill``: running prefills, waiting, running decodes (vLLM).  ``decode``: running decodes,
+    running prefills, waiting (Sarathi).  The others form a single group, by input tokens, by
+    output tokens, or in the order of the instance (appendix A.3); ties by that order.
+    """
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    RANK_INPUT = "rank_input"
+    RANK_OUTPUT = "rank_output"
+    RANK_ORIGINAL = "rank_org"
+
+    @property
+    def ranked(self) -> bool:
+        """Whether all candidates form one group."""
+        return self not in (Order.PREFILL, Order.DECODE)
+
+
+_GROUPS = {Order.PREFILL: (PREFILLS, WAITS, DECODES), Order.DECODE: (DECODES, PREFILLS, WAITS)}
+
+_RANK: dict[Order, Callable[[Request], int]] = {
+    Order.RANK_INPUT: lambda request: request.input_tokens,
+    Order.RANK_OUTPUT: lambda request: request.output_tokens,
+    Order.RANK_ORIGINAL: lambda request: 0,
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What distinguishes one scheduler from another.
+
+    Parameters
+    ----------
+    order : Order
+    hybrid, chunked : bool
+        Mix phases in a batch; split prefills.  Only where the instance's policy allows it.  A
+        prompt that fits no batch whole is split by every scheduler.
+    prefill_tokens : int
+        P: most prefill tokens per batch; the instance's limit holds beside it.
+    eviction_free : bool
+        Reserve the peak KV of a request when it is admitted, and evict none.
+    max_running : int or None
+        R_max: most requests holding KV; the instance's limit holds beside it.
+    """
+
+    order: Order
+    hybrid: bool
+    chunked: bool
+    prefill_tokens: int
+    eviction_free: bool = False
+    max_running: int | None = None
+
+
+def schedule(instance: Instance, options: Options) -> Schedule:
+    """Schedule an instance by Algorithm 1.
+
+    Parameters
+    ----------
+    instance : Instance
+        Requests with arrivals are admitted by a simulated clock; the schedule waits where the
+        exact clock might be behind it.
+    options : Options
+
+    Returns
+    -------
+    Schedule
+        Valid for every instance.
+
+    Raises
+    ------
+    InputError
+        If the schedule would have more than `infermax_opt.infermax.replay.plain.MAX_BATCHES` batches.
+
+    Notes
+    -----
+    Where the instance forbids chunks, a request whose refill could outgrow a batch reserves its
+    peak KV and is never evicted, since it could not come back.
+    """
+    limits = _limits(instance, options)
+    loaded = _compiled.cache_info().currsize > 0
+    chunks = sum(r.input_tokens for r in instance.requests) // min(limits.prefill, limits.tokens)
+    work = instance.output_tokens + len(instance.requests) + chunks
+    if work < (PLAIN_WORK_LOADED if loaded else PLAIN_WORK):
+        return _run(instance, options, limits, _loop.schedule_loop, list, list)
+    import numpy as np
+
+    integers = functools.partial(np.array, dtype=np.int64)
+    floats = functools.partial(np.array, dtype=np.float64)
+    return _run(instance, options, limits, _compiled(), integers, floats)
+
+
+@functools.cache
+def _compiled() -> Callable[..., Any]:
+    return compiled(_loop.schedule_loop, _loop.HELPERS)
+
+
+def _run(
+    instance: Instance,
+    options: Options,
+    limits: Limits,
+    loop: Callable[..., Any],
+    integers: Callable[[Iterable[int]], Any],
+    floats: Callable[[Iterable[float]], Any],
+) -> Schedule:
+    requests, order = instance.requests, options.order
+    n = len(requests)
+    rank = [0] * n
+    if order.ranked:
+        ranked = sorted(range(n), key=lambda i: _RANK[order](requests[i]))
+        for position, i in enumerate(ranked):
+            rank[i] = position
+    # Sorted by rank within an arrival, so that an offline queue is built by appending.
+    arrivals = sorted(range(n), key=lambda i: (requests[i].arrival, rank[i]))
+    place = [0] * n
+    for position, i in enumerate(arrivals):
+        place[i] = position
+    policy = instance.policy
+    budget = instance.system.prefill_budget
+    pinned = options.eviction_free or not policy.preemption
+    columns = Requests(
+        inputs=integers([r.input_tokens for r in requests]),
+        outputs=integers([r.output_tokens for r in requests]),
+        protected=integers(
+            [int(pinned or (not policy.chunked_prefill and r.peak_kv > budget)) for r in requests]
+        ),
+        arrival=floats([float(r.arrival) for r in requests]),
+        order=integers(arrivals),
+        place=integers(place),
+    )
+
+    def zeros(size: int = n) -> Any:
+        return integers([0] * size)
+
+    state = State(
+        cached=zeros(), generated=zeros(), reserved=zeros(), phase=zeros(), key=integers(rank),
+        seen=zeros(), decoding=zeros(), prefilling=zeros(),
+        after=integers([0] * n + [n]), before=integers([0] * n + [n]), count=zeros(5),
+    )  # fmt: skip
+    plan = Plan(zeros(), zeros(), zeros(), zeros(), zeros(), count=zeros(10))
+    unit = instance.cost.floats
+    cost = Coefficients(floats(unit.alpha), floats(unit.beta), *unit[2:])
+    groups = integers(_GROUPS.get(order, (DECODES | PREFILLS | WAITS,)))
+    finished, *entries = loop(limits, groups, columns, state, plan, cost)
+    if not finished:
+        raise InputError(f"needs more than {MAX_BATCHES} batches, the most a schedule may hold")
+    return Schedule(instance.name, _batches(requests, *entries))
+
+
+def _limits(instance: Instance, options: Options) -> Limits:
+    system, policy = instance.system, instance.policy
+    running = [limit for limit in (system.max_running, options.max_running) if limit is not None]
+    return Limits(
+        capacity=system.kv_capacity,
+        tokens=system.max_batch_tokens,
+        prefill=min(options.prefill_tokens, system.max_prefill_tokens),
+        most_prefill=system.max_prefill_tokens,
+        running=min(running, default=len(instance.requests)),
+        block=system.block_size,
+        batches=MAX_BATCHES,
+        hybrid=int(options.hybrid and policy.hybrid_batching),
+        chunked=int(options.chunked and policy.chunked_prefill),
+        may_split=int(policy.chunked_prefill),
+        ranked=int(options.order.ranked),
+        exact=int(instance.cost.exact_attention),
+    )
+
+
+def _batches(
+    requests: tuple[Request, ...],
+    named: list[int],
+    chunks: list[int],
+    evicted: list[int],
+    named_end: list[int],
+    evicted_end: list[int],
+    decode_all: list[int],
+    repeat: list[int],
+    start: list[int],
+) -> tuple[Batch, ...]:
+    """Name the requests of the loop's columns."""
+    names = [request.id for request in requests]
+    batches = []
+    for k in range(1, len(repeat)):
+        a, b = named_end[k - 1], named_end[k]
+        c, d = evicted_end[k - 1], evicted_end[k]
+        batches.append(
+            Batch(
+                tokens={names[i]: tokens for i, tokens in zip(named[a:b], chunks[a:b], strict=True)},
+                evict=tuple(names[i] for i in evicted[c:d]),
+                start=requests[start[k]].arrival if start[k] >= 0 else None,
+                decode_all=bool(decode_all[k]),
+                repeat=repeat[k],
+            )
+        )
+    return tuple(batches)

@@ -1,0 +1,61 @@
+"""The schedulers of InferMax's Table 1 and appendix A.3, by name.
+
+A name is a preset, optionally ``_ef`` for its eviction-free variant, optionally ``@r64`` to
+limit the running requests: ``sarathi``, ``vllm_ef``, ``rank_output_ef@r128``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.instance import MAX_TOKENS
+from infermax_opt.infermax.schedulers.algorithm1 import Options, Order
+
+__all__ = ["PRESETS", "preset"]
+
+_TABLE = {
+    "vllm": Options(Order.PREFILL, hybrid=False, chunked=False, prefill_tokens=4096),
+    "vllm_hy": Options(Order.PREFILL, hybrid=True, chunked=False, prefill_tokens=4096),
+    "sarathi": Options(Order.DECODE, hybrid=True, chunked=True, prefill_tokens=512),
+    "sarathi_pc": Options(Order.DECODE, hybrid=True, chunked=True, prefill_tokens=4096),
+    "sarathi_nocp": Options(Order.DECODE, hybrid=True, chunked=False, prefill_tokens=4096),
+    "sarathi_nohy": Options(Order.DECODE, hybrid=False, chunked=False, prefill_tokens=4096),
+    "rank_input": Options(Order.RANK_INPUT, hybrid=True, chunked=True, prefill_tokens=4096),
+    "rank_output": Options(Order.RANK_OUTPUT, hybrid=True, chunked=True, prefill_tokens=4096),
+    "rank_org": Options(Order.RANK_ORIGINAL, hybrid=True, chunked=True, prefill_tokens=4096),
+}
+
+PRESETS: dict[str, Options] = {
+    name + suffix: replace(options, eviction_free=bool(suffix))
+    for name, options in _TABLE.items()
+    for suffix in ("", "_ef")
+}
+"""Every preset and its eviction-free variant."""
+
+
+def preset(name: str) -> Options:
+    """Options of the scheduler called `name`.
+
+    Raises
+    ------
+    InputError
+        If there is no such scheduler; the message names the choices.
+    """
+    base, at, suffix = name.partition("@")
+    options = PRESETS.get(base)
+    if options is None:
+        choices = ", ".join(PRESETS)
+        raise InputError(
+            f"no scheduler {name!r}; choose from {choices} (and @rN for at most N running)", field="scheduler"
+        )
+    if not at:
+        return options
+    match = re.fullmatch(r"r(\d{1,10})", suffix, re.ASCII)
+    if match is None or not 1 <= int(match[1]) <= MAX_TOKENS:
+        raise InputError(
+            f"{name!r}: after @ comes r and a limit from 1 to {MAX_TOKENS}, as in {base}@r64",
+            field="scheduler",
+        )
+    return replace(options, max_running=int(match[1]))

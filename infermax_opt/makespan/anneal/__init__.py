@@ -1,0 +1,1 @@
+"""Annealing of bins and of the paths of clients."""

@@ -1,0 +1,1 @@
+"""Instances, schedules, files and traces of the problem."""

@@ -1,0 +1,1 @@
+"""Identical parallel machines (P||Cmax): bounds, search, certified packing."""

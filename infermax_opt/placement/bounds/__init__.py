@@ -1,0 +1,1 @@
+"""Lower bounds on the number of workers."""

@@ -1,0 +1,1 @@
+"""Instances, placements, files and traces of the problem."""

@@ -1,0 +1,1 @@
+"""Exact engines, and how formulations are solved."""

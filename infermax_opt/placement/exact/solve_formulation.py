@@ -1,0 +1,137 @@
+"""Solves a placement instance through a formulation: build, lower, run an engine, read back.
+
+Formulations of this problem are found through the entry points of group ``infermax_opt.placement_models``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Protocol
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.engines.outcome import Limits as RunLimits
+from infermax_opt.engines.process import Engine, run_engine
+from infermax_opt.infermax.formulation import load_formulation
+from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.schedule import Placement, check_placement
+from infermax_opt.placement.limits import Limits
+
+if TYPE_CHECKING:
+    from pyomo.core import ConcreteModel
+
+__all__ = ["FormulatedPlacement", "PlacementFormulation", "get_placement_formulation", "solve_formulated"]
+
+GROUP = "infermax_opt.placement_models"
+#: Workers times requests beyond which a model is refused: building it would take minutes.
+MOST_COLUMNS = 8_000
+#: Parts of a worker in which the objective is stated.  Engines that compute with doubles round bounds down
+#: by a little; of parts that costs one or two, and no worker, as workers are whole.
+PARTS = 1024
+
+
+class PlacementFormulation(Protocol):
+    """A mathematical model of the placement problem, whose objective is the number of workers in use.
+
+    Every valid placement on at most `workers` workers can be set into the model with `warm_start`; it then
+    satisfies every constraint, the objective equals its number of workers, and `extract` gives the placement
+    back, up to the numbers of fresh workers.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name under which it is found."""
+        ...
+
+    def build(self, instance: PlacementInstance, workers: int) -> ConcreteModel:
+        """Model of all placements on at most so many workers."""
+        ...
+
+    def warm_start(self, m: ConcreteModel, placement: Placement) -> None:
+        """Set every variable to what a placement does."""
+        ...
+
+    def extract(self, m: ConcreteModel) -> Placement:
+        """Read the placement from the variables."""
+        ...
+
+
+@dataclass(frozen=True)
+class FormulatedPlacement:
+    """What an engine found: a placement, unverified, and a bound, which is its word."""
+
+    placement: Placement | None
+    lower: LowerBound | None
+    termination: str
+    warm_start_accepted: bool | None
+    details: Mapping[str, Any]
+
+
+def get_placement_formulation(name: str) -> PlacementFormulation:
+    """Load a formulation by name.
+
+    Raises
+    ------
+    InputError
+        If no formulation of placements has that name.
+    """
+    formulation: PlacementFormulation = load_formulation(name, GROUP)
+    return formulation
+
+
+def solve_formulated(
+    instance: PlacementInstance, name: str, engine: Engine, *, warm: Placement | None, limits: RunLimits
+) -> FormulatedPlacement:
+    """Solve an instance with a formulation and an engine.
+
+    Parameters
+    ----------
+    instance : PlacementInstance
+    name : str
+        Of the formulation.
+    engine : {"highs", "cpsat"}
+    warm : Placement, optional
+        A valid placement to start from.  An optimal one has no more workers, so no more are modelled; without
+        it, one for each new request.
+    limits : Limits
+        Of the engine; building the model counts towards its time.
+
+    Raises
+    ------
+    InputError
+        If there is no such formulation, or the model would be too large.
+    """
+    from infermax_opt.engines.lowering import assign, lower
+
+    began = time.monotonic()
+    formulation = get_placement_formulation(name)
+    known = Limits.of(instance)
+    alone = len(known.ongoing) + len(known.new)
+    workers = alone if warm is None else check_placement(instance, warm).workers
+    columns = workers * len(instance.requests)
+    if columns > MOST_COLUMNS:
+        problem = f"{columns} columns for {workers} workers; the most is {MOST_COLUMNS}"
+        raise InputError(problem, field="formulation")
+    model = formulation.build(instance, workers)
+    if warm is not None:
+        formulation.warm_start(model, warm)
+    lowered, variables = lower(model, warm=warm is not None)
+    lowered = replace(lowered, cost=[PARTS * c for c in lowered.cost], offset=PARTS * lowered.offset)
+    if limits.seconds is not None:
+        limits = replace(limits, seconds=max(1.0, limits.seconds - (time.monotonic() - began)))
+    run = run_engine(engine, lowered, limits)
+    placement = None
+    if run.values is not None:
+        assign(variables, run.values)
+        placement = formulation.extract(model)
+    found = None
+    if run.bound is not None:
+        least = math.ceil(Fraction(run.bound, PARTS))
+        reason = f"{engine} proved that {least} are needed, on the formulation {name}"
+        found = LowerBound(Fraction(least), f"{engine}:{name}", Proof.SOLVER, reason=reason)
+    details = {"columns": lowered.columns, "rows": lowered.rows, "workers": workers, **run.details}
+    return FormulatedPlacement(placement, found, run.termination, run.start_accepted, details)

@@ -1,0 +1,1 @@
+"""Placements without proof."""

@@ -1,0 +1,1 @@
+"""Tables of bounds: suites, rows, journal, archive."""

@@ -1,0 +1,337 @@
+"""One row of a table, of any problem, and the options it depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import decimal_text
+from infermax_opt.core.result import Status
+from infermax_opt.files.fields import Fields
+from infermax_opt.infermax.verify import Trust
+
+__all__ = ["AnyRow", "BaseRow", "MakespanRow", "PlacementRow", "Row", "RowOptions", "row_from_json"]
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """What a row depends on besides its instance.
+
+    Parameters
+    ----------
+    time_limit : float
+        Wall-clock seconds of `infermax_opt.solve`.  The schedulers of Table 1, which a row
+        compares with the bound, and the verification come on top.
+    seed : int
+    best_known : bool
+        Whether rows may start from the schedules of a best-known archive.
+    """
+
+    time_limit: float = 60.0
+    seed: int = 0
+    best_known: bool = False
+
+    def protocol(self, version: str) -> str:
+        """Name of these options under a version of this package: eight hex digits."""
+        text = json.dumps([float(self.time_limit), self.seed, self.best_known, version])
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+_WORDS = [trust.value for trust in Trust if trust.is_word]
+
+
+class BaseRow:
+    """What the rows of all suites have in common; None is unknown.  Times in seconds.
+
+    Bounds and schedulers' values are in the unit of the objective: seconds, or workers of a placement.
+
+    Attributes
+    ----------
+    suite, instance, instance_sha256, protocol : str
+        The last two identify the row.
+    requests : int
+    status : str
+        As in a result.
+    upper_bound, lower_bound : Fraction
+        Replayed objective of the schedule, rounded up in the 30th digit where its decimals do
+        not end, and the lower bound, rounded down.
+    bound, proof, bound_check : str
+        What proved the lower bound, how, and how the verifier checked it.
+    certificate : str
+        File, relative to the table's folder, of a certificate that the checker accepted.
+    schedule_source, schedule_sha256 : str
+        What found the schedule, and the hash of its canonical JSON.
+    result : str
+        The result file, relative to the table's folder.
+    schedulers : mapping of name to Fraction
+        Objective that each scheduler or method reaches; None where it failed.
+    seconds : float or None
+        Wall-clock time of `infermax_opt.solve`.
+    time_limit, seed, best_known, threads, versions
+        How it was computed.
+    """
+
+    schema: ClassVar[str]
+    #: Fields that are fractions.
+    decimals: ClassVar[tuple[str, ...]]
+
+    suite: str
+    instance: str
+    instance_sha256: str
+    protocol: str
+    requests: int
+    status: str
+    upper_bound: Fraction | None
+    lower_bound: Fraction | None
+    bound: str | None
+    proof: str | None
+    bound_check: str | None
+    certificate: str | None
+    schedule_source: str | None
+    schedule_sha256: str | None
+    result: str
+    schedulers: Mapping[str, Fraction | None]
+    seconds: float | None
+    time_limit: float
+    seed: int
+    best_known: bool
+    threads: int
+    versions: Mapping[str, str]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What makes two rows the same row."""
+        return self.instance_sha256, self.protocol
+
+    @property
+    def gap(self) -> Fraction | None:
+        """(UB - LB) / UB."""
+        return Fraction(0) if self.status == Status.OPTIMAL.value else self.distance(self.upper_bound)
+
+    @property
+    def verified(self) -> bool:
+        """Whether the verifier replayed the schedule and re-checked the bound itself."""
+        return self.upper_bound is not None and self.bound_check not in (None, *_WORDS)
+
+    @property
+    def certified(self) -> bool:
+        """Whether a certificate of the bound passed the checker."""
+        return self.certificate is not None
+
+    def distance(self, value: Fraction | None) -> Fraction | None:
+        """Gap of a schedule that reaches `value` to the lower bound."""
+        if value is None or self.lower_bound is None:
+            return None
+        return (value - self.lower_bound) / value if value else Fraction(0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value that `from_json` reads; decimals are exact, as text."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {key: plain(item) for key, item in value.items()}
+            return decimal_text(value) if isinstance(value, Fraction) else value
+
+        names = self.names()
+        return {"schema": self.schema, **{name: plain(getattr(self, name)) for name in names}}
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Names of all fields."""
+        return [f.name for f in fields(cls)]  # type: ignore[arg-type]  # its kinds are dataclasses
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        InputError
+            Naming the offending field.
+        """
+        names = cls.names()
+        top = Fields(value, "", ["schema", *names])
+        top.schema(cls.schema)
+        found = {name: top.get(name) for name in names}
+        for name in cls.decimals:
+            found[name] = top.seconds(name)
+        for name in ("schedulers", "versions"):
+            if not isinstance(found[name], Mapping):
+                raise InputError("is not an object", field=name)
+        schedulers = Fields(found["schedulers"], "schedulers", [], found["schedulers"])
+        found["schedulers"] = {name: schedulers.seconds(name) for name in schedulers.values}
+        found["time_limit"] = float(top.decimal("time_limit"))
+        if found["seconds"] is not None:
+            found["seconds"] = float(top.decimal("seconds"))
+        return cls(**found)
+
+
+@dataclass(frozen=True)
+class Row(BaseRow):
+    """A row of an InferMax instance.
+
+    Attributes
+    ----------
+    input_tokens, output_tokens : int
+        I and O (B are the requests); None where requests differ.
+    kv_capacity, max_batch_tokens, max_prefill_tokens : int
+        M, C and P.
+    batches, evictions : int
+    """
+
+    schema = "infermax-opt/row/1"
+    decimals = ("upper_bound", "lower_bound")
+
+    suite: str
+    instance: str
+    instance_sha256: str
+    protocol: str
+    requests: int
+    input_tokens: int | None
+    output_tokens: int | None
+    kv_capacity: int
+    max_batch_tokens: int
+    max_prefill_tokens: int
+    status: str
+    upper_bound: Fraction | None
+    lower_bound: Fraction | None
+    bound: str | None
+    proof: str | None
+    bound_check: str | None
+    certificate: str | None
+    schedule_source: str | None
+    schedule_sha256: str | None
+    result: str
+    schedulers: Mapping[str, Fraction | None]
+    batches: int | None
+    evictions: int | None
+    seconds: float | None
+    time_limit: float
+    seed: int
+    best_known: bool
+    threads: int
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class MakespanRow(BaseRow):
+    """A row of a makespan instance.
+
+    Attributes
+    ----------
+    clients : int
+    input_tokens, output_tokens : int
+        Of all requests.
+    closed_form : Fraction
+        The best lower bound that is a formula, where a solver's word is better.
+    bins, rounds : int
+    utilisation, tokens_per_second : Fraction
+        Of the schedule, as `infermax_opt.makespan.replay.metrics` defines them.
+    """
+
+    schema = "infermax-opt/makespan-row/1"
+    decimals = ("upper_bound", "lower_bound", "closed_form", "utilisation", "tokens_per_second")
+
+    suite: str
+    instance: str
+    instance_sha256: str
+    protocol: str
+    requests: int
+    clients: int
+    input_tokens: int
+    output_tokens: int
+    status: str
+    upper_bound: Fraction | None
+    lower_bound: Fraction | None
+    bound: str | None
+    proof: str | None
+    bound_check: str | None
+    closed_form: Fraction | None
+    certificate: str | None
+    schedule_source: str | None
+    schedule_sha256: str | None
+    result: str
+    schedulers: Mapping[str, Fraction | None]
+    bins: int | None
+    rounds: int | None
+    utilisation: Fraction | None
+    tokens_per_second: Fraction | None
+    seconds: float | None
+    time_limit: float
+    seed: int
+    best_known: bool
+    threads: int
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class PlacementRow(BaseRow):
+    """A row of a placement instance.
+
+    Attributes
+    ----------
+    ongoing_requests, input_tokens, output_tokens : int
+        Requests that are on workers already, and predicted tokens of all.
+    closed_form : Fraction
+        The best lower bound that is a formula, in workers, where a solver's word is better.
+    gpus : int
+    mean_iteration_use, mean_prefill_use, mean_kv_use : Fraction
+        Of the placement, as `infermax_opt.placement.metrics` defines them.
+    """
+
+    schema = "infermax-opt/placement-row/1"
+    decimals = (
+        "upper_bound", "lower_bound", "closed_form", "mean_iteration_use", "mean_prefill_use", "mean_kv_use",
+    )  # fmt: skip
+
+    suite: str
+    instance: str
+    instance_sha256: str
+    protocol: str
+    requests: int
+    ongoing_requests: int
+    input_tokens: int
+    output_tokens: int
+    status: str
+    upper_bound: Fraction | None
+    lower_bound: Fraction | None
+    bound: str | None
+    proof: str | None
+    bound_check: str | None
+    closed_form: Fraction | None
+    certificate: str | None
+    schedule_source: str | None
+    schedule_sha256: str | None
+    result: str
+    schedulers: Mapping[str, Fraction | None]
+    gpus: int | None
+    mean_iteration_use: Fraction | None
+    mean_prefill_use: Fraction | None
+    mean_kv_use: Fraction | None
+    seconds: float | None
+    time_limit: float
+    seed: int
+    best_known: bool
+    threads: int
+    versions: Mapping[str, str]
+
+
+AnyRow = Row | MakespanRow | PlacementRow
+
+
+def row_from_json(value: object) -> AnyRow:
+    """Read the row of any problem, as its schema says.
+
+    Raises
+    ------
+    InputError
+        Naming the offending field.
+    """
+    schema = value.get("schema") if isinstance(value, Mapping) else None
+    kinds: tuple[type[MakespanRow | PlacementRow], ...] = (MakespanRow, PlacementRow)
+    return next((kind for kind in kinds if kind.schema == schema), Row).from_json(value)

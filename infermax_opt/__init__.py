@@ -9,21 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from infermax_opt.api import bound, schedule, solve
+    from infermax_opt.api import bound, check_certificate, schedule, solve, verify, write_certificate
+    from infermax_opt.cluster.data.stream import Stream, StreamRequest
+    from infermax_opt.cluster.replay.metrics import StreamMetrics
+    from infermax_opt.cluster.verify import StreamVerification
+    from infermax_opt.core.certification import CertificateRejected
     from infermax_opt.core.errors import InputError
-    from infermax_opt.core.result import (
-        Claim,
-        LowerBound,
-        MakespanResult,
-        PlacementResult,
-        Proof,
-        Result,
-        Status,
-        UpperBound,
-    )
+    from infermax_opt.core.problem import Problem
+    from infermax_opt.core.result import Claim, LowerBound, Proof, Result, Status, UpperBound
     from infermax_opt.files.instances import read_instance, write_instance, write_schedule
     from infermax_opt.files.results import read_schedule_or_claim, write_result
-    from infermax_opt.files.traces import read_trace, trace_instance
+    from infermax_opt.files.traces import read_trace
     from infermax_opt.infermax.data.cost import Attention, CostModel
     from infermax_opt.infermax.data.instance import (
         Instance,
@@ -36,13 +32,9 @@ if TYPE_CHECKING:
     )
     from infermax_opt.infermax.data.profiles import load_profile, profile_names
     from infermax_opt.infermax.data.schedule import Batch, Schedule
+    from infermax_opt.infermax.data.traces import trace_instance
     from infermax_opt.infermax.replay.metrics import Metrics
-    from infermax_opt.infermax.verify import (
-        MakespanVerification,
-        PlacementVerification,
-        Verification,
-        verify,
-    )
+    from infermax_opt.infermax.verify import Verification
     from infermax_opt.makespan.data.generate import gsm8k_like
     from infermax_opt.makespan.data.instance import (
         ClientRequestGroup,
@@ -53,10 +45,12 @@ if TYPE_CHECKING:
     from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule
     from infermax_opt.makespan.data.traces import client_instance
     from infermax_opt.makespan.replay.metrics import MakespanMetrics
+    from infermax_opt.makespan.verify import MakespanVerification
     from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
     from infermax_opt.placement.data.schedule import Placement
     from infermax_opt.placement.data.traces import heartbeat_instance
     from infermax_opt.placement.metrics import PlacementMetrics
+    from infermax_opt.placement.verify import PlacementVerification
 
     __version__: str
 
@@ -64,6 +58,7 @@ __all__ = [
     "Attention",
     "Batch",
     "Bin",
+    "CertificateRejected",
     "Claim",
     "ClientRequestGroup",
     "CostModel",
@@ -72,7 +67,6 @@ __all__ = [
     "LowerBound",
     "MakespanInstance",
     "MakespanMetrics",
-    "MakespanResult",
     "MakespanSchedule",
     "MakespanVerification",
     "Metric",
@@ -82,10 +76,10 @@ __all__ = [
     "PlacementGroup",
     "PlacementInstance",
     "PlacementMetrics",
-    "PlacementResult",
     "PlacementVerification",
     "Policy",
     "PrefillLevel",
+    "Problem",
     "Proof",
     "Request",
     "RequestGroup",
@@ -93,12 +87,17 @@ __all__ = [
     "Schedule",
     "Slo",
     "Status",
+    "Stream",
+    "StreamMetrics",
+    "StreamRequest",
+    "StreamVerification",
     "System",
     "UpperBound",
     "Verification",
     "Worker",
     "__version__",
     "bound",
+    "check_certificate",
     "client_instance",
     "gsm8k_like",
     "heartbeat_instance",
@@ -112,38 +111,97 @@ __all__ = [
     "solve",
     "trace_instance",
     "verify",
+    "write_certificate",
     "write_instance",
     "write_result",
     "write_schedule",
 ]
 
 _HOMES = {
-    "api": ("bound", "schedule", "solve"),
-    "infermax.data.cost": ("Attention", "CostModel"),
+    "api": (
+        "bound",
+        "check_certificate",
+        "schedule",
+        "solve",
+        "verify",
+        "write_certificate",
+    ),
+    "cluster.data.stream": (
+        "Stream",
+        "StreamRequest",
+    ),
+    "cluster.replay.metrics": ("StreamMetrics",),
+    "cluster.verify": ("StreamVerification",),
+    "core.certification": ("CertificateRejected",),
     "core.errors": ("InputError",),
-    "infermax.data.instance": (
-        "Instance", "Metric", "Objective", "Policy", "Request", "RequestGroup", "System",
-    ),
-    "files.instances": ("read_instance", "write_instance", "write_schedule"),
-    "files.results": ("read_schedule_or_claim", "write_result"),
-    "makespan.data.traces": ("client_instance",),
-    "placement.data.traces": ("heartbeat_instance",),
-    "files.traces": ("read_trace", "trace_instance"),
-    "makespan.data.generate": ("gsm8k_like",),
-    "makespan.data.instance": ("ClientRequestGroup", "MakespanInstance", "PrefillLevel", "linear_levels"),
-    "makespan.replay.metrics": ("MakespanMetrics",),
-    "makespan.data.schedule": ("Bin", "MakespanSchedule"),
-    "infermax.replay.metrics": ("Metrics",),
-    "placement.data.instance": ("PlacementGroup", "PlacementInstance", "Slo", "Worker"),
-    "placement.metrics": ("PlacementMetrics",),
-    "placement.data.schedule": ("Placement",),
-    "infermax.data.profiles": ("load_profile", "profile_names"),
+    "core.problem": ("Problem",),
     "core.result": (
-        "Claim", "LowerBound", "MakespanResult", "PlacementResult", "Proof", "Result", "Status", "UpperBound",
+        "Claim",
+        "LowerBound",
+        "Proof",
+        "Result",
+        "Status",
+        "UpperBound",
     ),
-    "infermax.data.schedule": ("Batch", "Schedule"),
-    "infermax.verify": ("MakespanVerification", "PlacementVerification", "Verification", "verify"),
-}  # fmt: skip
+    "files.instances": (
+        "read_instance",
+        "write_instance",
+        "write_schedule",
+    ),
+    "files.results": (
+        "read_schedule_or_claim",
+        "write_result",
+    ),
+    "files.traces": ("read_trace",),
+    "infermax.data.cost": (
+        "Attention",
+        "CostModel",
+    ),
+    "infermax.data.instance": (
+        "Instance",
+        "Metric",
+        "Objective",
+        "Policy",
+        "Request",
+        "RequestGroup",
+        "System",
+    ),
+    "infermax.data.profiles": (
+        "load_profile",
+        "profile_names",
+    ),
+    "infermax.data.schedule": (
+        "Batch",
+        "Schedule",
+    ),
+    "infermax.data.traces": ("trace_instance",),
+    "infermax.replay.metrics": ("Metrics",),
+    "infermax.verify": ("Verification",),
+    "makespan.data.generate": ("gsm8k_like",),
+    "makespan.data.instance": (
+        "ClientRequestGroup",
+        "MakespanInstance",
+        "PrefillLevel",
+        "linear_levels",
+    ),
+    "makespan.data.schedule": (
+        "Bin",
+        "MakespanSchedule",
+    ),
+    "makespan.data.traces": ("client_instance",),
+    "makespan.replay.metrics": ("MakespanMetrics",),
+    "makespan.verify": ("MakespanVerification",),
+    "placement.data.instance": (
+        "PlacementGroup",
+        "PlacementInstance",
+        "Slo",
+        "Worker",
+    ),
+    "placement.data.schedule": ("Placement",),
+    "placement.data.traces": ("heartbeat_instance",),
+    "placement.metrics": ("PlacementMetrics",),
+    "placement.verify": ("PlacementVerification",),
+}
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 

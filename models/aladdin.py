@@ -33,8 +33,9 @@ from typing import ClassVar
 import pyomo.environ as pyo
 
 from infermax_opt.placement.data.instance import PlacementInstance
-from infermax_opt.placement.data.schedule import Placement, check_placement
+from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.limits import Limits
+from infermax_opt.placement.replay import check_placement
 
 __all__ = ["AladdinModel"]
 

@@ -20,10 +20,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from infermax_opt.api import package_versions
-from infermax_opt.cli.options import chosen_worker
 from infermax_opt.cluster.data.formats import stream_of_trace
 from infermax_opt.cluster.series import worker_series
 from infermax_opt.files.traces import read_trace
+from infermax_opt.latency.workers import chosen_worker
 
 #: Worker, TTFT and ATGT in seconds.
 CASES = (

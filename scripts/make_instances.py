@@ -9,9 +9,9 @@ import argparse
 from pathlib import Path
 
 from infermax_opt import Instance, RequestGroup, System, write_instance
+from infermax_opt.infermax.data.suites import CSP_INPUTS, csp_case, paper_cost
 from infermax_opt.makespan.data.formats import write_makespan_instance
 from infermax_opt.makespan.data.generate import gsm8k_like
-from infermax_opt.table.suites import CSP_INPUTS, csp_case, paper_cost
 
 INSTANCES = Path(__file__).resolve().parent.parent / "instances"
 

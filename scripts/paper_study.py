@@ -34,8 +34,8 @@ class Row:
 
     size: int
     instance: imx.Instance
-    result: imx.Result
-    eviction_free: imx.Result
+    result: imx.Result[imx.Schedule, imx.Metrics]
+    eviction_free: imx.Result[imx.Schedule, imx.Metrics]
     schedulers: dict[str, imx.Metrics]
 
     @property
@@ -56,12 +56,15 @@ class Row:
         return (makespan - self.result.lower.value) / makespan
 
 
-def checked(instance: imx.Instance, subject: imx.Schedule | imx.Result) -> imx.Metrics:
+def checked(
+    instance: imx.Instance, subject: imx.Schedule | imx.Result[imx.Schedule, imx.Metrics]
+) -> imx.Metrics:
     """Replayed metrics of a schedule or result that passes the verifier."""
     check = imx.verify(instance, subject)
     if not check.ok or check.metrics is None:
         sys.exit(f"{instance.name}: {[*check.violations, *check.faults][0]}")
-    return check.metrics
+    metrics: imx.Metrics = check.metrics
+    return metrics
 
 
 def study(size: int, chunked: bool, time_limit: float) -> Row:

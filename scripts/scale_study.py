@@ -60,7 +60,9 @@ def case(requests: int, outputs: int, inputs: int) -> imx.Instance:
     )
 
 
-def attempt(instance: imx.Instance, engine: str, time_limit: float) -> tuple[imx.Result, bool]:
+def attempt(
+    instance: imx.Instance, engine: str, time_limit: float
+) -> tuple[imx.Result[imx.Schedule, imx.Metrics], bool]:
     """Solve with one engine; the verified result, and whether it is a proof."""
     solver, formulation = ENGINES[engine]
     result = imx.solve(instance, solver=solver, formulation=formulation, time_limit=time_limit, threads=1)

@@ -16,10 +16,11 @@ from typing import Any
 import highspy
 import numpy as np
 
-from infermax_opt.files.certificates import certificate_to_json
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.bounds.least_work import least_work
 from infermax_opt.infermax.data.instance import Instance
+
+from .support import certificate_to_json
 
 #: Steps that occur with any last list, and those of a last list that stands for several numbers.
 BASIC_KINDS = (

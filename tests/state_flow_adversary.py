@@ -16,12 +16,12 @@ from typing import Any
 import highspy
 import numpy as np
 
-from infermax_opt.files.certificates import certificate_to_json
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.bounds.least_work import least_work
 from infermax_opt.infermax.data.instance import Instance
 
 from .occupancy_adversary import signed
+from .support import certificate_to_json
 
 #: Kinds of steps that a checker might forget.
 KINDS = (

@@ -7,11 +7,16 @@ import os
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+from infermax_opt.api import verify
+from infermax_opt.core.problem import problem_of
+from infermax_opt.core.result import LowerBound
+from infermax_opt.core.values import AnyInstance
+from infermax_opt.files import certificates
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.verify import verify
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -46,3 +51,14 @@ def case(count: int, i: int, o: int, m: int, *, cost: CostModel = PAPER, preempt
     system = System(m, 4096, 4096)
     policy = Policy(preemption=preemption)
     return Instance("case", (RequestGroup("r", i, o, count=count),), system, cost, policy)
+
+
+def certificate_to_json(instance: AnyInstance, lower: LowerBound) -> dict[str, Any]:
+    """The certificate of a bound, as its problem makes it."""
+    certification = problem_of(instance).require_certification()
+    return certificates.certificate_to_json(instance, lower, certification)
+
+
+def check_evidence(instance: AnyInstance, lower: LowerBound) -> Fraction:
+    """Bound that the evidence of a bound proves, by the stand-alone checker of its problem."""
+    return certificates.check_evidence(instance, lower, problem_of(instance).require_certification())

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.files.certificates import check_evidence
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.bounds.age import MAX_SIZE, aged_batches
 from infermax_opt.infermax.bounds.counts import count_batches
@@ -16,7 +15,7 @@ from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 
 from .oracle import optimum
-from .support import case
+from .support import case, check_evidence
 
 
 def by_tokens(sizes: list[tuple[int, int, int]], capacity: int, horizon: int | None) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from infermax_opt import api
+from infermax_opt.api import verify
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Result, UpperBound
 from infermax_opt.files.results import read_schedule_or_claim, write_result
@@ -19,7 +20,6 @@ from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.data.formats import read_instance
 from infermax_opt.infermax.data.instance import Instance, RequestGroup
 from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.verify import verify
 from infermax_opt.table import archive
 from infermax_opt.table.archive import Archive, schedule_sha256
 from infermax_opt.table.suites import get_suite, suite_names

@@ -22,15 +22,9 @@ import pytest
 from click.testing import CliRunner
 
 from infermax_opt.cli.main import cli
+from infermax_opt.core.certification import CertificateRejected
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.files.certificates import (
-    CertificateRejected,
-    certificate_to_json,
-    check_certificate,
-    check_evidence,
-    write_certificate,
-)
 from infermax_opt.infermax import checker as certificate_checker
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.bounds.searched import searched_bounds
@@ -46,7 +40,7 @@ from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, 
 from infermax_opt.infermax.exact.staged import staged_search
 
 from .occupancy_adversary import signed
-from .support import ROOT
+from .support import ROOT, certificate_to_json, check_certificate, check_evidence, write_certificate
 
 CHECKER = Path(certificate_checker.__file__)
 COST = CostModel([("1", "0.1"), ("0.5", "0.2")], ("0.25", "0.05"), ("0.3", "0.02"))

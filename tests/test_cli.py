@@ -28,7 +28,7 @@ from infermax_opt.infermax.data.cost import Attention
 from infermax_opt.infermax.data.formats import read_instance, schedule_from_json, write_instance
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.table.suites import paper_cost
+from infermax_opt.infermax.data.suites import paper_cost
 
 from .support import ROOT
 

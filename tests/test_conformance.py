@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from infermax_opt.api import verify
 from infermax_opt.infermax.data.formats import instance_from_json, schedule_from_json
-from infermax_opt.infermax.verify import verify
 
 from .support import shared_data
 

@@ -8,10 +8,11 @@ from fractions import Fraction
 import pytest
 
 from infermax_opt import api
+from infermax_opt.api import verify
 from infermax_opt.core.result import LowerBound, Proof, UpperBound
+from infermax_opt.core.verification import FaultKind, Trust
 from infermax_opt.infermax.bounds.exhaustive import holds
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
-from infermax_opt.infermax.verify import FaultKind, Trust, verify
 
 from .oracle import optimum
 from .test_optimum import OBJECTIVES

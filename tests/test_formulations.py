@@ -12,13 +12,13 @@ from infermax_opt.models.infermax_flow import StateFlow
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Scope
+from infermax_opt.engines.formulations import formulation_names
 from infermax_opt.engines.lowering import lower
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.solve_formulation import one_by_one
 from infermax_opt.infermax.formulation import (
-    formulation_names,
     get_formulation,
     horizon_bound,
     least_batches,

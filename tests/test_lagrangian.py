@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infermax_opt.files.certificates import certificate_to_json, check_evidence
 from infermax_opt.infermax.bounds import closed_form_bounds, lagrangian
 from infermax_opt.infermax.bounds._kernels_lagrangian import cheapest, retrace
 from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
@@ -20,9 +19,11 @@ from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.table.suites import get_suite, paper_cost
+from infermax_opt.infermax.data.suites import paper_cost
+from infermax_opt.table.suites import get_suite
 
 from .occupancy_adversary import signed
+from .support import certificate_to_json, check_evidence
 
 
 def equal(count: int, i: int, o: int, capacity: int, **changes: Any) -> Instance:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from infermax_opt.files.certificates import certificate_to_json, write_certificate
 from infermax_opt.makespan import checker as makespan_checker
 from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
 from infermax_opt.makespan.data.formats import makespan_instance_to_json, write_makespan_instance
@@ -21,7 +20,7 @@ from infermax_opt.makespan.data.generate import gsm8k_like
 from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
 
 from .makespan_oracle import tiny_makespan
-from .support import ROOT
+from .support import ROOT, certificate_to_json, write_certificate
 
 
 def checked(instance: MakespanInstance, certificate: Any) -> Fraction:

@@ -19,12 +19,7 @@ from infermax_opt.makespan.exact import _bound as _makespan_bound
 from infermax_opt.makespan.exact import _explore as _makespan_explore
 from infermax_opt.makespan.exact import _search as _makespan_search
 from infermax_opt.makespan.exact._groups import LeastTicks, groupings
-from infermax_opt.makespan.exact.solve import (
-    MOST_REQUESTS,
-    ExactBins,
-    exact_size,
-    solve_makespan_exactly,
-)
+from infermax_opt.makespan.exact.solve import MOST_REQUESTS, ExactBins, exact_size, solve_makespan_exactly
 from infermax_opt.makespan.methods.by_name import METHODS, run_method
 from infermax_opt.makespan.replay.bins import replay_bins
 

@@ -18,11 +18,12 @@ from click.testing import Result as Done
 
 import infermax_opt as imx
 from infermax_opt import api
+from infermax_opt.api import verify
 from infermax_opt.cli.main import cli
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import Claim, LowerBound, MakespanResult, Proof, Status
+from infermax_opt.core.result import Claim, LowerBound, Proof, Result, Status
+from infermax_opt.core.verification import FaultKind, Trust
 from infermax_opt.files.results import read_schedule_or_claim, result_to_json, write_result
-from infermax_opt.infermax.verify import FaultKind, Trust, verify
 from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
 from infermax_opt.makespan.data.generate import gsm8k_like
 from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
@@ -30,7 +31,6 @@ from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule
 from infermax_opt.makespan.methods.by_name import METHODS, run_method
 from infermax_opt.makespan.replay.bins import replay_bins
 from infermax_opt.makespan.replay.metrics import MakespanMetrics
-from infermax_opt.makespan.solve import solve_makespan
 
 from .support import ROOT
 
@@ -101,7 +101,7 @@ def better() -> tuple[MakespanSchedule, Fraction]:
 
 def test_a_bound_that_meets_a_method_needs_no_engine() -> None:
     result = api.solve(equal(), time_limit=5)
-    assert isinstance(result, MakespanResult)
+    assert isinstance(result, Result)
     assert (result.status, result.gap, result.objective) == (Status.OPTIMAL, 0, "makespan")
     assert isinstance(result.metrics, MakespanMetrics)
     assert (result.metrics.bins, result.metrics.rounds) == (1, 3)
@@ -166,7 +166,7 @@ def test_annealing_stops_at_the_bound(engines: dict[str, Any]) -> None:
     slow = MakespanSchedule("equal", [*good.bins, Bin({}, 9)])
     engines["plans"] = [MakespanSchedule("equal", []), slow, good, AssertionError("asked in vain")]
     lines: list[str] = []
-    result = solve_makespan(
+    result = api.solve(
         instance, solver="anneal", warm_start="none", time_limit=30, threads=1, progress=lines.append
     )
     assert result.status is Status.OPTIMAL
@@ -216,7 +216,7 @@ def test_annealing_gets_the_rest(engines: dict[str, Any]) -> None:
 
 def test_a_bound_that_a_schedule_refutes_is_discarded(engines: dict[str, Any]) -> None:
     engines.update(exact_size=True, exact=outcome(None, 10**12))
-    result = solve_makespan(SMALL, solver="exact", time_limit=5)
+    result = api.solve(SMALL, solver="exact", time_limit=5)
     assert result.lower == closed_form_makespan_bounds(SMALL)[0]
     assert result.solver is not None
     assert result.solver.termination == "failed"
@@ -272,11 +272,11 @@ def test_the_other_functions() -> None:
 
 
 @pytest.fixture
-def solved(engines: dict[str, Any]) -> MakespanResult:
+def solved(engines: dict[str, Any]) -> Result:
     return api.solve(NOISY, time_limit=60)
 
 
-def test_a_result_is_written_and_read(solved: MakespanResult, tmp_path: Path) -> None:
+def test_a_result_is_written_and_read(solved: Result, tmp_path: Path) -> None:
     write_result(solved, tmp_path / "r.json.gz")
     claim = read_schedule_or_claim(tmp_path / "r.json.gz")
     assert isinstance(claim, Claim)
@@ -315,15 +315,13 @@ def test_a_result_is_written_and_read(solved: MakespanResult, tmp_path: Path) ->
         ({"lower_bound": Fraction(-1)}, FaultKind.LOWER_BOUND),
     ],
 )
-def test_every_wrong_claim_is_a_fault(
-    change: dict[str, Any], kind: FaultKind, solved: MakespanResult
-) -> None:
+def test_every_wrong_claim_is_a_fault(change: dict[str, Any], kind: FaultKind, solved: Result) -> None:
     check = verify(NOISY, replace(solved.claim(), **change))
     assert not check.ok
     assert kind in {fault.kind for fault in check.faults}
 
 
-def test_lower_bounds_are_recomputed(solved: MakespanResult) -> None:
+def test_lower_bounds_are_recomputed(solved: Result) -> None:
     best = closed_form_makespan_bounds(NOISY)[0].value
     above = replace(solved.claim(), lower_bound=best + Fraction(1, 1000))
     assert verify(NOISY, above).bound is Trust.REFUTED
@@ -421,7 +419,7 @@ def test_schedules_of_the_other_problem_are_one_line(path: Path, tmp_path: Path)
     assert "for makespan instances: fcfs, offline, online, hybrid" in run("schedulers").stdout
 
 
-def test_metrics_of_the_other_problem_are_named(solved: MakespanResult, tmp_path: Path) -> None:
+def test_metrics_of_the_other_problem_are_named(solved: Result, tmp_path: Path) -> None:
     value = json.loads(json.dumps(result_to_json(solved), default=float))
     value["metrics"]["evictions"] = 3
     (tmp_path / "r.json").write_text(json.dumps(value))
@@ -445,7 +443,7 @@ def test_the_package_stays_light() -> None:
 
 
 def test_annealing_beats_the_methods() -> None:
-    result = solve_makespan(NOISY, solver="anneal", time_limit=4, threads=1)
+    result = api.solve(NOISY, solver="anneal", time_limit=4, threads=1)
     assert result.upper is not None
     assert result.upper.value <= best_of(NOISY)
     assert result.gap is not None
@@ -462,9 +460,9 @@ def test_times_of_many_digits_are_solved_without_the_exact_engine() -> None:
     requests = [(100, 300), (100, 377), (100, 154), (100, 431), (100, 208)]
     levels = [PrefillLevel(512, Fraction("0.09"))]
     instance = MakespanInstance.of_requests("digits", requests, 2, levels, (0.03333333333333333, "0.00021"))
-    result = solve_makespan(instance, time_limit=2)
+    result = api.solve(instance, time_limit=2)
     assert result.upper is not None
     assert result.lower is not None
     assert result.lower.value <= result.upper.value
     with pytest.raises(InputError, match=r"decode: a schedule may take .* less than 2\*\*53"):
-        solve_makespan(instance, solver="exact", time_limit=2)
+        api.solve(instance, solver="exact", time_limit=2)

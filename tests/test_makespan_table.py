@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 from infermax_opt import api
+from infermax_opt.api import verify
 from infermax_opt.cli.main import cli
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import LowerBound, MakespanResult, Proof, UpperBound
+from infermax_opt.core.result import LowerBound, Proof, Result, UpperBound
 from infermax_opt.files.instances import read_instance, write_instance
 from infermax_opt.files.results import read_schedule_or_claim
-from infermax_opt.infermax.verify import verify
 from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
 from infermax_opt.makespan.data.generate import gsm8k_like
 from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
@@ -27,7 +27,7 @@ from infermax_opt.makespan.methods.by_name import METHODS
 from infermax_opt.table.archive import Archive
 from infermax_opt.table.compute import Job, compute_row
 from infermax_opt.table.output import Table, csv_text, markdown_text, table_to_json
-from infermax_opt.table.row import MakespanRow, Row, RowOptions, row_from_json
+from infermax_opt.table.row import Row, RowOptions, row_from_json
 from infermax_opt.table.run import run_table
 from infermax_opt.table.suites import Case, Suite, get_suite
 
@@ -48,13 +48,13 @@ def methods_only(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """`solve` without engines: the bound and one method."""
     seen: list[Any] = []
 
-    def solve(instance: MakespanInstance, *, warm_start: Any, **options: Any) -> MakespanResult:
+    def solve(instance: MakespanInstance, *, warm_start: Any, **options: Any) -> Result:
         seen.append(warm_start)
         bound = closed_form_makespan_bounds(instance)[0]
         subject = warm_start if warm_start != "best" else api.schedule(instance, "hybrid")
         check = verify(instance, subject)
         assert check.objective is not None
-        result = MakespanResult(instance.name, instance.sha256, "makespan", lower=bound, certified=bound)
+        result = Result(instance.name, instance.sha256, "makespan", lower=bound, certified=bound)
         upper = UpperBound(check.objective, "method:hybrid")
         return replace(result, upper=upper, schedule=subject, metrics=check.metrics)
 
@@ -68,9 +68,9 @@ def job(folder: Path, instance: MakespanInstance, archive: Path | None = None) -
     return Job("mine", instance.name, str(folder), "1", options, 1, archive and str(archive))
 
 
-def row_of(folder: Path, instance: MakespanInstance = NOISY, archive: Path | None = None) -> MakespanRow:
+def row_of(folder: Path, instance: MakespanInstance = NOISY, archive: Path | None = None) -> Row:
     row = compute_row(instance, job(folder, instance, archive))
-    assert isinstance(row, MakespanRow)
+    assert isinstance(row, Row)
     return row
 
 
@@ -143,8 +143,8 @@ def test_a_solvers_bound_stays_and_says_so(tmp_path: Path, monkeypatch: pytest.M
     best = closed_form_makespan_bounds(NOISY)[0]
     word = LowerBound(best.value + Fraction(1, 10), "exact", Proof.SOLVER)
 
-    def solve(instance: MakespanInstance, **options: Any) -> MakespanResult:
-        return MakespanResult(instance.name, instance.sha256, "makespan", lower=word, certified=best)
+    def solve(instance: MakespanInstance, **options: Any) -> Result:
+        return Result(instance.name, instance.sha256, "makespan", lower=word, certified=best)
 
     monkeypatch.setattr(api, "solve", solve)
     row = row_of(tmp_path)
@@ -175,7 +175,7 @@ def test_a_table_by_workers(tmp_path: Path) -> None:
     table = run_table(Suite("mine", CASES), tmp_path, time_limit=5, jobs=1, best_known=tmp_path / "best")
     assert table.failures == {}
     assert [row.instance for row in table.rows] == ["equal-3", "equal-4", "equal-5"]
-    assert all(isinstance(row, MakespanRow) and row.gap == 0 and row.verified for row in table.rows)
+    assert all(isinstance(row, Row) and row.gap == 0 and row.verified for row in table.rows)
     assert set(Archive(tmp_path / "best", "mine").entries()) == {"equal-3", "equal-4", "equal-5"}
     again = run_table(Suite("mine", CASES), tmp_path, time_limit=5, jobs=1, best_known=tmp_path / "best")
     assert (again.computed, again.rows) == (0, table.rows)
@@ -188,7 +188,7 @@ def test_a_table_by_workers(tmp_path: Path) -> None:
 
 def test_rows_of_each_problem_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="schema"):
-        Row.from_json({"schema": MakespanRow.schema, **dict.fromkeys(Row.names())})
+        Row.from_json({"schema": Row.schema, **dict.fromkeys(Row.names())})
     with pytest.raises(InputError, match="clients: is missing"):
-        row_from_json({"schema": MakespanRow.schema, "suite": "x", "instance": "x", "requests": 1,
+        row_from_json({"schema": Row.schema, "suite": "x", "instance": "x", "requests": 1,
                        "instance_sha256": "x", "protocol": "x"})  # fmt: skip

@@ -10,7 +10,6 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.files.certificates import certificate_to_json, check_evidence
 from infermax_opt.infermax.bounds import _occupancy_graph, _occupancy_search, closed_form_bounds
 from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
@@ -23,7 +22,7 @@ from infermax_opt.infermax.exact.staged import staged_search
 from . import state_flow_adversary as states
 from .occupancy_adversary import BESIDES, KINDS, WIDE_KINDS, certified, edges, signed, strongest
 from .oracle import optimum
-from .support import few
+from .support import certificate_to_json, check_evidence, few
 from .tiny import cost_model, tiny
 
 INSTANCES, BLOCKS = 5_000, 50

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import pytest
 
+from infermax_opt.api import verify
 from infermax_opt.core.result import Proof
-from infermax_opt.files.certificates import check_evidence
 from infermax_opt.infermax.bounds import _occupancy_graph, closed_form_bounds, occupancy
 from infermax_opt.infermax.bounds._kernels_occupancy import FAR
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
@@ -18,10 +18,9 @@ from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.exact.staged import staged_search
 from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
-from infermax_opt.infermax.verify import verify
 
 from .occupancy_adversary import edges, strongest
-from .support import FLAT, PAPER, case, few
+from .support import FLAT, PAPER, case, check_evidence, few
 
 
 def upper(instance: Instance) -> Fraction:

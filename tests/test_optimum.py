@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from infermax_opt import api
+from infermax_opt.api import verify
 from infermax_opt.core.result import Status
 from infermax_opt.engines.outcome import Limits, Termination
 from infermax_opt.infermax.bounds import closed_form_bounds
@@ -16,7 +17,6 @@ from infermax_opt.infermax.exact import staged
 from infermax_opt.infermax.exact.search import search
 from infermax_opt.infermax.exact.space import Chunks
 from infermax_opt.infermax.exact.staged import staged_search
-from infermax_opt.infermax.verify import verify
 
 from .oracle import optimum
 from .tiny import cost_model, tiny

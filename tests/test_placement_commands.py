@@ -21,8 +21,9 @@ from infermax_opt.cli.main import cli
 from infermax_opt.placement.data.formats import read_placement, write_placement, write_placement_instance
 from infermax_opt.placement.data.generate import generate
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance
-from infermax_opt.placement.data.schedule import Placement, check_placement
+from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics.place import HEURISTICS, place
+from infermax_opt.placement.replay import check_placement
 
 from .support import ROOT
 

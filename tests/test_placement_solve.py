@@ -18,20 +18,21 @@ import pytest
 
 import infermax_opt as imx
 from infermax_opt import api
+from infermax_opt.api import verify
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import Claim, LowerBound, PlacementResult, Proof, Status
+from infermax_opt.core.result import Claim, LowerBound, Proof, Result, Status
+from infermax_opt.core.verification import FaultKind, Trust
 from infermax_opt.files.results import read_schedule_or_claim, result_to_json, write_result
-from infermax_opt.infermax.verify import FaultKind, Trust, verify
 from infermax_opt.placement.bounds.closed_form import placement_bounds
 from infermax_opt.placement.data.generate import generate
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
-from infermax_opt.placement.data.schedule import Placement, check_placement
+from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.exact import solve as placement_exact
 from infermax_opt.placement.heuristics import pack
 from infermax_opt.placement.heuristics.place import place
 from infermax_opt.placement.limits import Limits
 from infermax_opt.placement.metrics import PLACEMENT_DEFINITIONS, PlacementMetrics, measure_placement
-from infermax_opt.placement.solve import solve_placement
+from infermax_opt.placement.replay import check_placement
 
 from .placement_oracle import fewest_workers, kv_most, tiny_placement
 from .support import ROOT
@@ -81,12 +82,12 @@ def outcome(placement: Placement | None, lower: int, termination: str = "time_li
     return types.SimpleNamespace(placement=placement, lower=lower, termination=termination, details=details)
 
 
-def details(result: PlacementResult) -> Any:
+def details(result: Result) -> Any:
     assert result.solver is not None
     return result.solver.details
 
 
-def counts(result: PlacementResult) -> list[int]:
+def counts(result: Result) -> list[int]:
     """All numbers of workers that have a reason, in order."""
     found = []
     for text in details(result)["excluded"]:
@@ -119,7 +120,7 @@ def test_optima_are_those_of_the_oracle(seed: int) -> None:
 def test_a_bound_that_meets_a_heuristic_needs_no_engine(engines: dict[str, Any]) -> None:
     lines: list[str] = []
     result = api.solve(TOY, time_limit=20, progress=lines.append)
-    assert isinstance(result, PlacementResult)
+    assert isinstance(result, Result)
     assert (result.status, result.gap, result.objective) == (Status.OPTIMAL, 0, "workers")
     assert result.upper is not None
     assert (result.upper.value, result.upper.source) == (3, "heuristic:best-fit-size")
@@ -357,11 +358,11 @@ def test_a_use_of_nothing_is_unknown() -> None:
 
 
 @pytest.fixture(scope="module")
-def solved() -> PlacementResult:
+def solved() -> Result:
     return api.solve(TOY, time_limit=20)
 
 
-def test_a_result_is_written_and_read(solved: PlacementResult, tmp_path: Path) -> None:
+def test_a_result_is_written_and_read(solved: Result, tmp_path: Path) -> None:
     write_result(solved, tmp_path / "r.json.gz")
     claim = read_schedule_or_claim(tmp_path / "r.json.gz")
     assert isinstance(claim, Claim)
@@ -400,15 +401,13 @@ def test_a_result_is_written_and_read(solved: PlacementResult, tmp_path: Path) -
         ({"lower_bound": Fraction(-1)}, FaultKind.LOWER_BOUND),
     ],
 )
-def test_every_wrong_claim_is_a_fault(
-    change: dict[str, Any], kind: FaultKind, solved: PlacementResult
-) -> None:
+def test_every_wrong_claim_is_a_fault(change: dict[str, Any], kind: FaultKind, solved: Result) -> None:
     check = verify(TOY, replace(solved.claim(), **change))
     assert not check.ok
     assert kind in {fault.kind for fault in check.faults}
 
 
-def test_a_request_that_is_moved_to_a_full_worker_is_found(solved: PlacementResult) -> None:
+def test_a_request_that_is_moved_to_a_full_worker_is_found(solved: Result) -> None:
     assert solved.schedule is not None
     for name, number in itertools.product(("r5", "r10"), (1, 2, 3)):
         if solved.schedule.workers[name] != number:
@@ -427,7 +426,7 @@ def test_lower_bounds_are_recomputed() -> None:
     below = verify(OPEN, replace(result.claim(), proof=Proof.SOLVER))
     assert below.bound is Trust.RECOMPUTED
     for wrong in (5, 9, 1000):
-        alone = PlacementResult(
+        alone = Result(
             OPEN.name, OPEN.sha256, "workers", lower=LowerBound(Fraction(wrong), "word", Proof.SOLVER)
         )
         assert verify(OPEN, alone).bound is Trust.REFUTED
@@ -446,7 +445,7 @@ def test_the_verifier_of_placements_vouches_alone() -> None:
 
 @pytest.mark.parametrize("engine", ["cpsat", "highs"])
 def test_the_formulation_proves_what_the_bounds_do_not(engine: str) -> None:
-    result = solve_placement(OPEN, solver=engine, formulation="aladdin", time_limit=60)
+    result = api.solve(OPEN, solver=engine, formulation="aladdin", time_limit=60)
     assert result.status is Status.OPTIMAL
     assert result.lower is not None
     assert (result.lower.value, result.lower.source) == (4, f"{engine}:aladdin")
@@ -461,7 +460,7 @@ def test_the_formulation_proves_what_the_bounds_do_not(engine: str) -> None:
 
 
 def test_the_formulation_finds_placements_by_itself() -> None:
-    result = solve_placement(TOY, formulation="aladdin", warm_start="none", time_limit=60)
+    result = api.solve(TOY, formulation="aladdin", warm_start="none", time_limit=60)
     assert result.status is Status.OPTIMAL
     assert result.upper is not None
     assert (result.upper.value, result.upper.source) == (3, "cpsat:aladdin")

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from infermax_opt.api import verify
 from infermax_opt.cli.main import cli
 from infermax_opt.core.result import Claim
 from infermax_opt.files.instances import read_instance, write_instance
 from infermax_opt.files.results import read_schedule_or_claim
-from infermax_opt.infermax.verify import verify
 from infermax_opt.placement.data.generate import generate
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.heuristics.place import HEURISTICS
 from infermax_opt.table.archive import Archive
 from infermax_opt.table.compute import Job, compute_row
 from infermax_opt.table.output import Table, csv_text, markdown_text, table_to_json
-from infermax_opt.table.row import PlacementRow, RowOptions, row_from_json
+from infermax_opt.table.row import Row, RowOptions, row_from_json
 from infermax_opt.table.run import run_table
 from infermax_opt.table.suites import Case, Suite, get_suite
 
@@ -31,10 +31,10 @@ TOY = generate("long-prompts", requests=12, seed=0, ongoing=0.34)
 OPEN = generate("long-prompts", requests=12, seed=1, ongoing=0.34)
 
 
-def row_of(folder: Path, instance: PlacementInstance) -> PlacementRow:
+def row_of(folder: Path, instance: PlacementInstance) -> Row:
     write_instance(instance, folder / f"{instance.name}.json")
     row = compute_row(instance, Job("mine", instance.name, str(folder), "1", RowOptions(9.0), 1))
-    assert isinstance(row, PlacementRow)
+    assert isinstance(row, Row)
     return row
 
 
@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def row(folder: Path) -> PlacementRow:
+def row(folder: Path) -> Row:
     return row_of(folder, TOY)
 
 
@@ -59,7 +59,7 @@ def test_the_suite() -> None:
         assert not any(request.ongoing for request in instance.requests)
 
 
-def test_a_row(row: PlacementRow, folder: Path) -> None:
+def test_a_row(row: Row, folder: Path) -> None:
     assert (row.requests, row.ongoing_requests, row.gpus) == (12, 4, 6)
     assert (row.upper_bound, row.lower_bound, row.closed_form, row.gap) == (3, 3, 3, 0)
     assert row.schedule_source == "heuristic:best-fit-size"
@@ -86,7 +86,7 @@ def test_a_solvers_bound_is_confirmed_where_it_can_be(folder: Path) -> None:
     assert row.verified
 
 
-def test_texts(row: PlacementRow) -> None:
+def test_texts(row: Row) -> None:
     table = Table("placement", RowOptions(), "0.1.0", (row,), 60)
     (cells,) = csv.DictReader(io.StringIO(csv_text(table)))
     assert (cells["workers"], cells["lower_bound_workers"], cells["gpus"]) == ("3", "3", "6")

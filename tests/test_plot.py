@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.files.figure import Phase
 from infermax_opt.infermax import plot
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.plain import replay_plain
-from infermax_opt.infermax.replay.timeline import Phase, timeline
+from infermax_opt.infermax.replay.timeline import timeline
 
 COST = CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9"))
 TOY = Instance("toy $x_", (RequestGroup("a", 4, 4), RequestGroup("b\n", 4, 4)), System(9, 16, 16), COST)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from infermax_opt.api import verify
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.schedule import Batch
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch
 from infermax_opt.infermax.replay.fast import replay
-from infermax_opt.infermax.replay.plain import MAX_BATCHES
 from infermax_opt.infermax.schedulers import (
     Options,
     Order,
@@ -26,7 +26,6 @@ from infermax_opt.infermax.schedulers import (
     scheduler_names,
 )
 from infermax_opt.infermax.schedulers import schedule as schedule_by
-from infermax_opt.infermax.verify import verify
 
 from .strategies import instances
 from .test_replay import DECODE, make, step

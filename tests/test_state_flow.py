@@ -10,7 +10,6 @@ from fractions import Fraction
 import pytest
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.files.certificates import check_evidence
 from infermax_opt.infermax.bounds import _state_flow_search
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.searched import searched_bounds
@@ -20,7 +19,7 @@ from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, 
 from infermax_opt.infermax.exact.staged import staged_search
 from infermax_opt.table.suites import get_suite
 
-from .support import FLAT, PAPER, case, few
+from .support import FLAT, PAPER, case, check_evidence, few
 
 
 def proved(instance: Instance) -> LowerBound:

@@ -11,7 +11,8 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import Attention
 from infermax_opt.infermax.data.formats import read_instance
 from infermax_opt.infermax.data.instance import Instance, Policy, System
-from infermax_opt.table.suites import DATA, Case, Suite, csp_case, get_suite, suite_names
+from infermax_opt.infermax.data.suites import DATA, csp_case
+from infermax_opt.table.suites import Case, Suite, get_suite, suite_names
 
 from .support import ROOT, shared_data
 

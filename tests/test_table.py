@@ -23,14 +23,15 @@ import pytest
 from click.testing import CliRunner
 
 from infermax_opt import api
+from infermax_opt.api import verify
 from infermax_opt.cli.main import cli
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Result
 from infermax_opt.files.results import read_schedule_or_claim
 from infermax_opt.infermax.data.formats import read_instance, write_instance
 from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.suites import csp_case
 from infermax_opt.infermax.schedulers import scheduler_names
-from infermax_opt.infermax.verify import verify
 from infermax_opt.table import compute as table_compute
 from infermax_opt.table.archive import Archive, schedule_sha256
 from infermax_opt.table.compute import Job, compute_row
@@ -39,7 +40,7 @@ from infermax_opt.table.output import Table, csv_text, markdown_text, table_to_j
 from infermax_opt.table.pool import run_jobs
 from infermax_opt.table.row import Row, RowOptions
 from infermax_opt.table.run import run_table
-from infermax_opt.table.suites import Case, Suite, csp_case, get_suite
+from infermax_opt.table.suites import Case, Suite, get_suite
 
 from .support import ROOT
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.files.traces import FORMATS, Trace, read_trace, trace_instance, without_unfit
+from infermax_opt.files.traces import FORMATS, Trace, read_trace
 from infermax_opt.infermax.data.formats import read_instance, write_instance
 from infermax_opt.infermax.data.instance import Instance, Policy, System
 from infermax_opt.infermax.data.profiles import load_profile
+from infermax_opt.infermax.data.traces import trace_instance, without_unfit
 
 from .support import shared_data
 

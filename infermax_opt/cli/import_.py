@@ -3,47 +3,53 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from infermax_opt.cli.console import AS_JSON, DONE, check_output, output_option, save
-from infermax_opt.cli.options import TRACE_FORMATS, decimal_option, window, worker_options
-from infermax_opt.makespan.data.generate import DECODE, PREFILL
+from infermax_opt.cli.options import TRACE_FORMATS
+from infermax_opt.core.options import window
+from infermax_opt.core.problem import importers
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
 __all__ = ["import_"]
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-#: Options that only other problems have; all others of `options` are those of InferMax instances.
-OWN = {
-    "makespan": frozenset(
-        {
-            "clients", "prefill_levels", "prefill_overhead", "prefill_token", "decode_overhead",
-            "decode_token", "estimate_error", "seed",
-        }
-    ),
-    "placement": frozenset(
-        {"heartbeat", "at", "ongoing", "worker", "ttft", "atgt", "theta", "gamma", "predict_error", "seed"}
-    ),
-}  # fmt: skip
+class _Import(click.Command):
+    """The command with the options of all installed problems, which are asked for when it is used."""
+
+    @cached_property
+    def _choice(self) -> click.Option:
+        found = importers()
+        about = "; ".join(f"{name}: {importer.about}" for name, importer in found.items())
+        return click.Option(
+            ["--problem"],
+            type=click.Choice(list(found)),
+            default=next(iter(found)),
+            show_default=True,
+            help=f"{about}.",
+        )
+
+    @cached_property
+    def _owned(self) -> tuple[click.Option, ...]:
+        options: dict[str | None, click.Option] = {}
+        for importer in importers().values():
+            for option in importer.options():
+                options.setdefault(option.name, option)
+        return tuple(options.values())
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The options of the command, then those of the problems."""
+        own = super().get_params(ctx)
+        return [*own[:-1], self._choice, *self._owned, own[-1]]
 
 
-def _levels(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
-    if value is None:
-        return None
-    parts = value.split(",")
-    if not all(part.strip().isascii() and part.strip().isdigit() and int(part) > 0 for part in parts):
-        raise click.BadParameter(f"{value!r} is not a list of token counts N,N,... of 1 or more.")
-    return tuple(map(int, parts))
-
-
-@click.command(name="import")
+@click.command(name="import", cls=_Import)
 @click.argument("trace_file", metavar="TRACE")
 @click.option(
     "--format",
@@ -61,82 +67,7 @@ def _levels(context: click.Context, parameter: click.Parameter, value: str | Non
     help="Keep arrivals from A up to, not including, B seconds after the first; A becomes time 0.",
 )
 @click.option("--offline", is_flag=True, help="Let all requests be there from the start.")
-@click.option(
-    "--problem",
-    type=click.Choice(["infermax", "makespan", "placement"]),
-    default="infermax",
-    show_default=True,
-    help="Batches on a KV cache, requests on clients (always offline), or a heartbeat on the fewest workers.",
-)
 @click.option("--skip-unfit", is_flag=True, help="Leave out requests that can never fit, instead of failing.")
-@click.option("--profile", default="llama-3.1-8b_h100", show_default=True, help="Cost profile.")
-@click.option("--kv-capacity", type=click.IntRange(1), help="KV tokens. Default: the profile's.")
-@click.option("--max-batch-tokens", type=click.IntRange(1), default=4096, show_default=True)
-@click.option("--max-prefill-tokens", type=click.IntRange(1), default=4096, show_default=True)
-@click.option("--max-running", type=click.IntRange(1), help="Requests that hold KV. Default: no limit.")
-@click.option(
-    "--block-size", type=click.IntRange(1), default=1, show_default=True, help="Tokens of a KV block."
-)
-@click.option("--hybrid-batching/--no-hybrid-batching", default=True, show_default=True)
-@click.option("--chunked-prefill/--no-chunked-prefill", default=True, show_default=True)
-@click.option("--preemption/--no-preemption", default=True, show_default=True)
-@click.option("--objective", default="makespan", show_default=True)
-@click.option("--clients", metavar="N", type=click.IntRange(1), help="Makespan: requests served at a time.")
-@click.option(
-    "--prefill-levels",
-    metavar="N,N,...",
-    callback=_levels,
-    help="Makespan: input tokens that a prefill stage may take. Default: multiples of 128, up to 128 for "
-    "each client and the longest prompt.",
-)
-@decimal_option(
-    "--prefill-overhead", PREFILL[0], "Makespan: a prefill stage takes overhead + token * its level. Seconds."
-)
-@decimal_option("--prefill-token", PREFILL[1], "See --prefill-overhead. Seconds.")
-@decimal_option(
-    "--decode-overhead", DECODE[0], "Makespan: a decode round takes overhead + token * clients. Seconds."
-)
-@decimal_option("--decode-token", DECODE[1], "See --decode-overhead. Seconds.")
-@click.option(
-    "--estimate-error",
-    metavar="E",
-    type=click.FloatRange(0, 100),
-    default=0.0,
-    show_default=True,
-    help="Makespan: methods know output lengths up to a lognormal factor of this deviation.",
-)
-@decimal_option("--heartbeat", "1", "Placement: length of the heartbeat. Seconds.")
-@decimal_option(
-    "--at",
-    None,
-    "Placement: end of the heartbeat, after the first request. Default: that with the most input tokens. "
-    "Seconds.",
-)
-@click.option(
-    "--ongoing",
-    is_flag=True,
-    help="Placement: with the requests that are on workers by then, where best-fit put them.",
-)
-@worker_options("Placement: ")
-@decimal_option(
-    "--theta", "1", "Placement: share of the iteration time and of saved time that may be used.", "X"
-)
-@decimal_option("--gamma", "0.5", "Placement: share of the output that counts as context.", "X")
-@click.option(
-    "--predict-error",
-    metavar="E",
-    type=click.FloatRange(0, 100),
-    default=0.0,
-    show_default=True,
-    help="Placement: predicted output lengths are off by a lognormal factor of this deviation.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**31 - 1),
-    default=0,
-    show_default=True,
-    help="Of estimates and predictions.",
-)
 @click.option("--name", help="Name of the instance. Default: the file's name.")
 @output_option("INSTANCE", "Write the instance to this file.", required=True)
 @AS_JSON
@@ -180,14 +111,13 @@ def import_(
       infermax-opt import azure.csv --format azure --first 500 --problem makespan --clients 64 -o m.json
       infermax-opt import azure.csv --format azure --problem placement --worker 70b -o heartbeat.json
     """  # noqa: D301
-    from infermax_opt.cli._import_problems import MAKERS
     from infermax_opt.files.instances import write_instance
     from infermax_opt.files.traces import read_trace
 
     check_output(output, trace_file)
     own = _own_options(context, problem, options)
     trace = read_trace(trace_file, form, time_unit=time_unit, first=first, window=window, offline=offline)
-    made = MAKERS[problem](trace, name or _stem(trace_file), skip_unfit, **own)
+    made = importers()[problem].make(trace, name or _stem(trace_file), skip_unfit, **own)
     instance = made.instance
     write_instance(instance, output)
     for reason, count in made.left_out.items():
@@ -202,7 +132,7 @@ def import_(
         "output_tokens": outputs,
         **made.facts,
     }
-    from infermax_opt.files.report import printable
+    from infermax_opt.files.text import printable
 
     text = (
         f"{printable(instance.name)}: {len(instance.requests)} requests, {inputs} input tokens, "
@@ -214,15 +144,16 @@ def import_(
 
 def _own_options(context: click.Context, problem: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options of this problem; those of the others must not be given."""
-    owners = {name: [other for other, own in OWN.items() if name in own] or ["infermax"] for name in options}
-    for parameter in context.command.params:
-        name = parameter.name
-        given = context.get_parameter_source(str(name)) is not ParameterSource.DEFAULT
+    owners: dict[str, list[str]] = {}
+    for name, importer in importers().items():
+        for option in importer.options():
+            owners.setdefault(str(option.name), []).append(name)
+    for parameter in context.command.get_params(context):
+        name = str(parameter.name)
+        given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
         if name in owners and given and problem not in owners[name]:
             which = " or ".join(owners[name])
             raise click.UsageError(f"{parameter.opts[0]} goes with --problem {which} only, not {problem}.")
-    if problem == "makespan" and options["clients"] is None:
-        raise click.UsageError("--problem makespan needs --clients.")
     return {name: value for name, value in options.items() if problem in owners[name]}
 
 

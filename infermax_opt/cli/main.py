@@ -24,12 +24,12 @@ from infermax_opt.cli.import_ import import_
 from infermax_opt.cli.latency import calibrate, configure
 from infermax_opt.cli.simulate import simulate
 from infermax_opt.cli.table import table
-from infermax_opt.cli.workers import verify_stream_file, workers
+from infermax_opt.cli.workers import workers
 from infermax_opt.core.errors import InputError
 
 if TYPE_CHECKING:
-    from infermax_opt.core.problem import AnyInstance, AnySchedule
     from infermax_opt.core.result import Claim
+    from infermax_opt.core.values import AnyInstance, AnySchedule
 
 __all__ = ["cli", "main"]
 
@@ -85,10 +85,10 @@ def cli(context: click.Context) -> None:
 @click.option("--formulation", metavar="NAME", help="Formulation for highs or cpsat: flow, csp; aladdin.")
 @click.option(
     "--solver",
-    type=click.Choice(["auto", "search", "highs", "cpsat", "exact", "anneal", "pack"]),
+    metavar="NAME",
     default="auto",
     show_default=True,
-    help="Engine; exact and anneal are those of makespan instances, pack, highs and cpsat of placements.",
+    help="Engine; which ones an instance can take, its problem says: see `infermax-opt problems`.",
 )
 @click.option(
     "--warm-start",
@@ -207,9 +207,7 @@ def bound(
       infermax-opt bound trace.json --certificate certificate.json.gz
     """  # noqa: D301
     from infermax_opt import api
-    from infermax_opt.core.problem import objective_name
-    from infermax_opt.core.result import result_kind
-    from infermax_opt.files.certificates import write_certificate
+    from infermax_opt.core.result import Result
     from infermax_opt.files.instances import read_instance
     from infermax_opt.files.report import bounds_text, bounds_to_json
     from infermax_opt.files.results import write_result, write_with_certificate
@@ -221,11 +219,10 @@ def bound(
     instance = read_instance(instance_file)
     bounds = api.bound(instance, time_limit=time_limit)
     if certificate is not None:
-        write_certificate(instance, bounds[0], certificate)
+        api.write_certificate(instance, bounds[0], certificate)
     save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
     if output is not None:
-        kind = result_kind(instance)
-        result = kind(instance.name, instance.sha256, objective_name(instance), lower=bounds[0])
+        result = Result[Any, Any](instance.name, instance.sha256, instance.objective_name, lower=bounds[0])
         write_result(write_with_certificate(instance, result, output), output)
     return DONE
 
@@ -246,17 +243,16 @@ def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bo
       infermax-opt schedule trace.json --scheduler sarathi@r64 -o sarathi.json
       infermax-opt schedule instances/placement-toy.json --scheduler best-fit
     """  # noqa: D301
-    from infermax_opt.cli.schedule import run_timed
+    from infermax_opt import api
     from infermax_opt.files.instances import any_schedule_to_json, read_instance
     from infermax_opt.files.report import verification_text
-    from infermax_opt.infermax.verify import verify as check_subject
 
     check_output(output, instance_file)
     instance = read_instance(instance_file)
-    made, remarks = run_timed(instance, scheduler)
-    check = check_subject(instance, made)
-    text = "\n".join([verification_text(instance, check), *(f"  {remark}" for remark in remarks)])
-    save(any_schedule_to_json(made), output, None if as_json else text)
+    made = api.run_heuristic(instance, scheduler)
+    check = api.verify(instance, made.schedule)
+    text = "\n".join([verification_text(instance, check), *(f"  {remark}" for remark in made.remarks)])
+    save(any_schedule_to_json(made.schedule), output, None if as_json else text)
     return DONE if check.ok else FAILED
 
 
@@ -276,18 +272,13 @@ def verify(instance_file: str, subject_file: str, as_json: bool) -> int:
       infermax-opt verify instances/toy.json result.json
       infermax-opt verify instances/toy.json schedule.json --json
     """  # noqa: D301
-    from infermax_opt.files.instances import STREAM_GIVEN, read_instance
+    from infermax_opt import api
+    from infermax_opt.files.instances import read_instance
     from infermax_opt.files.report import verification_text, verification_to_json
     from infermax_opt.files.results import read_subject
-    from infermax_opt.infermax.verify import verify as check_subject
 
-    try:
-        instance = read_instance(instance_file)
-    except InputError as error:
-        if error.problem != STREAM_GIVEN:
-            raise
-        return verify_stream_file(instance_file, subject_file, as_json)
-    check = check_subject(instance, read_subject(subject_file, instance))
+    instance = read_instance(instance_file)
+    check = api.verify(instance, read_subject(subject_file, instance))
     text = None if as_json else verification_text(instance, check)
     save(verification_to_json(instance, check), None, text)
     return DONE if check.ok else FAILED
@@ -307,13 +298,14 @@ def check(instance_file: str, certificate_file: str) -> int:
       infermax-opt bound instances/toy.json --certificate certificate.json
       infermax-opt check instances/toy.json certificate.json
     """  # noqa: D301
-    from infermax_opt.files.certificates import CertificateRejected, check_certificate
+    from infermax_opt import api
+    from infermax_opt.core.certification import CertificateRejected
     from infermax_opt.files.instances import read_instance
-    from infermax_opt.files.report import seconds
+    from infermax_opt.files.text import seconds
 
     instance = read_instance(instance_file)
     try:
-        proved = check_certificate(instance, certificate_file)
+        proved = api.check_certificate(instance, certificate_file)
     except CertificateRejected as rejected:
         click.echo(f"infermax-opt: {rejected}", err=True)
         return FAILED
@@ -335,13 +327,11 @@ def plot(instance_file: str, subject_file: str, output: str) -> int:
       infermax-opt plot instances/toy.json result.json -o toy.png
       infermax-opt plot trace.json sarathi.json -o sarathi.svg
     """  # noqa: D301
-    from infermax_opt.core.problem import INFERMAX, MAKESPAN, PLACEMENT, problem_of
+    from infermax_opt import api
+    from infermax_opt.core.problem import problem_of
+    from infermax_opt.files.figure import picture_format
     from infermax_opt.files.instances import read_instance
     from infermax_opt.files.results import read_subject
-    from infermax_opt.infermax.plot import picture_format, plot_schedule
-    from infermax_opt.infermax.verify import verify as check_subject
-    from infermax_opt.makespan.plot import plot_bins
-    from infermax_opt.placement.plot import plot_workers
 
     picture_format(output)
     check_output(output, instance_file, subject_file)
@@ -349,12 +339,11 @@ def plot(instance_file: str, subject_file: str, output: str) -> int:
     subject = read_subject(subject_file, instance)
     if _schedule_of(subject) is None:
         raise InputError("holds no schedule to draw", source=subject_file, field="schedule")
-    check = check_subject(instance, subject)
+    check = api.verify(instance, subject)
     wrong = [*check.violations, *check.faults]
     if wrong:
         return not_drawn(subject_file, wrong)
-    draw: dict[Any, Any] = {INFERMAX: plot_schedule, MAKESPAN: plot_bins, PLACEMENT: plot_workers}
-    draw[problem_of(instance)](instance, subject, output)
+    problem_of(instance).plot(instance, subject, output)
     click.echo(f"wrote {click.format_filename(output)}")
     return DONE
 
@@ -376,23 +365,29 @@ def versions(as_json: bool) -> int:
 @AS_JSON
 def schedulers(as_json: bool) -> int:
     """Names for `schedule --scheduler` and `solve --warm-start`."""
-    from infermax_opt.files.report import aligned
-    from infermax_opt.infermax.schedulers import scheduler_names
-    from infermax_opt.makespan.methods.by_name import METHODS
-    from infermax_opt.placement.heuristics.place import HEURISTICS
+    from infermax_opt.core.problem import problems
 
-    names = scheduler_names()
-    text = "\n".join(
-        [
-            *names,
-            "each also with @rN for at most N running requests: sarathi@r64",
-            f"for makespan instances: {', '.join(METHODS)}",
-            "for placements:",
-            *aligned(HEURISTICS.items()),
-        ]
+    found = {problem.name: list(problem.heuristics()) for problem in problems()}
+    text = "\n\n".join(
+        f"{problem.name}: {problem.about}\n{problem.heuristics_text()}" for problem in problems()
     )
-    found = {"schedulers": list(names), "methods": list(METHODS), "heuristics": list(HEURISTICS)}
     save(found, None, None if as_json else text)
+    return DONE
+
+
+@cli.command(name="problems")
+@AS_JSON
+def problems_(as_json: bool) -> int:
+    """Kinds of instances, and the engines of each for `solve --solver`."""
+    from infermax_opt.core.problem import problems
+    from infermax_opt.files.text import aligned
+
+    rows = [(problem.name, problem.about, f"--solver {'|'.join(problem.engines)}") for problem in problems()]
+    found = [
+        {"name": problem.name, "about": problem.about, "engines": list(problem.engines)}
+        for problem in problems()
+    ]
+    save({"problems": found}, None, None if as_json else "\n".join(aligned(rows, indent="")))
     return DONE
 
 
@@ -400,8 +395,7 @@ def schedulers(as_json: bool) -> int:
 @AS_JSON
 def profiles(as_json: bool) -> int:
     """Shipped cost profiles, with the mean relative error of their fit."""
-    from infermax_opt.files.report import profiles_text
-    from infermax_opt.infermax.data.profiles import load_profile, profile_names
+    from infermax_opt.infermax.data.profiles import load_profile, profile_names, profiles_text
 
     found = [load_profile(name) for name in profile_names()]
     value = [

@@ -7,22 +7,21 @@ from typing import Any
 import click
 
 from infermax_opt.cli.console import AS_JSON, DONE, FAILED, check_output, output_option, save
-from infermax_opt.cli.stream_options import given_stream, stream_options, tell_unplaceable, write_twice
+from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable, write_twice
 
 __all__ = ["simulate"]
 
 
 def _list(context: click.Context, parameter: click.Parameter, value: bool) -> None:
     from infermax_opt.cluster.policies.by_name import POLICIES
-    from infermax_opt.files.report import aligned
+    from infermax_opt.files.text import aligned
 
     if value:
         click.echo("\n".join(aligned(POLICIES.items(), indent="")))
         context.exit()
 
 
-@click.command()
-@stream_options
+@click.command(params=stream_parameters())
 @click.option("--policy", metavar="NAME", default="aladdin", show_default=True, help="See --list.")
 @click.option("--workers", "fleet", metavar="N", type=click.IntRange(1, 10**6), help="For jsq, power-of-two.")
 @click.option("--groups", metavar="N", type=click.IntRange(1, 10**6), help="Schedulers, for grouped.")

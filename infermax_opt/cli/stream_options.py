@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from infermax_opt.cli.options import TRACE_FORMATS, chosen_worker, decimal_option, window, worker_options
+from infermax_opt.cli.options import TRACE_FORMATS
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.options import LARGEST_SEED, decimal_option, window
+from infermax_opt.latency.workers import chosen_worker, worker_options
 
 if TYPE_CHECKING:
     from infermax_opt.cluster.data.stream import Stream
 
-__all__ = ["given_stream", "stream_options", "tell_unplaceable", "write_twice"]
-
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["given_stream", "stream_parameters", "tell_unplaceable", "write_twice"]
 
 #: Options that say how to make a stream of a trace.
 TRACE_OPTIONS = frozenset(
@@ -30,42 +29,39 @@ TRACE_OPTIONS = frozenset(
 #: Lines about requests that fit nowhere before the rest is only counted.
 MOST_LINES = 10
 
-_OPTIONS: list[Callable[[Any], Any]] = [
-    click.argument("input_file", metavar="TRACE|STREAM"),
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice(TRACE_FORMATS),
-        help="Layout of the trace file; without it, the file is a stream.",
-    ),
-    click.option(
-        "--time-unit", type=click.Choice(["s", "ms"]), help="Unit of arrivals; needed for mooncake."
-    ),
-    click.option("--first", metavar="N", type=click.IntRange(1), help="Keep the first N requests."),
-    click.option("--window", metavar="A:B", callback=window, help="Keep arrivals from A up to B seconds."),
-    click.option("--skip-unfit", is_flag=True, help="Leave out requests that fit on no worker."),
-    worker_options(),
-    decimal_option("--theta", None, "Share of limits b and d to use. Default: 1.", "X"),
-    decimal_option("--gamma", None, "Share of the output that counts as context. Default: 0.5.", "X"),
-    decimal_option("--heartbeat", None, "Seconds between heartbeats. Default: 1."),
-    click.option("--split-phase", is_flag=True, help="Decode workers alone: others do the prefill."),
-    click.option(
-        "--predict-error",
-        metavar="E",
-        type=click.FloatRange(0, 100),
-        default=0.0,
-        show_default=True,
-        help="Predicted output lengths are off by a lognormal factor of this deviation.",
-    ),
-    click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True),
-]
 
-
-def stream_options(command: F) -> F:
-    """Add the options that say which stream is meant."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def stream_parameters() -> list[click.Parameter]:
+    """The file, and the options that say how to make a stream of it if it is a trace."""
+    return [
+        click.Argument(["input_file"], metavar="TRACE|STREAM"),
+        click.Option(
+            ["--format", "form"],
+            type=click.Choice(TRACE_FORMATS),
+            help="Layout of the trace file; without it, the file is a stream.",
+        ),
+        click.Option(
+            ["--time-unit"], type=click.Choice(["s", "ms"]), help="Unit of arrivals; needed for mooncake."
+        ),
+        click.Option(["--first"], metavar="N", type=click.IntRange(1), help="Keep the first N requests."),
+        click.Option(
+            ["--window"], metavar="A:B", callback=window, help="Keep arrivals from A up to B seconds."
+        ),
+        click.Option(["--skip-unfit"], is_flag=True, help="Leave out requests that fit on no worker."),
+        *worker_options(),
+        decimal_option("--theta", None, "Share of limits b and d to use. Default: 1.", "X"),
+        decimal_option("--gamma", None, "Share of the output that counts as context. Default: 0.5.", "X"),
+        decimal_option("--heartbeat", None, "Seconds between heartbeats. Default: 1."),
+        click.Option(["--split-phase"], is_flag=True, help="Decode workers alone: others do the prefill."),
+        click.Option(
+            ["--predict-error"],
+            metavar="E",
+            type=click.FloatRange(0, 100),
+            default=0.0,
+            show_default=True,
+            help="Predicted output lengths are off by a lognormal factor of this deviation.",
+        ),
+        click.Option(["--seed"], type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True),
+    ]
 
 
 def given_stream(context: click.Context, input_file: str, form: str | None, **options: Any) -> Stream:

@@ -15,14 +15,12 @@ from infermax_opt.cli.console import (
     progress_printer,
     save,
 )
-from infermax_opt.cli.stream_options import given_stream, stream_options, tell_unplaceable, write_twice
-from infermax_opt.core.errors import InputError
+from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable, write_twice
 
-__all__ = ["verify_stream_file", "workers"]
+__all__ = ["workers"]
 
 
-@click.command()
-@stream_options
+@click.command(params=stream_parameters())
 @click.option(
     "--time-limit",
     metavar="S",
@@ -80,7 +78,7 @@ def workers(
     for path in (output, placement, stream_file, plot):
         check_output(path, input_file)
     if plot is not None:
-        from infermax_opt.infermax.plot import picture_format
+        from infermax_opt.files.figure import picture_format
 
         picture_format(plot)
     stream = given_stream(context, input_file, form, seed=seed, **options)
@@ -110,20 +108,3 @@ def workers(
         text, output = f"{text}\nwrote {click.format_filename(output)}", None
     save(value, output, None if as_json else text)
     return DONE
-
-
-def verify_stream_file(stream_file: str, placement_file: str, as_json: bool) -> int:
-    """Replay the placement of a stream and check the limits at every heartbeat."""
-    from infermax_opt.cluster.data.formats import read_stream
-    from infermax_opt.cluster.report import stream_verification_text, stream_verification_to_json
-    from infermax_opt.cluster.verify import verify_stream
-    from infermax_opt.placement.data.formats import read_placement
-
-    stream, placement = read_stream(stream_file), read_placement(placement_file)
-    if placement.instance != stream.name:
-        problem = f"is {placement.instance!r}, the stream is {stream.name!r}"
-        raise InputError(problem, field="instance", source=placement_file)
-    check = verify_stream(stream, placement)
-    text = None if as_json else stream_verification_text(stream.name, check)
-    save(stream_verification_to_json(stream.name, check), None, text)
-    return DONE if check.ok else FAILED

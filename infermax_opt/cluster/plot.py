@@ -6,8 +6,8 @@ import os
 
 from infermax_opt.cluster.report import BOUNDS
 from infermax_opt.cluster.series import WorkerSeries
-from infermax_opt.files.report import printable
-from infermax_opt.infermax.plot import STYLE, picture_format, save_figure
+from infermax_opt.files.figure import STYLE, picture_format, save_figure
+from infermax_opt.files.text import printable
 
 __all__ = ["plot_series"]
 

@@ -8,10 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.cluster.forecast import SPAN, WorkerForecast, forecast_of
-from infermax_opt.cluster.replay.metrics import STREAM_DEFINITIONS, StreamMetrics
 from infermax_opt.cluster.series import WorkerSeries
-from infermax_opt.cluster.verify import StreamVerification
-from infermax_opt.files.report import aligned, percent, printable, seconds, wrong_lines
+from infermax_opt.files.report import metrics_text
+from infermax_opt.files.text import aligned, percent, printable, seconds
 
 __all__ = [
     "BOUNDS",
@@ -19,9 +18,6 @@ __all__ = [
     "series_csv",
     "series_text",
     "series_to_json",
-    "stream_metrics_text",
-    "stream_verification_text",
-    "stream_verification_to_json",
 ]
 
 #: What binds is listed up to so many kinds.
@@ -33,10 +29,6 @@ BOUNDS = {
 }
 #: What JSON says of the forecast.
 FORECAST = ("slope", "intercept", "points", "mean_error", "max_error", "short", "r_squared")
-SHARES = ("attainment", "attainment_from_arrival")
-COUNTS = (
-    "requests", "peak_workers", "peak_gpus", "late_ttft", "late_atgt", "preemptions", "mean_workers",
-)  # fmt: skip
 
 
 def series_text(series: WorkerSeries) -> str:
@@ -80,7 +72,7 @@ def series_text(series: WorkerSeries) -> str:
     forecast = _forecast(series)
     if forecast is not None:
         lines += ["workers by arrival rate r (eq 7)", *_forecast_lines(forecast)]
-    return "\n".join([*lines, "", stream_metrics_text(series.metrics)])
+    return "\n".join([*lines, "", metrics_text(series.metrics)])
 
 
 def _forecast(series: WorkerSeries) -> WorkerForecast | None:
@@ -109,51 +101,6 @@ def _kind(kind: str) -> str:
 def _gap(series: WorkerSeries, name: str) -> Fraction:
     upper = series.mean("upper")
     return (upper - series.mean(name)) / upper
-
-
-def stream_metrics_text(metrics: StreamMetrics) -> str:
-    """All metrics with their definitions."""
-    rows = [(name, _metric(name, value), STREAM_DEFINITIONS[name]) for name, value in metrics.items()]
-    return "\n".join(["metrics of the replayed stream", *aligned(rows)])
-
-
-def _metric(name: str, value: Fraction | int | None) -> str:
-    if value is None:
-        return "-"
-    if name in SHARES:
-        return percent(Fraction(value))
-    if name in COUNTS:
-        return f"{float(value):.6g}"
-    return seconds(Fraction(value))
-
-
-def stream_verification_text(name: str, check: StreamVerification) -> str:
-    """What the verifier of streams found."""
-    verdict = "verified: all limits are kept at every heartbeat" if check.ok else "NOT verified"
-    lines = [f"{printable(name)}: {verdict}", *wrong_lines(check.violations, ())]
-    if check.metrics is not None:
-        lines += ["", stream_metrics_text(check.metrics)]
-    return "\n".join(lines)
-
-
-def stream_verification_to_json(name: str, check: StreamVerification) -> dict[str, Any]:
-    """The same as a JSON value."""
-    return {
-        "instance": name,
-        "ok": check.ok,
-        "rules": check.rules,
-        "violations": [
-            {
-                "heartbeat": some.beat,
-                "rule": some.violation.rule.value,
-                "worker": some.violation.worker,
-                "request": some.violation.request,
-                "message": some.violation.message,
-            }
-            for some in check.violations
-        ],
-        "metrics": dict(check.metrics.items()) if check.metrics else None,
-    }
 
 
 def series_to_json(series: WorkerSeries) -> dict[str, Any]:

@@ -6,14 +6,15 @@ from typing import Any
 
 from infermax_opt.cluster.replay.metrics import request_atgt, request_ttft
 from infermax_opt.cluster.replay.replay import StreamReplay
-from infermax_opt.cluster.report import rows_csv, stream_metrics_text
-from infermax_opt.cluster.verify import StreamVerification
-from infermax_opt.files.report import printable
+from infermax_opt.cluster.report import rows_csv
+from infermax_opt.cluster.verify import StreamCheck
+from infermax_opt.files.report import metrics_text
+from infermax_opt.files.text import printable
 
 __all__ = ["requests_csv", "simulation_text", "simulation_to_json"]
 
 
-def simulation_text(replay: StreamReplay, check: StreamVerification, policy: str) -> str:
+def simulation_text(replay: StreamReplay, check: StreamCheck, policy: str) -> str:
     """What became of a stream under a policy."""
     broken = ", ".join(f"{rule} {count}" for rule, count in check.rules.items())
     lines = [
@@ -22,11 +23,11 @@ def simulation_text(replay: StreamReplay, check: StreamVerification, policy: str
         f"  limits exceeded: {broken or 'none, at any heartbeat'}",
     ]
     if check.metrics is not None:
-        lines += ["", stream_metrics_text(check.metrics)]
+        lines += ["", metrics_text(check.metrics)]
     return "\n".join(lines)
 
 
-def simulation_to_json(replay: StreamReplay, check: StreamVerification, policy: str) -> dict[str, Any]:
+def simulation_to_json(replay: StreamReplay, check: StreamCheck, policy: str) -> dict[str, Any]:
     """The same as a JSON value, with every request and the workers in use at every heartbeat."""
     stream = replay.stream
     return {

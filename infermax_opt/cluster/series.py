@@ -34,7 +34,8 @@ from infermax_opt.cluster.verify import verify_stream
 from infermax_opt.core.errors import InputError
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.heuristics.place import place, unplaceable
+from infermax_opt.placement.heuristics.place import place
+from infermax_opt.placement.limits import unplaceable
 
 __all__ = ["BeatBounds", "WorkerSeries", "stream_unplaceable", "worker_series"]
 

@@ -1,6 +1,6 @@
 """The verifier of streams: replays a placement and checks the limits at every heartbeat.
 
-It imports no policy and no bound, so that none of them can vouch for itself.
+It imports no policy, so that none of them can vouch for itself; bounds are recomputed.
 """
 
 from __future__ import annotations
@@ -8,30 +8,45 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Self
 
+from infermax_opt.cluster.bounds.mean_workers import mean_bounds
 from infermax_opt.cluster.data.stream import Stream
 from infermax_opt.cluster.replay.metrics import StreamMetrics, measure_stream
 from infermax_opt.cluster.replay.replay import Beat, BeatRecord, replay_stream
-from infermax_opt.placement.data.schedule import Placement, PlacementRule, PlacementViolation, check_placement
+from infermax_opt.core.result import Claim
+from infermax_opt.core.verification import ROUNDING, BaseVerification, Trust, Truth
+from infermax_opt.placement.data.schedule import Placement
+from infermax_opt.placement.replay import PlacementRule, PlacementViolation, check_placement
 
-__all__ = ["BeatViolation", "StreamVerification", "verify_stream"]
+__all__ = ["BeatViolation", "StreamCheck", "StreamVerification", "verify_stream", "verify_stream_claim"]
 
 
 @dataclass(frozen=True, slots=True)
 class BeatViolation:
     """A rule that the placement of a heartbeat breaks."""
 
-    beat: int | None
-    violation: PlacementViolation
+    heartbeat: int | None
+    rule: PlacementRule
+    worker: int | None
+    request: str | None
+    message: str
+
+    @classmethod
+    def of(cls, heartbeat: int | None, found: PlacementViolation) -> Self:
+        """The same violation, of one heartbeat or of the whole stream."""
+        return cls(heartbeat, found.rule, found.worker, found.request, found.message)
 
     def __str__(self) -> str:
-        place = "stream" if self.beat is None else f"heartbeat {self.beat}"
-        return f"{place}, {self.violation}"
+        place = "stream" if self.heartbeat is None else f"heartbeat {self.heartbeat}"
+        return f"{place}, {PlacementViolation(self.rule, self.worker, self.request, self.message)}"
 
 
 @dataclass(frozen=True)
-class StreamVerification:
-    """Outcome of a verification.
+class StreamCheck:
+    """Outcome of the replay of a placement.
 
     Attributes
     ----------
@@ -55,15 +70,15 @@ class StreamVerification:
     @property
     def rules(self) -> dict[str, int]:
         """How often each rule is broken."""
-        return dict(Counter(some.violation.rule.value for some in self.violations))
+        return dict(Counter(some.rule.value for some in self.violations))
 
 
-def verify_stream(stream: Stream, placement: Placement) -> StreamVerification:
+def verify_stream(stream: Stream, placement: Placement) -> StreamCheck:
     """Replay a stream with the workers that a placement gives its requests; nothing is raised."""
     unknown = [name for name in placement.workers if name not in stream.index]
     missing = [request.id for request in stream.requests if request.id not in placement.workers]
     found = [
-        BeatViolation(None, PlacementViolation(rule, None, name, message))
+        BeatViolation(None, rule, None, name, message)
         for rule, names, message in (
             (PlacementRule.UNKNOWN_REQUEST, unknown, "is not in the instance"),
             (PlacementRule.NOT_PLACED, missing, "has no worker"),
@@ -71,14 +86,58 @@ def verify_stream(stream: Stream, placement: Placement) -> StreamVerification:
         for name in names
     ]
     if missing:
-        return StreamVerification(tuple(found), (), None)
+        return StreamCheck(tuple(found), (), None)
 
     def decide(beat: Beat) -> Mapping[str, int]:
         names = [stream.requests[k].id for k in beat.new]
         chosen = {name: placement.workers[name] for name in names}
         check = check_placement(beat.instance, Placement(beat.instance.name, chosen))
-        found.extend(BeatViolation(beat.number, some) for some in check.violations)
+        found.extend(BeatViolation.of(beat.number, some) for some in check.violations)
         return chosen
 
     replay = replay_stream(stream, decide)
-    return StreamVerification(tuple(found), replay.beats, measure_stream(replay))
+    return StreamCheck(tuple(found), replay.beats, measure_stream(replay))
+
+
+@dataclass(frozen=True)
+class StreamVerification(BaseVerification[BeatViolation, StreamMetrics]):
+    """Outcome of the verification of a placement or result of a stream."""
+
+
+def verify_stream_claim(
+    stream: Stream, placement: Placement | None, subject: Placement | Claim
+) -> StreamVerification:
+    """Verify the placement of a stream, and what a result claims.
+
+    Parameters
+    ----------
+    stream : Stream
+    placement : Placement or None
+        Of the subject; None where that is a bound alone.
+    subject : Placement or Claim
+        The placement itself, or all that is claimed with it.
+
+    Returns
+    -------
+    StreamVerification
+        Violations and faults as data; nothing is raised for a wrong placement.
+    """
+    check = None if placement is None else verify_stream(stream, placement)
+    metrics = check.metrics if check else None
+
+    @cache
+    def closed_form() -> Fraction:
+        return max(bound.value for bound in mean_bounds(stream))
+
+    def confirm(lower: Fraction) -> Trust:
+        return Trust.RECOMPUTED if lower <= closed_form() * (1 + ROUNDING) else Trust.UNCHECKED
+
+    truth = Truth(
+        instance=stream,
+        violations=check.violations if check else (),
+        metrics=metrics,
+        objective=metrics.mean_workers if metrics and check and check.ok else None,
+        closed_form=closed_form,
+        confirm=confirm,
+    )
+    return StreamVerification.of(subject, truth)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 __all__ = ["InputError"]
 
 
@@ -24,9 +26,9 @@ class InputError(ValueError):
         self.source = source
         super().__init__(problem)
 
-    def within(self, source: str) -> InputError:
+    def within(self, source: str) -> Self:
         """Return the same error, naming `source` unless it names one already."""
-        return InputError(self.problem, field=self.field, source=self.source or source)
+        return type(self)(self.problem, field=self.field, source=self.source or source)
 
     def __str__(self) -> str:
         parts = [part for part in (self.source, self.field) if part]

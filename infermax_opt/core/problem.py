@@ -1,117 +1,260 @@
-"""The problems of this package side by side: what their values are, and what these are called.
+"""A problem as the rest of the house sees it, and the registry of all that are installed.
 
-What differs from problem to problem and is more than a word is looked up by `problem_of`, in a table of the
-module that owns it.
+A problem is a class derived from `Problem` that an entry point of the group ``infermax_opt.problems`` names.
+Commands, tables and the Python API ask it for all that differs from problem to problem, so that a new one
+needs one folder of its own, in this package or another, and one line in its ``pyproject.toml``.
+
+Methods import what they call when they are called: a command that draws a picture loads no solver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from infermax_opt.core.certification import Certification
+from infermax_opt.core.columns import RowKind
 from infermax_opt.core.errors import InputError
-from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.replay.metrics import DEFINITIONS, Metrics
-from infermax_opt.makespan.data.instance import MakespanInstance
-from infermax_opt.makespan.data.schedule import MakespanSchedule
-from infermax_opt.makespan.replay.metrics import MAKESPAN_DEFINITIONS, MakespanMetrics
-from infermax_opt.placement.data.instance import PlacementInstance
-from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.metrics import PLACEMENT_DEFINITIONS, PlacementMetrics
+from infermax_opt.core.importing import Importer
+from infermax_opt.core.result import Claim, LowerBound, Result
+from infermax_opt.core.suite import Case
+from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
+
+if TYPE_CHECKING:
+    from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.verification import BaseVerification
 
 __all__ = [
-    "INFERMAX",
-    "MAKESPAN",
-    "PLACEMENT",
-    "PROBLEMS",
-    "AnyInstance",
-    "AnyMetrics",
-    "AnySchedule",
+    "GROUP",
+    "AnyProblem",
+    "Heuristic",
     "Problem",
-    "amount",
-    "fits",
-    "objective_name",
+    "importers",
+    "problem_named",
+    "problem_names",
     "problem_of",
+    "problems",
 ]
 
-AnyInstance = Instance | MakespanInstance | PlacementInstance
-AnySchedule = Schedule | MakespanSchedule | Placement
-AnyMetrics = Metrics | MakespanMetrics | PlacementMetrics
+#: Entry points of problems.
+GROUP = "infermax_opt.problems"
+
+I = TypeVar("I", bound=AnyInstance)  # noqa: E741
+S = TypeVar("S", bound=AnySchedule)
+M = TypeVar("M", bound=AnyMetrics)
 
 
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """One problem; there is one object for each.
+@dataclass(frozen=True)
+class Heuristic(Generic[S]):
+    """A schedule that some heuristic made.
 
-    Parameters
+    Attributes
+    ----------
+    schedule : schedule
+    remarks : tuple of str
+        On how it was made, such as how long decisions took.
+    """
+
+    schedule: S
+    remarks: tuple[str, ...] = ()
+
+
+class Problem(ABC, Generic[I, S, M]):
+    """One problem: instances `I`, schedules `S`, metrics `M`.
+
+    Attributes
     ----------
     name : str
         As instance files name it.
+    about : str
+        In a few words, for help texts.
     instance, schedule, metrics : type
         Of its values.
     decisions : str
-        Key of the decisions in a schedule file.
+        Key of the decisions in a schedule file, by which schedules of other problems are told apart.
     heuristic : str
         What a heuristic of it is called.
-    definitions : mapping of metric to text
-    objective : str, optional
-        The one objective, which is a metric; None: every instance names its own.
-    unit : pair of str
-        Of the objective, for one and for many.
+    engines : sequence of str
+        Names that ``solve --solver`` takes, ``auto`` first.
+    certification : Certification or None
+        None where its bounds have no certificates.
     """
 
-    name: str
-    instance: type
-    schedule: type
-    metrics: type
-    decisions: str
-    heuristic: str
-    definitions: Mapping[str, str]
-    objective: str | None = None
-    unit: tuple[str, str] = ("s", "s")
+    name: ClassVar[str]
+    about: ClassVar[str]
+    instance: ClassVar[type[Any]]
+    schedule: ClassVar[type[Any]]
+    metrics: ClassVar[type[Any]]
+    decisions: ClassVar[str]
+    heuristic: ClassVar[str] = "heuristic"
+    engines: ClassVar[tuple[str, ...]] = ("auto",)
+
+    @property
+    def certification(self) -> Certification[I] | None:
+        """How its bounds are certified; None where they are not."""
+        return None
+
+    def require_certification(self) -> Certification[I]:
+        """How its bounds are certified.
+
+        Raises
+        ------
+        InputError
+            If they are not.
+        """
+        if self.certification is None:
+            text = f"closed-form bounds of {self.name} instances have no certificate file"
+            raise InputError(f"{text}; `verify` recomputes them", field="certificate")
+        return self.certification
+
+    # --- files ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def instance_from_json(self, value: object) -> I:
+        """Build an instance from parsed JSON; raises `InputError` naming the field."""
+
+    @abstractmethod
+    def instance_to_json(self, instance: I) -> dict[str, Any]:
+        """Return the JSON value that `instance_from_json` reads."""
+
+    @abstractmethod
+    def schedule_from_json(self, value: object, path: str) -> S:
+        """Build a schedule from parsed JSON; raises `InputError` naming the field below `path`."""
+
+    @abstractmethod
+    def schedule_to_json(self, schedule: S) -> dict[str, Any]:
+        """Return the JSON value that `schedule_from_json` reads."""
+
+    # --- truth ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def verify(self, instance: I, schedule: S | None, subject: S | Claim) -> BaseVerification[Any, M]:
+        """Verify a schedule, and what a claim says of it; nothing is raised for a wrong one."""
+
+    @abstractmethod
+    def bounds(self, instance: I, *, stop: Callable[[], bool] | None = None) -> Iterable[LowerBound]:
+        """Lower bounds on the objective, each as soon as it is known, closed forms first.
+
+        Parameters
+        ----------
+        instance : instance
+        stop : callable, optional
+            Asked often whether to search no longer.
+        """
+
+    def objective_meaning(self, instance: I) -> str:
+        """The objective in words, with its unit and sense."""
+        name = instance.objective_name
+        return f"{name}: {self.metrics.definitions[name]}; minimised"
+
+    def objective_to_json(self, instance: I) -> Any:
+        """The objective as reports write it."""
+        return instance.objective_name
+
+    def remarks(self, instance: I, metrics: M) -> tuple[str, ...]:
+        """What must be said beside a result with these metrics."""
+        return ()
+
+    # --- schedules ------------------------------------------------------------------------------
+
+    def heuristics(self) -> Sequence[str]:
+        """Names of its heuristics, those that a table compares first."""
+        return ()
+
+    def heuristics_text(self) -> str:
+        """The heuristics as ``schedulers`` lists them."""
+        return ", ".join(self.heuristics())
+
+    def run_heuristic(self, instance: I, name: str) -> Heuristic[S]:
+        """Run a heuristic.
+
+        Raises
+        ------
+        InputError
+            If there is none of that name, or it makes no schedule of this instance.
+        """
+        known = ", ".join(self.heuristics()) or "none"
+        raise InputError(f"{name!r} is no {self.heuristic} of {self.name}; there are {known}")
+
+    def solve(self, instance: I, options: SolveOptions) -> Result[S, M]:
+        """Schedule and bound within the limits; of the heuristics and bounds alone, unless overridden."""
+        from infermax_opt.core.run import SolveRun
+
+        run = SolveRun(self, instance, options)
+        run.run()
+        return run.result()
+
+    # --- pictures, tables, imports --------------------------------------------------------------
+
+    def plot(self, instance: I, subject: S | Claim, path: str | os.PathLike[str]) -> None:
+        """Draw a valid schedule, or the schedule of a result with its bound and gap.
+
+        Raises
+        ------
+        InputError
+            If there is no picture of it, or the file cannot be written.
+        """
+        raise InputError(f"schedules of {self.name} instances have no picture", field="problem")
+
+    @property
+    def row_kind(self) -> RowKind:
+        """The rows of its tables; the columns that all problems have, unless overridden."""
+        return RowKind(schema=f"infermax-opt/{self.name}-row/1")
+
+    def suites(self) -> Mapping[str, Callable[[Path | None], Sequence[Case]]]:
+        """Named suites; each is given the folder of the traces, if the user named one."""
+        return {}
+
+    def importers(self) -> Mapping[str, Importer]:
+        """What ``import --problem NAME`` makes of a trace, by that name."""
+        return {}
 
 
-INFERMAX = Problem("infermax", Instance, Schedule, Metrics, "batches", "scheduler", DEFINITIONS)
-MAKESPAN = Problem(
-    "makespan", MakespanInstance, MakespanSchedule, MakespanMetrics, "bins", "method", MAKESPAN_DEFINITIONS,
-    objective="makespan",
-)  # fmt: skip
-PLACEMENT = Problem(
-    "placement", PlacementInstance, Placement, PlacementMetrics, "workers", "heuristic",
-    PLACEMENT_DEFINITIONS, objective="workers", unit=("worker", "workers"),
-)  # fmt: skip
-PROBLEMS = (INFERMAX, MAKESPAN, PLACEMENT)
+AnyProblem = Problem[Any, Any, Any]
 
 
-def problem_of(value: AnyInstance | AnySchedule | AnyMetrics) -> Problem:
-    """The problem that an instance, schedule or metrics are of.
+@cache
+def problem_named(name: str) -> AnyProblem | None:
+    """The installed problem of that name, or None."""
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            problem: AnyProblem = point.load()()
+            return problem
+    return None
+
+
+def problem_names() -> tuple[str, ...]:
+    """Names of all installed problems; this package's own first."""
+    points = {point.name: point.value for point in entry_points(group=GROUP)}
+    own = __name__.partition(".")[0]
+    return tuple(sorted(points, key=lambda name: (not points[name].startswith(f"{own}."), name)))
+
+
+def problems() -> tuple[AnyProblem, ...]:
+    """All installed problems, in the order of `problem_names`."""
+    return tuple(problem for name in problem_names() if (problem := problem_named(name)) is not None)
+
+
+def problem_of(value: object) -> AnyProblem:
+    """The problem that an instance or schedule is of.
 
     Raises
     ------
     InputError
-        If it is none of these.
+        If it is of none.
     """
-    for problem in PROBLEMS:
-        if isinstance(value, (problem.instance, problem.schedule, problem.metrics)):
+    for problem in problems():
+        if isinstance(value, (problem.instance, problem.schedule)):
             return problem
-    raise InputError(f"a {type(value).__name__} is no instance, schedule or metrics of any problem")
+    raise InputError(f"a {type(value).__name__} is no instance or schedule of any problem")
 
 
-def objective_name(instance: AnyInstance) -> str:
-    """The objective, as results name it."""
-    if isinstance(instance, Instance):
-        return str(instance.objective)
-    return str(problem_of(instance).objective)
-
-
-def amount(instance: AnyInstance, value: Fraction | float) -> str:
-    """A value of the objective with its unit, to six digits."""
-    one, many = problem_of(instance).unit
-    return f"{float(value):.6g} {one if value == 1 else many}"
-
-
-def fits(instance: AnyInstance, schedule: AnySchedule) -> bool:
-    """Whether instance and schedule are of the same problem."""
-    return problem_of(instance) is problem_of(schedule)
+def importers() -> dict[str, Importer]:
+    """What ``import`` can make of a trace, by the name that ``--problem`` takes."""
+    return {name: maker for problem in problems() for name, maker in problem.importers().items()}

@@ -8,37 +8,17 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
-from infermax_opt.core.problem import (
-    INFERMAX,
-    MAKESPAN,
-    PLACEMENT,
-    AnyInstance,
-    AnyMetrics,
-    AnySchedule,
-    Problem,
-    problem_of,
-)
-from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.replay.metrics import Metrics
-from infermax_opt.makespan.data.schedule import MakespanSchedule
-from infermax_opt.makespan.replay.metrics import MakespanMetrics
-from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.metrics import PlacementMetrics
+from infermax_opt.core.values import AnyMetrics, AnySchedule
 
 __all__ = [
-    "AnyResult",
-    "BaseResult",
     "Claim",
     "LowerBound",
-    "MakespanResult",
-    "PlacementResult",
     "Proof",
     "Result",
     "Scope",
     "SolverReport",
     "Status",
     "UpperBound",
-    "result_kind",
 ]
 
 S = TypeVar("S", bound=AnySchedule)
@@ -145,7 +125,7 @@ class SolverReport:
 
 
 @dataclass(frozen=True)
-class BaseResult(Generic[S, M]):
+class Result(Generic[S, M]):
     """Answer for one instance; `S` and `M` are the schedules and metrics of its problem.
 
     Raises
@@ -214,37 +194,8 @@ class BaseResult(Generic[S, M]):
 
 
 @dataclass(frozen=True)
-class Result(BaseResult[Schedule, Metrics]):
-    """Answer for an InferMax instance."""
-
-
-@dataclass(frozen=True)
-class MakespanResult(BaseResult[MakespanSchedule, MakespanMetrics]):
-    """Answer for a makespan instance."""
-
-
-@dataclass(frozen=True)
-class PlacementResult(BaseResult[Placement, PlacementMetrics]):
-    """Answer for a placement instance."""
-
-
-AnyResult = Result | MakespanResult | PlacementResult
-
-_KINDS: dict[Problem, type[AnyResult]] = {
-    INFERMAX: Result,
-    MAKESPAN: MakespanResult,
-    PLACEMENT: PlacementResult,
-}
-
-
-def result_kind(instance: AnyInstance) -> type[AnyResult]:
-    """Class of the results of such an instance."""
-    return _KINDS[problem_of(instance)]
-
-
-@dataclass(frozen=True)
 class Claim:
-    """What a result file says, before anybody checked it.  Fields as in `BaseResult`.
+    """What a result file says, before anybody checked it.  Fields as in `Result`.
 
     `certificate` is the path of a file that can be read from here; `evidence` the lower bound
     itself where it never was in a file.

@@ -10,7 +10,6 @@ import contextlib
 import math
 import os
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,8 +17,9 @@ from importlib import metadata
 from typing import Any, Generic, TypeVar
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.problem import AnyInstance, AnyMetrics, AnySchedule, amount, objective_name
-from infermax_opt.core.result import AnyResult, LowerBound, Proof, SolverReport, UpperBound
+from infermax_opt.core.problem import Problem
+from infermax_opt.core.result import LowerBound, Proof, Result, SolverReport, UpperBound
+from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, amount
 from infermax_opt.core.verification import BaseVerification
 
 __all__ = ["Incumbent", "Progress", "SolveOptions", "SolveRun", "package_versions"]
@@ -32,7 +32,6 @@ Progress = Callable[[str], None]
 P = TypeVar("P", bound=AnyInstance)
 S = TypeVar("S", bound=AnySchedule)
 M = TypeVar("M", bound=AnyMetrics)
-R = TypeVar("R", bound=AnyResult)
 
 
 def package_versions() -> dict[str, str]:
@@ -48,13 +47,13 @@ def package_versions() -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class SolveOptions:
-    """Options of `solve`, as it describes them.
+    """Options of `infermax_opt.solve`, as it describes them.
 
     Parameters
     ----------
     engines : sequence of str
         Names that `solver` may have.
-    solver, time_limit, memory_limit, threads, seed, progress
+    solver, formulation, warm_start, time_limit, memory_limit, threads, seed, progress
         As given.
 
     Raises
@@ -64,12 +63,15 @@ class SolveOptions:
     """
 
     engines: tuple[str, ...]
-    solver: str
-    time_limit: float | None
-    memory_limit: int | None
-    threads: int | None
-    seed: int
-    progress: Progress | None
+    solver: str = "auto"
+    formulation: str | None = None
+    warm_start: Any = "best"
+    bounds: tuple[LowerBound, ...] = ()
+    time_limit: float | None = 60.0
+    memory_limit: int | None = None
+    threads: int | None = None
+    seed: int = 0
+    progress: Progress | None = None
 
     def __post_init__(self) -> None:
         if self.solver not in self.engines:
@@ -93,8 +95,10 @@ class Incumbent(Generic[S, M]):
     source: str
 
 
-class SolveRun(ABC, Generic[P, S, M]):
+class SolveRun(Generic[P, S, M]):
     """One call of `solve` on an instance `P` with schedules `S` and metrics `M`.
+
+    As it stands it runs the heuristics of the problem; a problem with engines derives its own class.
 
     Attributes
     ----------
@@ -104,9 +108,10 @@ class SolveRun(ABC, Generic[P, S, M]):
     report : SolverReport
     """
 
-    def __init__(self, instance: P, options: SolveOptions):
+    def __init__(self, problem: Problem[P, S, M], instance: P, options: SolveOptions):
+        self.problem = problem
         self.instance = instance
-        self.limits = options
+        self.options = options
         self.began = time.monotonic()
         self.best: Incumbent[S, M] | None = None
         self.lower: LowerBound | None = None
@@ -118,26 +123,27 @@ class SolveRun(ABC, Generic[P, S, M]):
             time_limit=options.time_limit,
         )
 
-    @abstractmethod
-    def verify(self, candidate: S) -> BaseVerification[Any, M]:
-        """Verify a schedule."""
+    def closed_forms(self) -> Iterable[LowerBound]:
+        """The bounds that take no search."""
+        return self.problem.bounds(self.instance, stop=lambda: True)
 
-    @abstractmethod
-    def closed_form(self) -> LowerBound:
-        """The best bound that is a formula."""
-
-    @abstractmethod
     def warm_up(self) -> None:
         """Find a schedule to start from, as the options ask."""
+        self.start_from(self.problem.heuristics(), self.heuristic)
 
-    @abstractmethod
+    def heuristic(self, name: str) -> S:
+        """What the heuristic of that name makes of the instance."""
+        return self.problem.run_heuristic(self.instance, name).schedule
+
     def run_engines(self) -> None:
         """Improve schedule and bound."""
+        self.report = replace(self.report, termination="heuristics only")
 
     def run(self) -> None:
         """Do all of it, until it is proved or something ends it."""
         try:
-            self.improve_bound(self.closed_form())
+            for bound in (*self.options.bounds, *self.closed_forms()):
+                self.improve_bound(bound)
             self.warm_up()
             if self.proved():
                 reason = "a closed-form bound meets the schedule; no engine was needed"
@@ -147,14 +153,14 @@ class SolveRun(ABC, Generic[P, S, M]):
         except KeyboardInterrupt:
             self.report = replace(self.report, termination="interrupted")
 
-    def result(self, kind: Callable[..., R]) -> R:
-        """Everything known, as a result of that kind."""
+    def result(self) -> Result[S, M]:
+        """Everything known."""
         best = self.best
         seconds = time.monotonic() - self.began
-        return kind(
+        return Result(
             instance=self.instance.name,
             instance_sha256=self.instance.sha256,
-            objective=objective_name(self.instance),
+            objective=self.instance.objective_name,
             upper=UpperBound(best.value, best.source) if best else None,
             lower=self.lower,
             certified=self.certified,
@@ -169,14 +175,14 @@ class SolveRun(ABC, Generic[P, S, M]):
 
     def say(self, text: str) -> None:
         """Tell whoever watches."""
-        if self.limits.progress is not None:
-            self.limits.progress(text)
+        if self.options.progress is not None:
+            self.options.progress(text)
 
     def left(self) -> float | None:
         """Seconds left, at least a little so that engines can start."""
-        if self.limits.time_limit is None:
+        if self.options.time_limit is None:
             return None
-        return max(0.05, self.limits.time_limit - (time.monotonic() - self.began))
+        return max(0.05, self.options.time_limit - (time.monotonic() - self.began))
 
     def improve_bound(self, candidate: LowerBound | None) -> None:
         """Keep the better lower bound."""
@@ -201,7 +207,7 @@ class SolveRun(ABC, Generic[P, S, M]):
 
     def offer(self, candidate: S, source: str) -> BaseVerification[Any, M]:
         """Verify a schedule and keep it if it is the best."""
-        check = self.verify(candidate)
+        check = self.problem.verify(self.instance, candidate, candidate)
         value = check.objective
         better = value is not None and (self.best is None or value < self.best.value)
         if check.ok and better and check.metrics is not None and value is not None:
@@ -218,25 +224,22 @@ class SolveRun(ABC, Generic[P, S, M]):
             broken = str((*check.violations, *check.faults)[0])
             self.report = replace(self.report, details={**self.report.details, "rejected": broken})
 
-    def start_from(self, wanted: str | S, names: Iterable[str], run: Callable[[str], S], kind: str) -> None:
-        """Obtain the schedule to start from.
+    def start_from(self, names: Iterable[str], run: Callable[[str], S]) -> None:
+        """Obtain the schedule to start from: a given one, none, or the best of some heuristics.
 
         Parameters
         ----------
-        wanted : str or schedule
-            A schedule, "none", a heuristic's name, or "best" for the best of them.
         names : iterable of str
-            Of the heuristics.
+            Of the heuristics that "best" tries.
         run : callable
             Runs the heuristic of that name.
-        kind : str
-            What they are, for the source of a schedule.
 
         Raises
         ------
         InputError
             If the schedule breaks a rule, or there is no such heuristic.
         """
+        wanted, kind = self.options.warm_start, self.problem.heuristic
         if not isinstance(wanted, str):
             check = self.offer(wanted, "warm start")
             if not check.ok:
@@ -251,7 +254,7 @@ class SolveRun(ABC, Generic[P, S, M]):
                     break
                 left = self.left()
                 # At least one schedule always; an engine needs the rest of the time.
-                limit = self.limits.time_limit
+                limit = self.options.time_limit
                 if left is not None and limit is not None and left < limit * (1 - WARM_UP):
                     break
         elif wanted != "none":

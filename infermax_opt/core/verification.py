@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Any, Generic, Self, TypeVar
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.problem import AnyInstance, AnyMetrics, AnySchedule, objective_name
 from infermax_opt.core.result import Claim, Proof, Status
+from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
 
 __all__ = ["ROUNDING", "BaseVerification", "Fault", "FaultKind", "Trust", "Truth"]
 
@@ -64,6 +64,10 @@ class Trust(enum.Enum):
         return self in (Trust.SOLVER, Trust.UNCHECKED)
 
 
+def _no_certificate(claim: Claim) -> Fraction | None:
+    return None
+
+
 @dataclass(frozen=True)
 class Truth(Generic[V, M]):
     """What the verifier knows without any claim; `V` and `M` are the violations and metrics of the problem.
@@ -83,6 +87,9 @@ class Truth(Generic[V, M]):
         Says how far it can check a solver's bound, given in that unit; `Trust.REFUTED` if it is wrong.
     infeasible : callable
         Whether it is plain that there is no schedule.
+    certified : callable
+        Gives the bound that the certificate of a claim proves, None if the claim names none; raises
+        `InputError` if it proves nothing.  For problems whose bounds are certified.
     """
 
     instance: AnyInstance
@@ -92,6 +99,7 @@ class Truth(Generic[V, M]):
     closed_form: Callable[[], Fraction]
     confirm: Callable[[Fraction], Trust]
     infeasible: Callable[[], bool] = lambda: False
+    certified: Callable[[Claim], Fraction | None] = _no_certificate
 
 
 @dataclass(frozen=True)
@@ -150,15 +158,6 @@ def _close(claimed: Fraction, true: Fraction) -> bool:
     return abs(claimed - true) <= ROUNDING * abs(true)
 
 
-def _certified(instance: AnyInstance, claim: Claim) -> Fraction | None:
-    """Bound that the certificate of a claim proves, in seconds; None if the claim names none."""
-    from infermax_opt.files.certificates import check_certificate, check_evidence
-
-    if claim.evidence is not None:
-        return check_evidence(instance, claim.evidence)
-    return None if claim.certificate is None else check_certificate(instance, claim.certificate)
-
-
 class _Judgement:
     """The checks of one claim, and the faults that they found."""
 
@@ -176,7 +175,7 @@ class _Judgement:
             self.fault(FaultKind.INSTANCE, f"is for {claim.instance!r}, the instance is {instance.name!r}")
         if claim.instance_sha256 != instance.sha256:
             self.fault(FaultKind.INSTANCE, "instance_sha256 differs from the instance's")
-        objective = objective_name(instance)
+        objective = instance.objective_name
         if claim.objective != objective:
             self.fault(FaultKind.OBJECTIVE, f"is {claim.objective!r}, the instance's is '{objective}'")
         self.upper(claim)
@@ -237,7 +236,7 @@ class _Judgement:
 
     def certificate(self, claim: Claim, lower: Fraction) -> Trust | None:
         try:
-            proved = _certified(self.truth.instance, claim)
+            proved = self.truth.certified(claim)
         except InputError as error:
             return self.refuted(f"{_show(lower)} rests on a certificate that fails: {error}")
         if proved is None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from infermax_opt.core.result import LowerBound
-from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.core.values import AnySchedule
 
 __all__ = ["EngineOutcome", "Limits", "Progress", "Termination"]
+
+S = TypeVar("S", bound=AnySchedule)
 
 
 class Termination:
@@ -49,19 +51,19 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class EngineOutcome:
+class EngineOutcome(Generic[S]):
     """What an engine found, whatever made it stop.
 
     Attributes
     ----------
-    schedule : Schedule or None
+    schedule : schedule or None
         Best schedule found, unverified.
     lower : LowerBound or None
-        Best proved bound, in exact seconds.
+        Best proved bound, exact, in the unit of the objective.
     termination : str
         One of `Termination`.
     upper : Fraction or None
-        Objective of `schedule` as the engine sees it, in exact seconds.
+        Objective of `schedule` as the engine sees it, exact.
     warm_start_accepted : bool or None
         Whether the engine confirmed the warm start as feasible; None where there was none or the
         engine does not say.
@@ -69,7 +71,7 @@ class EngineOutcome:
         Counts such as nodes, columns and rows.
     """
 
-    schedule: Schedule | None
+    schedule: S | None
     lower: LowerBound | None
     termination: str
     upper: Fraction | None = None

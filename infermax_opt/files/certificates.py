@@ -8,32 +8,10 @@ A certificate is a JSON object::
      "lower_bound": "seconds, exact: a decimal or a fraction p/q",
      "source": NAME OF THE BOUND, "evidence": {"kind": ..., ...}, "sha256": ...}
 
-``sha256`` is the hash of the rest as JSON with sorted keys and no spaces.  Evidence of the kind
-
-- ``closed-form`` names the argument for the number of batches (``argument``, with its ``cut`` for
-  KV area and slots), the affine ``piece``, the arrival ``since`` which counts (seconds), and J0 of the
-  spread squares (``reference``): see `infermax_opt.infermax.bounds.closed_form`;
-- ``occupancy`` holds the affine ``piece``, the ``exponent`` (a tick of the instance's cost model
-  is 2**exponent units), the number ``young`` of first tokens left out, the ``potential`` in units, a
-  list for each number of active requests, and the ``prices`` in units: ``token`` and ``size`` (what a
-  generated token earns, fixed and for each token of KV), ``out_fixed`` and ``out_size`` (the eviction's
-  share of the cost of recomputing, likewise), and the lists ``first`` and ``finish`` (what a first token
-  and a finish earn besides, for each size of prompts, the ``young`` tokens included, and of finished
-  requests, smallest first): see `infermax_opt.infermax.bounds.occupancy`;
-- ``state-flow`` holds the ``piece``, the ``exponent``, the ``potential`` in units, one for each state (null
-  where none is reached), and the ``prices`` in units: ``first``, a number for each kind, and ``out``, a list
-  for each kind, for n = 1 ... O-1.  Kinds are sorted by I, then O, elements (kind, n) likewise; a state is
-  the sorted list of its elements, and states are sorted by their number of elements, then element by
-  element: see `infermax_opt.infermax.bounds.state_flow`;
-- ``lagrangian`` holds the ``piece``, the ``exponent``, ``theta`` (the presence that every batch pays,
-  in ticks) and ``prices``: lists of runs [units for a block of KV, number of batches], each list for
-  the same number of batches: see `infermax_opt.infermax.bounds.lagrangian`.
-
-Of a makespan instance, ``cost`` holds the ``prefill`` (``levels``) and ``decode`` of its file, and the
-evidence names the ``argument``: see `infermax_opt.makespan.bounds.closed_form`.
-
-`infermax_opt.infermax.checker` checks them, `infermax_opt.makespan.checker` those of makespan
-instances; they trust nothing else.  There are none for placements: the verifier recomputes their bounds.
+``sha256`` is the hash of the rest as JSON with sorted keys and no spaces.  What ``cost`` and ``evidence``
+hold is the problem's own: see `infermax_opt.infermax.certificates` and `infermax_opt.makespan.certificates`.
+A problem without a `infermax_opt.core.certification.Certification` has no certificates; the verifier
+recomputes its bounds.
 """
 
 from __future__ import annotations
@@ -44,86 +22,63 @@ import os
 from fractions import Fraction
 from typing import Any
 
+from infermax_opt.core.certification import Certification
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text, is_finite_decimal
-from infermax_opt.core.problem import AnyInstance, objective_name
-from infermax_opt.core.result import LowerBound
+from infermax_opt.core.result import Claim, LowerBound
+from infermax_opt.core.values import AnyInstance
 from infermax_opt.files.json import dump_json, load_json
-from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
-from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.makespan.data.formats import makespan_instance_to_json
-from infermax_opt.makespan.data.instance import MakespanInstance
-from infermax_opt.placement.data.instance import PlacementInstance
 
 __all__ = [
     "CERTIFICATE_SCHEMA",
-    "CertificateRejected",
     "certificate_to_json",
+    "certified_bound",
     "check_certificate",
     "check_evidence",
+    "exact_text",
     "write_certificate",
 ]
 
 CERTIFICATE_SCHEMA = "infermax-opt/certificate/1"
 
 
-class CertificateRejected(InputError):
-    """A certificate that does not prove its bound for this instance."""
-
-
-#: Instances that have certificates.
-_Certifiable = Instance | MakespanInstance
-
-
-def _require_certificates(instance: AnyInstance) -> _Certifiable:
-    """The instance, if it has certificates.
-
-    Raises
-    ------
-    InputError
-        If it has none.
-    """
-    if isinstance(instance, PlacementInstance):
-        problem = "closed-form bounds of placements have no certificate file; `verify` recomputes them"
-        raise InputError(problem, field="certificate")
-    return instance
-
-
-def certificate_to_json(instance: AnyInstance, lower: LowerBound) -> dict[str, Any]:
+def certificate_to_json(
+    instance: AnyInstance, lower: LowerBound, certification: Certification[Any]
+) -> dict[str, Any]:
     """Return the certificate of a bound as a JSON value.
+
+    Parameters
+    ----------
+    instance : AnyInstance
+    lower : LowerBound
+    certification : Certification
+        Of the instance's problem.
 
     Raises
     ------
     InputError
         If there are no certificates for such a bound.
     """
-    instance = _require_certificates(instance)
     if lower.evidence is None:
         raise InputError(f"there are no certificates for the bound {lower.source!r}", field="lower")
     certificate = {
         "schema": CERTIFICATE_SCHEMA,
         "instance": instance.name,
         "instance_sha256": instance.sha256,
-        "objective": objective_name(instance),
-        "cost": _cost(instance),
-        "lower_bound": _exact(lower.value),
+        "objective": instance.objective_name,
+        "cost": dict(certification.cost(instance)),
+        "lower_bound": exact_text(lower.value),
         "source": lower.source,
         "evidence": {
-            key: _exact(value) if isinstance(value, Fraction) else value
+            key: exact_text(value) if isinstance(value, Fraction) else value
             for key, value in lower.evidence.items()
         },
     }
     return {**certificate, "sha256": _digest(certificate)}
 
 
-def _cost(instance: _Certifiable) -> dict[str, Any]:
-    if isinstance(instance, MakespanInstance):
-        value = makespan_instance_to_json(instance)
-        return {"prefill": value["prefill"], "decode": value["decode"]}
-    return cost_to_json(instance.cost)
-
-
-def _exact(value: Fraction) -> str:
+def exact_text(value: Fraction) -> str:
+    """A fraction as an exact decimal where it ends, else as p/q."""
     if is_finite_decimal(value):
         text = decimal_text(value)
         if Fraction(text) == value:
@@ -136,18 +91,44 @@ def _digest(certificate: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_certificate(instance: AnyInstance, lower: LowerBound, path: str | os.PathLike[str]) -> None:
-    """Write the certificate of a bound."""
-    dump_json(certificate_to_json(instance, lower), path)
+def write_certificate(
+    instance: AnyInstance, lower: LowerBound, path: str | os.PathLike[str], certification: Certification[Any]
+) -> None:
+    """Write the certificate of a bound.
+
+    Parameters
+    ----------
+    instance : AnyInstance
+    lower : LowerBound
+    path : path
+        Written whole or not at all; ``.gz`` is compressed.
+    certification : Certification
+        Of the instance's problem.
+
+    Raises
+    ------
+    InputError
+        If there are no certificates for such a bound, or the file cannot be written.
+    """
+    dump_json(certificate_to_json(instance, lower, certification), path)
 
 
-def check_certificate(instance: AnyInstance, path: str | os.PathLike[str]) -> Fraction:
+def check_certificate(
+    instance: AnyInstance, path: str | os.PathLike[str], certification: Certification[Any]
+) -> Fraction:
     """Check a certificate file against an instance.
+
+    Parameters
+    ----------
+    instance : AnyInstance
+    path : path
+    certification : Certification
+        Of the instance's problem.
 
     Returns
     -------
     Fraction
-        The bound that it proves, in seconds.
+        The bound that it proves, in the unit of the objective.
 
     Raises
     ------
@@ -156,26 +137,29 @@ def check_certificate(instance: AnyInstance, path: str | os.PathLike[str]) -> Fr
     CertificateRejected
         If it does not prove what it claims; the problem says why.
     """
-    return _check(instance, load_json(path), os.fspath(path))
-
-
-def check_evidence(instance: AnyInstance, lower: LowerBound) -> Fraction:
-    """Check the certificate of a bound that was not written to a file; as `check_certificate`."""
-    return _check(instance, certificate_to_json(instance, lower), None)
-
-
-def _check(instance: AnyInstance, certificate: Any, source: str | None) -> Fraction:
-    from infermax_opt.infermax import checker as certificate_checker
-    from infermax_opt.makespan import checker as makespan_checker
-
-    instance = _require_certificates(instance)
     try:
-        if isinstance(instance, MakespanInstance):
-            return makespan_checker.check(makespan_instance_to_json(instance), certificate)
-        # As the checker would read it from a file: numbers as text, the cost model spelled out.
-        shown = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
-        for group in shown["requests"]:
-            group["arrival"] = _exact(group["arrival"])
-        return certificate_checker.check(shown, certificate)
-    except (certificate_checker.Rejected, makespan_checker.Rejected) as problem:
-        raise CertificateRejected(f"certificate rejected: {problem}", source=source) from None
+        return certification.check(instance, load_json(path))
+    except InputError as error:
+        raise error.within(os.fspath(path)) from None
+
+
+def check_evidence(instance: AnyInstance, lower: LowerBound, certification: Certification[Any]) -> Fraction:
+    """Check the certificate of a bound that was not written to a file; as `check_certificate`."""
+    return certification.check(instance, certificate_to_json(instance, lower, certification))
+
+
+def certified_bound(
+    instance: AnyInstance, claim: Claim, certification: Certification[Any]
+) -> Fraction | None:
+    """Bound that the certificate of a claim proves; None if the claim names none.
+
+    Raises
+    ------
+    InputError
+        As `check_certificate`.
+    """
+    if claim.evidence is not None:
+        return check_evidence(instance, claim.evidence, certification)
+    if claim.certificate is None:
+        return None
+    return check_certificate(instance, claim.certificate, certification)

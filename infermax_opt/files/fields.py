@@ -9,7 +9,7 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import to_fraction
 
-__all__ = ["Fields", "shown"]
+__all__ = ["INSTANCE_SCHEMA", "SCHEDULE_SCHEMA", "Fields", "shown"]
 
 
 def shown(value: object) -> str:
@@ -94,3 +94,9 @@ class Fields:
         value = self.values.get("schema")
         if value != expected:
             raise InputError(f"{shown(value)} is not {expected!r}", field=self.at("schema"))
+
+
+INSTANCE_SCHEMA = "infermax-opt/instance/1"
+
+
+SCHEDULE_SCHEMA = "infermax-opt/schedule/1"

@@ -10,16 +10,29 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 
-__all__ = ["dump_json", "load_json", "parse_json", "read_text", "replacing", "to_json_text", "write_text"]
+__all__ = [
+    "dump_json",
+    "load_json",
+    "parse_json",
+    "read_as",
+    "read_text",
+    "replacing",
+    "to_json_text",
+    "under",
+    "write_text",
+]
+
+T = TypeVar("T")
 
 #: Largest file read, in bytes after decompression: a guard against compression bombs.
 MAX_BYTES = 2 * 2**30
@@ -212,3 +225,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+@contextmanager
+def under(path: str) -> Iterator[None]:
+    """Prefix the field of an `InputError` raised inside with `path`."""
+    try:
+        yield
+    except InputError as error:
+        field = f"{path}.{error.field}" if error.field else path
+        raise InputError(error.problem, field=field, source=error.source) from None
+
+
+def read_as(path: str | os.PathLike[str], parse: Callable[[Any], T]) -> T:
+    """Read a JSON file and parse it; errors name the file."""
+    value = load_json(path)
+    try:
+        return parse(value)
+    except InputError as error:
+        raise error.within(os.fspath(path)) from None

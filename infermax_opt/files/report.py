@@ -5,39 +5,32 @@ An unknown number is a dash, never 0 and never infinite; every time and number o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
 from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.exact import decimal_text
-from infermax_opt.core.problem import AnyInstance, AnyMetrics, amount, objective_name, problem_of
-from infermax_opt.core.result import AnyResult, LowerBound, Proof, Scope, SolverReport, Status
-from infermax_opt.infermax.data.instance import Instance, Metric
-from infermax_opt.infermax.data.profiles import Profile
-from infermax_opt.infermax.replay.metrics import DEFINITIONS
-from infermax_opt.infermax.verify import AnyVerification
+from infermax_opt.core.problem import problem_of
+from infermax_opt.core.result import LowerBound, Proof, Result, Scope, SolverReport, Status
+from infermax_opt.core.values import SHARE, AnyInstance, AnyMetrics, amount
+from infermax_opt.core.verification import BaseVerification
+from infermax_opt.files.text import UNKNOWN, aligned, percent, printable, seconds
 
 __all__ = [
-    "aligned",
     "bound_items",
     "bounds_text",
     "bounds_to_json",
     "metrics_text",
-    "percent",
-    "printable",
-    "profiles_text",
     "result_text",
-    "seconds",
     "value_text",
     "verification_text",
     "verification_to_json",
     "wrong_lines",
 ]
 
-#: The plain hyphen prints in every encoding.
-UNKNOWN = "-"
 #: Violations and faults printed before the rest is only counted.
 MOST_LINES = 20
 
@@ -58,13 +51,6 @@ STATUSES = {
     Status.INFEASIBLE: "infeasible: proved that there is no schedule",
     Status.UNKNOWN: "unknown: neither a schedule nor a bound",
 }
-#: Metrics that are times, and those that are shares.
-TIMES = ("makespan", "mean_ttft", "mean_tpot", "mean_e2e", "mean_idle", "most_idle")
-SHARES = (
-    "recompute_tax", "mean_kv_use", "utilisation", "mean_iteration_use", "most_iteration_use",
-    "mean_prefill_use", "most_prefill_use", "most_kv_use",
-)  # fmt: skip
-UNITS = {"tokens_per_second": "tokens/s", "refill_tokens": "tokens", "peak_kv": "tokens"}
 #: Details of a solve that are sections of their own, with their titles.
 SECTIONS = {"excluded": "why fewer are not enough", "unplaceable": "why there is none"}
 #: Those that are not repeated below "how it was computed"; the reason of the bound stands beside it.
@@ -74,57 +60,20 @@ ELSEWHERE = frozenset({"binding", *SECTIONS})
 # --- single values ------------------------------------------------------------------------------
 
 
-def printable(text: object) -> str:
-    """`text` on one line: control characters and lone surrogates escaped."""
-    return "".join(ch if ch.isprintable() else repr(ch)[1:-1] for ch in str(text))
-
-
-def seconds(value: Fraction | float | None) -> str:
-    """A time with its unit."""
-    return UNKNOWN if value is None else f"{float(value):.6g} s"
-
-
 def value_text(instance: AnyInstance, value: Fraction | None) -> str:
     """A value of the objective with its unit."""
     return UNKNOWN if value is None else amount(instance, value)
 
 
-def percent(value: Fraction | None) -> str:
-    """A share in percent."""
-    return UNKNOWN if value is None else f"{float(value * 100):.3g} %"
-
-
-def _metric(name: str, value: Fraction | int | None) -> str:
+def _metric(value: Fraction | int | None, unit: str | None) -> str:
     if value is None:
         return UNKNOWN
-    if name in TIMES:
+    if unit == "s":
         return seconds(Fraction(value))
-    if name in SHARES:
+    if unit == SHARE:
         return percent(Fraction(value))
     number = str(value) if isinstance(value, int) else f"{float(value):.6g}"
-    return f"{number} {UNITS[name]}" if name in UNITS else number
-
-
-def aligned(rows: Iterable[Sequence[str]], indent: str = "  ") -> list[str]:
-    """Rows of cells as lines, columns aligned; the last column runs free."""
-    rows = [list(map(printable, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
-    return [
-        (indent + "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]])).rstrip()
-        for row in rows
-    ]
-
-
-def _objective_meaning(instance: AnyInstance) -> str:
-    if not isinstance(instance, Instance):
-        name = objective_name(instance)
-        return f"{name}: {problem_of(instance).definitions[name]}; minimised"
-    objective = instance.objective
-    if objective.name == "throughput":
-        return "throughput: generated tokens / makespan; stated as the makespan, s, which is minimised"
-    if objective.name is not None:
-        return f"{objective.name}: {DEFINITIONS[objective.name]}; minimised"
-    return f"{objective}, s; minimised"
+    return number if unit is None else f"{number} {unit}"
 
 
 # --- text ---------------------------------------------------------------------------------------
@@ -132,16 +81,16 @@ def _objective_meaning(instance: AnyInstance) -> str:
 
 def metrics_text(metrics: AnyMetrics) -> str:
     """All metrics with their definitions."""
-    meaning = problem_of(metrics).definitions
-    rows = [(name, _metric(name, value), meaning[name]) for name, value in metrics.items()]
+    meaning, units = metrics.definitions, metrics.units
+    rows = [(name, _metric(value, units.get(name)), meaning[name]) for name, value in metrics.items()]
     return "\n".join(["metrics of the replayed schedule", *aligned(rows)])
 
 
-def result_text(instance: AnyInstance, result: AnyResult) -> str:
+def result_text(instance: AnyInstance, result: Result[Any, Any]) -> str:
     """A result: both bounds, the gap, how each was obtained, the metrics."""
     upper, lower = result.upper, result.lower
     rows = [
-        ("objective", _objective_meaning(instance)),
+        ("objective", problem_of(instance).objective_meaning(instance)),
         ("status", STATUSES[result.status]),
         ("schedule", f"{amount(instance, upper.value)}  found by {upper.source}" if upper else UNKNOWN),
         ("lower bound", f"{amount(instance, lower.value)}  from {lower.source}" if lower else UNKNOWN),
@@ -155,10 +104,8 @@ def result_text(instance: AnyInstance, result: AnyResult) -> str:
             rows.append(("certificate", lower.certificate))
     lines = [printable(result.instance), *aligned(rows)]
     if result.metrics:
-        if isinstance(instance, Instance):
-            rest = [metric for metric, _ in instance.objective.weights if metric is not Metric.MAKESPAN]
-            if any(getattr(result.metrics, metric.value) is None for metric in rest):
-                lines.append("  an undefined metric counts as 0 in the objective")
+        remarks = problem_of(instance).remarks(instance, result.metrics)
+        lines += [f"  {remark}" for remark in remarks]
         lines += ["", metrics_text(result.metrics)]
     if result.solver:
         for name, title in SECTIONS.items():
@@ -215,7 +162,8 @@ def _detail(value: Any) -> str:
 
 def bounds_text(instance: AnyInstance, bounds: Sequence[LowerBound]) -> str:
     """All lower bounds, best first."""
-    lines = [printable(instance.name), *aligned([("objective", _objective_meaning(instance))])]
+    meaning = problem_of(instance).objective_meaning(instance)
+    lines = [printable(instance.name), *aligned([("objective", meaning)])]
     lines += ["lower bounds, best first: no schedule does better"]
     if not bounds:
         return "\n".join([*lines, f"  {UNKNOWN}"])
@@ -225,13 +173,13 @@ def bounds_text(instance: AnyInstance, bounds: Sequence[LowerBound]) -> str:
     return "\n".join(lines)
 
 
-def verification_text(instance: AnyInstance, check: AnyVerification) -> str:
+def verification_text(instance: AnyInstance, check: BaseVerification[Any, Any]) -> str:
     """What the verifier found."""
     verdict = "verified: nothing is wrong" if check.ok else "NOT verified"
     lines = [f"{printable(instance.name)}: {verdict}"]
     lines += wrong_lines(check.violations, check.faults)
     rows = [
-        ("objective", _objective_meaning(instance)),
+        ("objective", problem_of(instance).objective_meaning(instance)),
         ("replayed", value_text(instance, check.objective)),
         ("lower bound", _trust(instance, check)),
     ]
@@ -251,26 +199,13 @@ def wrong_lines(violations: Sequence[object], faults: Sequence[object]) -> list[
     return lines
 
 
-def _trust(instance: AnyInstance, check: AnyVerification) -> str:
+def _trust(instance: AnyInstance, check: BaseVerification[Any, Any]) -> str:
     if check.lower_bound is None or check.bound is None:
         return f"{UNKNOWN}  (none claimed, or none that can be checked)"
     return f"{amount(instance, check.lower_bound)}  {check.bound.value}"
 
 
-def profiles_text(profiles: Sequence[Profile]) -> str:
-    """The shipped cost profiles."""
-    rows = [("profile", "model", "device", "KV tokens", "mean fit error")]
-    for p in profiles:
-        error = percent(Fraction(p.fit_error["mean_rel"])) if p.fit_error else UNKNOWN
-        rows.append((p.name, p.model, p.device, str(p.kv_capacity), error))
-    return "\n".join(aligned(rows, indent=""))
-
-
 # --- JSON values --------------------------------------------------------------------------------
-
-
-def _objective_json(instance: AnyInstance) -> Any:
-    return instance.objective.to_json() if isinstance(instance, Instance) else objective_name(instance)
 
 
 def _metrics_json(metrics: AnyMetrics | None) -> dict[str, Any] | None:
@@ -283,14 +218,15 @@ def _violation(violation: Any) -> dict[str, Any]:
     return {name: value.value if isinstance(value, Enum) else value for name, value in found.items()}
 
 
-def verification_to_json(instance: AnyInstance, check: AnyVerification) -> dict[str, Any]:
+def verification_to_json(instance: AnyInstance, check: BaseVerification[Any, Any]) -> dict[str, Any]:
     """The verifier's findings."""
     return {
         "instance": instance.name,
         "ok": check.ok,
+        "rules": dict(Counter(v.rule.value for v in check.violations)),
         "violations": [_violation(v) for v in check.violations],
         "faults": [{"kind": f.kind.value, "message": f.message} for f in check.faults],
-        "objective": _objective_json(instance),
+        "objective": problem_of(instance).objective_to_json(instance),
         "objective_value": check.objective,
         "lower_bound": check.lower_bound,
         "bound": check.bound.value if check.bound else None,
@@ -303,7 +239,7 @@ def bounds_to_json(instance: AnyInstance, bounds: Sequence[LowerBound]) -> Mappi
     return {
         "instance": instance.name,
         "instance_sha256": instance.sha256,
-        "objective": _objective_json(instance),
+        "objective": problem_of(instance).objective_to_json(instance),
         "lower_bounds": bound_items(bounds),
     }
 

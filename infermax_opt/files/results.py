@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text, to_fraction
-from infermax_opt.core.problem import INFERMAX, AnyInstance, AnySchedule, fits, problem_of
-from infermax_opt.core.result import AnyResult, Claim, Proof, SolverReport, Status
+from infermax_opt.core.problem import problem_of, problems
+from infermax_opt.core.result import Claim, Proof, Result, SolverReport, Status
+from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.certificates import write_certificate
-from infermax_opt.files.fields import Fields, shown
+from infermax_opt.files.fields import SCHEDULE_SCHEMA, Fields, shown
 from infermax_opt.files.instances import any_schedule_from_json, any_schedule_to_json
-from infermax_opt.files.json import dump_json
-from infermax_opt.infermax.data.formats import SCHEDULE_SCHEMA, read_as
+from infermax_opt.files.json import dump_json, read_as
 
 __all__ = [
     "RESULT_SCHEMA",
@@ -32,7 +32,7 @@ __all__ = [
 RESULT_SCHEMA = "infermax-opt/result/1"
 
 E = TypeVar("E", bound=Enum)
-R = TypeVar("R", bound=AnyResult)
+R = TypeVar("R", bound=Result[Any, Any])
 
 
 def _rounded(value: Fraction | None, rounding: Any) -> Fraction | None:
@@ -41,7 +41,7 @@ def _rounded(value: Fraction | None, rounding: Any) -> Fraction | None:
     return Fraction(decimal_text(value, rounding=rounding))
 
 
-def result_to_json(result: AnyResult) -> dict[str, Any]:
+def result_to_json(result: Result[Any, Any]) -> dict[str, Any]:
     """Return the JSON value of a result.
 
     Bounds are exact decimals where they end; else a lower bound is rounded down and an upper
@@ -81,7 +81,7 @@ def _solver(report: SolverReport) -> dict[str, Any]:
     return {name: plain(getattr(report, name)) for name in names}
 
 
-def write_result(result: AnyResult, path: str | os.PathLike[str]) -> None:
+def write_result(result: Result[Any, Any], path: str | os.PathLike[str]) -> None:
     """Write a result file."""
     dump_json(result_to_json(result), path)
 
@@ -114,7 +114,7 @@ def claim_from_json(value: object) -> Claim:
         raise InputError(f"{shown(objective)} is not a text", field="objective")
     written = top.get("schedule")
     schedule = None if written is None else any_schedule_from_json(written, "schedule")
-    problem = INFERMAX if schedule is None else problem_of(schedule)
+    problem = problems()[0] if schedule is None else problem_of(schedule)
     return Claim(
         instance=top.text("instance"),
         instance_sha256=top.text("instance_sha256"),
@@ -161,12 +161,14 @@ def write_with_certificate(instance: AnyInstance, result: R, path: str | os.Path
     result
         The same result, naming the certificate file.
     """
-    lower = result.lower
+    lower, certification = result.lower, problem_of(instance).certification
     if lower is None or lower.proof is not Proof.CERTIFICATE or lower.evidence is None:
+        return result
+    if certification is None:
         return result
     target = Path(path)
     name = target.name.removesuffix(".gz").removesuffix(".json") + ".certificate.json.gz"
-    write_certificate(instance, lower, target.with_name(name))
+    write_certificate(instance, lower, target.with_name(name), certification)
     return replace(result, lower=replace(lower, certificate=name))
 
 
@@ -184,7 +186,8 @@ def read_schedule_or_claim(path: str | os.PathLike[str]) -> AnySchedule | Claim:
                 return claim
             return replace(claim, certificate=os.path.join(os.path.dirname(path), claim.certificate))
         if schema == SCHEDULE_SCHEMA or not isinstance(value, dict):
-            return any_schedule_from_json(value)
+            schedule: AnySchedule = any_schedule_from_json(value)
+            return schedule
         if "schema" not in value:
             raise InputError("is missing", field="schema")
         raise InputError(
@@ -205,8 +208,9 @@ def read_subject(path: str | os.PathLike[str], instance: AnyInstance) -> AnySche
     subject = read_schedule_or_claim(path)
     inside = isinstance(subject, Claim)
     schedule = subject.schedule if isinstance(subject, Claim) else subject
-    if schedule is not None and not fits(instance, schedule):
-        has, needs = problem_of(schedule).decisions, problem_of(instance).decisions
+    problem_here = problem_of(instance)
+    if schedule is not None and not isinstance(schedule, problem_here.schedule):
+        has, needs = problem_of(schedule).decisions, problem_here.decisions
         problem = f"schedules of the instance {instance.name!r} have {needs}"
         raise InputError(problem, field=f"schedule.{has}" if inside else has, source=os.fspath(path))
     return subject

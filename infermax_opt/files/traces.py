@@ -14,15 +14,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 from typing import NoReturn
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import to_fraction
 from infermax_opt.files.fields import shown
 from infermax_opt.files.json import parse_json, read_text
-from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.instance import MAX_COUNT, MAX_TOKENS, Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.instance import MAX_COUNT, MAX_TOKENS
 
 __all__ = [
     "FORMATS",
@@ -31,8 +29,6 @@ __all__ = [
     "check_fit",
     "keep_fit",
     "read_trace",
-    "trace_instance",
-    "without_unfit",
 ]
 
 UNITS = {"s": Fraction(1), "ms": Fraction(1, 1000)}
@@ -314,24 +310,6 @@ def _read(path: str, form: _Format, unit: Fraction) -> tuple[list[TraceRequest],
 # --- instances ----------------------------------------------------------------------------------
 
 
-def _misfit(request: TraceRequest, system: System, policy: Policy) -> str | None:
-    """Why no schedule can serve the request, if so."""
-    peak = system.held(request.input_tokens + request.output_tokens - 1)
-    if peak > system.kv_capacity:
-        return f"its peak KV of {peak} tokens exceeds the KV capacity of {system.kv_capacity}"
-    if not policy.chunked_prefill and request.input_tokens > system.prefill_budget:
-        return (
-            f"its {request.input_tokens} input tokens exceed a batch's {system.prefill_budget} "
-            "and chunked prefill is off"
-        )
-    return None
-
-
-def without_unfit(trace: Trace, system: System, policy: Policy) -> Trace:
-    """Leave out, and count, the requests that no schedule can serve."""
-    return keep_fit(trace, partial(_misfit, system=system, policy=policy))
-
-
 def keep_fit(trace: Trace, misfit: Misfit) -> Trace:
     """Leave out, and count, the requests that do not fit.
 
@@ -360,27 +338,3 @@ def check_fit(trace: Trace, misfit: Misfit) -> None:
         problem = misfit(request)
         if problem is not None:
             _fault(trace.path, request.line, None, f"the request can never fit: {problem}")
-
-
-def trace_instance(
-    trace: Trace,
-    name: str,
-    system: System,
-    cost: CostModel,
-    policy: Policy | None = None,
-    objective: str = "makespan",
-) -> Instance:
-    """Make an instance of a trace; its requests are named ``r1``, ``r2``, ... by arrival.
-
-    Raises
-    ------
-    InputError
-        If a request can never be served, naming its line.
-    """
-    policy = policy or Policy()
-    check_fit(trace, partial(_misfit, system=system, policy=policy))
-    groups = tuple(
-        RequestGroup(f"r{k}", r.input_tokens, r.output_tokens, r.arrival)
-        for k, r in enumerate(trace.requests, 1)
-    )
-    return Instance(name, groups, system, cost, policy, objective)  # type: ignore[arg-type]

@@ -12,11 +12,10 @@ column as an integer).
 from __future__ import annotations
 
 from fractions import Fraction
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Scope
+from infermax_opt.engines.formulations import load_formulation
 from infermax_opt.infermax.bounds.counts import count_batches
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
@@ -29,12 +28,10 @@ __all__ = [
     "Formulation",
     "Move",
     "PackingRow",
-    "formulation_names",
     "get_formulation",
     "horizon_bound",
     "least_batches",
     "least_variable_cost",
-    "load_formulation",
     "packing_rows",
     "trajectory",
 ]
@@ -87,26 +84,6 @@ class Formulation(Protocol):
     def scope(self, instance: Instance, horizon: int, proved: int | None) -> Scope:
         """What the numbers are good for, `proved` being the value of `horizon_bound`."""
         ...
-
-
-def formulation_names(group: str = GROUP) -> list[str]:
-    """Names of the installed formulations of a group."""
-    return sorted({point.name for point in entry_points(group=group)})
-
-
-def load_formulation(name: str, group: str) -> Any:
-    """Load a formulation of a group of entry points by name.
-
-    Raises
-    ------
-    InputError
-        If no formulation of that name is installed; the message lists those that are.
-    """
-    for point in entry_points(group=group):
-        if point.name == name:
-            return point.load()()
-    choices = ", ".join(formulation_names(group)) or "nothing"
-    raise InputError(f"{name!r} is no installed formulation; there is {choices}", field="formulation")
 
 
 def get_formulation(name: str) -> Formulation:

@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.problem import AnyInstance, AnySchedule
 from infermax_opt.core.result import Claim
-from infermax_opt.files.json import replacing
-from infermax_opt.files.report import percent, printable, seconds, value_text
+from infermax_opt.core.values import AnySchedule
+from infermax_opt.files.figure import COLOURS, STYLE, Phase, bound_words, picture_format, save_figure
+from infermax_opt.files.text import printable, seconds
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.replay.timeline import Phase, Timeline, timeline
+from infermax_opt.infermax.replay.timeline import Timeline, timeline
 
-__all__ = ["COLOURS", "STYLE", "bound_words", "picture_format", "plot_schedule", "save_figure"]
+__all__ = [
+    "plot_schedule",
+]
 
-#: A fixed salt (and no date): equal schedules give equal files.
-STYLE = {"svg.hashsalt": "infermax-opt", "font.size": 10, "hatch.linewidth": 0.6}
 
 #: Most requests that are drawn one by one.
 INDIVIDUAL = 60
@@ -35,35 +35,12 @@ LABELLED = 40
 #: Points in time at which many batches are summed up.
 BINS = 1200
 
-#: Okabe and Ito's palette, which colour-blind readers can tell apart; what waits is pale or hatched.
-COLOURS = {
-    Phase.PREFILL: "#E69F00",
-    Phase.DECODE: "#0072B2",
-    Phase.REFILL: "#D55E00",
-    Phase.HOLDING: "#B7DDF2",
-    Phase.EVICTED: "#F3D3E4",
-    Phase.WAITING: "#E8E8E8",
-}
 HATCHES = {Phase.EVICTED: "////", Phase.REFILL: "xxx"}
 EVICTION = "#A0306F"
 LIMIT = "#000000"
 KV = "#009E73"
 
 Floats = NDArray[np.float64]
-
-
-def picture_format(path: str | os.PathLike[str]) -> str:
-    """Format of a picture by the ending of its name.
-
-    Raises
-    ------
-    InputError
-        If it is neither png nor svg.
-    """
-    suffix = os.path.splitext(os.fspath(path))[1].lower()
-    if suffix not in (".png", ".svg"):
-        raise InputError("the name of a picture ends in .png or .svg", source=os.fspath(path))
-    return suffix[1:]
 
 
 def plot_schedule(instance: Instance, subject: AnySchedule | Claim, path: str | os.PathLike[str]) -> None:
@@ -112,23 +89,6 @@ def plot_schedule(instance: Instance, subject: AnySchedule | Claim, path: str | 
         save_figure(figure, path)
 
 
-def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
-    """Write a figure, made under `STYLE`, whole or not at all.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written, or its name is no picture's.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    kind = picture_format(path)
-    FigureCanvasAgg(figure)
-    metadata = {"Date": None} if kind == "svg" else {}
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=130, metadata=metadata)
-
-
 def _title(instance: Instance, subject: AnySchedule | Claim, lines: Timeline) -> str:
     makespan = lines.replay.seconds(lines.replay.ends[-1])
     parts = [f"makespan {seconds(makespan)}"]
@@ -137,12 +97,6 @@ def _title(instance: Instance, subject: AnySchedule | Claim, lines: Timeline) ->
             parts.append(f"{instance.objective} {seconds(subject.upper_bound)}")
         parts += bound_words(instance, subject)
     return f"{printable(instance.name)}\n{', '.join(parts)}"
-
-
-def bound_words(instance: AnyInstance, claim: Claim) -> list[str]:
-    """Bound and gap of a result, for a title."""
-    proof = f" ({claim.proof.value})" if claim.proof else ""
-    return [f"lower bound {value_text(instance, claim.lower_bound)}{proof}", f"gap {percent(claim.gap)}"]
 
 
 def _legend(axes: Any, phases: Sequence[Phase], eviction: bool = False) -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.exact import decimal_text
-from infermax_opt.files.report import UNKNOWN, aligned, percent, printable, seconds
+from infermax_opt.files.text import UNKNOWN, aligned, percent, printable, seconds
 from infermax_opt.latency.calibration import Calibration
 from infermax_opt.latency.configuration import Choice, Configuration
 from infermax_opt.latency.fit import Fit

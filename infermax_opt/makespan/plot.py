@@ -6,11 +6,10 @@ import os
 from collections import defaultdict
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.problem import AnySchedule
 from infermax_opt.core.result import Claim
-from infermax_opt.files.report import percent, printable, seconds
-from infermax_opt.infermax.plot import COLOURS, STYLE, bound_words, picture_format, save_figure
-from infermax_opt.infermax.replay.timeline import Phase
+from infermax_opt.core.values import AnySchedule
+from infermax_opt.files.figure import COLOURS, STYLE, Phase, bound_words, picture_format, save_figure
+from infermax_opt.files.text import percent, printable, seconds
 from infermax_opt.makespan.data.instance import MakespanInstance
 from infermax_opt.makespan.data.schedule import MakespanSchedule
 from infermax_opt.makespan.replay.bins import BinReplay, replay_bins

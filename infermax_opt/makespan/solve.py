@@ -1,6 +1,6 @@
 """Solving makespan instances: bounds, the methods, then an engine, each warm-started by what is known.
 
-Data flows one way, as in `infermax_opt.api`: closed-form bounds -> schedules of the methods -> the exact
+Data flows one way: closed-form bounds -> schedules of the methods -> the exact
 engine where the instance is small -> annealing for the rest of the time -> verifier -> result.
 
 The bounds are for schedules that know all output lengths.  The methods know only estimates, so those are
@@ -11,23 +11,21 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import LowerBound, MakespanResult, Proof
-from infermax_opt.core.run import Progress, SolveOptions, SolveRun
-from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
+from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.core.run import SolveOptions, SolveRun
+from infermax_opt.makespan.anneal.plans import anneal_plans
 from infermax_opt.makespan.data.instance import MakespanInstance
 from infermax_opt.makespan.data.schedule import MakespanSchedule
+from infermax_opt.makespan.exact.solve import exact_size, require_size, solve_makespan_exactly
 from infermax_opt.makespan.methods.by_name import ASSIGNMENT_SECONDS, METHODS, run_method
 from infermax_opt.makespan.replay.metrics import MakespanMetrics
-from infermax_opt.makespan.verify import MakespanVerification, verify_bins
 
-__all__ = ["ENGINES", "solve_makespan"]
-
-ENGINES = ("auto", "exact", "anneal")
+__all__ = ["MakespanRun", "check_options"]
 
 #: Share of the time left that `auto` gives the exact engine before annealing, which gets the rest.
 EXACT_SHARE = 0.5
@@ -37,83 +35,24 @@ ASSIGNMENT_SHARE = 0.05
 TRUE = ", true lengths"
 
 
-def solve_makespan(
-    instance: MakespanInstance,
-    *,
-    solver: str = "auto",
-    warm_start: str | MakespanSchedule = "best",
-    time_limit: float | None = 60.0,
-    memory_limit: int | None = None,
-    threads: int | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> MakespanResult:
-    """Find a schedule and a lower bound, as close to each other as the limits allow.
-
-    Parameters
-    ----------
-    instance : MakespanInstance
-    solver : {"auto", "exact", "anneal"}
-        ``exact`` proves optima of small instances, ``anneal`` improves schedules of any; ``auto``
-        takes the former where it has a chance, then the latter.
-    warm_start : str or MakespanSchedule
-        ``"best"`` runs every method, with estimated and with true output lengths, a method's name runs
-        that one, ``"none"`` none; or a schedule.
-    time_limit : float, optional
-        Wall-clock seconds for everything; None is no limit.
-    memory_limit : int, optional
-        No engine takes one.
-    threads : int, optional
-        Threads of an engine; default: all cores.
-    seed : int
-    progress : callable, optional
-        Receives one line of text whenever there is news.
-
-    Returns
-    -------
-    MakespanResult
-        Verified: its upper bound is the replayed makespan of its schedule.
+def check_options(instance: MakespanInstance, options: SolveOptions) -> None:
+    """Check what only this problem can judge.
 
     Raises
     ------
     InputError
-        If an option is unusable, or the warm start breaks a rule.
+        If an option is for other problems, or the instance is too large for the chosen engine.
     """
-    options = _Options(
-        engines=ENGINES, solver=solver, time_limit=time_limit, memory_limit=memory_limit, threads=threads,
-        seed=seed, progress=progress, warm_start=warm_start,
-    )  # fmt: skip
-    if solver == "exact":
-        from infermax_opt.makespan.exact.solve import require_size
-
+    if options.formulation is not None:
+        raise InputError("makespan instances are solved without one", field="formulation")
+    if options.memory_limit is not None:
+        raise InputError("the engines of makespan instances take none", field="memory_limit")
+    if options.solver == "exact":
         require_size(instance)
-    run = _Run(instance, options)
-    run.run()
-    return run.result(MakespanResult)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Options(SolveOptions):
-    warm_start: str | MakespanSchedule
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.memory_limit is not None:
-            raise InputError("the engines of makespan instances take none", field="memory_limit")
-
-
-class _Run(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics]):
-    """One call of `solve_makespan`."""
-
-    def __init__(self, instance: MakespanInstance, options: _Options):
-        super().__init__(instance, options)
-        self.options = options
-
-    def verify(self, candidate: MakespanSchedule) -> MakespanVerification:
-        return verify_bins(self.instance, candidate, candidate)
-
-    def closed_form(self) -> LowerBound:
-        return closed_form_makespan_bounds(self.instance)[0]
+class MakespanRun(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics]):
+    """One call of `solve` on a makespan instance."""
 
     @cached_property
     def truthful(self) -> MakespanInstance:
@@ -122,10 +61,11 @@ class _Run(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics]):
         return replace(self.instance, groups=tuple(groups))
 
     def warm_up(self) -> None:
+        """Run the methods, with estimated and with true output lengths."""
         names = list(METHODS)
         if self.truthful.requests != self.instance.requests:
             names += [name + TRUE for name in METHODS]
-        self.start_from(self.options.warm_start, names, self.method, "method")
+        self.start_from(names, self.method)
 
     def method(self, name: str) -> MakespanSchedule:
         """Run a method, with true lengths if the name says so."""
@@ -136,10 +76,9 @@ class _Run(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics]):
         return run_method(instance, plain, seed=self.options.seed, time_limit=seconds).schedule
 
     def run_engines(self) -> None:
+        """The exact engine where the instance is small, then annealing."""
         solver = self.options.solver
         if solver == "auto":
-            from infermax_opt.makespan.exact.solve import exact_size
-
             exact = exact_size(self.instance)
             reason = f"the instance is {'small enough' if exact else 'too large'} for the exact engine"
         else:
@@ -156,8 +95,6 @@ class _Run(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics]):
 
     def exact(self, share: float) -> None:
         """Run the exact engine for a share of the time left."""
-        from infermax_opt.makespan.exact.solve import solve_makespan_exactly
-
         self.begin("exact")
         left = self.left()
         found = solve_makespan_exactly(
@@ -176,8 +113,6 @@ class _Run(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics]):
 
     def anneal(self) -> None:
         """Improve the schedule until it meets the bound, or the time or the effort is spent."""
-        from infermax_opt.makespan.anneal.plans import anneal_plans
-
         self.begin("anneal")
         left = self.left()
         end = math.inf if left is None else time.monotonic() + left

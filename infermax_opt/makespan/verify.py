@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from infermax_opt.core.problem import AnySchedule
 from infermax_opt.core.result import Claim
 from infermax_opt.core.verification import ROUNDING, BaseVerification, Trust, Truth
+from infermax_opt.files.certificates import certified_bound
 from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
+from infermax_opt.makespan.certificates import CERTIFICATION
 from infermax_opt.makespan.data.instance import MakespanInstance
 from infermax_opt.makespan.data.schedule import MakespanSchedule
 from infermax_opt.makespan.replay.bins import BinViolation, replay_bins
@@ -27,7 +28,7 @@ class MakespanVerification(BaseVerification[BinViolation, MakespanMetrics]):
 
 
 def verify_bins(
-    instance: MakespanInstance, schedule: MakespanSchedule | None, subject: AnySchedule | Claim
+    instance: MakespanInstance, schedule: MakespanSchedule | None, subject: MakespanSchedule | Claim
 ) -> MakespanVerification:
     """Verify a schedule, and what a result claims.
 
@@ -64,5 +65,6 @@ def verify_bins(
         objective=metrics.makespan if metrics else None,
         closed_form=closed_form,
         confirm=confirm,
+        certified=lambda claim: certified_bound(instance, claim, CERTIFICATION),
     )
     return MakespanVerification.of(subject, truth)

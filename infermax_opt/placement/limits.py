@@ -27,10 +27,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import common_denominator
 from infermax_opt.placement.data.instance import PlacementInstance, PlacementRequest
 
-__all__ = ["Excess", "Limit", "Limits", "kv_peak"]
+__all__ = ["LIMITS", "NOTHING_LEFT", "Excess", "Limit", "Limits", "check_placeable", "kv_peak", "unplaceable"]
 
 
 class Limit(enum.Enum):
@@ -212,3 +213,57 @@ def kv_peak(requests: Iterable[tuple[int, int]], grows: int) -> int:
         held += start
         most = max(most, held + count * grows * last)
     return most
+
+
+LIMITS = {
+    Limit.ITERATION: ("b, iteration time", " s"),
+    Limit.PREFILL: ("c, prefill", " s"),
+    Limit.SAVED_TIME: ("d, saved time", " s"),
+    Limit.KV: ("e, KV", ""),
+}
+
+
+#: Why nothing at all is allowed.
+NOTHING_LEFT = {
+    Limit.ITERATION: ", as ATGT is not above the overhead c3 of an iteration",
+    Limit.PREFILL: ", as TTFT is not above the overhead c1 of a prefill",
+}
+
+
+def unplaceable(instance: PlacementInstance) -> list[str]:
+    """One line for each limit that a new request exceeds by itself on a fresh worker.
+
+    Notes
+    -----
+    Such a request fits nowhere: ongoing requests only add to the needs of limits b and e (no need is
+    negative, and a set's peak of KV is at least that of a subset), and limits c and d of their worker are
+    at most limit c.  So what a worker takes, a fresh one takes.
+    """
+    limits = Limits.of(instance)
+    found = []
+    for k in limits.new:
+        kv = limits.held[k] + limits.grows * limits.lasts[k]
+        needs = (limits.context[k], limits.most_context), (limits.prompt[k], limits.most_prompt)
+        if all(need <= most for need, most in (*needs, (kv, limits.most_kv))):
+            continue
+        for excess in limits.excesses([k]):
+            name, unit = LIMITS[excess.limit]
+            need, most = float(excess.need), float(excess.most)
+            request = f"request {instance.requests[k].id!r} fits on no worker"
+            why = NOTHING_LEFT.get(excess.limit, "") if most <= 0 else ""
+            found.append(f"{request}: limit {name}: {need:.9g}{unit} where {most:.9g}{unit} are allowed{why}")
+    return found
+
+
+def check_placeable(instance: PlacementInstance) -> None:
+    """Check that every request fits on a worker by itself.
+
+    Raises
+    ------
+    InputError
+        If one does not; the line names it, the limit, the need and what is allowed.
+    """
+    found = unplaceable(instance)
+    if found:
+        others = f" (and {len(found) - 1} more like it)" if len(found) > 1 else ""
+        raise InputError(found[0] + others, field="requests")

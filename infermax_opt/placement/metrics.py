@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from typing import ClassVar
 
+from infermax_opt.core.values import SHARE
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.limits import Limits
@@ -38,6 +40,9 @@ PLACEMENT_DEFINITIONS = {
 }
 """Definition of every metric, as printed beside it."""
 
+UNITS = {name: SHARE for name in PLACEMENT_DEFINITIONS if name.endswith("_use")}
+"""Units of the metrics that have one."""
+
 
 @dataclass(frozen=True)
 class PlacementMetrics:
@@ -46,6 +51,9 @@ class PlacementMetrics:
     A use is a share; above 1 only on a worker whose ongoing requests exceed a limit by themselves, and None
     where something is needed of a limit that allows nothing.
     """
+
+    definitions: ClassVar[Mapping[str, str]] = PLACEMENT_DEFINITIONS
+    units: ClassVar[Mapping[str, str]] = UNITS
 
     workers: int
     gpus: int

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.problem import AnySchedule, amount
 from infermax_opt.core.result import Claim
-from infermax_opt.files.report import printable
-from infermax_opt.infermax.plot import COLOURS, STYLE, bound_words, picture_format, save_figure
-from infermax_opt.infermax.replay.timeline import Phase
+from infermax_opt.core.values import AnySchedule, amount
+from infermax_opt.files.figure import COLOURS, STYLE, Phase, bound_words, picture_format, save_figure
+from infermax_opt.files.text import printable
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.limits import Limits

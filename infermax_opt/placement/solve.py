@@ -1,6 +1,6 @@
 """Solving placement instances: bounds, heuristics, packing, then an engine that decides count by count.
 
-Data flows one way, as in `infermax_opt.api`: closed-form bounds -> placements of the heuristics -> packing,
+Data flows one way: closed-form bounds -> placements of the heuristics -> packing,
 which anneals towards fewer workers -> the exact engine, from the bound upwards -> verifier -> result.
 """
 
@@ -9,25 +9,26 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import LowerBound, PlacementResult, Proof
-from infermax_opt.core.run import WARM_UP, Progress, SolveOptions, SolveRun
+from infermax_opt.core.problem import Problem
+from infermax_opt.core.result import LowerBound, Proof, Result
+from infermax_opt.core.run import WARM_UP, SolveOptions, SolveRun
+from infermax_opt.engines.outcome import Limits as RunLimits
 from infermax_opt.placement.bounds.closed_form import excluded, placement_bounds
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.heuristics.place import place, unplaceable
-from infermax_opt.placement.limits import Limits
+from infermax_opt.placement.exact.solve import solve_placement_exactly
+from infermax_opt.placement.exact.solve_formulation import get_placement_formulation, solve_formulated
+from infermax_opt.placement.heuristics.place import place
+from infermax_opt.placement.limits import Limits, unplaceable
 from infermax_opt.placement.metrics import PlacementMetrics
-from infermax_opt.placement.verify import PlacementVerification, verify_placement
 
-__all__ = ["ENGINES", "lower_bounds", "solve_placement"]
-
-ENGINES = ("auto", "pack", "cpsat", "highs")
+__all__ = ["lower_bounds", "solve_placement"]
 
 #: Heuristics that ``best`` runs: the paper's, and those that are often better.
 FIRST = ("best-fit", "best-fit-size", "multi-start")
@@ -47,44 +48,39 @@ def lower_bounds(instance: PlacementInstance) -> list[LowerBound]:
     ]
 
 
+def check_options(options: SolveOptions) -> None:
+    """Check what only this problem can judge.
+
+    Raises
+    ------
+    InputError
+        If there is no such formulation, or the engine takes no such option.
+    """
+    if options.formulation is not None:
+        get_placement_formulation(options.formulation)
+        if options.solver == "pack":
+            raise InputError("packing takes no formulation", field="formulation")
+    elif options.memory_limit is not None:
+        raise InputError("the engines of placements take none without a formulation", field="memory_limit")
+
+
 def solve_placement(
+    problem: Problem[PlacementInstance, Placement, PlacementMetrics],
     instance: PlacementInstance,
-    *,
-    solver: str = "auto",
-    formulation: str | None = None,
-    warm_start: str | Placement = "best",
-    time_limit: float | None = 60.0,
-    memory_limit: int | None = None,
-    threads: int | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> PlacementResult:
+    options: SolveOptions,
+) -> Result[Placement, PlacementMetrics]:
     """Find a placement on few workers and a lower bound, as close to each other as the limits allow.
 
     Parameters
     ----------
+    problem : Problem
+        The placement problem.
     instance : PlacementInstance
-    solver : {"auto", "pack", "cpsat", "highs"}
-        ``pack`` anneals towards fewer workers, ``cpsat`` and ``highs`` decide whether so many are enough;
-        ``auto`` does the former for a share of the time, then the latter.
-    formulation : str, optional
-        Formulation for ``cpsat`` or ``highs`` (``aladdin``), instead of their own integer program.
-    warm_start : str or Placement
-        ``"best"`` runs the heuristics that are mostly the best, a heuristic's name runs that one, ``"none"``
-        none; or a placement.
-    time_limit : float, optional
-        Wall-clock seconds for everything; None is no limit.
-    memory_limit : int, optional
-        Bytes; only with a formulation.
-    threads : int, optional
-        Threads of an engine; default: all cores.
-    seed : int
-    progress : callable, optional
-        Receives one line of text whenever there is news.
+    options : SolveOptions
 
     Returns
     -------
-    PlacementResult
+    Result
         Verified.  The details of its solver report hold ``binding``, source and reason of the lower bound,
         and ``excluded``, a reason for every smaller number of workers; or, if there is no placement,
         ``unplaceable``: what requests exceed by themselves.
@@ -95,53 +91,32 @@ def solve_placement(
         If an option is unusable, the warm start breaks a rule, or the instance is too large for the chosen
         engine.
     """
-    options = _Options(
-        engines=ENGINES, solver=solver, time_limit=time_limit, memory_limit=memory_limit, threads=threads,
-        seed=seed, progress=progress, warm_start=warm_start, formulation=formulation,
-    )  # fmt: skip
-    run = _Run(instance, options)
-    problems = unplaceable(instance)
-    if problems:
-        run.report = replace(run.report, termination="infeasible", details={"unplaceable": problems})
-        return replace(run.result(PlacementResult), infeasible=True)
+    check_options(options)
+    run = PlacementRun(problem, instance, options)
+    reasons = unplaceable(instance)
+    if reasons:
+        run.report = replace(run.report, termination="infeasible", details={"unplaceable": reasons})
+        return replace(run.result(), infeasible=True)
     run.run()
     run.explain()
-    return run.result(PlacementResult)
+    return run.result()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Options(SolveOptions):
-    warm_start: str | Placement
-    formulation: str | None
+class PlacementRun(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
+    """One call of `solve` on a placement instance."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.formulation is not None:
-            from infermax_opt.placement.exact.solve_formulation import get_placement_formulation
-
-            get_placement_formulation(self.formulation)
-            if self.solver == "pack":
-                raise InputError("packing takes no formulation", field="formulation")
-        elif self.memory_limit is not None:
-            raise InputError(
-                "the engines of placements take none without a formulation", field="memory_limit"
-            )
-
-
-class _Run(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
-    """One call of `solve_placement`."""
-
-    def __init__(self, instance: PlacementInstance, options: _Options):
-        super().__init__(instance, options)
-        self.options = options
+    def __init__(
+        self,
+        problem: Problem[PlacementInstance, Placement, PlacementMetrics],
+        instance: PlacementInstance,
+        options: SolveOptions,
+    ):
+        super().__init__(problem, instance, options)
         #: Reason for each range of numbers of workers that a closed form excludes.
         self.excluded: dict[str, str] = {}
 
-    def verify(self, candidate: Placement) -> PlacementVerification:
-        return verify_placement(self.instance, candidate, candidate)
-
-    def closed_form(self) -> LowerBound:
-        """The best of the bounds; the simplest that is enough is the reason for each smaller number."""
+    def closed_forms(self) -> list[LowerBound]:
+        """The bounds; the simplest that is enough is the reason for each smaller number of workers."""
         bounds = lower_bounds(self.instance)
         first, best = 0, int(bounds[0].value)
         while first < best:
@@ -149,7 +124,7 @@ class _Run(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
             end = max(int(bound.value) for bound in bounds if bound.reason == reason)
             self.excluded[_range(first, end)] = reason
             first = end
-        return bounds[0]
+        return bounds
 
     def explain(self) -> None:
         """Add what binds, and why fewer workers are not enough, to the report."""
@@ -169,7 +144,7 @@ class _Run(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
         return 0 if self.lower is None else int(self.lower.value)
 
     def warm_up(self) -> None:
-        self.start_from(self.options.warm_start, FIRST, self.heuristic, "heuristic")
+        self.start_from(FIRST, self.heuristic)
 
     def heuristic(self, name: str) -> Placement:
         """Run a heuristic; one that could go on for ever has a share of the time."""
@@ -251,8 +226,6 @@ class _Run(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
 
     def exact(self, reason: str, *engines: _Exact) -> None:
         """Decide whether as many workers as the bound says are enough, then one more, and so on."""
-        from infermax_opt.placement.exact.solve import solve_placement_exactly
-
         name = "+".join(engines)
         self.begin(name, reason)
         found = solve_placement_exactly(
@@ -276,9 +249,6 @@ class _Run(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
 
     def formulated(self, formulation: str, engine: _Exact) -> None:
         """Solve a formulation as a whole."""
-        from infermax_opt.engines.outcome import Limits as RunLimits
-        from infermax_opt.placement.exact.solve_formulation import solve_formulated
-
         asked = self.options.solver != "auto"
         self.begin(engine, "asked for" if asked else "a formulation was asked for")
         found = solve_formulated(

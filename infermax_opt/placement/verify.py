@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from infermax_opt.core.problem import AnySchedule
 from infermax_opt.core.result import Claim
 from infermax_opt.core.verification import BaseVerification, Trust, Truth
 from infermax_opt.placement.bounds.closed_form import placement_bounds
 from infermax_opt.placement.bounds.exhaustive import exhaust
 from infermax_opt.placement.data.instance import PlacementInstance
-from infermax_opt.placement.data.schedule import Placement, PlacementViolation, check_placement
+from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.limits import Limits
 from infermax_opt.placement.metrics import PlacementMetrics, measure_placement
+from infermax_opt.placement.replay import PlacementViolation, check_placement
 
 __all__ = ["PlacementVerification", "verify_placement"]
 
@@ -31,7 +31,7 @@ class PlacementVerification(BaseVerification[PlacementViolation, PlacementMetric
 
 
 def verify_placement(
-    instance: PlacementInstance, placement: Placement | None, subject: AnySchedule | Claim
+    instance: PlacementInstance, placement: Placement | None, subject: Placement | Claim
 ) -> PlacementVerification:
     """Verify a placement, and what a result claims.
 

@@ -16,17 +16,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+from infermax_opt.api import verify
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
-from infermax_opt.core.problem import AnyInstance, AnySchedule
-from infermax_opt.core.result import AnyResult, BaseResult, Claim
+from infermax_opt.core.result import Claim, Result
+from infermax_opt.core.values import AnyInstance, AnySchedule
+from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.fields import Fields
 from infermax_opt.files.instances import any_schedule_from_json, any_schedule_to_json, write_schedule
-from infermax_opt.files.json import dump_json, write_bytes
+from infermax_opt.files.json import dump_json, read_as, write_bytes
 from infermax_opt.files.lock import locked
-from infermax_opt.infermax.data.formats import read_as
-from infermax_opt.infermax.verify import AnyVerification, verify
 from infermax_opt.table.archive_entries import BestLower, BestUpper, Entry
 
 __all__ = ["Archive", "BestLower", "BestUpper", "Entry", "schedule_sha256"]
@@ -135,7 +136,7 @@ class Archive:
         upper = self.entry(instance).upper
         if upper is None or upper.schedule is None:
             return None
-        schedule = read_as(self.directory / upper.schedule, any_schedule_from_json)
+        schedule: AnySchedule = read_as(self.directory / upper.schedule, any_schedule_from_json)
         if schedule_sha256(schedule) != upper.schedule_sha256:
             raise self._error(instance.name, f"{upper.schedule} is not the schedule of the entry")
         check = verify(instance, schedule)
@@ -161,7 +162,7 @@ class Archive:
     def improve(
         self,
         instance: AnyInstance,
-        subject: AnyResult | Claim,
+        subject: Result[Any, Any] | Claim,
         *,
         source: str,
         versions: Mapping[str, str],
@@ -192,7 +193,7 @@ class Archive:
         InputError
             If the result is wrong, or contradicts the archive; the archive stays as it was.
         """
-        claim = subject.claim() if isinstance(subject, BaseResult) else subject
+        claim = subject.claim() if isinstance(subject, Result) else subject
         check = verify(instance, claim)
         if not check.ok:
             fault = [*check.violations, *check.faults][0]
@@ -214,7 +215,7 @@ class Archive:
         self,
         entry: Entry,
         claim: Claim,
-        check: AnyVerification,
+        check: BaseVerification[Any, Any],
         source: str,
         versions: Mapping[str, str],
         date: str,
@@ -236,7 +237,7 @@ class Archive:
         self,
         entry: Entry,
         claim: Claim,
-        check: AnyVerification,
+        check: BaseVerification[Any, Any],
         versions: Mapping[str, str],
         certificate: Path | None,
         date: str,

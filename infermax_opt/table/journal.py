@@ -15,7 +15,7 @@ from pathlib import Path
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.json import parse_json
 from infermax_opt.files.lock import locked
-from infermax_opt.table.row import AnyRow, row_from_json
+from infermax_opt.table.row import Row, row_from_json
 
 __all__ = ["JOURNAL", "Journal", "open_journal"]
 
@@ -54,7 +54,7 @@ class Journal:
         if end < len(data):
             os.ftruncate(self.handle, end)
             os.fsync(self.handle)
-        rows: dict[tuple[str, str], AnyRow] = {}
+        rows: dict[tuple[str, str], Row] = {}
         for number, line in enumerate(data[:end].split(b"\n")[:-1], 1):
             try:
                 row = row_from_json(parse_json(line.decode()))
@@ -66,7 +66,7 @@ class Journal:
             rows.setdefault(row.key, row)
         self.rows = rows
 
-    def append(self, row: AnyRow) -> None:
+    def append(self, row: Row) -> None:
         """Add a finished row; when this returns, it is on the disk.
 
         Raises

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any
 
+from infermax_opt.core.columns import UNKNOWN, Columns, RowKind, percent
 from infermax_opt.core.exact import decimal_text
-from infermax_opt.table.columns import UNKNOWN, Columns, columns_of, percent
-from infermax_opt.table.row import AnyRow, RowOptions
+from infermax_opt.table.row import Row, RowOptions
 
 __all__ = ["Summary", "Table", "csv_text", "markdown_text", "summary_text", "table_to_json"]
 
@@ -74,7 +74,7 @@ class Table:
     suite: str
     options: RowOptions
     version: str
-    rows: tuple[AnyRow, ...]
+    rows: tuple[Row, ...]
     total: int
     failures: Mapping[str, str] = field(default_factory=dict)
     computed: int = 0
@@ -97,7 +97,7 @@ class Table:
     @property
     def columns(self) -> Columns:
         """What it shows of a row; all rows are of the same problem."""
-        return columns_of(self.rows[0] if self.rows else None)
+        return self.rows[0].kind.columns if self.rows else RowKind("").columns
 
     @property
     def schedulers(self) -> list[str]:
@@ -194,8 +194,8 @@ def table_to_json(table: Table) -> dict[str, Any]:
     }
 
 
-def _row(row: AnyRow) -> dict[str, Any]:
-    value = {name: getattr(row, name) for name in row.names()}
+def _row(row: Row) -> dict[str, Any]:
+    value = row.values()
     value["schedulers"] = {
         name: {"value": reached, "gap": _rounded(row.distance(reached))}
         for name, reached in row.schedulers.items()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from infermax_opt.table.compute import Job
-from infermax_opt.table.row import AnyRow, row_from_json
+from infermax_opt.table.row import Row, row_from_json
 
 __all__ = ["Answer", "run_jobs"]
 
@@ -32,7 +32,7 @@ class Answer:
     """What became of a job: its row, or why there is none."""
 
     job: Job
-    row: AnyRow | None
+    row: Row | None
     error: str | None = None
 
 

@@ -7,15 +7,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
+from infermax_opt.core.columns import RowKind
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
+from infermax_opt.core.problem import problems
 from infermax_opt.core.result import Status
+from infermax_opt.core.verification import Trust
 from infermax_opt.files.fields import Fields
-from infermax_opt.infermax.verify import Trust
 
-__all__ = ["AnyRow", "BaseRow", "MakespanRow", "PlacementRow", "Row", "RowOptions", "row_from_json"]
+__all__ = ["Row", "RowOptions", "row_from_json"]
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,16 @@ class RowOptions:
 _WORDS = [trust.value for trust in Trust if trust.is_word]
 
 
-class BaseRow:
-    """What the rows of all suites have in common; None is unknown.  Times in seconds.
+@dataclass(frozen=True)
+class Row:
+    """A row; None is unknown.  Times in seconds.
 
     Bounds and schedulers' values are in the unit of the objective: seconds, or workers of a placement.
 
     Attributes
     ----------
+    kind : RowKind
+        Of the instance's problem.
     suite, instance, instance_sha256, protocol : str
         The last two identify the row.
     requests : int
@@ -74,12 +79,11 @@ class BaseRow:
         Wall-clock time of `infermax_opt.solve`.
     time_limit, seed, best_known, threads, versions
         How it was computed.
+    own : mapping
+        The fields that only rows of its problem have.
     """
 
-    schema: ClassVar[str]
-    #: Fields that are fractions.
-    decimals: ClassVar[tuple[str, ...]]
-
+    kind: RowKind
     suite: str
     instance: str
     instance_sha256: str
@@ -102,6 +106,7 @@ class BaseRow:
     best_known: bool
     threads: int
     versions: Mapping[str, str]
+    own: Mapping[str, Any]
 
     @property
     def key(self) -> tuple[str, str]:
@@ -137,16 +142,14 @@ class BaseRow:
                 return {key: plain(item) for key, item in value.items()}
             return decimal_text(value) if isinstance(value, Fraction) else value
 
-        names = self.names()
-        return {"schema": self.schema, **{name: plain(getattr(self, name)) for name in names}}
+        return {"schema": self.kind.schema, **plain(self.values())}
+
+    def values(self) -> dict[str, Any]:
+        """All fields by name."""
+        return {**{name: getattr(self, name) for name in SHARED_FIELDS}, **self.own}
 
     @classmethod
-    def names(cls) -> list[str]:
-        """Names of all fields."""
-        return [f.name for f in fields(cls)]  # type: ignore[arg-type]  # its kinds are dataclasses
-
-    @classmethod
-    def from_json(cls, value: object) -> Self:
+    def from_json(cls, value: object, kind: RowKind) -> Self:
         """Read what `to_json` wrote.
 
         Raises
@@ -154,11 +157,10 @@ class BaseRow:
         InputError
             Naming the offending field.
         """
-        names = cls.names()
-        top = Fields(value, "", ["schema", *names])
-        top.schema(cls.schema)
-        found = {name: top.get(name) for name in names}
-        for name in cls.decimals:
+        top = Fields(value, "", ["schema", *SHARED_FIELDS, *kind.fields])
+        top.schema(kind.schema)
+        found = {name: top.get(name) for name in SHARED_FIELDS}
+        for name in ("upper_bound", "lower_bound"):
             found[name] = top.seconds(name)
         for name in ("schedulers", "versions"):
             if not isinstance(found[name], Mapping):
@@ -168,163 +170,15 @@ class BaseRow:
         found["time_limit"] = float(top.decimal("time_limit"))
         if found["seconds"] is not None:
             found["seconds"] = float(top.decimal("seconds"))
-        return cls(**found)
+        own = {name: top.seconds(name) if name in kind.decimals else top.get(name) for name in kind.fields}
+        return cls(kind=kind, own=own, **found)
 
 
-@dataclass(frozen=True)
-class Row(BaseRow):
-    """A row of an InferMax instance.
-
-    Attributes
-    ----------
-    input_tokens, output_tokens : int
-        I and O (B are the requests); None where requests differ.
-    kv_capacity, max_batch_tokens, max_prefill_tokens : int
-        M, C and P.
-    batches, evictions : int
-    """
-
-    schema = "infermax-opt/row/1"
-    decimals = ("upper_bound", "lower_bound")
-
-    suite: str
-    instance: str
-    instance_sha256: str
-    protocol: str
-    requests: int
-    input_tokens: int | None
-    output_tokens: int | None
-    kv_capacity: int
-    max_batch_tokens: int
-    max_prefill_tokens: int
-    status: str
-    upper_bound: Fraction | None
-    lower_bound: Fraction | None
-    bound: str | None
-    proof: str | None
-    bound_check: str | None
-    certificate: str | None
-    schedule_source: str | None
-    schedule_sha256: str | None
-    result: str
-    schedulers: Mapping[str, Fraction | None]
-    batches: int | None
-    evictions: int | None
-    seconds: float | None
-    time_limit: float
-    seed: int
-    best_known: bool
-    threads: int
-    versions: Mapping[str, str]
+#: Fields that the rows of all problems have.
+SHARED_FIELDS = tuple(field.name for field in fields(Row) if field.name not in ("kind", "own"))
 
 
-@dataclass(frozen=True)
-class MakespanRow(BaseRow):
-    """A row of a makespan instance.
-
-    Attributes
-    ----------
-    clients : int
-    input_tokens, output_tokens : int
-        Of all requests.
-    closed_form : Fraction
-        The best lower bound that is a formula, where a solver's word is better.
-    bins, rounds : int
-    utilisation, tokens_per_second : Fraction
-        Of the schedule, as `infermax_opt.makespan.replay.metrics` defines them.
-    """
-
-    schema = "infermax-opt/makespan-row/1"
-    decimals = ("upper_bound", "lower_bound", "closed_form", "utilisation", "tokens_per_second")
-
-    suite: str
-    instance: str
-    instance_sha256: str
-    protocol: str
-    requests: int
-    clients: int
-    input_tokens: int
-    output_tokens: int
-    status: str
-    upper_bound: Fraction | None
-    lower_bound: Fraction | None
-    bound: str | None
-    proof: str | None
-    bound_check: str | None
-    closed_form: Fraction | None
-    certificate: str | None
-    schedule_source: str | None
-    schedule_sha256: str | None
-    result: str
-    schedulers: Mapping[str, Fraction | None]
-    bins: int | None
-    rounds: int | None
-    utilisation: Fraction | None
-    tokens_per_second: Fraction | None
-    seconds: float | None
-    time_limit: float
-    seed: int
-    best_known: bool
-    threads: int
-    versions: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class PlacementRow(BaseRow):
-    """A row of a placement instance.
-
-    Attributes
-    ----------
-    ongoing_requests, input_tokens, output_tokens : int
-        Requests that are on workers already, and predicted tokens of all.
-    closed_form : Fraction
-        The best lower bound that is a formula, in workers, where a solver's word is better.
-    gpus : int
-    mean_iteration_use, mean_prefill_use, mean_kv_use : Fraction
-        Of the placement, as `infermax_opt.placement.metrics` defines them.
-    """
-
-    schema = "infermax-opt/placement-row/1"
-    decimals = (
-        "upper_bound", "lower_bound", "closed_form", "mean_iteration_use", "mean_prefill_use", "mean_kv_use",
-    )  # fmt: skip
-
-    suite: str
-    instance: str
-    instance_sha256: str
-    protocol: str
-    requests: int
-    ongoing_requests: int
-    input_tokens: int
-    output_tokens: int
-    status: str
-    upper_bound: Fraction | None
-    lower_bound: Fraction | None
-    bound: str | None
-    proof: str | None
-    bound_check: str | None
-    closed_form: Fraction | None
-    certificate: str | None
-    schedule_source: str | None
-    schedule_sha256: str | None
-    result: str
-    schedulers: Mapping[str, Fraction | None]
-    gpus: int | None
-    mean_iteration_use: Fraction | None
-    mean_prefill_use: Fraction | None
-    mean_kv_use: Fraction | None
-    seconds: float | None
-    time_limit: float
-    seed: int
-    best_known: bool
-    threads: int
-    versions: Mapping[str, str]
-
-
-AnyRow = Row | MakespanRow | PlacementRow
-
-
-def row_from_json(value: object) -> AnyRow:
+def row_from_json(value: object) -> Row:
     """Read the row of any problem, as its schema says.
 
     Raises
@@ -333,5 +187,6 @@ def row_from_json(value: object) -> AnyRow:
         Naming the offending field.
     """
     schema = value.get("schema") if isinstance(value, Mapping) else None
-    kinds: tuple[type[MakespanRow | PlacementRow], ...] = (MakespanRow, PlacementRow)
-    return next((kind for kind in kinds if kind.schema == schema), Row).from_json(value)
+    kinds = [problem.row_kind for problem in problems()]
+    kind = next((kind for kind in kinds if kind.schema == schema), kinds[0])
+    return Row.from_json(value, kind)

@@ -17,8 +17,8 @@ from importlib import metadata
 from pathlib import Path
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.problem import AnyInstance
 from infermax_opt.core.result import Claim
+from infermax_opt.core.values import AnyInstance
 from infermax_opt.files.instances import read_instance, write_instance
 from infermax_opt.files.json import to_json_text
 from infermax_opt.files.results import read_schedule_or_claim
@@ -27,7 +27,7 @@ from infermax_opt.table.compute import Job
 from infermax_opt.table.journal import Journal, open_journal
 from infermax_opt.table.output import Table, csv_text, markdown_text, table_to_json
 from infermax_opt.table.pool import Answer, run_jobs
-from infermax_opt.table.row import AnyRow, RowOptions
+from infermax_opt.table.row import Row, RowOptions
 from infermax_opt.table.suites import Suite, get_suite
 
 __all__ = ["Table", "run_table"]
@@ -216,7 +216,7 @@ class _Run:
         self.computed += 1
         self._archive(answer.row)
 
-    def _archive(self, row: AnyRow) -> None:
+    def _archive(self, row: Row) -> None:
         """Give the archive what improves it; a contradiction with it is reported, the row kept."""
         if self.archive is None:
             return

@@ -1,14 +1,4 @@
-"""Suites: the named instances that tables are made of.
-
-=============  ===================================================================================
-``paper-csp``  InferMax section 4.5: four requests, O = 4, I = 1 ... 1024, room for about two
-``paper-b32``  32 equal requests; I, O in {1, 8, 32, 128, 512, 1024}; M = 100 ... 100000; two P
-``paper-b1024``  the same with 1024 requests
-``mixes``      InferMax appendix A.3: short and long prompts and outputs, B = 16 ... 1024
-``azure``      the Azure 2023 traces (not shipped: the user names their folder)
-``makespan``   requests like GSM8K's on clients: 10 on 3 ... 1319 on 200; two seeds
-``placement``  heartbeats of five families on the fewest workers: 50 ... 400 requests; three seeds
-=============  ===================================================================================
+"""Suites: the named instances that tables are made of; each problem has its own.
 
 A case is cheap to name and builds its instance on demand, equal every time: nothing here depends
 on the clock, the machine or the order of calls.
@@ -17,75 +7,16 @@ on the clock, the machine or the order of calls.
 from __future__ import annotations
 
 import os
-import random
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from fractions import Fraction
-from functools import partial
 from pathlib import Path
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.problem import AnyInstance
-from infermax_opt.infermax.data.cost import Attention, CostModel
-from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.makespan.data.generate import DISTRIBUTIONS, gsm8k_like
-from infermax_opt.placement.data.generate import generate
+from infermax_opt.core.problem import problems
+from infermax_opt.core.suite import Case, check_name
 
-__all__ = ["CSP_INPUTS", "DATA", "Case", "Suite", "csp_case", "get_suite", "paper_cost", "suite_names"]
-
-#: Environment variable that names the folder of the traces.
-DATA = "INFERMAX_OPT_DATA"
-
-CSP_INPUTS = tuple(2**power for power in range(11))
-GRID_LENGTHS = (1, 8, 32, 128, 512, 1024)
-GRID_CAPACITIES = (100, 1_000, 10_000, 100_000)
-GRID_PREFILLS = (4096, 512)
-SHORT, LONG = (8, 16), (512, 1024)
-#: Input and output lengths of every mix.
-MIXES = {
-    "siso": (SHORT, SHORT),
-    "silo": (SHORT, LONG),
-    "liso": (LONG, SHORT),
-    "lilo": (LONG, LONG),
-    "all": (SHORT + LONG, SHORT + LONG),
-}
-MIX_SIZES = tuple(2**power for power in range(4, 11))
-MIX_CAPACITIES = (10_000, 100_000)
-#: Seed of the lengths drawn for the mixes: part of what the suite is, so no option.
-MIX_SEED = 2025
-AZURE_PROFILE = "llama-3.1-8b_h100"
-#: Ten minutes of the hour, in seconds after the first request.
-AZURE_WINDOW = (Fraction(600), Fraction(1200))
-#: Requests and clients of the makespan cases: within reach of an exact engine, or like the paper's.
-CLIENT_SIZES = ((10, 3), (15, 4), (100, 20), (1319, 200))
-CLIENT_SEEDS = (0, 1)
-#: Deviation of the estimates that their methods know, as in `scripts/makespan_study.py`.
-CLIENT_ERROR = 0.2
-
-#: Families, requests and seeds of the placement cases.
-HEARTBEATS = ("paper", "long-prompts", "kv-tight", "mixed", "strict")
-HEARTBEAT_SIZES = (50, 100, 200, 400)
-HEARTBEAT_SEEDS = (0, 1, 2)
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-def _check_name(name: str, field: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise InputError(f"{name!r} is not a name of letters, digits, '.', '_' and '-'", field=field)
-
-
-@dataclass(frozen=True)
-class Case:
-    """One instance of a suite: its name (also a file name) and how to build it."""
-
-    name: str
-    build: Callable[[], AnyInstance]
-
-    def __post_init__(self) -> None:
-        _check_name(self.name, "case")
+__all__ = ["Case", "Suite", "get_suite", "suite_names"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +33,7 @@ class Suite:
     cases: tuple[Case, ...]
 
     def __post_init__(self) -> None:
-        _check_name(self.name, "suite")
+        check_name(self.name, "suite")
         if len({case.name for case in self.cases}) < len(self.cases):
             raise InputError("two cases share a name", field=f"suite {self.name}")
 
@@ -125,7 +56,7 @@ class Suite:
 
 def suite_names() -> tuple[str, ...]:
     """Names of the shipped suites."""
-    return tuple(_SUITES)
+    return tuple(_suites())
 
 
 def get_suite(name: str, data: str | os.PathLike[str] | None = None) -> Suite:
@@ -135,175 +66,20 @@ def get_suite(name: str, data: str | os.PathLike[str] | None = None) -> Suite:
     ----------
     name : str
     data : path, optional
-        Folder of the trace files, for ``azure``; default: what `DATA` names in the environment.
+        Folder of the trace files, for ``azure``; default: what
+        `infermax_opt.infermax.data.suites.DATA` names in the environment.
 
     Raises
     ------
     InputError
         If there is no such suite.  A missing trace is noticed when its case is built.
     """
-    if name not in _SUITES:
-        raise InputError(f"no suite {name!r}; there are {', '.join(_SUITES)}", field="suite")
-    return Suite(name, tuple(_SUITES[name](None if data is None else Path(data))))
+    suites = _suites()
+    if name not in suites:
+        raise InputError(f"no suite {name!r}; there are {', '.join(suites)}", field="suite")
+    return Suite(name, tuple(suites[name](None if data is None else Path(data))))
 
 
-def paper_cost(attention: Attention = Attention.SQUARE) -> CostModel:
-    """Coefficients of the magnitude of the paper's, written out so that files need no profile."""
-    return CostModel(
-        batch=[("0.007", "0.000075")],
-        decode=("0.0003", "0.00000026"),
-        prefill=("0.0003", "0.0000000015"),
-        attention=attention,
-    )
-
-
-# --- the paper's constrained case ---------------------------------------------------------------
-
-
-def csp_case(input_tokens: int, chunked: bool) -> Instance:
-    """Four identical requests that generate four tokens; the KV cache fits about two of them."""
-    capacity = max(2 * input_tokens, input_tokens + 3)
-    return Instance(
-        name=f"csp-i{input_tokens}-o4-b4" + ("-chunked" if chunked else ""),
-        groups=(RequestGroup("r", input_tokens, 4, count=4),),
-        system=System(kv_capacity=capacity, max_batch_tokens=4096, max_prefill_tokens=4096),
-        policy=Policy(chunked_prefill=chunked),
-        cost=paper_cost(),
-    )
-
-
-def _paper_csp(data: Path | None) -> list[Case]:
-    return [
-        Case(f"csp-i{size}-o4-b4" + ("-chunked" if chunked else ""), partial(csp_case, size, chunked))
-        for chunked in (False, True)
-        for size in CSP_INPUTS
-    ]
-
-
-# --- the grids ----------------------------------------------------------------------------------
-
-
-def _cell(name: str, count: int, lengths: tuple[int, int], capacity: int, prefill: int) -> Instance:
-    return Instance(
-        name=name,
-        groups=(RequestGroup("r", *lengths, count=count),),
-        system=System(kv_capacity=capacity, max_batch_tokens=4096, max_prefill_tokens=prefill),
-        cost=paper_cost(Attention.EXACT),
-    )
-
-
-def _grid(count: int, data: Path | None) -> list[Case]:
-    cases = []
-    for prefill in GRID_PREFILLS:
-        for capacity in GRID_CAPACITIES:
-            for inputs in GRID_LENGTHS:
-                for outputs in GRID_LENGTHS:
-                    if inputs + outputs - 1 > capacity:
-                        continue
-                    name = f"b{count}-i{inputs}-o{outputs}-m{capacity}-p{prefill}"
-                    build = partial(_cell, name, count, (inputs, outputs), capacity, prefill)
-                    cases.append(Case(name, build))
-    return cases
-
-
-# --- mixes --------------------------------------------------------------------------------------
-
-
-def _mix(name: str, kind: str, count: int, capacity: int) -> Instance:
-    """Lengths drawn uniformly; a smaller mix is the beginning of a larger one."""
-    inputs, outputs = MIXES[kind]
-    draw = random.Random(MIX_SEED)
-    lengths = [(draw.choice(inputs), draw.choice(outputs)) for _ in range(count)]
-    system = System(kv_capacity=capacity, max_batch_tokens=4096, max_prefill_tokens=4096)
-    return Instance.of_requests(name, lengths, system, paper_cost(Attention.EXACT))
-
-
-def _mixes(data: Path | None) -> list[Case]:
-    cases = []
-    for kind in MIXES:
-        for capacity in MIX_CAPACITIES:
-            for count in MIX_SIZES:
-                name = f"mix-{kind}-b{count}-m{capacity}"
-                cases.append(Case(name, partial(_mix, name, kind, count, capacity)))
-    return cases
-
-
-# --- traces -------------------------------------------------------------------------------------
-
-
-def _trace_file(name: str, data: Path | None) -> Path:
-    folder = data or (Path(os.environ[DATA]) if os.environ.get(DATA) else None)
-    if folder is None:
-        raise InputError(
-            f"the suite 'azure' reads {name} (Azure public dataset, not shipped): name its folder with "
-            f"--data or in {DATA}",
-            field="data",
-        )
-    if not (folder / name).is_file():
-        raise InputError(
-            f"holds no {name} (Azure public dataset, not shipped), which the suite 'azure' reads",
-            source=str(folder),
-        )
-    return folder / name
-
-
-def _azure_case(
-    name: str, trace: str, window: tuple[Fraction, Fraction] | None, data: Path | None
-) -> Instance:
-    from infermax_opt.files.traces import read_trace, trace_instance
-    from infermax_opt.infermax.data.profiles import load_profile
-
-    path = _trace_file(f"AzureLLMInferenceTrace_{trace}.csv", data)
-    profile = load_profile(AZURE_PROFILE)
-    system = System(profile.kv_capacity, max_batch_tokens=4096, max_prefill_tokens=4096)
-    requests = read_trace(path, "azure", window=window, offline=window is None)
-    return trace_instance(requests, name, system, profile.cost)
-
-
-def _azure(data: Path | None) -> list[Case]:
-    cases = []
-    for ending, window in (("offline", None), ("10min", AZURE_WINDOW)):
-        for trace in ("code", "conv"):
-            name = f"azure-{trace}-{ending}"
-            cases.append(Case(name, partial(_azure_case, name, trace, window, data)))
-    return cases
-
-
-# --- requests on clients ------------------------------------------------------------------------
-
-
-def _makespan(data: Path | None) -> list[Case]:
-    cases = []
-    for requests, clients in CLIENT_SIZES:
-        for distribution in DISTRIBUTIONS:
-            for seed in CLIENT_SEEDS:
-                build = partial(
-                    gsm8k_like, seed=seed, distribution=distribution, requests=requests, clients=clients,
-                    error=CLIENT_ERROR,
-                )  # fmt: skip
-                name = f"gsm8k-{distribution}-{requests}x{clients}-s{seed}-e{CLIENT_ERROR:g}"
-                cases.append(Case(name, build))
-    return cases
-
-
-# --- heartbeats ---------------------------------------------------------------------------------
-
-
-def _placement(data: Path | None) -> list[Case]:
-    return [
-        Case(f"{family}-{size}-s{seed}", partial(generate, family, requests=size, seed=seed))
-        for family in HEARTBEATS
-        for size in HEARTBEAT_SIZES
-        for seed in HEARTBEAT_SEEDS
-    ]
-
-
-_SUITES: dict[str, Callable[[Path | None], list[Case]]] = {
-    "paper-csp": _paper_csp,
-    "paper-b32": partial(_grid, 32),
-    "paper-b1024": partial(_grid, 1024),
-    "mixes": _mixes,
-    "azure": _azure,
-    "makespan": _makespan,
-    "placement": _placement,
-}
+def _suites() -> dict[str, Callable[[Path | None], Sequence[Case]]]:
+    """The suites of all problems by name."""
+    return {name: make for problem in problems() for name, make in problem.suites().items()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infermax_opt.infermax.plot import STYLE, save_figure
+from infermax_opt.files.figure import STYLE, save_figure
 from scripts.aladdin_study.readings import SERIES, column, models, one_second, select, values
 from scripts.aladdin_study.tables import Row
 from scripts.aladdin_study.workload import MODES

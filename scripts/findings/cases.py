@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import infermax_opt as imx
-from infermax_opt.table.suites import csp_case, paper_cost
+from infermax_opt.infermax.data.suites import csp_case, paper_cost
 
 __all__ = ["COSTS", "PAIRS", "Case", "constrained", "equal", "mixed"]
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import infermax_opt as imx
+from infermax_opt.core.verification import Trust
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.data.instance import Metric
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.schedulers import scheduler_names
-from infermax_opt.infermax.verify import Trust
 from scripts.findings.cases import Case
 
 __all__ = ["CHECKS", "Limits", "MeasureError", "Row", "measure"]
@@ -105,11 +105,14 @@ def _solved(instance: imx.Instance, name: str, limits: Limits) -> tuple[imx.Lowe
     return result.lower, run
 
 
-def _verified(instance: imx.Instance, subject: imx.Schedule | imx.Result) -> imx.Metrics:
+def _verified(
+    instance: imx.Instance, subject: imx.Schedule | imx.Result[imx.Schedule, imx.Metrics]
+) -> imx.Metrics:
     check = imx.verify(instance, subject)
     if not check.ok or check.metrics is None:
         raise MeasureError(f"{instance.name}: {[*check.violations, *check.faults][0]}")
-    return check.metrics
+    metrics: imx.Metrics = check.metrics
+    return metrics
 
 
 def _checked(
@@ -126,7 +129,7 @@ def _checked(
 def _trust(instance: imx.Instance, run: _Run, lower: imx.LowerBound) -> Trust:
     """What the verifier makes of a bound; the schedule shows that it is not too high."""
     value = getattr(run.metrics, instance.objective.weights[0][0].value)
-    claim = imx.Result(
+    claim = imx.Result[imx.Schedule, imx.Metrics](
         instance=instance.name,
         instance_sha256=instance.sha256,
         objective=str(instance.objective),

@@ -42,9 +42,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+from infermax_opt.cluster.bounds.any_policy import any_policy_bounds
 from infermax_opt.cluster.data.stream import Stream, StreamRequest
+from infermax_opt.core.result import LowerBound, Proof
 
-__all__ = ["WorkBound", "mean_workers_bound"]
+__all__ = ["WorkBound", "mean_bounds", "mean_workers_bound"]
 
 #: Shares s that are tried: multiples of 1 / SHARES.
 SHARES = 32
@@ -225,3 +227,27 @@ class _Need:
             if weight:
                 worst = max(worst, most / weight)
         return max(self.stream.slo.atgt, w.decode_overhead + self.most * worst)
+
+
+def mean_bounds(stream: Stream) -> list[LowerBound]:
+    """Lower bounds on the mean number of workers in use, best first.
+
+    They hold for every policy that keeps the limits a to e at every heartbeat.
+
+    Parameters
+    ----------
+    stream : Stream
+    """
+    at_each = [bound.workers for bound in any_policy_bounds(stream)]
+    scope = "for every policy that keeps the limits a to e"
+    found = [
+        LowerBound(
+            Fraction(sum(at_each), len(at_each)), "heartbeats", Proof.CLOSED_FORM,
+            reason=f"what every heartbeat needs by itself, {scope}",
+        ),
+        LowerBound(
+            mean_workers_bound(stream).workers, "work", Proof.CLOSED_FORM,
+            reason=f"the work that there is in all, {scope}",
+        ),
+    ]  # fmt: skip
+    return sorted(found, key=lambda bound: -bound.value)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from infermax_opt.cluster.data.stream import Stream, StreamRequest
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number, to_fraction
-from infermax_opt.makespan.data.generate import check_error, estimate
+from infermax_opt.core.lengths import check_error, estimate
 from infermax_opt.placement.data.generate import MODELS
 
 __all__ = ["poisson_stream"]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 from infermax_opt.core.checks import Meaning, checked_decimal, checked_text, checked_whole
 from infermax_opt.core.errors import InputError
@@ -62,6 +63,8 @@ class Stream:
         If a number is out of range, two requests share an id, or one does not fit on a worker alone.
     """
 
+    unit: ClassVar[tuple[str, str]] = ("worker", "workers")
+
     name: str
     requests: tuple[StreamRequest, ...]
     worker: Worker
@@ -88,6 +91,11 @@ class Stream:
                 f"the last arrival is {float(last):.3g} heartbeats after 0; the most is {MAX_HEARTBEATS}"
             )
             raise InputError(problem, field="heartbeat")
+
+    @property
+    def objective_name(self) -> str:
+        """The objective, as results name it."""
+        return "mean_workers"
 
     @cached_property
     def index(self) -> dict[str, int]:

@@ -14,12 +14,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 
 from infermax_opt.cluster.policies.grouped import Grouped
 from infermax_opt.cluster.policies.look_ahead import LookAhead
 from infermax_opt.cluster.policies.rebalanced import Rebalanced
 from infermax_opt.cluster.replay.replay import Beat, Decide
 from infermax_opt.core.errors import InputError
+from infermax_opt.files.text import aligned
 from infermax_opt.placement.bounds.closed_form import WorkerBound, bounds_from_simplest
 from infermax_opt.placement.bounds.exhaustive import exhaust
 from infermax_opt.placement.data.instance import PlacementInstance
@@ -27,7 +30,19 @@ from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics.pack import pack
 from infermax_opt.placement.heuristics.place import SPREADERS, place, spread
 
-__all__ = ["POLICIES", "Fewest", "fewest_at", "make_policy", "workers_of"]
+__all__ = [
+    "GROUP",
+    "POLICIES",
+    "Fewest",
+    "fewest_at",
+    "keeping_policies",
+    "make_policy",
+    "policies_text",
+    "workers_of",
+]
+
+#: Entry points of policies: functions without arguments that give a `Decide`.
+GROUP = "infermax_opt.policies"
 
 #: Policies, and what they do.
 POLICIES: dict[str, str] = {
@@ -40,6 +55,8 @@ POLICIES: dict[str, str] = {
     "jsq": "join the shortest queue, whatever the limits, on a given number of workers",
     "power-of-two": "the less loaded of two random workers, whatever the limits, on a given number",
 }
+#: Those that keep the limits a to e at every heartbeat and need no number of workers.
+KEEPING = ("aladdin", "first-fit", "fewest")
 #: Heuristics by the policy that is nothing but one.
 PLAIN = {"aladdin": "best-fit", "first-fit": "first-fit"}
 #: Sets that an exhaustive search looks at, and steps of packing per request where that is too few.
@@ -106,6 +123,22 @@ def fewest_at(instance: PlacementInstance, *, seed: int = 0, nodes: int = NODES)
     return Fewest(placement, workers, lower, bound, lower > bound.value)
 
 
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def keeping_policies() -> tuple[str, ...]:
+    """Policies that need no number of workers and keep the limits; those of other packages last."""
+    return (*KEEPING, *sorted(_installed()))
+
+
+def policies_text() -> str:
+    """All policies, one a line, with what they do."""
+    rows = [*POLICIES.items(), *((name, f"of {point.value}") for name, point in sorted(_installed().items()))]
+    return "\n".join(aligned(rows))
+
+
 def make_policy(name: str, *, workers: int | None = None, groups: int | None = None, seed: int = 0) -> Decide:
     """A policy by name.
 
@@ -124,6 +157,9 @@ def make_policy(name: str, *, workers: int | None = None, groups: int | None = N
     InputError
         If there is no such policy, or it lacks its number of workers or groups.
     """
+    if name in _installed():
+        made: Decide = _installed()[name].load()()
+        return made
     if name not in POLICIES:
         raise InputError(f"{name!r} is none of {', '.join(POLICIES)}", field="policy")
     if name in SPREADERS:

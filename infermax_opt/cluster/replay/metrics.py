@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from typing import ClassVar
 
 from infermax_opt.cluster.replay.replay import StreamReplay
+from infermax_opt.core.values import SHARE
 
 __all__ = [
     "STREAM_DEFINITIONS",
@@ -37,10 +39,25 @@ STREAM_DEFINITIONS = {
 }
 """Definition of every metric, as printed beside it."""
 
+UNITS = {
+    "attainment": SHARE,
+    "attainment_from_arrival": SHARE,
+    "mean_ttft": "s",
+    "p99_ttft": "s",
+    "mean_wait": "s",
+    "mean_atgt": "s",
+    "p99_atgt": "s",
+    "makespan": "s",
+}
+"""Units of the metrics that have one."""
+
 
 @dataclass(frozen=True)
 class StreamMetrics:
     """Metrics of a replayed stream; `STREAM_DEFINITIONS` says what each one means.  Times in seconds."""
+
+    definitions: ClassVar[Mapping[str, str]] = STREAM_DEFINITIONS
+    units: ClassVar[Mapping[str, str]] = UNITS
 
     requests: int
     peak_workers: int

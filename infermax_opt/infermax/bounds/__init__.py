@@ -2,10 +2,39 @@
 
 All arithmetic is exact: integers in ticks of the cost model.  A bound holds for every schedule
 that the instance's policy allows.
+
+A closed form of another package is found through the group of entry points ``infermax_opt.bounds``, whose
+values are functions that take an instance and give its bounds.  The verifier recomputes it like those of
+this package, so whoever installs the package vouches for its proof.
 """
 
 from __future__ import annotations
 
-from infermax_opt.infermax.bounds.closed_form import closed_form_bounds
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.metadata import entry_points
 
-__all__ = ["closed_form_bounds"]
+from infermax_opt.core.result import LowerBound
+from infermax_opt.infermax.bounds.closed_form import closed_form_bounds as _own_bounds
+from infermax_opt.infermax.data.instance import Instance
+
+__all__ = ["GROUP", "closed_form_bounds"]
+
+#: Entry points of closed forms.
+GROUP = "infermax_opt.bounds"
+
+Bound = Callable[[Instance], Iterable[LowerBound]]
+
+
+@cache
+def _installed() -> tuple[Bound, ...]:
+    return tuple(point.load() for point in sorted(entry_points(group=GROUP), key=lambda point: point.name))
+
+
+def closed_form_bounds(instance: Instance) -> list[LowerBound]:
+    """All closed-form lower bounds in seconds, best first; see `infermax_opt.infermax.bounds.closed_form`."""
+    found = _own_bounds(instance)
+    if _installed():
+        found = [*found, *(bound for make in _installed() for bound in make(instance))]
+        found.sort(key=lambda bound: -bound.value)
+    return list(found)

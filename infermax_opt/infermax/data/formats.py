@@ -3,59 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
-from infermax_opt.files.fields import Fields, shown
-from infermax_opt.files.json import dump_json, load_json
+from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, Fields, shown
+from infermax_opt.files.json import dump_json, read_as, under
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.data.profiles import load_profile
-from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
-from infermax_opt.infermax.replay.plain import MAX_BATCHES
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, run_length
 
 __all__ = [
-    "INSTANCE_SCHEMA",
-    "SCHEDULE_SCHEMA",
     "cost_to_json",
     "instance_from_json",
     "instance_to_json",
-    "read_as",
     "read_instance",
     "schedule_from_json",
     "schedule_to_json",
-    "under",
     "write_instance",
     "write_schedule",
 ]
 
-INSTANCE_SCHEMA = "infermax-opt/instance/1"
-SCHEDULE_SCHEMA = "infermax-opt/schedule/1"
 
 T = TypeVar("T")
-
-
-@contextmanager
-def under(path: str) -> Iterator[None]:
-    """Prefix the field of an `InputError` raised inside with `path`."""
-    try:
-        yield
-    except InputError as error:
-        field = f"{path}.{error.field}" if error.field else path
-        raise InputError(error.problem, field=field, source=error.source) from None
-
-
-def read_as(path: str | os.PathLike[str], parse: Callable[[Any], T]) -> T:
-    """Read a JSON file and parse it; errors name the file."""
-    value = load_json(path)
-    try:
-        return parse(value)
-    except InputError as error:
-        raise error.within(os.fspath(path)) from None
 
 
 # --- instance -----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from infermax_opt.core.checks import Meaning, checked_ids, checked_text, checked_whole
 from infermax_opt.core.errors import InputError
@@ -247,6 +247,8 @@ class Instance:
         does not fit, or its prompt exceeds a batch and chunked prefill is off.
     """
 
+    unit: ClassVar[tuple[str, str]] = ("s", "s")
+
     name: str
     groups: tuple[RequestGroup, ...]
     system: System
@@ -292,6 +294,11 @@ class Instance:
         """Build an instance from (input, output) token pairs, named ``r1``, ``r2``, ..."""
         groups = tuple(RequestGroup(f"r{k}", i, o) for k, (i, o) in enumerate(requests, 1))
         return cls(name=name, groups=groups, system=system, cost=cost, **rest)
+
+    @property
+    def objective_name(self) -> str:
+        """The objective, as results name it."""
+        return str(self.objective)
 
     @cached_property
     def requests(self) -> tuple[Request, ...]:

@@ -10,7 +10,10 @@ from types import MappingProxyType
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import read_whole, to_fraction
 
-__all__ = ["Batch", "Schedule", "run_length"]
+__all__ = ["MAX_BATCHES", "Batch", "Schedule", "run_length"]
+
+#: Most batches a schedule may hold, repetitions counted.
+MAX_BATCHES = 10**7
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 

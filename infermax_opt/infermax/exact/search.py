@@ -79,7 +79,7 @@ def search(
     levels: int = 1,
     counting: bool = False,
     progress: Progress | None = None,
-) -> EngineOutcome:
+) -> EngineOutcome[Schedule]:
     """Find an optimal schedule, or the best one and bound within the limits.
 
     Parameters
@@ -190,7 +190,7 @@ class _Search:
         """Scaled cost to objective in seconds."""
         return Fraction(cost, self.unit * self.rates.scale) - self.rates.shift
 
-    def run(self) -> EngineOutcome:
+    def run(self) -> EngineOutcome[Schedule]:
         termination = Termination.OPTIMAL
         try:
             self._push(_Label(self.space.start(), 0, 0, None, 0, None))
@@ -309,7 +309,7 @@ class _Search:
             # Offline the time decides nothing: it must not keep a dearer label alive.
             self._push(_Label(child, cost, 0 if offline else end, label, start, load))
 
-    def _outcome(self, termination: str) -> EngineOutcome:
+    def _outcome(self, termination: str) -> EngineOutcome[Schedule]:
         schedule = upper = None
         if self.goal is not None and not self.space.relaxed:
             schedule, upper = self._schedule(self.goal), self._objective(self.goal.cost)

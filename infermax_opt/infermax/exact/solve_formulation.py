@@ -91,7 +91,7 @@ def solve_formulation(
     limits: Limits | None = None,
     horizon: int | None = None,
     progress: Progress | None = None,
-) -> EngineOutcome:
+) -> EngineOutcome[Schedule]:
     """Solve `instance` with a formulation and an engine.
 
     Parameters

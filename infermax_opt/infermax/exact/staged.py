@@ -36,7 +36,7 @@ def staged_search(
     upper: Fraction | None = None,
     limits: Limits | None = None,
     progress: Progress | None = None,
-) -> EngineOutcome:
+) -> EngineOutcome[Schedule]:
     """Find an optimal schedule, or the best one and bound within the limits.
 
     Parameters
@@ -68,7 +68,7 @@ class _Stages:
         self.stages: list[dict[str, Any]] = []
         self.stop: str | None = None
 
-    def run(self) -> EngineOutcome:
+    def run(self) -> EngineOutcome[Schedule]:
         try:
             self._run()
         except KeyboardInterrupt:

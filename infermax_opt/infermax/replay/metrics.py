@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from typing import ClassVar
 
+from infermax_opt.core.values import SHARE
 from infermax_opt.infermax.data.instance import Instance, Objective
 from infermax_opt.infermax.replay.plain import Replay
 
@@ -27,6 +30,19 @@ DEFINITIONS = {
 }
 """Definition of every metric, as printed beside it."""
 
+UNITS = {
+    "makespan": "s",
+    "mean_ttft": "s",
+    "mean_tpot": "s",
+    "mean_e2e": "s",
+    "tokens_per_second": "tokens/s",
+    "refill_tokens": "tokens",
+    "recompute_tax": SHARE,
+    "mean_kv_use": SHARE,
+    "peak_kv": "tokens",
+}
+"""Units of the metrics that have one."""
+
 
 @dataclass(frozen=True)
 class Metrics:
@@ -35,6 +51,9 @@ class Metrics:
     Times are exact seconds; None where a metric is undefined (``mean_tpot`` when no request has
     two output tokens).
     """
+
+    definitions: ClassVar[Mapping[str, str]] = DEFINITIONS
+    units: ClassVar[Mapping[str, str]] = UNITS
 
     makespan: Fraction
     mean_ttft: Fraction

@@ -15,10 +15,9 @@ from fractions import Fraction
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import BatchFeatures, prefill_work
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.schedule import Batch, Schedule
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
 
 __all__ = [
-    "MAX_BATCHES",
     "Replay",
     "Rule",
     "State",
@@ -28,9 +27,6 @@ __all__ = [
     "replay_plain",
     "tick_unit",
 ]
-
-#: Most batches a schedule may hold, repetitions counted.
-MAX_BATCHES = 10**7
 
 
 class Rule(enum.Enum):

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from infermax_opt.files.figure import Phase
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.plain import Replay, State
 
-__all__ = ["Phase", "Timeline", "timeline"]
-
-
-class Phase(enum.Enum):
-    """What a request does during a batch."""
-
-    PREFILL = "prefill"
-    DECODE = "decode"
-    REFILL = "refill after eviction"
-    HOLDING = "idle, holds KV"
-    EVICTED = "evicted, waiting"
-    WAITING = "waiting"
+__all__ = ["Timeline", "timeline"]
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from infermax_opt.core.compiled import compiled
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance, Request
-from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.replay.plain import MAX_BATCHES
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
 from infermax_opt.infermax.schedulers import _algorithm1_loop as _loop
 from infermax_opt.infermax.schedulers._state import DECODES, PREFILLS, WAITS, Limits, Plan, Requests, State
 

@@ -14,9 +14,10 @@ from fractions import Fraction
 from statistics import NormalDist
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.lengths import check_error, estimate
 from infermax_opt.makespan.data.instance import ClientRequestGroup, MakespanInstance, linear_levels
 
-__all__ = ["DECODE", "DISTRIBUTIONS", "PREFILL", "block_levels", "check_error", "estimate", "gsm8k_like"]
+__all__ = ["DECODE", "DISTRIBUTIONS", "PREFILL", "block_levels", "gsm8k_like"]
 
 #: Mean and standard deviation of input and output tokens, most output tokens (section V-A).
 INPUT, OUTPUT, MOST_OUTPUT = (68.43, 25.04), (344.83, 187.99), 512
@@ -104,33 +105,6 @@ def block_levels(clients: int, longest: int) -> range:
     """
     blocks = max(LEAST_BLOCKS, clients, -(-longest // BLOCK))
     return range(BLOCK, BLOCK * blocks + 1, BLOCK)
-
-
-def check_error(error: float) -> None:
-    """Check the deviation of estimates.
-
-    Raises
-    ------
-    InputError
-        If it is no finite number of 0 or more.
-    """
-    if not 0 <= error < math.inf:
-        raise InputError(f"{error} is not 0 or more", field="error")
-
-
-def estimate(outputs: int, error: float, rng: random.Random) -> int:
-    """An estimated output length that is off by a lognormal factor.
-
-    Parameters
-    ----------
-    outputs : int
-        True tokens.
-    error : float
-        Standard deviation of the factor's logarithm.
-    rng : random.Random
-        One number is drawn.
-    """
-    return max(1, round(outputs * math.exp(error * rng.gauss(0, 1))))
 
 
 def _lengths(distribution: str, moments: tuple[float, float], most: int) -> Callable[[random.Random], int]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 from infermax_opt.core.checks import Meaning, checked_decimal, checked_ids, checked_text, checked_whole
 from infermax_opt.core.errors import InputError
@@ -107,6 +108,8 @@ class MakespanInstance:
         If a number is out of range, two requests share an id, or a prompt exceeds every level.
     """
 
+    unit: ClassVar[tuple[str, str]] = ("s", "s")
+
     name: str
     groups: tuple[ClientRequestGroup, ...]
     clients: int
@@ -159,6 +162,11 @@ class MakespanInstance:
         groups = tuple(ClientRequestGroup(f"r{k}", i, o) for k, (i, o) in enumerate(requests, 1))
         overhead, token = (checked_decimal(value, "decode") for value in decode)
         return cls(name, groups, clients, tuple(levels), overhead, token)
+
+    @property
+    def objective_name(self) -> str:
+        """The objective, as results name it."""
+        return "makespan"
 
     @cached_property
     def requests(self) -> tuple[ClientRequest, ...]:

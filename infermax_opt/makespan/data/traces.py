@@ -8,8 +8,9 @@ from fractions import Fraction
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
+from infermax_opt.core.lengths import check_error, estimate
 from infermax_opt.files.traces import Trace, TraceRequest, check_fit, keep_fit
-from infermax_opt.makespan.data.generate import block_levels, check_error, estimate
+from infermax_opt.makespan.data.generate import block_levels
 from infermax_opt.makespan.data.instance import (
     MAX_LEVELS,
     ClientRequestGroup,

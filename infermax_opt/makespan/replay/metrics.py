@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from typing import ClassVar
 
+from infermax_opt.core.values import SHARE
 from infermax_opt.makespan.data.schedule import MakespanSchedule
 from infermax_opt.makespan.replay.bins import BinReplay
 
@@ -21,10 +24,22 @@ MAKESPAN_DEFINITIONS = {
 }
 """Definition of every metric, as printed beside it."""
 
+UNITS = {
+    "makespan": "s",
+    "utilisation": SHARE,
+    "tokens_per_second": "tokens/s",
+    "mean_idle": "s",
+    "most_idle": "s",
+}
+"""Units of the metrics that have one."""
+
 
 @dataclass(frozen=True)
 class MakespanMetrics:
     """Metrics of one schedule; `MAKESPAN_DEFINITIONS` says what each one means.  Times in seconds."""
+
+    definitions: ClassVar[Mapping[str, str]] = MAKESPAN_DEFINITIONS
+    units: ClassVar[Mapping[str, str]] = UNITS
 
     makespan: Fraction
     bins: int

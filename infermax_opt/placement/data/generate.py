@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.makespan.data.generate import check_error, estimate
+from infermax_opt.core.lengths import check_error, estimate
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
 from infermax_opt.placement.limits import Limits
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 from infermax_opt.core.checks import Meaning, checked_decimal, checked_ids, checked_text, checked_whole
 from infermax_opt.core.errors import InputError
@@ -183,6 +184,8 @@ class PlacementInstance:
         If a number is out of range or two requests share an id.
     """
 
+    unit: ClassVar[tuple[str, str]] = ("worker", "workers")
+
     name: str
     groups: tuple[PlacementGroup, ...]
     worker: Worker
@@ -235,6 +238,11 @@ class PlacementInstance:
         return cls(
             name, groups, worker, slo, checked_decimal(theta, "theta"), checked_decimal(gamma, "gamma")
         )
+
+    @property
+    def objective_name(self) -> str:
+        """The objective, as results name it."""
+        return "workers"
 
     @cached_property
     def requests(self) -> tuple[PlacementRequest, ...]:

@@ -15,8 +15,8 @@ from functools import partial
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number, to_fraction
+from infermax_opt.core.lengths import check_error, estimate
 from infermax_opt.files.traces import Trace, TraceRequest, check_fit, keep_fit
-from infermax_opt.makespan.data.generate import check_error, estimate
 from infermax_opt.placement.data.instance import (
     MAX_TOKENS,
     PlacementGroup,
@@ -24,7 +24,7 @@ from infermax_opt.placement.data.instance import (
     Slo,
     Worker,
 )
-from infermax_opt.placement.heuristics.place import unplaceable
+from infermax_opt.placement.limits import unplaceable
 
 __all__ = ["busiest_heartbeat", "heartbeat_instance", "heartbeat_of", "without_unplaceable"]
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.engines.formulations import load_formulation
 from infermax_opt.engines.outcome import Limits as RunLimits
 from infermax_opt.engines.process import Engine, run_engine
-from infermax_opt.infermax.formulation import load_formulation
 from infermax_opt.placement.data.instance import PlacementInstance
-from infermax_opt.placement.data.schedule import Placement, check_placement
+from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.limits import Limits
+from infermax_opt.placement.replay import check_placement
 
 if TYPE_CHECKING:
     from pyomo.core import ConcreteModel

@@ -25,9 +25,13 @@ from infermax_opt.placement.data.instance import MAX_WORKERS, PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics._columns import Columns
 from infermax_opt.placement.heuristics._kernel import PARTS
-from infermax_opt.placement.limits import Limit, Limits
+from infermax_opt.placement.limits import Limits, check_placeable
 
-__all__ = ["HEURISTICS", "check_placeable", "place", "spread", "unplaceable"]
+__all__ = [
+    "HEURISTICS",
+    "place",
+    "spread",
+]
 
 #: Requests times themselves from which compiled code pays.
 MANY = 2_000
@@ -37,58 +41,6 @@ NORM, NOTHING = (1.0, 1.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)
 STARTS = 200
 #: How far random starts stray from sorted requests: deviation of the logarithm of sizes; the last: at random.
 NOISE = (0.05, 0.2, 0.6, 100.0)
-
-LIMITS = {
-    Limit.ITERATION: ("b, iteration time", " s"),
-    Limit.PREFILL: ("c, prefill", " s"),
-    Limit.SAVED_TIME: ("d, saved time", " s"),
-    Limit.KV: ("e, KV", ""),
-}
-
-#: Why nothing at all is allowed.
-NOTHING_LEFT = {
-    Limit.ITERATION: ", as ATGT is not above the overhead c3 of an iteration",
-    Limit.PREFILL: ", as TTFT is not above the overhead c1 of a prefill",
-}
-
-
-def unplaceable(instance: PlacementInstance) -> list[str]:
-    """One line for each limit that a new request exceeds by itself on a fresh worker.
-
-    Notes
-    -----
-    Such a request fits nowhere: ongoing requests only add to the needs of limits b and e (no need is
-    negative, and a set's peak of KV is at least that of a subset), and limits c and d of their worker are
-    at most limit c.  So what a worker takes, a fresh one takes.
-    """
-    limits = Limits.of(instance)
-    found = []
-    for k in limits.new:
-        kv = limits.held[k] + limits.grows * limits.lasts[k]
-        needs = (limits.context[k], limits.most_context), (limits.prompt[k], limits.most_prompt)
-        if all(need <= most for need, most in (*needs, (kv, limits.most_kv))):
-            continue
-        for excess in limits.excesses([k]):
-            name, unit = LIMITS[excess.limit]
-            need, most = float(excess.need), float(excess.most)
-            request = f"request {instance.requests[k].id!r} fits on no worker"
-            why = NOTHING_LEFT.get(excess.limit, "") if most <= 0 else ""
-            found.append(f"{request}: limit {name}: {need:.9g}{unit} where {most:.9g}{unit} are allowed{why}")
-    return found
-
-
-def check_placeable(instance: PlacementInstance) -> None:
-    """Check that every request fits on a worker by itself.
-
-    Raises
-    ------
-    InputError
-        If one does not; the line names it, the limit, the need and what is allowed.
-    """
-    found = unplaceable(instance)
-    if found:
-        others = f" (and {len(found) - 1} more like it)" if len(found) > 1 else ""
-        raise InputError(found[0] + others, field="requests")
 
 
 def place(

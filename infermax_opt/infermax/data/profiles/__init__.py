@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.files.text import UNKNOWN, aligned, percent
 from infermax_opt.infermax.data.cost import CostModel
 
-__all__ = ["Profile", "load_profile", "profile_names"]
+__all__ = ["Profile", "load_profile", "profile_names", "profiles_text"]
 
 
 @dataclass(frozen=True)
@@ -73,3 +75,12 @@ def load_profile(name: str) -> Profile:
         source=value["source"],
         fit_error=value["fit_error"],
     )
+
+
+def profiles_text(profiles: Sequence[Profile]) -> str:
+    """The shipped cost profiles."""
+    rows = [("profile", "model", "device", "KV tokens", "mean fit error")]
+    for p in profiles:
+        error = percent(Fraction(p.fit_error["mean_rel"])) if p.fit_error else UNKNOWN
+        rows.append((p.name, p.model, p.device, str(p.kv_capacity), error))
+    return "\n".join(aligned(rows, indent=""))

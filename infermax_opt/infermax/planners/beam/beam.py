@@ -32,11 +32,10 @@ from typing import Any
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Schedule
 from infermax_opt.infermax.planners.beam import _kernel as _beam_kernel
 from infermax_opt.infermax.planners.beam._build import Columns, build, columns, write
 from infermax_opt.infermax.planners.beam._state import Rules
-from infermax_opt.infermax.replay.plain import MAX_BATCHES
 
 __all__ = ["BeamOptions", "beam_plans", "beam_search"]
 

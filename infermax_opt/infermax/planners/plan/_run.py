@@ -12,6 +12,7 @@ from infermax_opt.core.compiled import compiled
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import Coefficients, batch_time
 from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import MAX_BATCHES
 from infermax_opt.infermax.planners.plan import _kernel as _planner_kernel
 from infermax_opt.infermax.planners.plan import _pilot_order as _planner_pilot
 from infermax_opt.infermax.planners.plan._early_evictions import Early, attention, occupy
@@ -21,7 +22,6 @@ from infermax_opt.infermax.planners.plan._profile import Profiles, Rules, Trial
 from infermax_opt.infermax.planners.plan._regroup import regroup_plan
 from infermax_opt.infermax.planners.polish._kernel import regroup
 from infermax_opt.infermax.planners.polish.polish import compiled_regroup
-from infermax_opt.infermax.replay.plain import MAX_BATCHES
 
 __all__ = ["Plan", "pilot_order", "run_kernel"]
 

@@ -1,0 +1,62 @@
+"""Solving streams: policies that keep the limits, and the bounds of any such policy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from infermax_opt.cluster.data.stream import Stream
+from infermax_opt.cluster.replay.metrics import StreamMetrics
+from infermax_opt.cluster.series import stream_unplaceable, worker_series
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.problem import Problem
+from infermax_opt.core.result import Result
+from infermax_opt.core.run import SolveOptions, SolveRun
+from infermax_opt.placement.data.schedule import Placement
+
+__all__ = ["solve_stream"]
+
+
+def solve_stream(
+    problem: Problem[Stream, Placement, StreamMetrics], instance: Stream, options: SolveOptions
+) -> Result[Placement, StreamMetrics]:
+    """Place the requests of a stream on few workers.
+
+    Parameters
+    ----------
+    problem : Problem
+        That of streams.
+    instance : Stream
+    options : SolveOptions
+
+    Returns
+    -------
+    Result
+        Verified; infeasible where a request fits on no worker, which the details name.
+
+    Raises
+    ------
+    InputError
+        If an option is unusable.
+    """
+    for name in ("formulation", "memory_limit"):
+        if getattr(options, name) is not None:
+            raise InputError("streams are solved without one", field=name)
+    run = StreamRun(problem, instance, options)
+    reasons = stream_unplaceable(instance)
+    if reasons:
+        run.report = replace(run.report, termination="infeasible", details={"unplaceable": reasons})
+        return replace(run.result(), infeasible=True)
+    run.run()
+    return run.result()
+
+
+class StreamRun(SolveRun[Stream, Placement, StreamMetrics]):
+    """One call of `solve` on a stream."""
+
+    def heuristic(self, name: str) -> Placement:
+        """Run a policy; the one that searches has the time that is left."""
+        if name == "fewest":
+            return worker_series(
+                self.instance, time_limit=self.left(), seed=self.options.seed, progress=self.options.progress
+            ).placement
+        return super().heuristic(name)

@@ -1,0 +1,52 @@
+"""What the command ``import`` makes of a trace, and the options that one problem has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infermax_opt.core.values import AnyInstance
+
+__all__ = ["Importer", "Made"]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was made of a trace.
+
+    Attributes
+    ----------
+    instance : AnyInstance
+    left_out : mapping of reason to int
+        Requests of the trace that are not in it.
+    facts : mapping
+        For the summary.
+    text : str
+        The facts in words.
+    """
+
+    instance: AnyInstance
+    left_out: Mapping[str, int]
+    facts: Mapping[str, Any]
+    text: str
+
+
+@dataclass(frozen=True)
+class Importer:
+    """How instances of one problem are made of a trace.
+
+    Attributes
+    ----------
+    about : str
+        In a few words, for the help text.
+    options : callable
+        Gives the click options that ``import`` has for this problem; problems may share one by its name.
+    make : callable
+        Takes the trace, the name of the instance, whether to leave out requests that can never fit, and
+        the options by name; returns `Made`.
+    """
+
+    about: str
+    options: Callable[[], list[Any]]
+    make: Callable[..., Made]

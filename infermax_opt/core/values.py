@@ -1,0 +1,73 @@
+"""What the values of every problem have in common: as much as the rest of the house asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol
+
+__all__ = ["SHARE", "AnyInstance", "AnyMetrics", "AnySchedule", "amount"]
+
+#: Unit of a metric that is a share, which people read in percent.
+SHARE = "share"
+
+
+class AnyInstance(Protocol):
+    """An instance of any problem."""
+
+    #: Unit of the objective, for one and for many.
+    unit: ClassVar[tuple[str, str]]
+
+    @property
+    def name(self) -> str:
+        """Name of the instance, which schedules and results repeat."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the meaning: equal for files that differ only in notation."""
+        ...
+
+    @property
+    def objective_name(self) -> str:
+        """The objective, as results name it."""
+        ...
+
+    @property
+    def requests(self) -> Sequence[Any]:
+        """All requests."""
+        ...
+
+
+class AnySchedule(Protocol):
+    """A schedule of any problem: decisions, no times."""
+
+    @property
+    def instance(self) -> str:
+        """Name of the instance it is for."""
+        ...
+
+
+class AnyMetrics(Protocol):
+    """Metrics of a replayed schedule of any problem.
+
+    Attributes
+    ----------
+    definitions : mapping of metric to text
+        What each one means.
+    units : mapping of metric to text
+        Units of those that have one: ``s``, `SHARE` or any word to stand behind the number.
+    """
+
+    definitions: ClassVar[Mapping[str, str]]
+    units: ClassVar[Mapping[str, str]]
+
+    def items(self) -> Sequence[tuple[str, Fraction | int | None]]:
+        """Name and value of every metric; None is undefined."""
+        ...
+
+
+def amount(instance: AnyInstance, value: Fraction | float) -> str:
+    """A value of the objective with its unit, to six digits."""
+    one, many = instance.unit
+    return f"{float(value):.6g} {one if value == 1 else many}"

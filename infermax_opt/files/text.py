@@ -1,0 +1,36 @@
+"""Words and numbers as text: escaped, aligned, with their units.  Unknown is a dash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+__all__ = ["UNKNOWN", "aligned", "percent", "printable", "seconds"]
+
+#: The plain hyphen prints in every encoding.
+UNKNOWN = "-"
+
+
+def printable(text: object) -> str:
+    """`text` on one line: control characters and lone surrogates escaped."""
+    return "".join(ch if ch.isprintable() else repr(ch)[1:-1] for ch in str(text))
+
+
+def seconds(value: Fraction | float | None) -> str:
+    """A time with its unit."""
+    return UNKNOWN if value is None else f"{float(value):.6g} s"
+
+
+def percent(value: Fraction | None) -> str:
+    """A share in percent."""
+    return UNKNOWN if value is None else f"{float(value * 100):.3g} %"
+
+
+def aligned(rows: Iterable[Sequence[str]], indent: str = "  ") -> list[str]:
+    """Rows of cells as lines, columns aligned; the last column runs free."""
+    rows = [list(map(printable, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
+    return [
+        (indent + "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]])).rstrip()
+        for row in rows
+    ]

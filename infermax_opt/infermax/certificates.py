@@ -1,0 +1,60 @@
+"""Certificates of InferMax bounds: what their evidence holds, and how they are checked.
+
+``cost`` repeats the cost model of the instance.  Evidence of the kind
+
+- ``closed-form`` names the argument for the number of batches (``argument``, with its ``cut`` for
+  KV area and slots), the affine ``piece``, the arrival ``since`` which counts (seconds), and J0 of the
+  spread squares (``reference``): see `infermax_opt.infermax.bounds.closed_form`;
+- ``occupancy`` holds the affine ``piece``, the ``exponent`` (a tick of the instance's cost model
+  is 2**exponent units), the number ``young`` of first tokens left out, the ``potential`` in units, a
+  list for each number of active requests, and the ``prices`` in units: ``token`` and ``size`` (what a
+  generated token earns, fixed and for each token of KV), ``out_fixed`` and ``out_size`` (the eviction's
+  share of the cost of recomputing, likewise), and the lists ``first`` and ``finish`` (what a first token
+  and a finish earn besides, for each size of prompts, the ``young`` tokens included, and of finished
+  requests, smallest first): see `infermax_opt.infermax.bounds.occupancy`;
+- ``state-flow`` holds the ``piece``, the ``exponent``, the ``potential`` in units, one for each state (null
+  where none is reached), and the ``prices`` in units: ``first``, a number for each kind, and ``out``, a list
+  for each kind, for n = 1 ... O-1.  Kinds are sorted by I, then O, elements (kind, n) likewise; a state is
+  the sorted list of its elements, and states are sorted by their number of elements, then element by
+  element: see `infermax_opt.infermax.bounds.state_flow`;
+- ``lagrangian`` holds the ``piece``, the ``exponent``, ``theta`` (the presence that every batch pays,
+  in ticks) and ``prices``: lists of runs [units for a block of KV, number of batches], each list for
+  the same number of batches: see `infermax_opt.infermax.bounds.lagrangian`.
+
+`infermax_opt.infermax.checker` checks them and trusts nothing else.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from infermax_opt.core.certification import CertificateRejected
+from infermax_opt.files.certificates import exact_text
+from infermax_opt.infermax import checker
+from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
+from infermax_opt.infermax.data.instance import Instance
+
+__all__ = ["CERTIFICATION", "InferMaxCertification"]
+
+
+class InferMaxCertification:
+    """How bounds of InferMax instances are certified; see `infermax_opt.core.certification.Certification`."""
+
+    def cost(self, instance: Instance) -> dict[str, Any]:
+        """The cost model, spelled out."""
+        return cost_to_json(instance.cost)
+
+    def check(self, instance: Instance, certificate: object) -> Fraction:
+        """Bound that a certificate proves, in seconds; raises `CertificateRejected`."""
+        # As the checker would read it from a file: numbers as text, the cost model spelled out.
+        shown = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
+        for group in shown["requests"]:
+            group["arrival"] = exact_text(group["arrival"])
+        try:
+            return checker.check(shown, certificate)
+        except checker.Rejected as problem:
+            raise CertificateRejected(f"certificate rejected: {problem}") from None
+
+
+CERTIFICATION = InferMaxCertification()

@@ -1,0 +1,170 @@
+"""Suites of InferMax instances.
+
+=============  ===================================================================================
+``paper-csp``  InferMax section 4.5: four requests, O = 4, I = 1 ... 1024, room for about two
+``paper-b32``  32 equal requests; I, O in {1, 8, 32, 128, 512, 1024}; M = 100 ... 100000; two P
+``paper-b1024``  the same with 1024 requests
+``mixes``      InferMax appendix A.3: short and long prompts and outputs, B = 16 ... 1024
+``azure``      the Azure 2023 traces (not shipped: the user names their folder)
+=============  ===================================================================================
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.suite import Case
+from infermax_opt.infermax.data.cost import Attention, CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+
+__all__ = ["CSP_INPUTS", "DATA", "SUITES", "csp_case", "paper_cost"]
+
+#: Environment variable that names the folder of the traces.
+DATA = "INFERMAX_OPT_DATA"
+CSP_INPUTS = tuple(2**power for power in range(11))
+GRID_LENGTHS = (1, 8, 32, 128, 512, 1024)
+GRID_CAPACITIES = (100, 1_000, 10_000, 100_000)
+GRID_PREFILLS = (4096, 512)
+SHORT, LONG = (8, 16), (512, 1024)
+#: Input and output lengths of every mix.
+MIXES = {
+    "siso": (SHORT, SHORT),
+    "silo": (SHORT, LONG),
+    "liso": (LONG, SHORT),
+    "lilo": (LONG, LONG),
+    "all": (SHORT + LONG, SHORT + LONG),
+}
+MIX_SIZES = tuple(2**power for power in range(4, 11))
+MIX_CAPACITIES = (10_000, 100_000)
+#: Seed of the lengths drawn for the mixes: part of what the suite is, so no option.
+MIX_SEED = 2025
+AZURE_PROFILE = "llama-3.1-8b_h100"
+#: Ten minutes of the hour, in seconds after the first request.
+AZURE_WINDOW = (Fraction(600), Fraction(1200))
+
+
+def paper_cost(attention: Attention = Attention.SQUARE) -> CostModel:
+    """Coefficients of the magnitude of the paper's, written out so that files need no profile."""
+    return CostModel(
+        batch=[("0.007", "0.000075")],
+        decode=("0.0003", "0.00000026"),
+        prefill=("0.0003", "0.0000000015"),
+        attention=attention,
+    )
+
+
+def csp_case(input_tokens: int, chunked: bool) -> Instance:
+    """Four identical requests that generate four tokens; the KV cache fits about two of them."""
+    capacity = max(2 * input_tokens, input_tokens + 3)
+    return Instance(
+        name=f"csp-i{input_tokens}-o4-b4" + ("-chunked" if chunked else ""),
+        groups=(RequestGroup("r", input_tokens, 4, count=4),),
+        system=System(kv_capacity=capacity, max_batch_tokens=4096, max_prefill_tokens=4096),
+        policy=Policy(chunked_prefill=chunked),
+        cost=paper_cost(),
+    )
+
+
+def _paper_csp(data: Path | None) -> list[Case]:
+    return [
+        Case(f"csp-i{size}-o4-b4" + ("-chunked" if chunked else ""), partial(csp_case, size, chunked))
+        for chunked in (False, True)
+        for size in CSP_INPUTS
+    ]
+
+
+def _cell(name: str, count: int, lengths: tuple[int, int], capacity: int, prefill: int) -> Instance:
+    return Instance(
+        name=name,
+        groups=(RequestGroup("r", *lengths, count=count),),
+        system=System(kv_capacity=capacity, max_batch_tokens=4096, max_prefill_tokens=prefill),
+        cost=paper_cost(Attention.EXACT),
+    )
+
+
+def _grid(count: int, data: Path | None) -> list[Case]:
+    cases = []
+    for prefill in GRID_PREFILLS:
+        for capacity in GRID_CAPACITIES:
+            for inputs in GRID_LENGTHS:
+                for outputs in GRID_LENGTHS:
+                    if inputs + outputs - 1 > capacity:
+                        continue
+                    name = f"b{count}-i{inputs}-o{outputs}-m{capacity}-p{prefill}"
+                    build = partial(_cell, name, count, (inputs, outputs), capacity, prefill)
+                    cases.append(Case(name, build))
+    return cases
+
+
+def _mix(name: str, kind: str, count: int, capacity: int) -> Instance:
+    """Lengths drawn uniformly; a smaller mix is the beginning of a larger one."""
+    inputs, outputs = MIXES[kind]
+    draw = random.Random(MIX_SEED)
+    lengths = [(draw.choice(inputs), draw.choice(outputs)) for _ in range(count)]
+    system = System(kv_capacity=capacity, max_batch_tokens=4096, max_prefill_tokens=4096)
+    return Instance.of_requests(name, lengths, system, paper_cost(Attention.EXACT))
+
+
+def _mixes(data: Path | None) -> list[Case]:
+    cases = []
+    for kind in MIXES:
+        for capacity in MIX_CAPACITIES:
+            for count in MIX_SIZES:
+                name = f"mix-{kind}-b{count}-m{capacity}"
+                cases.append(Case(name, partial(_mix, name, kind, count, capacity)))
+    return cases
+
+
+def _trace_file(name: str, data: Path | None) -> Path:
+    folder = data or (Path(os.environ[DATA]) if os.environ.get(DATA) else None)
+    if folder is None:
+        raise InputError(
+            f"the suite 'azure' reads {name} (Azure public dataset, not shipped): name its folder with "
+            f"--data or in {DATA}",
+            field="data",
+        )
+    if not (folder / name).is_file():
+        raise InputError(
+            f"holds no {name} (Azure public dataset, not shipped), which the suite 'azure' reads",
+            source=str(folder),
+        )
+    return folder / name
+
+
+def _azure_case(
+    name: str, trace: str, window: tuple[Fraction, Fraction] | None, data: Path | None
+) -> Instance:
+    from infermax_opt.files.traces import read_trace
+    from infermax_opt.infermax.data.profiles import load_profile
+    from infermax_opt.infermax.data.traces import trace_instance
+
+    path = _trace_file(f"AzureLLMInferenceTrace_{trace}.csv", data)
+    profile = load_profile(AZURE_PROFILE)
+    system = System(profile.kv_capacity, max_batch_tokens=4096, max_prefill_tokens=4096)
+    requests = read_trace(path, "azure", window=window, offline=window is None)
+    return trace_instance(requests, name, system, profile.cost)
+
+
+def _azure(data: Path | None) -> list[Case]:
+    cases = []
+    for ending, window in (("offline", None), ("10min", AZURE_WINDOW)):
+        for trace in ("code", "conv"):
+            name = f"azure-{trace}-{ending}"
+            cases.append(Case(name, partial(_azure_case, name, trace, window, data)))
+    return cases
+
+
+SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
+    "paper-csp": _paper_csp,
+    "paper-b32": partial(_grid, 32),
+    "paper-b1024": partial(_grid, 1024),
+    "mixes": _mixes,
+    "azure": _azure,
+}
+"""By name."""

@@ -1,0 +1,81 @@
+"""What ``import`` makes of a trace for this problem, and its options."""
+
+from __future__ import annotations
+
+import click
+
+from infermax_opt.core.importing import Made
+from infermax_opt.files.text import seconds
+from infermax_opt.files.traces import Trace
+from infermax_opt.infermax.data.instance import Policy, System
+from infermax_opt.infermax.data.profiles import load_profile
+from infermax_opt.infermax.data.traces import trace_instance, without_unfit
+
+__all__ = ["import_trace", "options"]
+
+
+def options() -> list[click.Option]:
+    """Options of the machine, the policy and the objective."""
+    return [
+        click.Option(["--profile"], default="llama-3.1-8b_h100", show_default=True, help="Cost profile."),
+        click.Option(["--kv-capacity"], type=click.IntRange(1), help="KV tokens. Default: the profile's."),
+        click.Option(["--max-batch-tokens"], type=click.IntRange(1), default=4096, show_default=True),
+        click.Option(["--max-prefill-tokens"], type=click.IntRange(1), default=4096, show_default=True),
+        click.Option(
+            ["--max-running"], type=click.IntRange(1), help="Requests that hold KV. Default: no limit."
+        ),
+        click.Option(
+            ["--block-size"], type=click.IntRange(1), default=1, show_default=True,
+            help="Tokens of a KV block.",
+        ),
+        click.Option(["--hybrid-batching/--no-hybrid-batching"], default=True, show_default=True),
+        click.Option(["--chunked-prefill/--no-chunked-prefill"], default=True, show_default=True),
+        click.Option(["--preemption/--no-preemption"], default=True, show_default=True),
+        click.Option(["--objective"], default="makespan", show_default=True),
+    ]  # fmt: skip
+
+
+def import_trace(
+    trace: Trace,
+    name: str,
+    skip_unfit: bool,
+    *,
+    objective: str,
+    profile: str,
+    kv_capacity: int | None,
+    max_batch_tokens: int,
+    max_prefill_tokens: int,
+    max_running: int | None,
+    block_size: int,
+    **flags: bool,
+) -> Made:
+    """Make an InferMax instance of a trace.
+
+    Parameters
+    ----------
+    trace : Trace
+    name : str
+        Of the instance.
+    skip_unfit : bool
+        Whether to leave out requests that can never fit.
+    objective, profile : str
+    kv_capacity, max_batch_tokens, max_prefill_tokens, max_running, block_size : int
+        Of the machine; tokens and requests.
+    **flags : bool
+        Fields of `Policy`.
+
+    Raises
+    ------
+    InputError
+        If an option is unusable, or a request can never fit.
+    """
+    loaded = load_profile(profile)
+    capacity = loaded.kv_capacity if kv_capacity is None else kv_capacity
+    system = System(capacity, max_batch_tokens, max_prefill_tokens, max_running, block_size)
+    policy = Policy(**flags)
+    if skip_unfit:
+        trace = without_unfit(trace, system, policy)
+    instance = trace_instance(trace, name, system, loaded.cost, policy, objective)
+    last = max(request.arrival for request in instance.requests)
+    text = f"last arrival at {seconds(last)}, KV capacity {system.kv_capacity} tokens"
+    return Made(instance, trace.dropped, {"last_arrival": last, "kv_capacity": system.kv_capacity}, text)

@@ -1,0 +1,159 @@
+"""The InferMax problem as the rest of the house sees it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from infermax_opt.core.columns import RowKind
+from infermax_opt.core.importing import Importer
+from infermax_opt.core.problem import Heuristic, Problem
+from infermax_opt.core.result import Claim, LowerBound, Result
+from infermax_opt.core.run import SolveOptions
+from infermax_opt.core.suite import Case
+from infermax_opt.infermax.certificates import CERTIFICATION, InferMaxCertification
+from infermax_opt.infermax.data.instance import Instance, Metric
+from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.replay.metrics import DEFINITIONS, Metrics
+from infermax_opt.infermax.verify import Verification
+
+__all__ = ["InferMaxProblem"]
+
+
+class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
+    """Batches of requests on one machine; see `infermax_opt.core.problem.Problem`."""
+
+    name = "infermax"
+    about = "batches of requests on one machine with a KV cache"
+    instance = Instance
+    schedule = Schedule
+    metrics = Metrics
+    decisions = "batches"
+    heuristic = "scheduler"
+    engines = ("auto", "search", "highs", "cpsat")
+
+    @property
+    def certification(self) -> InferMaxCertification:
+        """Of the makespan bounds."""
+        return CERTIFICATION
+
+    def instance_from_json(self, value: object) -> Instance:
+        """Build an instance from parsed JSON."""
+        from infermax_opt.infermax.data.formats import instance_from_json
+
+        return instance_from_json(value)
+
+    def instance_to_json(self, instance: Instance) -> dict[str, Any]:
+        """Return the JSON value of an instance."""
+        from infermax_opt.infermax.data.formats import instance_to_json
+
+        return instance_to_json(instance)
+
+    def schedule_from_json(self, value: object, path: str) -> Schedule:
+        """Build a schedule from parsed JSON."""
+        from infermax_opt.infermax.data.formats import schedule_from_json
+
+        return schedule_from_json(value, path)
+
+    def schedule_to_json(self, schedule: Schedule) -> dict[str, Any]:
+        """Return the JSON value of a schedule."""
+        from infermax_opt.infermax.data.formats import schedule_to_json
+
+        return schedule_to_json(schedule)
+
+    def verify(
+        self, instance: Instance, schedule: Schedule | None, subject: Schedule | Claim
+    ) -> Verification:
+        """Verify a schedule, and what a claim says of it."""
+        from infermax_opt.infermax.verify import verify_schedule
+
+        return verify_schedule(instance, schedule, subject)
+
+    def bounds(self, instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
+        """Closed forms, then what searches for multipliers and potentials find."""
+        from infermax_opt.infermax.bounds import closed_form_bounds
+        from infermax_opt.infermax.bounds.searched import searched_bounds
+
+        yield from closed_form_bounds(instance)
+        if instance.objective.is_makespan and not (stop is not None and stop()):
+            yield from searched_bounds(instance, stop=stop)
+
+    def objective_meaning(self, instance: Instance) -> str:
+        """The objective in words; a weighted sum names its parts."""
+        objective = instance.objective
+        if objective.name == "throughput":
+            return "throughput: generated tokens / makespan; stated as the makespan, s, which is minimised"
+        if objective.name is not None:
+            return f"{objective.name}: {DEFINITIONS[objective.name]}; minimised"
+        return f"{objective}, s; minimised"
+
+    def objective_to_json(self, instance: Instance) -> Any:
+        """A name, or weights by metric."""
+        return instance.objective.to_json()
+
+    def remarks(self, instance: Instance, metrics: Metrics) -> tuple[str, ...]:
+        """What an undefined metric counts in the objective."""
+        rest = [metric for metric, _ in instance.objective.weights if metric is not Metric.MAKESPAN]
+        if any(getattr(metrics, metric.value) is None for metric in rest):
+            return ("an undefined metric counts as 0 in the objective",)
+        return ()
+
+    def heuristics(self) -> Sequence[str]:
+        """The schedulers of Table 1 and those that other packages add."""
+        from infermax_opt.infermax.schedulers import scheduler_names
+
+        return scheduler_names()
+
+    def heuristics_text(self) -> str:
+        """One scheduler a line, and the planners."""
+        from infermax_opt.infermax.schedulers import PLANNERS, scheduler_names
+
+        return "\n".join(
+            [
+                *scheduler_names(),
+                "each of the presets also with @rN for at most N running requests: sarathi@r64",
+                f"planners, which know all output lengths: {', '.join(PLANNERS)}",
+            ]
+        )
+
+    def run_heuristic(self, instance: Instance, name: str) -> Heuristic[Schedule]:
+        """Run a scheduler or planner."""
+        from infermax_opt.infermax.schedulers import run_scheduler
+
+        return Heuristic(run_scheduler(instance, name))
+
+    def solve(self, instance: Instance, options: SolveOptions) -> Result[Schedule, Metrics]:
+        """Schedulers, then an exact engine, or planners beside a search for bounds."""
+        from infermax_opt.infermax.solve import InferMaxRun, check_options
+
+        check_options(options)
+        run = InferMaxRun(self, instance, options)
+        run.run()
+        return run.result()
+
+    def plot(self, instance: Instance, subject: Schedule | Claim, path: str | os.PathLike[str]) -> None:
+        """Draw what each request does over time, and the KV cache it takes."""
+        from infermax_opt.infermax.plot import plot_schedule
+
+        plot_schedule(instance, subject, path)
+
+    @property
+    def row_kind(self) -> RowKind:
+        """Lengths, limits, batches and evictions."""
+        from infermax_opt.infermax.columns import ROW_KIND
+
+        return ROW_KIND
+
+    def suites(self) -> Mapping[str, Callable[[Path | None], Sequence[Case]]]:
+        """Cases, grids and mixes of the paper; Azure's traces."""
+        from infermax_opt.infermax.data.suites import SUITES
+
+        return SUITES
+
+    def importers(self) -> Mapping[str, Importer]:
+        """Traces as requests of one machine."""
+        from infermax_opt.infermax.importing import import_trace, options
+
+        return {self.name: Importer("batches on a KV cache", options, import_trace)}

@@ -1,0 +1,73 @@
+"""Types of workers by name: the paper's models, cost profiles, files that `calibrate` wrote."""
+
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+
+import click
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.options import decimal_option
+from infermax_opt.files.json import read_as
+from infermax_opt.infermax.data.profiles import profile_names
+from infermax_opt.latency.profiles import worker_of_profile
+from infermax_opt.placement.data.formats import worker_from_json
+from infermax_opt.placement.data.generate import MODELS
+from infermax_opt.placement.data.instance import Slo, Worker
+
+__all__ = ["chosen_worker", "worker_options"]
+
+
+def worker_options(prefix: str = "") -> list[click.Option]:
+    """The options of a type of worker and its latency limits; `prefix` begins their help."""
+    return [
+        click.Option(
+            ["--worker"],
+            metavar="13b|70b|PROFILE|FILE",
+            default="13b",
+            show_default=True,
+            help=f"{prefix}Type of worker: the paper's 13b on an A100 or 70b on two, a cost profile, or a "
+            "file that `calibrate` wrote.",
+        ),
+        decimal_option(
+            "--ttft", None, f"{prefix}Limit of the prefill. Default: that of 13b or 70b. Seconds."
+        ),
+        decimal_option(
+            "--atgt",
+            None,
+            f"{prefix}Limit of the average time of a generated token. Default: that of 13b or 70b. Seconds.",
+        ),
+    ]
+
+
+def chosen_worker(name: str, ttft: Fraction | None, atgt: Fraction | None) -> tuple[Worker, Slo]:
+    """The type of worker of that name, and the limits, where not given those of the paper for its models.
+
+    The models of a profile are never below its times, so that what they plan is kept.
+
+    Parameters
+    ----------
+    name : str
+    ttft, atgt : Fraction, optional
+        Seconds.
+
+    Raises
+    ------
+    InputError
+        If there is no such worker, or a limit is missing.
+    """
+    if name in MODELS:
+        model = MODELS[name]
+        return model.worker, Slo(
+            model.slo.ttft if ttft is None else ttft, model.slo.atgt if atgt is None else atgt
+        )
+    if name in profile_names():
+        worker = worker_of_profile(name, cover="above")
+    elif os.path.exists(name) or os.sep in name or ".json" in name:
+        worker = read_as(name, worker_from_json)
+    else:
+        raise InputError(f"{name!r} is none of {', '.join(MODELS)}, a profile, or a file", field="worker")
+    if ttft is None or atgt is None:
+        raise InputError("both are needed with this worker", field="--ttft, --atgt")
+    return worker, Slo(ttft, atgt)

@@ -367,9 +367,12 @@ def schedulers(as_json: bool) -> int:
     """Names for `schedule --scheduler` and `solve --warm-start`."""
     from infermax_opt.core.problem import problems
 
-    found = {problem.name: list(problem.heuristics()) for problem in problems()}
+    found: dict[str, list[str]] = {}
+    for problem in problems():
+        found.setdefault(problem.heuristics_title, []).extend(problem.heuristics())
     text = "\n\n".join(
-        f"{problem.name}: {problem.about}\n{problem.heuristics_text()}" for problem in problems()
+        f"{problem.heuristics_title} of {problem.name} instances\n{problem.heuristics_text()}"
+        for problem in problems()
     )
     save(found, None, None if as_json else text)
     return DONE

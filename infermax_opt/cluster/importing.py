@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 
-from infermax_opt.cluster.data.formats import stream_of_trace
-from infermax_opt.cluster.replay.heartbeat import stream_heartbeat
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.importing import Made
 from infermax_opt.core.options import LARGEST_SEED, decimal_option
@@ -113,6 +111,8 @@ def import_stream(
     InputError
         If an option is unusable, or a request fits on no worker.
     """
+    from infermax_opt.cluster.data.formats import stream_of_trace
+
     machine, slo = chosen_worker(worker, ttft, atgt)
     left, stream = stream_of_trace(
         trace, name, machine, slo, error=predict_error, skip_unfit=skip_unfit, **rest
@@ -199,6 +199,9 @@ def _under_way(
     **rest: Any,
 ) -> tuple[Trace, PlacementInstance]:
     """A heartbeat with the requests that are on workers by then, where best-fit put them."""
+    from infermax_opt.cluster.data.formats import stream_of_trace
+    from infermax_opt.cluster.replay.heartbeat import stream_heartbeat
+
     if heartbeat <= 0 or end % heartbeat:
         problem = f"{float(end):g} s is no multiple of the heartbeat of {float(heartbeat):g} s"
         raise InputError(f"{problem}, as --ongoing needs", field="at")

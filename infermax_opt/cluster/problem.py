@@ -31,6 +31,7 @@ class StreamProblem(Problem[Stream, Placement, StreamMetrics]):
     metrics = StreamMetrics
     decisions = "workers"
     heuristic = "policy"
+    heuristics_title = "policies"
 
     def instance_from_json(self, value: object) -> Stream:
         """Build a stream from parsed JSON."""

@@ -78,8 +78,8 @@ class Problem(ABC, Generic[I, S, M]):
         Of its values.
     decisions : str
         Key of the decisions in a schedule file, by which schedules of other problems are told apart.
-    heuristic : str
-        What a heuristic of it is called.
+    heuristic, heuristics_title : str
+        What a heuristic of it is called, and several.
     engines : sequence of str
         Names that ``solve --solver`` takes, ``auto`` first.
     certification : Certification or None
@@ -93,6 +93,7 @@ class Problem(ABC, Generic[I, S, M]):
     metrics: ClassVar[type[Any]]
     decisions: ClassVar[str]
     heuristic: ClassVar[str] = "heuristic"
+    heuristics_title: ClassVar[str] = "heuristics"
     engines: ClassVar[tuple[str, ...]] = ("auto",)
 
     @property

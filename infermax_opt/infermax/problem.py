@@ -32,6 +32,7 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
     metrics = Metrics
     decisions = "batches"
     heuristic = "scheduler"
+    heuristics_title = "schedulers"
     engines = ("auto", "search", "highs", "cpsat")
 
     @property

@@ -1,20 +1,21 @@
-"""Types of workers by name: the paper's models, cost profiles, files that `calibrate` wrote."""
+"""Types of workers by name: the paper's models, cost profiles, files that `calibrate` wrote.
+
+Commands load this for their help, so what reads files and profiles loads on use.
+"""
 
 from __future__ import annotations
 
 import os
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import click
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.options import decimal_option
-from infermax_opt.files.json import read_as
-from infermax_opt.infermax.data.profiles import profile_names
-from infermax_opt.latency.profiles import worker_of_profile
-from infermax_opt.placement.data.formats import worker_from_json
-from infermax_opt.placement.data.generate import MODELS
-from infermax_opt.placement.data.instance import Slo, Worker
+
+if TYPE_CHECKING:
+    from infermax_opt.placement.data.instance import Slo, Worker
 
 __all__ = ["chosen_worker", "worker_options"]
 
@@ -57,6 +58,13 @@ def chosen_worker(name: str, ttft: Fraction | None, atgt: Fraction | None) -> tu
     InputError
         If there is no such worker, or a limit is missing.
     """
+    from infermax_opt.files.json import read_as
+    from infermax_opt.infermax.data.profiles import profile_names
+    from infermax_opt.latency.profiles import worker_of_profile
+    from infermax_opt.placement.data.formats import worker_from_json
+    from infermax_opt.placement.data.generate import MODELS
+    from infermax_opt.placement.data.instance import Slo
+
     if name in MODELS:
         model = MODELS[name]
         return model.worker, Slo(

@@ -32,6 +32,7 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
     metrics = MakespanMetrics
     decisions = "bins"
     heuristic = "method"
+    heuristics_title = "methods"
     engines = ("auto", "exact", "anneal")
 
     @property

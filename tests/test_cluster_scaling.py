@@ -14,9 +14,9 @@ from infermax_opt.cluster.data.stream import Stream, StreamRequest
 from infermax_opt.cluster.forecast import fit_forecast, least_rate
 from infermax_opt.cluster.policies.by_name import make_policy
 from infermax_opt.cluster.policies.grouped import Grouped, extra_workers, plan_groups, rate_within
+from infermax_opt.cluster.replay.check import check_stream
 from infermax_opt.cluster.replay.prefill import prefill_series, prefill_stream
 from infermax_opt.cluster.replay.replay import replay_stream
-from infermax_opt.cluster.verify import verify_stream
 from infermax_opt.core.errors import InputError
 from infermax_opt.placement.data.instance import Slo, Worker
 from infermax_opt.placement.data.schedule import Placement
@@ -134,7 +134,7 @@ def test_groups_place_within_the_limits_on_their_own_workers() -> None:
             replay = replay_stream(stream, Grouped(groups))
             assert all((k - (worker - 1)) % groups == 0 for k, worker in enumerate(replay.worker))
             workers = {r.id: w for r, w in zip(stream.requests, replay.worker, strict=True)}
-            assert verify_stream(stream, Placement(stream.name, workers)).ok
+            assert check_stream(stream, Placement(stream.name, workers)).ok
             extra = extra_workers(stream, groups)
             assert extra.mean * len(replay.beats) == sum(beat.workers for beat in replay.beats)
             more += extra.share > 0
@@ -179,6 +179,6 @@ def test_prefill_workers_keep_ttft() -> None:
             series = prefill_series(stream)
         except InputError:
             continue
-        assert verify_stream(prefill_stream(stream), series.placement).ok
+        assert check_stream(prefill_stream(stream), series.placement).ok
         assert series.metrics.late_ttft == 0
         assert all(beat.any_policy <= beat.lower <= beat.upper for beat in series.beats)

@@ -25,6 +25,7 @@ from infermax_opt.core.result import Claim, LowerBound, Proof, Result, Status
 from infermax_opt.core.verification import FaultKind, Trust
 from infermax_opt.files.results import read_schedule_or_claim, result_to_json, write_result
 from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
+from infermax_opt.makespan.bounds.exhaustive import least_makespan
 from infermax_opt.makespan.data.generate import gsm8k_like
 from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
 from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule
@@ -192,10 +193,15 @@ def test_exact_proof(engines: dict[str, Any]) -> None:
     ((name, options),) = engines["calls"]
     assert (name, options["threads"], options["seed"]) == ("exact", 3, 4)
     assert 5 < options["time_limit"] < 10
+    # The engine is a stand-in that is wrong: the verifier decides seven requests by itself.
     check = verify(SMALL, result)
-    assert check.ok
-    assert check.bound is Trust.UNCHECKED
-    assert "not checked" in imx.verify(SMALL, result).bound.value  # type: ignore[union-attr]
+    assert [fault.kind for fault in check.faults] == [FaultKind.LOWER_BOUND]
+    assert check.bound is Trust.REFUTED
+    optimum = least_makespan(SMALL)
+    assert optimum is not None
+    assert optimum < value
+    honest = replace(result, lower=LowerBound(optimum, "exact", Proof.SOLVER))
+    assert (verify(SMALL, honest).ok, verify(SMALL, honest).bound) == (True, Trust.ENUMERATED)
 
 
 def test_annealing_gets_the_rest(engines: dict[str, Any]) -> None:
@@ -401,7 +407,7 @@ def test_a_bound_file(path: Path, tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text(json.dumps(value))
     refuted = run("verify", path, tmp_path / "b.json")
     assert refuted.exit_code == 1
-    assert "the closed forms give" in refuted.stdout
+    assert "lower_bound: is 1000000.0, the closed form 'arc lengths' gives" in refuted.stdout
 
 
 def test_schedules_of_the_other_problem_are_one_line(path: Path, tmp_path: Path) -> None:

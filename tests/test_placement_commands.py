@@ -116,7 +116,7 @@ def test_bounds(tmp_path: Path) -> None:
         "verify", TOY, altered(tmp_path / "b.json", tmp_path / "x.json", lambda v: v.update(lower_bound=4))
     )
     assert raised.exit_code == 1
-    assert "is 4.0, the closed forms give 3.0" in raised.stdout
+    assert "is 4.0, the closed form 'continuous' gives 3.0" in raised.stdout
 
 
 def test_there_are_no_certificates(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_requests_that_fit_nowhere(tmp_path: Path) -> None:
     other = altered(tmp_path / "r.json", tmp_path / "x.json", lambda v: v.update(instance_sha256=toy.sha256))
     wrong = run("verify", TOY, other)
     assert wrong.exit_code == 1
-    assert "status: is 'infeasible', the bounds support 'unknown'" in wrong.stdout
+    assert "status: is 'infeasible', but there is a schedule" in wrong.stdout
     refused = run("schedule", tmp_path / "i.json", "--scheduler", "jsq")
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
     assert "request 'wide' fits on no worker: limit c, prefill" in refused.stderr

@@ -287,9 +287,7 @@ def test_requests_that_fit_nowhere() -> None:
     check = verify(nowhere(), result)
     assert check.ok
     feasible = verify(TOY, replace(result.claim(), instance_sha256=TOY.sha256))
-    assert [str(fault) for fault in feasible.faults] == [
-        "status: is 'infeasible', the bounds support 'unknown'"
-    ]
+    assert [str(fault) for fault in feasible.faults] == ["status: is 'infeasible', but there is a schedule"]
     with pytest.raises(InputError, match="requests: request 'wide' fits on no worker: limit c"):
         api.schedule(nowhere(), "best-fit")
     assert {bound.value for bound in api.bound(nowhere())} == {bound.value for bound in api.bound(TOY)}

@@ -17,9 +17,9 @@ from infermax_opt.cli.main import cli
 from infermax_opt.cluster.data.formats import stream_from_json, stream_of_trace, stream_to_json, write_stream
 from infermax_opt.cluster.data.generate import poisson_stream
 from infermax_opt.cluster.data.stream import Stream, StreamRequest
+from infermax_opt.cluster.replay.check import check_stream
 from infermax_opt.cluster.replay.replay import replay_stream
 from infermax_opt.cluster.series import stream_unplaceable, worker_series
-from infermax_opt.cluster.verify import verify_stream
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.json import to_json_text
 from infermax_opt.files.traces import read_trace
@@ -58,7 +58,7 @@ def stream(seed: int, requests: int = 60, seconds: int = 6, *, split_phase: bool
 def test_series_is_verified_and_ordered(seed: int, split_phase: bool) -> None:
     given = stream(seed, split_phase=split_phase)
     series = worker_series(given)
-    check = verify_stream(given, series.placement)
+    check = check_stream(given, series.placement)
     assert check.ok
     assert series.verified
     assert [beat.workers for beat in check.beats] == [beat.upper for beat in series.beats]
@@ -90,20 +90,20 @@ def test_time_limit_falls_back_to_best_fit() -> None:
     given = stream(0)
     series = worker_series(given, time_limit=1e-9)
     assert series.cut_short == series.beats[0].beat
-    assert verify_stream(given, series.placement).ok
+    assert check_stream(given, series.placement).ok
     assert series.peak("lower") <= worker_series(given).peak("upper")
 
 
 def test_verifier_finds_what_is_wrong() -> None:
     given = stream(1)
     one = Placement(given.name, {r.id: 1 for r in given.requests})
-    check = verify_stream(given, one)
+    check = check_stream(given, one)
     assert not check.ok
     assert check.rules.keys() & {"saved_time", "iteration_time"}
     assert check.metrics is not None
     assert check.metrics.attainment < 1
     missing = Placement(given.name, {"r1": 1, "x": 2})
-    check = verify_stream(given, missing)
+    check = check_stream(given, missing)
     assert check.metrics is None
     assert check.rules == {"unknown_request": 1, "not_placed": len(given.requests) - 1}
 

@@ -259,17 +259,21 @@ def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bo
 @cli.command()
 @INSTANCE
 @click.argument("subject_file", metavar="SCHEDULE|RESULT")
+@click.option("--strict", is_flag=True, help="Exit code 1 also where a claim could not be checked.")
 @AS_JSON
-def verify(instance_file: str, subject_file: str, as_json: bool) -> int:
+def verify(instance_file: str, subject_file: str, strict: bool, as_json: bool) -> int:
     """Replay a schedule, check every limit, re-check every claim of a result.
 
     Exit code 1 where anything is wrong.  A lower bound proved by formula is recomputed, its
-    certificate checked; one that a solver proved is reported as such.  The placement of a stream is
-    replayed over all heartbeats, and its limits are checked at each.
+    certificate checked; one that a solver proved is decided by enumerating every schedule of a small
+    instance, and refuted above what a plain schedule attains.  Claims that could not be checked are
+    listed, with the reason.  The placement of a stream is replayed over all heartbeats, and its limits
+    are checked at each.
 
     \b
     Examples:
       infermax-opt verify instances/toy.json result.json
+      infermax-opt verify instances/toy.json result.json --strict
       infermax-opt verify instances/toy.json schedule.json --json
     """  # noqa: D301
     from infermax_opt import api
@@ -281,7 +285,7 @@ def verify(instance_file: str, subject_file: str, as_json: bool) -> int:
     check = api.verify(instance, read_subject(subject_file, instance))
     text = None if as_json else verification_text(instance, check)
     save(verification_to_json(instance, check), None, text)
-    return DONE if check.ok else FAILED
+    return FAILED if not check.ok or (strict and check.unchecked) else DONE
 
 
 @cli.command()

@@ -61,9 +61,9 @@ class StreamProblem(Problem[Stream, Placement, StreamMetrics]):
         self, instance: Stream, schedule: Placement | None, subject: Placement | Claim
     ) -> StreamVerification:
         """Replay a placement over all heartbeats, and check what a claim says of it."""
-        from infermax_opt.cluster.verify import verify_stream_claim
+        from infermax_opt.cluster.verify import verify_stream
 
-        return verify_stream_claim(instance, schedule, subject)
+        return verify_stream(instance, schedule, subject)
 
     def bounds(self, instance: Stream, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
         """On the mean, for every policy that keeps the limits a to e."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from infermax_opt.cluster.replay.check import StreamCheck
 from infermax_opt.cluster.replay.metrics import request_atgt, request_ttft
 from infermax_opt.cluster.replay.replay import StreamReplay
 from infermax_opt.cluster.report import rows_csv
-from infermax_opt.cluster.verify import StreamCheck
 from infermax_opt.files.report import metrics_text
 from infermax_opt.files.text import printable
 

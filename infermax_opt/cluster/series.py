@@ -28,9 +28,9 @@ from infermax_opt.cluster.bounds.any_policy import any_policy_bounds
 from infermax_opt.cluster.bounds.mean_workers import WorkBound, mean_workers_bound
 from infermax_opt.cluster.data.stream import Stream
 from infermax_opt.cluster.policies.by_name import Fewest, fewest_at, make_policy, workers_of
+from infermax_opt.cluster.replay.check import check_stream
 from infermax_opt.cluster.replay.metrics import StreamMetrics, measure_stream
 from infermax_opt.cluster.replay.replay import Beat, replay_stream
-from infermax_opt.cluster.verify import verify_stream
 from infermax_opt.core.errors import InputError
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
@@ -178,7 +178,7 @@ def worker_series(
                 reason="" if found is None else found.reason,
             )
         )
-    check = verify_stream(stream, replay.placement)
+    check = check_stream(stream, replay.placement)
     if check.metrics is None:
         raise RuntimeError("a request was left without a worker")
     return WorkerSeries(

@@ -1,102 +1,26 @@
-"""The verifier of streams: replays a placement and checks the limits at every heartbeat.
+"""The verifier of streams: replays a placement, checks all limits at every heartbeat, and every claim.
 
-It imports no policy, so that none of them can vouch for itself; bounds are recomputed.
+It imports no policy, so that none of them can vouch for itself.  Bounds of a formula are recomputed; others
+are decided by looking at every placement, unless these are too many.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Self
 
+from infermax_opt.cluster import exhaustive
 from infermax_opt.cluster.bounds.mean_workers import mean_bounds
 from infermax_opt.cluster.data.stream import Stream
-from infermax_opt.cluster.replay.metrics import StreamMetrics, measure_stream
-from infermax_opt.cluster.replay.replay import Beat, BeatRecord, replay_stream
+from infermax_opt.cluster.replay.check import BeatViolation, check_stream
+from infermax_opt.cluster.replay.metrics import StreamMetrics
 from infermax_opt.core.result import Claim
-from infermax_opt.core.verification import ROUNDING, BaseVerification, Trust, Truth
+from infermax_opt.core.verification import BaseVerification, Finding, Trust, Truth, Unchecked
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.replay import PlacementRule, PlacementViolation, check_placement
+from infermax_opt.placement.limits import unplaceable
 
-__all__ = ["BeatViolation", "StreamCheck", "StreamVerification", "verify_stream", "verify_stream_claim"]
-
-
-@dataclass(frozen=True, slots=True)
-class BeatViolation:
-    """A rule that the placement of a heartbeat breaks."""
-
-    heartbeat: int | None
-    rule: PlacementRule
-    worker: int | None
-    request: str | None
-    message: str
-
-    @classmethod
-    def of(cls, heartbeat: int | None, found: PlacementViolation) -> Self:
-        """The same violation, of one heartbeat or of the whole stream."""
-        return cls(heartbeat, found.rule, found.worker, found.request, found.message)
-
-    def __str__(self) -> str:
-        place = "stream" if self.heartbeat is None else f"heartbeat {self.heartbeat}"
-        return f"{place}, {PlacementViolation(self.rule, self.worker, self.request, self.message)}"
-
-
-@dataclass(frozen=True)
-class StreamCheck:
-    """Outcome of the replay of a placement.
-
-    Attributes
-    ----------
-    violations : tuple of BeatViolation
-        Requests without a worker or unknown ones; limits exceeded at a heartbeat.
-    beats : tuple of BeatRecord
-        Workers in use at each heartbeat; empty if a request has no worker.
-    metrics : StreamMetrics or None
-        Of the replay, SLO attainment among them; None if a request has no worker.
-    """
-
-    violations: tuple[BeatViolation, ...]
-    beats: tuple[BeatRecord, ...]
-    metrics: StreamMetrics | None
-
-    @property
-    def ok(self) -> bool:
-        """Whether no rule is broken."""
-        return not self.violations
-
-    @property
-    def rules(self) -> dict[str, int]:
-        """How often each rule is broken."""
-        return dict(Counter(some.rule.value for some in self.violations))
-
-
-def verify_stream(stream: Stream, placement: Placement) -> StreamCheck:
-    """Replay a stream with the workers that a placement gives its requests; nothing is raised."""
-    unknown = [name for name in placement.workers if name not in stream.index]
-    missing = [request.id for request in stream.requests if request.id not in placement.workers]
-    found = [
-        BeatViolation(None, rule, None, name, message)
-        for rule, names, message in (
-            (PlacementRule.UNKNOWN_REQUEST, unknown, "is not in the instance"),
-            (PlacementRule.NOT_PLACED, missing, "has no worker"),
-        )
-        for name in names
-    ]
-    if missing:
-        return StreamCheck(tuple(found), (), None)
-
-    def decide(beat: Beat) -> Mapping[str, int]:
-        names = [stream.requests[k].id for k in beat.new]
-        chosen = {name: placement.workers[name] for name in names}
-        check = check_placement(beat.instance, Placement(beat.instance.name, chosen))
-        found.extend(BeatViolation.of(beat.number, some) for some in check.violations)
-        return chosen
-
-    replay = replay_stream(stream, decide)
-    return StreamCheck(tuple(found), replay.beats, measure_stream(replay))
+__all__ = ["StreamVerification", "verify_stream"]
 
 
 @dataclass(frozen=True)
@@ -104,7 +28,7 @@ class StreamVerification(BaseVerification[BeatViolation, StreamMetrics]):
     """Outcome of the verification of a placement or result of a stream."""
 
 
-def verify_stream_claim(
+def verify_stream(
     stream: Stream, placement: Placement | None, subject: Placement | Claim
 ) -> StreamVerification:
     """Verify the placement of a stream, and what a result claims.
@@ -122,16 +46,33 @@ def verify_stream_claim(
     StreamVerification
         Violations and faults as data; nothing is raised for a wrong placement.
     """
-    check = None if placement is None else verify_stream(stream, placement)
+    check = None if placement is None else check_stream(stream, placement)
     metrics = check.metrics if check else None
 
+    def closed_form(source: str | None) -> Fraction | None:
+        values = [bound.value for bound in mean_bounds(stream) if source in (None, bound.source)]
+        return max(values, default=None)
+
+    def confirm(lower: Fraction) -> Finding:
+        requests = len(stream.requests)
+        if requests > exhaustive.MAX_REQUESTS:
+            why = f"{requests} requests; up to {exhaustive.MAX_REQUESTS} are enumerated"
+            return Finding(Trust.UNCHECKED, why)
+        least = exhaustive.least_mean_workers(stream)
+        return Finding(Trust.ENUMERATED if least is None or lower <= least else Trust.REFUTED)
+
+    def trivial() -> Fraction | None:
+        """Each request on a worker of its own keeps all limits if any placement does."""
+        return None if infeasible() else Fraction(len(stream.requests))
+
     @cache
-    def closed_form() -> Fraction:
-        return max(bound.value for bound in mean_bounds(stream))
+    def infeasible() -> bool:
+        return bool(unplaceable(stream.at_once))
 
-    def confirm(lower: Fraction) -> Trust:
-        return Trust.RECOMPUTED if lower <= closed_form() * (1 + ROUNDING) else Trust.UNCHECKED
-
+    unchecked: tuple[Unchecked, ...] = ()
+    if check is not None and check.metrics is None:
+        reason = "requests have no worker, so nothing can be replayed"
+        unchecked = (Unchecked("limits at every heartbeat", reason),)
     truth = Truth(
         instance=stream,
         violations=check.violations if check else (),
@@ -139,5 +80,8 @@ def verify_stream_claim(
         objective=metrics.mean_workers if metrics and check and check.ok else None,
         closed_form=closed_form,
         confirm=confirm,
+        trivial=trivial,
+        infeasible=infeasible,
+        unchecked=unchecked,
     )
     return StreamVerification.of(subject, truth)

@@ -158,6 +158,9 @@ class RowKind:
     cells : callable
         Fills in the own fields, given an instance and its result.
     columns : Columns
+    solver_bounds : bool
+        Whether a row states a bound that only a solver vouches for; else it takes the best one that can be
+        checked.
     """
 
     schema: str
@@ -165,3 +168,4 @@ class RowKind:
     decimals: frozenset[str] = frozenset()
     cells: Callable[[Any, Any], Mapping[str, Any]] = lambda instance, result: {}
     columns: Columns = _SHARED
+    solver_bounds: bool = False

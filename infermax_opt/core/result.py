@@ -184,12 +184,15 @@ class Result(Generic[S, M]):
             upper_bound=self.upper.value if self.upper else None,
             lower_bound=self.lower.value if self.lower else None,
             gap=self.gap,
+            upper_source=self.upper.source if self.upper else None,
             lower_source=self.lower.source if self.lower else None,
             proof=self.lower.proof if self.lower else None,
             certificate=self.lower.certificate if self.lower else None,
             evidence=self.lower if self.lower and self.lower.evidence else None,
             schedule=self.schedule,
             metrics=dict(self.metrics.items()) if self.metrics else {},
+            has_solver=self.solver is not None,
+            details=self.solver.details if self.solver else {},
         )
 
 
@@ -198,7 +201,8 @@ class Claim:
     """What a result file says, before anybody checked it.  Fields as in `Result`.
 
     `certificate` is the path of a file that can be read from here; `evidence` the lower bound
-    itself where it never was in a file.
+    itself where it never was in a file.  `has_solver` says whether there is a report of the solver, and
+    `details` are what it holds of these.
     """
 
     instance: str
@@ -214,3 +218,6 @@ class Claim:
     schedule: AnySchedule | None
     metrics: Mapping[str, Fraction | int | None]
     evidence: LowerBound | None = None
+    upper_source: str | None = None
+    has_solver: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict)

@@ -1,7 +1,10 @@
 """Checking what a result claims, of whichever problem.
 
 What the verifier finds out by itself about an instance and a schedule is a `Truth`, against which
-`BaseVerification.of` sets the claims.
+`BaseVerification.of` sets the claims.  What it cannot check is named, with the reason (`Unchecked`).
+
+Not every word of a result is a claim about the instance.  ``upper.source`` and ``solver`` tell how the result
+was found; ``lower.source`` does so where the proof is no formula.  These are notes: named, and not checked.
 """
 
 from __future__ import annotations
@@ -16,10 +19,15 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim, Proof, Status
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
 
-__all__ = ["ROUNDING", "BaseVerification", "Fault", "FaultKind", "Trust", "Truth"]
+__all__ = [
+    "ROUNDING", "BaseVerification", "Fault", "FaultKind", "Finding", "Trust", "Truth", "Unchecked",
+    "found_by_enumerating",
+]  # fmt: skip
 
 #: Relative rounding allowed in a claimed number: what a double can hold.
 ROUNDING = Fraction(1, 10**12)
+#: Name of the claim of a lower bound, as in a result file.
+LOWER_BOUND = "lower_bound"
 
 V = TypeVar("V")
 M = TypeVar("M", bound=AnyMetrics)
@@ -35,6 +43,7 @@ class FaultKind(enum.Enum):
     LOWER_BOUND = "lower_bound"
     GAP = "gap"
     METRICS = "metrics"
+    DETAILS = "details"
 
 
 @dataclass(frozen=True)
@@ -55,13 +64,49 @@ class Trust(enum.Enum):
     ENUMERATED = "confirmed by enumerating every schedule"
     REFUTED = "refuted"
     CERTIFIED = "its certificate was checked"
-    SOLVER = "not checked: proved by a solver, and too large to enumerate here"
-    UNCHECKED = "not checked: proved by a solver"
+    UNCHECKED = "not checked"
 
     @property
     def is_word(self) -> bool:
         """Whether nothing but a solver's word stands behind the bound."""
-        return self in (Trust.SOLVER, Trust.UNCHECKED)
+        return self is Trust.UNCHECKED
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How far a bound could be checked, and why no further."""
+
+    trust: Trust
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.trust.value}: {self.reason}" if self.reason else self.trust.value
+
+
+@dataclass(frozen=True)
+class Unchecked:
+    """A claim that could not be checked, and why."""
+
+    claim: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.claim}: {self.reason}"
+
+
+def found_by_enumerating(holds: bool | None, why_not: str) -> Finding:
+    """What an enumeration found out about a bound.
+
+    Parameters
+    ----------
+    holds : bool or None
+        None if it was given up.
+    why_not : str
+        Why it was given up, if it was.
+    """
+    if holds is None:
+        return Finding(Trust.UNCHECKED, why_not)
+    return Finding(Trust.ENUMERATED if holds else Trust.REFUTED)
 
 
 def _no_certificate(claim: Claim) -> Fraction | None:
@@ -82,24 +127,35 @@ class Truth(Generic[V, M]):
     objective : Fraction or None
         Replayed objective, in its unit (seconds, or workers).
     closed_form : callable
-        Gives the best closed-form lower bound, in that unit.
+        Gives the best closed-form lower bound of that source, in that unit; None if there is no such
+        source.  Without a source: the best of all.
     confirm : callable
-        Says how far it can check a solver's bound, given in that unit; `Trust.REFUTED` if it is wrong.
+        Says how far it can check a solver's bound above all closed forms, given in that unit.
+    trivial : callable
+        Gives what a valid schedule made by a plain rule attains, or something above it, in that unit; None
+        if that would take too long, or there is no schedule.
     infeasible : callable
-        Whether it is plain that there is no schedule.
+        Whether there is no schedule.  An instance of a problem without it always has one.
     certified : callable
         Gives the bound that the certificate of a claim proves, None if the claim names none; raises
         `InputError` if it proves nothing.  For problems whose bounds are certified.
+    details : callable
+        Gives wrong and unchecked claims among the details of the solver; all other details are notes.
+    unchecked : tuple of Unchecked
+        What could not be checked of the schedule itself.
     """
 
     instance: AnyInstance
     violations: tuple[V, ...]
     metrics: M | None
     objective: Fraction | None
-    closed_form: Callable[[], Fraction]
-    confirm: Callable[[Fraction], Trust]
+    closed_form: Callable[[str | None], Fraction | None]
+    confirm: Callable[[Fraction], Finding]
+    trivial: Callable[[], Fraction | None]
     infeasible: Callable[[], bool] = lambda: False
     certified: Callable[[Claim], Fraction | None] = _no_certificate
+    details: Callable[[Claim], tuple[list[Fault], list[Unchecked]]] = lambda _: ([], [])
+    unchecked: tuple[Unchecked, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,6 +176,10 @@ class BaseVerification(Generic[V, M]):
         Claimed lower bound, in that unit.
     bound : Trust or None
         How the claimed lower bound was checked; None where there is none.
+    unchecked : tuple of Unchecked
+        Claims that could not be checked.
+    notes : tuple of str
+        Fields that tell how the result was found: no claims, and not checked.
     """
 
     violations: tuple[V, ...]
@@ -128,11 +188,21 @@ class BaseVerification(Generic[V, M]):
     objective: Fraction | None
     lower_bound: Fraction | None
     bound: Trust | None
+    unchecked: tuple[Unchecked, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong."""
         return not self.violations and not self.faults
+
+    @property
+    def bound_words(self) -> str | None:
+        """How the claimed lower bound was checked, and why not where it was not."""
+        if self.bound is None:
+            return None
+        reasons = (some.reason for some in self.unchecked if some.claim == LOWER_BOUND)
+        return str(Finding(self.bound, next(reasons, "")))
 
     @classmethod
     def of(cls, subject: AnySchedule | Claim, truth: Truth[V, M]) -> Self:
@@ -144,6 +214,7 @@ class BaseVerification(Generic[V, M]):
             message = f"the schedule is for {schedule.instance!r}, the instance is {truth.instance.name!r}"
             judgement.fault(FaultKind.INSTANCE, message)
         trust = judgement.claim(claim) if claim else None
+        notes = [name for name, given in _notes(claim).items() if given] if claim else []
         return cls(
             violations=truth.violations,
             faults=tuple(judgement.faults),
@@ -151,7 +222,18 @@ class BaseVerification(Generic[V, M]):
             objective=truth.objective,
             lower_bound=claim.lower_bound if claim else None,
             bound=trust,
+            unchecked=(*truth.unchecked, *judgement.unchecked),
+            notes=tuple(notes),
         )
+
+
+def _notes(claim: Claim) -> dict[str, bool]:
+    """Fields that only tell how a result was found, and whether the result has them."""
+    return {
+        "upper.source": claim.upper_source is not None,
+        "lower.source": claim.lower_source is not None and claim.proof is not Proof.CLOSED_FORM,
+        "solver": claim.has_solver,
+    }
 
 
 def _close(claimed: Fraction, true: Fraction) -> bool:
@@ -164,6 +246,7 @@ class _Judgement:
     def __init__(self, truth: Truth[Any, Any]):
         self.truth = truth
         self.faults: list[Fault] = []
+        self.unchecked: list[Unchecked] = []
 
     def fault(self, kind: FaultKind, message: str) -> None:
         self.faults.append(Fault(kind, message))
@@ -182,6 +265,9 @@ class _Judgement:
         self.metrics(claim.metrics)
         trust = self.lower(claim)
         self.gap_and_status(claim)
+        wrong, unchecked = self.truth.details(claim)
+        self.faults += wrong
+        self.unchecked += unchecked
         return trust
 
     def metrics(self, claimed: Mapping[str, Fraction | int | None]) -> None:
@@ -225,14 +311,44 @@ class _Judgement:
         if objective is not None and lower > objective * (1 + ROUNDING):
             return self.refuted(f"{_show(lower)} exceeds {_show(objective)}, which the schedule attains")
         if claim.proof is Proof.SOLVER:
-            trust = self.truth.confirm(lower)
-            return self.refuted(f"{_show(lower)} exceeds the optimum") if trust is Trust.REFUTED else trust
+            return self.word(lower)
         if claim.proof is Proof.CERTIFICATE:
             return self.certificate(claim, lower)
-        best = self.truth.closed_form()
-        if lower > best * (1 + ROUNDING):
-            return self.refuted(f"is {_show(lower)}, the closed forms give {_show(best)}")
+        return self.formula(claim.lower_source, lower)
+
+    def formula(self, source: str | None, lower: Fraction) -> Trust:
+        """Check a bound that a closed form is said to give."""
+        value = None if source is None else self.truth.closed_form(source)
+        if value is None:
+            return self.refuted(
+                f"{_show(lower)} is said to come from {source!r}, which is no closed form here"
+            )
+        if lower > value * (1 + ROUNDING):
+            return self.refuted(f"is {_show(lower)}, the closed form {source!r} gives {_show(value)}")
         return Trust.RECOMPUTED
+
+    def word(self, lower: Fraction) -> Trust:
+        """Check a bound that a solver is said to have proved."""
+        best = self.truth.closed_form(None)
+        if best is not None and lower <= best * (1 + ROUNDING):
+            return Trust.RECOMPUTED
+        found = self.truth.confirm(lower)
+        if found.trust is Trust.REFUTED:
+            return self.refuted(f"{_show(lower)} exceeds the optimum")
+        if found.trust is not Trust.UNCHECKED:
+            return found.trust
+        if self.above_trivial(lower):
+            return Trust.REFUTED
+        self.unchecked.append(Unchecked(LOWER_BOUND, f"proved by a solver; {found.reason}"))
+        return Trust.UNCHECKED
+
+    def above_trivial(self, lower: Fraction) -> bool:
+        """Whether a bound is above what a schedule of the verifier's own takes at most; that is a fault."""
+        attained = self.truth.trivial()
+        if attained is None or lower <= attained * (1 + ROUNDING):
+            return False
+        self.refuted(f"{_show(lower)} exceeds {_show(attained)}, and a plain schedule takes no more")
+        return True
 
     def certificate(self, claim: Claim, lower: Fraction) -> Trust | None:
         try:
@@ -244,7 +360,7 @@ class _Judgement:
             return None
         if lower > proved * (1 + ROUNDING):
             return self.refuted(f"is {_show(lower)}, its certificate proves {_show(proved)}")
-        return Trust.CERTIFIED
+        return Trust.REFUTED if self.above_trivial(lower) else Trust.CERTIFIED
 
     def refuted(self, message: str) -> Trust:
         self.fault(FaultKind.LOWER_BOUND, message)
@@ -266,7 +382,9 @@ class _Judgement:
             expected = Status.INFEASIBLE
         else:
             expected = Status.UNKNOWN if lower is None else Status.BOUND_ONLY
-        if claim.status is not expected:
+        if claim.status is Status.INFEASIBLE and expected is not Status.INFEASIBLE:
+            self.fault(FaultKind.STATUS, "is 'infeasible', but there is a schedule")
+        elif claim.status is not expected:
             self.fault(
                 FaultKind.STATUS,
                 f"is {claim.status.value!r}, the bounds support {expected.value!r}",

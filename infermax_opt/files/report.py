@@ -16,7 +16,7 @@ from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.problem import problem_of
 from infermax_opt.core.result import LowerBound, Proof, Result, Scope, SolverReport, Status
 from infermax_opt.core.values import SHARE, AnyInstance, AnyMetrics, amount
-from infermax_opt.core.verification import BaseVerification
+from infermax_opt.core.verification import BaseVerification, Unchecked
 from infermax_opt.files.text import UNKNOWN, aligned, percent, printable, seconds
 
 __all__ = [
@@ -25,6 +25,8 @@ __all__ = [
     "bounds_to_json",
     "metrics_text",
     "result_text",
+    "unchecked_items",
+    "unchecked_lines",
     "value_text",
     "verification_text",
     "verification_to_json",
@@ -176,13 +178,18 @@ def bounds_text(instance: AnyInstance, bounds: Sequence[LowerBound]) -> str:
 def verification_text(instance: AnyInstance, check: BaseVerification[Any, Any]) -> str:
     """What the verifier found."""
     verdict = "verified: nothing is wrong" if check.ok else "NOT verified"
+    if check.ok and check.unchecked:
+        verdict = "nothing is wrong in what could be checked"
     lines = [f"{printable(instance.name)}: {verdict}"]
     lines += wrong_lines(check.violations, check.faults)
+    lines += unchecked_lines(check.unchecked)
     rows = [
         ("objective", problem_of(instance).objective_meaning(instance)),
         ("replayed", value_text(instance, check.objective)),
         ("lower bound", _trust(instance, check)),
     ]
+    if check.notes:
+        rows.append(("notes", f"{', '.join(check.notes)}: how it was found; no claims, and not checked"))
     lines += aligned(rows)
     if check.metrics:
         lines += ["", metrics_text(check.metrics)]
@@ -199,10 +206,21 @@ def wrong_lines(violations: Sequence[object], faults: Sequence[object]) -> list[
     return lines
 
 
+def unchecked_lines(found: Sequence[Unchecked]) -> list[str]:
+    """Claims that could not be checked, one a line."""
+    return [f"not checked: {len(found)}", *(f"  {printable(some)}" for some in found)] if found else []
+
+
+def unchecked_items(found: Sequence[Unchecked]) -> list[dict[str, str]]:
+    """Claims that could not be checked, as JSON values."""
+    return [{"claim": some.claim, "reason": some.reason} for some in found]
+
+
 def _trust(instance: AnyInstance, check: BaseVerification[Any, Any]) -> str:
-    if check.lower_bound is None or check.bound is None:
-        return f"{UNKNOWN}  (none claimed, or none that can be checked)"
-    return f"{amount(instance, check.lower_bound)}  {check.bound.value}"
+    if check.lower_bound is None:
+        return f"{UNKNOWN}  (none claimed)"
+    words = check.bound_words or "it does not say what proves it"
+    return f"{amount(instance, check.lower_bound)}  {words}"
 
 
 # --- JSON values --------------------------------------------------------------------------------
@@ -229,7 +247,9 @@ def verification_to_json(instance: AnyInstance, check: BaseVerification[Any, Any
         "objective": problem_of(instance).objective_to_json(instance),
         "objective_value": check.objective,
         "lower_bound": check.lower_bound,
-        "bound": check.bound.value if check.bound else None,
+        "bound": check.bound_words,
+        "unchecked": unchecked_items(check.unchecked),
+        "notes": list(check.notes),
         "metrics": _metrics_json(check.metrics),
     }
 

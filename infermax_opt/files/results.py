@@ -107,8 +107,9 @@ def claim_from_json(value: object) -> Claim:
         if fields.get("certificate") is not None:
             certificate = fields.text("certificate")
     upper = top.get("upper")
-    if upper is not None:
-        Fields(upper, "upper", ["source"]).text("source")
+    found_by = None if upper is None else Fields(upper, "upper", ["source"]).text("source")
+    solver = top.get("solver")
+    details = solver.get("details") if isinstance(solver, dict) else None
     objective = top.get("objective")
     if not isinstance(objective, str):
         raise InputError(f"{shown(objective)} is not a text", field="objective")
@@ -128,6 +129,9 @@ def claim_from_json(value: object) -> Claim:
         certificate=certificate,
         schedule=schedule,
         metrics=_metrics(top.get("metrics"), problem.metrics),
+        upper_source=found_by,
+        has_solver=solver is not None,
+        details=details if isinstance(details, dict) else {},
     )
 
 

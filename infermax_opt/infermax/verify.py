@@ -5,21 +5,31 @@ It imports no scheduler, formulation or solver, so that none of them can vouch f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 
 from infermax_opt.core.result import Claim
-from infermax_opt.core.verification import ROUNDING, BaseVerification, Trust, Truth
+from infermax_opt.core.verification import (
+    ROUNDING,
+    BaseVerification,
+    Finding,
+    Truth,
+    found_by_enumerating,
+)
 from infermax_opt.files.certificates import certified_bound
 from infermax_opt.infermax.bounds import closed_form_bounds, exhaustive
 from infermax_opt.infermax.certificates import CERTIFICATION
-from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.data.instance import MAX_TOKENS, Instance, Objective, RequestGroup
+from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import Metrics, measure, objective_value
 from infermax_opt.infermax.replay.plain import Violation
 
-__all__ = ["Verification", "verify_schedule"]
+__all__ = ["Verification", "longest_each", "one_after_another", "verify_schedule"]
+
+#: Most batches of a schedule that the verifier makes itself; replaying them takes a second or two.
+MAX_OWN_BATCHES = 200_000
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,8 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
     Returns
     -------
     Verification
-        Violations and faults as data; nothing is raised for a wrong schedule.
+        Violations and faults as data; nothing is raised for a wrong schedule.  ``unchecked`` names the claims
+        that could not be checked, with the reason, and ``notes`` the fields that claim nothing.
     """
     violations: tuple[Violation, ...] = ()
     metrics = None
@@ -53,15 +64,21 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
             metrics = measure(instance, replayed)
             objective = objective_value(instance.objective, metrics)
 
-    def closed_form() -> Fraction:
-        return max(bound.value for bound in closed_form_bounds(instance))
+    @cache
+    def closed_form(source: str | None) -> Fraction | None:
+        return _closed_form(instance, source)
 
-    def confirm(lower: Fraction) -> Trust:
+    def confirm(lower: Fraction) -> Finding:
         # A rounding below, so that a bound written as a double is not refuted for that.
-        true = exhaustive.holds(instance, lower * (1 - ROUNDING))
-        if true is None:
-            return Trust.SOLVER
-        return Trust.ENUMERATED if true else Trust.REFUTED
+        return found_by_enumerating(
+            exhaustive.holds(instance, lower * (1 - ROUNDING)), _why_not_enumerated(instance)
+        )
+
+    def trivial() -> Fraction | None:
+        own = one_after_another(instance)
+        if own.length > MAX_OWN_BATCHES:
+            return longest_each(instance)
+        return objective_value(instance.objective, measure(instance, replay(instance, own)))
 
     truth = Truth(
         instance=instance,
@@ -71,5 +88,82 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
         closed_form=closed_form,
         confirm=confirm,
         certified=lambda claim: certified_bound(instance, claim, CERTIFICATION),
+        trivial=trivial,
     )
     return Verification.of(subject, truth)
+
+
+def _closed_form(instance: Instance, source: str | None) -> Fraction | None:
+    """Best closed-form bound of that source; of all without one.
+
+    The source of a bound on several metrics names one for each: ``mean_ttft: work; makespan: KV area``.
+    """
+    values = [bound.value for bound in closed_form_bounds(instance) if source in (None, bound.source)]
+    if values or source is None:
+        return max(values)
+    weights = {metric.value: weight for metric, weight in instance.objective.weights}
+    named = dict(part.partition(": ")[::2] for part in source.split("; "))
+    if len(weights) < 2 or named.keys() != weights.keys():
+        return None
+    total = Fraction(0)
+    for metric, name in named.items():
+        value = _closed_form(replace(instance, objective=Objective.of(metric)), name)
+        if value is None:
+            return None
+        total += weights[metric] * value
+    return total
+
+
+def _why_not_enumerated(instance: Instance) -> str:
+    """Why `exhaustive.holds` does not decide an instance, where it does not."""
+    requests, tokens = len(instance.requests), instance.output_tokens
+    if requests > exhaustive.MAX_REQUESTS:
+        return f"{requests} requests; up to {exhaustive.MAX_REQUESTS} are enumerated"
+    if tokens > exhaustive.MAX_TOKENS:
+        return f"{tokens} output tokens; up to {exhaustive.MAX_TOKENS} are enumerated"
+    return f"enumerating takes more than {exhaustive.MAX_STEPS} steps"
+
+
+def one_after_another(instance: Instance) -> Schedule:
+    """Each request alone, in the order of arrival: a schedule of every instance.
+
+    Prompts are in chunks as large as a batch takes.
+    """
+    batches: list[Batch] = []
+    budget = instance.system.prefill_budget
+    for request in sorted(instance.requests, key=lambda some: some.arrival):
+        # The chunks before the last one, which makes the first token.
+        full = (request.input_tokens - 1) // budget
+        if full:
+            batches.append(Batch({request.id: budget}, start=request.arrival, repeat=full))
+        rest = request.input_tokens - full * budget
+        batches.append(Batch({request.id: rest}, start=None if full else request.arrival))
+        if request.output_tokens > 1:
+            batches.append(Batch({request.id: 1}, repeat=request.output_tokens - 1))
+    return Schedule(instance.name, tuple(batches))
+
+
+def longest_each(instance: Instance) -> Fraction | None:
+    """Objective of `one_after_another` at most; None where even one request takes too many batches.
+
+    No request takes longer alone than one with the longest prompt and the longest output of all: that has no
+    fewer chunks and decodes, and no batch of it has fewer tokens, less in the cache or less attention work.
+    So all requests, from the last arrival on, are served within that time for each, and no metric of
+    a schedule is more than the time at which it ends.
+    """
+    prompt = max(request.input_tokens for request in instance.requests)
+    output = max(request.output_tokens for request in instance.requests)
+    capacity = instance.system.held(prompt + output - 1)
+    if capacity > MAX_TOKENS:
+        return None
+    longest = replace(
+        instance,
+        groups=(RequestGroup("longest", prompt, output),),
+        system=replace(instance.system, kv_capacity=capacity),
+    )
+    own = one_after_another(longest)
+    if own.length > MAX_OWN_BATCHES:
+        return None
+    end = max(request.arrival for request in instance.requests)
+    end += len(instance.requests) * measure(longest, replay(longest, own)).makespan
+    return end * sum(weight for _, weight in instance.objective.weights)

@@ -89,4 +89,5 @@ ROW_KIND = RowKind(
     decimals=frozenset({"closed_form", "utilisation", "tokens_per_second"}),
     cells=_cells,
     columns=COLUMNS,
+    solver_bounds=True,
 )  # fmt: skip

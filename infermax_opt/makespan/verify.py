@@ -1,7 +1,8 @@
 """The verifier of the makespan problem: replays a schedule and re-checks every claim of a result.
 
 Its lower bounds are closed forms, which are recomputed, or a solver's word: that is accepted up to the
-best closed form, refuted by a schedule that beats it, and not checked in between.
+best closed form, refuted by a schedule that beats it, and in between decided by enumerating every schedule,
+unless these are too many.
 """
 
 from __future__ import annotations
@@ -10,16 +11,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from infermax_opt.core.result import Claim
-from infermax_opt.core.verification import ROUNDING, BaseVerification, Trust, Truth
+from infermax_opt.core.verification import (
+    ROUNDING,
+    BaseVerification,
+    Finding,
+    Truth,
+    found_by_enumerating,
+)
 from infermax_opt.files.certificates import certified_bound
+from infermax_opt.makespan.bounds import exhaustive
 from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
 from infermax_opt.makespan.certificates import CERTIFICATION
 from infermax_opt.makespan.data.instance import MakespanInstance
-from infermax_opt.makespan.data.schedule import MakespanSchedule
+from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule
 from infermax_opt.makespan.replay.bins import BinViolation, replay_bins
 from infermax_opt.makespan.replay.metrics import MakespanMetrics, measure_bins
 
-__all__ = ["MakespanVerification", "verify_bins"]
+__all__ = ["MakespanVerification", "one_after_another", "verify_bins"]
 
 
 @dataclass(frozen=True)
@@ -52,11 +60,17 @@ def verify_bins(
         violations = replayed.violations
         metrics = measure_bins(schedule, replayed) if replayed.valid else None
 
-    def closed_form() -> Fraction:
-        return closed_form_makespan_bounds(instance)[0].value
+    def closed_form(source: str | None) -> Fraction | None:
+        bounds = closed_form_makespan_bounds(instance)
+        return max((some.value for some in bounds if source in (None, some.source)), default=None)
 
-    def confirm(lower: Fraction) -> Trust:
-        return Trust.RECOMPUTED if lower <= closed_form() * (1 + ROUNDING) else Trust.UNCHECKED
+    def confirm(lower: Fraction) -> Finding:
+        # A rounding below, so that a bound written as a double is not refuted for that.
+        holds = exhaustive.holds(instance, lower * (1 - ROUNDING))
+        return found_by_enumerating(holds, _why_not_enumerated(instance))
+
+    def trivial() -> Fraction:
+        return replay_bins(instance, one_after_another(instance)).makespan
 
     truth = Truth(
         instance=instance,
@@ -66,5 +80,20 @@ def verify_bins(
         closed_form=closed_form,
         confirm=confirm,
         certified=lambda claim: certified_bound(instance, claim, CERTIFICATION),
+        trivial=trivial,
     )
     return MakespanVerification.of(subject, truth)
+
+
+def _why_not_enumerated(instance: MakespanInstance) -> str:
+    """Why `exhaustive.holds` does not decide an instance, where it does not."""
+    requests = len(instance.requests)
+    if requests > exhaustive.MAX_REQUESTS:
+        return f"{requests} requests; up to {exhaustive.MAX_REQUESTS} are enumerated"
+    return f"enumerating takes more than {exhaustive.MAX_STEPS} steps"
+
+
+def one_after_another(instance: MakespanInstance) -> MakespanSchedule:
+    """Each request alone, all on the first client: a schedule of every instance."""
+    bins = (Bin({request.id: 1}, request.output_tokens) for request in instance.requests)
+    return MakespanSchedule(instance.name, bins)

@@ -43,6 +43,21 @@ class Limit(enum.Enum):
     KV = "e"
 
 
+#: Name and unit of each limit.
+LIMITS = {
+    Limit.ITERATION: ("b, iteration time", " s"),
+    Limit.PREFILL: ("c, prefill", " s"),
+    Limit.SAVED_TIME: ("d, saved time", " s"),
+    Limit.KV: ("e, KV", ""),
+}
+
+#: Why nothing at all is allowed.
+NOTHING_LEFT = {
+    Limit.ITERATION: ", as ATGT is not above the overhead c3 of an iteration",
+    Limit.PREFILL: ", as TTFT is not above the overhead c1 of a prefill",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Excess:
     """A limit that requests exceed together: need and limit in seconds, or in units of KV."""
@@ -213,21 +228,6 @@ def kv_peak(requests: Iterable[tuple[int, int]], grows: int) -> int:
         held += start
         most = max(most, held + count * grows * last)
     return most
-
-
-LIMITS = {
-    Limit.ITERATION: ("b, iteration time", " s"),
-    Limit.PREFILL: ("c, prefill", " s"),
-    Limit.SAVED_TIME: ("d, saved time", " s"),
-    Limit.KV: ("e, KV", ""),
-}
-
-
-#: Why nothing at all is allowed.
-NOTHING_LEFT = {
-    Limit.ITERATION: ", as ATGT is not above the overhead c3 of an iteration",
-    Limit.PREFILL: ", as TTFT is not above the overhead c1 of a prefill",
-}
 
 
 def unplaceable(instance: PlacementInstance) -> list[str]:

@@ -121,7 +121,9 @@ class Row:
     @property
     def verified(self) -> bool:
         """Whether the verifier replayed the schedule and re-checked the bound itself."""
-        return self.upper_bound is not None and self.bound_check not in (None, *_WORDS)
+        if self.upper_bound is None or self.bound_check is None:
+            return False
+        return not self.bound_check.startswith(Trust.UNCHECKED.value)
 
     @property
     def certified(self) -> bool:

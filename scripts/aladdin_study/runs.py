@@ -8,9 +8,9 @@ from fractions import Fraction
 
 from infermax_opt.cluster.data.stream import Stream
 from infermax_opt.cluster.policies.by_name import make_policy
+from infermax_opt.cluster.replay.check import check_stream
 from infermax_opt.cluster.replay.metrics import StreamMetrics, measure_stream
 from infermax_opt.cluster.replay.replay import StreamReplay, replay_stream
-from infermax_opt.cluster.verify import verify_stream
 from infermax_opt.placement.data.schedule import Placement
 
 __all__ = ["KEEPERS", "SPREAD", "Fleets", "Run", "StudyError", "replay", "run", "verified"]
@@ -59,7 +59,7 @@ def verified(stream: Stream, policy: str, workers: Sequence[int], metrics: Strea
         If it sees other metrics, an unplaced request, or a limit broken that the policy keeps.
     """
     placed = {r.id: worker for r, worker in zip(stream.requests, workers, strict=True)}
-    check = verify_stream(stream, Placement(stream.name, placed))
+    check = check_stream(stream, Placement(stream.name, placed))
     if check.metrics != metrics:
         raise StudyError(f"{stream.name}, {policy}: the verifier measures something else")
     if policy in KEEPERS and not check.ok:

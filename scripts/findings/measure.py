@@ -120,7 +120,7 @@ def _checked(
 ) -> tuple[imx.LowerBound, str]:
     """A bound that the verifier could check, and how; a solver's bare word is not good enough."""
     trust = _trust(instance, run, lower)
-    if trust is Trust.SOLVER:
+    if trust is Trust.UNCHECKED:
         lower = imx.bound(instance, time_limit=limits.bound)[0]
         trust = _trust(instance, run, lower)
     return lower, CHECKS[trust]

@@ -2,7 +2,8 @@ r"""Placements on a given number of workers by exhausting all of them: exact, fo
 
 Requests are tried the largest first, on the workers in use and on fresh ones; of fresh workers that hold
 nothing only the first is tried, and of equal requests the later one goes to no earlier worker.  A set that
-breaks a limit is given up: more requests mend none (`infermax_opt.placement.heuristics.place.unplaceable`).
+breaks a limit is given up: more requests mend none (`infermax_opt.placement.limits.unplaceable`).  No
+placement uses more fresh workers than there are new requests, so no more are looked at.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.limits import Limits
 
-__all__ = ["Exhausted", "exhaust"]
+__all__ = ["MAX_NODES", "MAX_REQUESTS", "Exhausted", "exhaust"]
+
+#: Sets of requests to look at; about five seconds.
+MAX_NODES = 200_000
+#: New requests beyond which it does not even start: as deep is the search.
+MAX_REQUESTS = 500
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class Exhausted:
     decided: bool
 
 
-def exhaust(instance: PlacementInstance, workers: int, *, nodes: int = 20_000) -> Exhausted:
+def exhaust(instance: PlacementInstance, workers: int, *, nodes: int = MAX_NODES) -> Exhausted:
     """Decide whether a placement uses at most so many workers.
 
     Parameters
@@ -41,6 +47,9 @@ def exhaust(instance: PlacementInstance, workers: int, *, nodes: int = 20_000) -
     fresh = workers - len(limits.ongoing)
     if fresh < 0:
         return Exhausted(None, True)
+    if len(limits.new) > MAX_REQUESTS:
+        return Exhausted(None, False)
+    fresh = min(fresh, len(limits.new))
     search = _Search(limits, fresh, nodes)
     found = search.place(0)
     if not found:

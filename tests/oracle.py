@@ -1,7 +1,8 @@
 """An exhaustive optimum, written from the problem statement alone.
 
-It shares no code with the engines: requests are told apart, every combination of moves of every
-request is tried, and the batch time is spelled out again.  Only good for tiny instances.
+It shares no code with the engines or the verifier: requests are told apart, every combination of moves
+of every request is tried, and the batch time is spelled out again.  Waiting is a step of its own, in any
+state.  No state is dropped for another one, whatever it costs.  Only good for tiny instances.
 """
 
 from __future__ import annotations
@@ -9,129 +10,165 @@ from __future__ import annotations
 import heapq
 import itertools
 from fractions import Fraction
+from math import lcm
 
 from infermax_opt.infermax.data.instance import Instance
 
+__all__ = ["optimum"]
+
+#: Most ticks until the last arrival for which a schedule may wait tick by tick.
+EVERY_TICK = 64
+
+#: (cached, generated) of every request.
+State = tuple[tuple[int, int], ...]
+#: KV tokens held, 1 if any are, decode tokens, cached tokens these read, prefill tokens, their work.
+Load = tuple[int, int, int, int, int, int]
+#: State after a batch, its ticks, and the latest arrival of its members.
+Step = tuple[State, int, int]
+#: One request's part in a batch: its cached and generated tokens after it, its arrival, and its load.
+Part = tuple[tuple[int, int], int, Load]
+
 
 def optimum(instance: Instance) -> Fraction:
-    """Optimal objective by Dijkstra's algorithm over all joint states.
+    """Optimal objective by Dijkstra's algorithm over all joint states and times, in seconds.
 
-    Offline any objective; with arrivals any but the TPOT, for which waiting may pay.
+    Waits last one tick where arrivals are few ticks away.  That is enough: all batch times and arrivals are
+    whole ticks, and for a given sequence of batches the waits solve a linear program over an interval
+    matrix.  Where arrivals are further away, a batch waits for its members and no longer, which is enough
+    for any objective but the TPOT: without it, a second never costs more later than earlier.
     """
-    reqs = [(r.input_tokens, r.output_tokens, r.arrival) for r in instance.requests]
-    s = instance.system
-    weights = {metric.value: weight for metric, weight in instance.objective.weights}
-    several = [i for i, (_, o, _) in enumerate(reqs) if o > 1]
+    return _Oracle(instance).optimum()
 
-    def held(m: int) -> int:
-        blocks = m // s.block_size + (1 if m % s.block_size else 0)
-        return blocks * s.block_size
 
-    def batch_seconds(parts: list[tuple[bool, int, int]]) -> Fraction:
-        """Time of a batch from (decodes?, cached before, tokens) of every processing request."""
+class _Oracle:
+    def __init__(self, instance: Instance):
+        self.instance = instance
         cost = instance.cost
-        tokens = sum(c for _, _, c in parts)
-        t = max(Fraction(a) + Fraction(b) * tokens for a, b in cost.batch)
-        reads = [m for decodes, m, _ in parts if decodes]
-        if reads:
-            t += Fraction(cost.decode[0]) + Fraction(cost.decode[1]) * sum(reads)
-        chunks = [(m, c) for decodes, m, c in parts if not decodes]
-        if chunks:
-            exact = cost.attention.value == "exact"
-            w = sum(c * (2 * m + c) if exact else c * c for m, c in chunks)
-            t += Fraction(cost.prefill[0]) + Fraction(cost.prefill[1]) * w
-        return t
+        pairs = [*cost.batch, cost.decode, cost.prefill]
+        arrivals = [request.arrival for request in instance.requests]
+        self.unit = lcm(*(Fraction(v).denominator for v in (*arrivals, *itertools.chain(*pairs))))
+        self.pieces = [(self.ticks(a), self.ticks(b)) for a, b in cost.batch]
+        self.d0, self.d1 = map(self.ticks, cost.decode)
+        self.p0, self.p1 = map(self.ticks, cost.prefill)
+        self.reqs = [(r.input_tokens, r.output_tokens, self.ticks(r.arrival)) for r in instance.requests]
+        self.last = max(a for *_, a in self.reqs)
+        self.weights = {metric.value: weight for metric, weight in instance.objective.weights}
+        self.known: dict[State, list[Step]] = {}
+        several = sum(o > 1 for _, o, _ in self.reqs)
+        self.scale = lcm(*(w.denominator for w in self.weights.values()))
+        self.scale *= len(self.reqs) * max(1, several) * lcm(*(max(1, o - 1) for _, o, _ in self.reqs))
 
-    def moves(i: int, m: int, n: int, now: Fraction) -> list[tuple[str, int]]:
-        inp, out, arrival = reqs[i]
+        def scaled(name: str, share: int) -> int:
+            return int(self.weights.get(name, Fraction(0)) * self.scale / share)
+
+        self.makespan = scaled("makespan", 1)
+        self.ttft, self.e2e = scaled("mean_ttft", len(self.reqs)), scaled("mean_e2e", len(self.reqs))
+        self.tpot = [scaled("mean_tpot", max(1, several) * max(1, o - 1)) for _, o, _ in self.reqs]
+
+    def ticks(self, seconds: object) -> int:
+        value = Fraction(seconds) * self.unit  # type: ignore[arg-type]
+        assert value.denominator == 1
+        return value.numerator
+
+    def optimum(self) -> Fraction:
+        every_tick = self.last <= EVERY_TICK
+        assert every_tick or "mean_tpot" not in self.weights
+        # The makespan is the time itself: a state reached later costs more, whatever follows.
+        timeless = not every_tick and set(self.weights) == {"makespan"}
+        goal = tuple((0, o) for _, o, _ in self.reqs)
+        start = tuple((0, 0) for _ in self.reqs)
+        best: dict[tuple[State, int], int] = {}
+        queue: list[tuple[int, State, int]] = []
+
+        def reach(cost: int, state: State, now: int) -> None:
+            # From the last arrival on the time makes no difference.
+            now = min(now, self.last)
+            key = state, 0 if timeless else now
+            if key not in best or cost < best[key]:
+                best[key] = cost
+                heapq.heappush(queue, (cost, state, now))
+
+        reach(0, start, 0)
+        while True:
+            cost, state, now = heapq.heappop(queue)
+            if state == goal:
+                # What accrues before a request arrives does not belong to its latency.
+                cost -= (self.ttft + self.e2e) * sum(a for *_, a in self.reqs)
+                return Fraction(cost, self.unit * self.scale)
+            if cost > best[state, 0 if timeless else now]:
+                continue
+            rate = self.rate(state)
+            if every_tick and now < self.last:
+                reach(cost + rate, state, now + 1)
+            for after, ticks, arrival in self.steps(state):
+                if arrival <= now:
+                    reach(cost + rate * ticks, after, now + ticks)
+                elif not every_tick:
+                    reach(cost + rate * (arrival - now + ticks), after, arrival + ticks)
+
+    def rate(self, state: State) -> int:
+        """Objective accrued per tick in a state, scaled."""
+        total = unfinished = 0
+        for (_, n), (_, o, _), tpot in zip(state, self.reqs, self.tpot, strict=True):
+            if n < o:
+                unfinished = 1
+                total += self.e2e + (self.ttft if n == 0 else tpot)
+        return total + self.makespan * unfinished
+
+    def steps(self, state: State) -> list[Step]:
+        """Every batch in a state, whenever its members may have arrived."""
+        if state not in self.known:
+            least: dict[tuple[State, int], int] = {}
+            choices = [self.parts(i, m, n) for i, (m, n) in enumerate(state)]
+            for parts in itertools.product(*choices):
+                after, arrivals, loads = zip(*parts, strict=True)
+                ticks = self.batch(*map(sum, zip(*loads, strict=True)))
+                if ticks is not None:
+                    key = after, max(arrivals)
+                    least[key] = min(ticks, least.get(key, ticks))
+            self.known[state] = [(after, ticks, at) for (after, at), ticks in least.items()]
+        return self.known[state]
+
+    def parts(self, i: int, m: int, n: int) -> list[Part]:
+        """What a request with m tokens cached and n generated may do in a batch."""
+        inp, out, arrival = self.reqs[i]
+        policy = self.instance.policy
+        found: list[Part] = [((m, n), 0, (*self.held(m), 0, 0, 0, 0))]
         if n == out:
-            return [("idle", 0)]
-        found = [("idle", 0)]
-        if m > 0 and instance.policy.preemption:
-            found.append(("evict", 0))
-        if arrival > now:
             return found
+        if m > 0 and policy.preemption:
+            found.append(((0, n), 0, (0, 0, 0, 0, 0, 0)))
         need = inp + n - m
-        if instance.policy.chunked_prefill:
-            found += [("run", c) for c in range(1, need + 1)]
-        else:
-            found.append(("run", need))
+        for c in range(1 if policy.chunked_prefill else need, need + 1):
+            generated = n + (c == need)
+            after = (0, out) if generated == out else (m + c, generated)
+            held = self.held(m + c)
+            if n >= 1 and m == inp + n - 1:
+                found.append((after, arrival, (*held, 1, m, 0, 0)))
+            else:
+                work = c * (2 * m + c) if self.instance.cost.attention.value == "exact" else c * c
+                found.append((after, arrival, (*held, 0, 0, c, work)))
         return found
 
-    def rate(state: tuple[tuple[int, int], ...]) -> Fraction:
-        """Objective accrued per second in a state."""
-        total = Fraction(0)
-        if any(n < o for (_, n), (_, o, _) in zip(state, reqs, strict=True)):
-            total += weights.get("makespan", Fraction(0))
-        for i, ((_, n), (_, o, _)) in enumerate(zip(state, reqs, strict=True)):
-            if n < o:
-                total += weights.get("mean_e2e", Fraction(0)) / len(reqs)
-            if n == 0:
-                total += weights.get("mean_ttft", Fraction(0)) / len(reqs)
-            if 0 < n < o and i in several:
-                total += weights.get("mean_tpot", Fraction(0)) / len(several) / (o - 1)
-        return total
+    def held(self, cached: int) -> tuple[int, int]:
+        """KV tokens held for that many cached ones, and 1 if there are any."""
+        size = self.instance.system.block_size
+        return -(-cached // size) * size, int(cached > 0)
 
-    def successors(state: tuple[tuple[int, int], ...], now: Fraction):  # type: ignore[no-untyped-def]
-        choices = [moves(i, m, n, now) for i, (m, n) in enumerate(state)]
-        for chosen in itertools.product(*choices):
-            parts = []
-            after = []
-            memory = running = prefill = 0
-            for (kind, c), (m, n), (inp, out, _) in zip(chosen, state, reqs, strict=True):
-                if kind == "evict":
-                    m = 0
-                elif kind == "run":
-                    decodes = n >= 1 and m == inp + n - 1
-                    parts.append((decodes, m, c))
-                    prefill += 0 if decodes else c
-                    m += c
-                    if m == inp + n:
-                        n += 1
-                memory += held(m)
-                running += m > 0
-                after.append((0, n) if n == out else (m, n))
-            if memory > s.kv_capacity or (s.max_running is not None and running > s.max_running):
-                continue
-            if sum(c for *_, c in parts) > s.max_batch_tokens or prefill > s.max_prefill_tokens:
-                continue
-            phases = {decodes for decodes, *_ in parts}
-            if len(phases) == 2 and not instance.policy.hybrid_batching:
-                continue
-            nxt = tuple(after)
-            if nxt != state:
-                yield nxt, batch_seconds(parts)
-
-    start = tuple((0, 0) for _ in reqs)
-    goal = tuple((0, o) for _, o, _ in reqs)
-    online = any(a > 0 for *_, a in reqs)
-    assert not online or "mean_tpot" not in weights
-    # With arrivals the time belongs to the state: a state reached later at less cost may be better,
-    # but for the makespan, where the cost is the time.
-    timed = online and set(weights) != {"makespan"}
-    zero = Fraction(0)
-    best: dict[tuple[tuple[tuple[int, int], ...], Fraction], Fraction] = {(start, zero): zero}
-    queue: list[tuple[Fraction, int, tuple[tuple[int, int], ...], Fraction]] = [(zero, 0, start, zero)]
-    counter = itertools.count(1)
-    # What accrues before a request arrives does not belong to its latency.
-    per_request = weights.get("mean_ttft", zero) + weights.get("mean_e2e", zero)
-    shift = per_request * sum((a for *_, a in reqs), start=zero) / len(reqs)
-    while queue:
-        cost, _, state, now = heapq.heappop(queue)
-        key = (state, now if timed else zero)
-        if cost > best[key]:
-            continue
-        if state == goal:
-            return cost - shift
-        begins = [now, *sorted({a for *_, a in reqs if a > now})] if online else [zero]
-        per_second = rate(state)
-        for begin in begins:
-            for nxt, seconds in successors(state, begin):
-                then = begin + seconds if online else zero
-                spent = then - now if online else seconds
-                total = cost + spent * per_second
-                key = (nxt, then if timed else zero)
-                if key not in best or total < best[key]:
-                    best[key] = total
-                    heapq.heappush(queue, (total, next(counter), nxt, then))
-    raise AssertionError("no schedule")
+    def batch(self, held: int, running: int, decodes: int, reads: int, prefill: int, work: int) -> int | None:
+        """Ticks of a batch; None if it breaks a limit."""
+        system = self.instance.system
+        if held > system.kv_capacity or decodes + prefill > system.max_batch_tokens:
+            return None
+        if prefill > system.max_prefill_tokens:
+            return None
+        if system.max_running is not None and running > system.max_running:
+            return None
+        if decodes and prefill and not self.instance.policy.hybrid_batching:
+            return None
+        ticks = max(a + b * (decodes + prefill) for a, b in self.pieces)
+        if decodes:
+            ticks += self.d0 + self.d1 * reads
+        if prefill:
+            ticks += self.p0 + self.p1 * work
+        return ticks

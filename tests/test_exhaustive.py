@@ -11,8 +11,8 @@ from infermax_opt import api
 from infermax_opt.api import verify
 from infermax_opt.core.result import LowerBound, Proof, UpperBound
 from infermax_opt.core.verification import FaultKind, Trust
-from infermax_opt.infermax.bounds.exhaustive import holds
-from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
+from infermax_opt.infermax.bounds.exhaustive import MAX_REQUESTS, holds
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 
 from .oracle import optimum
 from .test_optimum import OBJECTIVES
@@ -33,8 +33,11 @@ def test_bound_holds_up_to_the_optimum(objective: object) -> None:
 def test_gives_up_where_there_is_too_much() -> None:
     instance = tiny(1)
     assert holds(instance, optimum(instance), steps=2) is None
-    late = replace(instance, groups=(RequestGroup("late", 1, 1, "0.5"),))
-    assert holds(late, Fraction(0)) is None
+    crowd = replace(instance, groups=(RequestGroup("crowd", 1, 1, count=MAX_REQUESTS + 1),))
+    assert holds(crowd, Fraction(0)) is None
+    groups, system = (RequestGroup("long", 10**9, 1),), System(10**9, 10**9, 10**9)
+    long = replace(instance, groups=groups, system=system, policy=Policy(chunked_prefill=True))
+    assert holds(long, Fraction(1)) is None
 
 
 def test_a_poor_schedule_cannot_pass_for_an_optimum() -> None:

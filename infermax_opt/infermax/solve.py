@@ -172,7 +172,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             return "none", f"{tokens} output tokens are beyond the exact engines ({EXACT_TOKENS})"
         why = unsupported(self.instance)
         if why is not None:
-            return "none", f"no exact engine takes this objective: {why}"
+            return "none", f"no exact engine takes this instance: {why}"
         return "search", "the search is exact for every policy flag and proves small instances fastest"
 
     def run_engines(self) -> None:

@@ -1,10 +1,26 @@
 """Checking a lower bound by enumerating every schedule of a tiny instance.
 
-Dijkstra's algorithm over joint states, written from the problem statement alone: no estimates, no
-pruning, nothing shared with the search engine.  A state is the multiset of (type, m, n) of the
-unfinished requests; a batch costs its time multiplied by what the objective weighs a second in
-that state.  Once the cheapest unexpanded state costs as much as the claimed bound, every schedule
-does, as no batch costs less than nothing.
+Dijkstra's algorithm over joint states, written from the problem statement alone: no estimates, nothing
+shared with the search engine.  A state is the multiset of (type, m, n) of the unfinished requests; a
+batch costs its time multiplied by what the objective weighs a second in that state.  Batches that only
+evict are batches like others; one that leaves the state as it is does no more than a wait.  Once the
+cheapest unexpanded point costs as much as the claimed bound, every schedule does, as neither a batch nor
+a wait costs less than nothing.
+
+*Arrivals.*  A point is a state with the time at which it is reached and the least weight of a second so
+far, that of the state included.  A batch may not start before its members arrive.  What is missing is
+waited for, at the least weight so far: no batch is harmed if the wait comes earlier, so the wait lies
+where that weight applied.  No schedule with the same batches costs less: the seconds of waiting that a
+batch demands, beyond what the ones before it demanded, lie somewhere before it, at no less.
+
+*Points left out.*  Where all requests of a state have arrived, neither time nor least weight matter any
+more.  Of two points of one state, B is left out for A, if A's least weight is no higher than B's, and A
+costs no more than B even after waiting, at its least weight, until it is as late as B.  Then A is no
+earlier than B, and whatever batches follow B can follow A: by induction, A needs to wait no more for each
+than B, and pays no more for it, as the states are the same from here on.
+
+*Limit.*  The work is counted in steps: a move listed or considered for a request, a batch considered
+again at another time, a comparison of two points.
 """
 
 from __future__ import annotations
@@ -12,6 +28,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from fractions import Fraction
+from math import lcm
+from operator import add
 
 from infermax_opt.infermax.data.cost import batch_time, prefill_work
 from infermax_opt.infermax.data.instance import Instance, Metric
@@ -26,6 +44,10 @@ MAX_TOKENS = 200
 
 _Node = tuple[int, int, int]
 _State = tuple[_Node, ...]
+#: A state, the time at which it is reached, and the least weight of a second so far.
+_Point = tuple[_State, int, int]
+#: Node after a request's move (None: finished), tokens cached in the batch, the load added.
+_Move = tuple[_Node | None, int, tuple[int, ...]]
 
 
 class _GaveUp(Exception):
@@ -38,11 +60,9 @@ def holds(instance: Instance, bound: Fraction, steps: int = MAX_STEPS) -> bool |
     Returns
     -------
     bool or None
-        None where the instance has arrivals or is too large to enumerate within `steps`.
+        None where the instance is too large to enumerate within `steps`.
     """
-    if not instance.offline or len(instance.requests) > MAX_REQUESTS:
-        return None
-    if instance.output_tokens > MAX_TOKENS:
+    if len(instance.requests) > MAX_REQUESTS or instance.output_tokens > MAX_TOKENS:
         return None
     try:
         return _Enumeration(instance, steps).least(bound) >= bound
@@ -51,59 +71,101 @@ def holds(instance: Instance, bound: Fraction, steps: int = MAX_STEPS) -> bool |
 
 
 class _Enumeration:
+    """All schedules of an instance, in whole units of time and of the objective's weights."""
+
     def __init__(self, instance: Instance, steps: int):
         self.instance = instance
         self.steps = steps
-        objective = instance.objective
-        requests = instance.requests
+        objective, requests, kinds = instance.objective, instance.requests, instance.types
         several = sum(1 for r in requests if r.output_tokens > 1)
-        self.makespan = objective.weight(Metric.MAKESPAN)
-        self.ttft = objective.weight(Metric.MEAN_TTFT) / len(requests)
-        self.e2e = objective.weight(Metric.MEAN_E2E) / len(requests)
-        self.tpot = objective.weight(Metric.MEAN_TPOT) / max(1, several)
+        makespan = objective.weight(Metric.MAKESPAN)
+        ttft = objective.weight(Metric.MEAN_TTFT) / len(requests)
+        e2e = objective.weight(Metric.MEAN_E2E) / len(requests)
+        tpot = objective.weight(Metric.MEAN_TPOT) / max(1, several)
+        young = [ttft + e2e for _ in kinds]
+        old = [e2e + tpot / max(1, kind.output_tokens - 1) for kind in kinds]
+        self.scale = lcm(*(weight.denominator for weight in (makespan, *young, *old)))
+        self.makespan = int(makespan * self.scale)
+        self.young = [int(weight * self.scale) for weight in young]
+        self.old = [int(weight * self.scale) for weight in old]
+        self.unit = lcm(instance.cost.ticks_per_second, *(kind.arrival.denominator for kind in kinds))
+        self.arrivals = [int(kind.arrival * self.unit) for kind in kinds]
+        # What accrues before a request arrives does not belong to its latency.
+        self.early = (ttft + e2e) * sum(request.arrival for request in requests)
+        self.moves: dict[_Node, list[_Move]] = {}
+        self.known: dict[_State, dict[tuple[_State, int], int]] = {}
 
     def least(self, enough: Fraction) -> Fraction:
         """Optimal objective, or anything from `enough` on that it is at least."""
-        kinds = self.instance.types
-        start = tuple((k, 0, 0) for k, kind in enumerate(kinds) for _ in kind.members)
-        best: dict[_State, Fraction] = {start: Fraction(0)}
-        queue: list[tuple[Fraction, _State]] = [(Fraction(0), start)]
+        goal = (enough + self.early) * self.unit * self.scale
+        start = tuple((k, 0, 0) for k, kind in enumerate(self.instance.types) for _ in kind.members)
+        first = self._point(start, 0, self._weight(start))
+        best: dict[_Point, int] = {first: 0}
+        queue: list[tuple[int, _Point]] = [(0, first)]
+        expanded: dict[_State, list[tuple[int, int, int]]] = {}
         while True:
-            cost, state = heapq.heappop(queue)
-            if not state or cost >= enough:
-                return cost
-            if cost > best[state]:
+            cost, (state, now, least) = heapq.heappop(queue)
+            if not state or cost >= goal:
+                return Fraction(cost, self.unit * self.scale) - self.early
+            others = expanded.setdefault(state, [])
+            self._spend(len(others))
+            if any(w <= least and c + w * max(0, now - t) <= cost for c, t, w in others):
                 continue
-            weight = self._weight(state) / self.instance.cost.ticks_per_second
-            for after, ticks in self._batches(state):
-                total = cost + ticks * weight
-                if after not in best or total < best[after]:
-                    best[after] = total
-                    heapq.heappush(queue, (total, after))
+            others.append((cost, now, least))
+            weight = self._weight(state)
+            for (after, ready), time in self._batches(state).items():
+                wait = max(0, ready - now)
+                total = cost + wait * least + time * weight
+                point = self._point(after, now + wait + time, least)
+                if point not in best or total < best[point]:
+                    best[point] = total
+                    heapq.heappush(queue, (total, point))
 
-    def _weight(self, state: _State) -> Fraction:
-        """What the objective weighs a second spent in `state`."""
-        total = self.makespan
-        for kind, _, n in state:
-            total += self.e2e
-            if n == 0:
-                total += self.ttft
-            else:
-                total += self.tpot / (self.instance.types[kind].output_tokens - 1)
-        return total
+    def _spend(self, steps: int) -> None:
+        self.steps -= steps
+        if self.steps < 0:
+            raise _GaveUp
 
-    def _batches(self, state: _State) -> Iterator[tuple[_State, int]]:
-        """Every batch in `state`: the state after it, and its time in ticks."""
+    def _point(self, state: _State, now: int, least: int) -> _Point:
+        """The point of a state reached now, if `least` is the least weight before it."""
+        latest = max((self.arrivals[kind] for kind, _, _ in state), default=0)
+        if now >= latest:
+            return state, latest, 0
+        return state, now, min(least, self._weight(state))
+
+    def _weight(self, state: _State) -> int:
+        """What the objective weighs a unit of time spent in `state`."""
+        return self.makespan + sum(self.old[kind] if n else self.young[kind] for kind, _, n in state)
+
+    def _batches(self, state: _State) -> dict[tuple[_State, int], int]:
+        """The shortest batch in `state` by the state after it and its members' latest arrival."""
+        known = self.known.get(state)
+        if known is not None:
+            self._spend(len(known))
+            return known
+        scale = self.unit // self.instance.cost.ticks_per_second
+        known = self.known[state] = {}
+        for after, ready, ticks in self._enumerate(state):
+            key = after, ready
+            known[key] = min(ticks * scale, known.get(key, ticks * scale))
+        return known
+
+    def _enumerate(self, state: _State) -> Iterator[tuple[_State, int, int]]:
+        """Every batch in `state`: the state after it, its members' latest arrival, its time in ticks."""
         system, policy = self.instance.system, self.instance.policy
         running_limit = len(state) if system.max_running is None else system.max_running
         moves = [self._moves(node) for node in state]
 
         def choose(
-            position: int, first: int, after: _State, held: int, running: int, load: tuple[int, ...]
-        ) -> Iterator[tuple[_State, int]]:
-            self.steps -= 1
-            if self.steps < 0:
-                raise _GaveUp
+            position: int,
+            first: int,
+            after: _State,
+            ready: int,
+            held: int,
+            running: int,
+            load: tuple[int, ...],
+        ) -> Iterator[tuple[_State, int, int]]:
+            self._spend(1)
             tokens, decodes, kv, prefills, work, prefilled = load
             if (
                 held > system.kv_capacity or running > running_limit
@@ -115,9 +177,10 @@ class _Enumeration:
                 end = tuple(sorted(after))
                 if end != state:
                     ticks = batch_time(*self.instance.cost.ticks, tokens, decodes, kv, prefills, work)
-                    yield end, ticks
+                    yield end, ready, ticks
                 return
             same = position + 1 < len(state) and state[position + 1] == state[position]
+            arrival = self.arrivals[state[position][0]]
             for k in range(first, len(moves[position])):
                 target, cached, more = moves[position][k]
                 yield from choose(
@@ -125,14 +188,22 @@ class _Enumeration:
                     # Requests in one state are alike: their moves are taken in order.
                     k if same else 0,
                     (*after, target) if target else after,
+                    max(ready, arrival) if more[0] else ready,
                     held + system.held(cached),
                     running + (cached > 0),
-                    tuple(a + b for a, b in zip(load, more, strict=True)),
+                    tuple(map(add, load, more)),
                 )
 
-        return choose(0, 0, (), 0, 0, (0,) * 6)
+        return choose(0, 0, (), 0, 0, 0, (0,) * 6)
 
-    def _moves(self, node: _Node) -> list[tuple[_Node | None, int, tuple[int, ...]]]:
+    def _moves(self, node: _Node) -> list[_Move]:
+        """All moves of a node, listed once."""
+        known = self.moves.get(node)
+        if known is None:
+            known = self.moves[node] = list(self._find_moves(node))
+        return known
+
+    def _find_moves(self, node: _Node) -> Iterator[_Move]:
         """Node after the move (None: finished), tokens cached in the batch, and the load added.
 
         The load is (tokens, decodes, cached tokens they read, prefills, their work, their tokens).
@@ -140,11 +211,12 @@ class _Enumeration:
         kind, m, n = node
         request = self.instance.types[kind]
         goal = request.input_tokens + n
-        found: list[tuple[_Node | None, int, tuple[int, ...]]] = [(node, m, (0,) * 6)]
+        yield node, m, (0,) * 6
         if m and self.instance.policy.preemption:
-            found.append(((kind, 0, n), 0, (0,) * 6))
+            yield (kind, 0, n), 0, (0,) * 6
         least = 1 if self.instance.policy.chunked_prefill else goal - m
         for c in range(least, goal - m + 1):
+            self._spend(1)
             target: _Node | None = (kind, m + c, n)
             if m + c == goal:
                 target = None if n + 1 == request.output_tokens else (kind, goal, n + 1)
@@ -152,5 +224,4 @@ class _Enumeration:
                 load = (c, 1, m, 0, 0, 0)
             else:
                 load = (c, 0, 0, 1, prefill_work(self.instance.cost.exact_attention, c, m), c)
-            found.append((target, m + c, load))
-        return found
+            yield target, m + c, load

@@ -1,13 +1,16 @@
 """Exact search: A* over multisets of request nodes.
 
-Offline, the cost of a batch is its time multiplied by the rate of the state it starts from (see
-`rates.Rates`), so a schedule is a path and its cost a sum of edge lengths.  With arrivals a
-label also carries its time; batches start as soon as they can or at an arrival, which loses
-nothing for objectives that never gain from delay (all but TPOT).
+The cost of a batch is its time multiplied by the rate of the state it starts from (see
+`rates.Rates`), so a schedule is a path and its cost a sum of edge lengths.  With arrivals a batch
+may have to wait, which is charged as `labels` tells; there is also the proof of which labels may
+be dropped.  The estimates leave waits out, which cost no less than nothing.
 
-A label is dropped when another one of the same state is no later and no dearer.  The least
-estimate in the queue is a lower bound at any moment, whatever stops the search.  All arithmetic
-is in integers (ticks times rate), so neither the optimum nor the bound is rounded.
+A batch waits for the latest arrival among its members.  That depends on the child state alone: of a
+type that has not arrived yet no request is under way, so a member is missing from the child's
+requests of that type with nothing done.  Hence the shortest batch to each child is enough.
+
+The least estimate in the queue is a lower bound at any moment, whatever stops the search.  All
+arithmetic is in integers (ticks times rate), so neither the optimum nor the bound is rounded.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import lcm
@@ -26,6 +28,7 @@ from infermax_opt.infermax.data.cost import batch_time
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.estimates import Heuristic
+from infermax_opt.infermax.exact.labels import Cheapest, Front, Label, Labels
 from infermax_opt.infermax.exact.objective_rates import Rates
 from infermax_opt.infermax.exact.space import DONE, Chunks, Load, Move, Space, State
 
@@ -47,27 +50,12 @@ def unsupported(instance: Instance) -> str | None:
     requests = len(instance.requests)
     if requests > MAX_REQUESTS:
         return f"{requests} requests have too many joint states; the search takes {MAX_REQUESTS}"
-    if not instance.offline and instance.objective.weight(Metric.MEAN_TPOT):
-        return "with arrivals, waiting can lower the TPOT, which the search does not explore"
     return None
 
 
 def may_relax(instance: Instance) -> bool:
     """Whether the relaxed space of `instance` bounds its optimum (see `space`)."""
     return instance.offline and not instance.objective.weight(Metric.MEAN_TPOT)
-
-
-@dataclass(slots=True)
-class _Label:
-    """A way to reach a state: scaled cost, end of its last batch in ticks, and its origin."""
-
-    state: State
-    cost: int
-    time: int
-    parent: _Label | None
-    start: int
-    load: Load | None
-    dead: bool = False
 
 
 def search(
@@ -142,12 +130,12 @@ class _Search:
             instance.cost.ticks_per_second, *(kind.arrival.denominator for kind in instance.types)
         )
         self.per_tick = self.unit // instance.cost.ticks_per_second
-        self.arrivals = sorted({int(kind.arrival * self.unit) for kind in instance.types})
+        self.arrivals = [int(kind.arrival * self.unit) for kind in instance.types]
         self.upper = None if upper is None else self._scaled(upper)
-        self.labels: dict[State, list[_Label]] = {}
-        self.queue: list[tuple[int, int, int, _Label]] = []
+        self.labels: Labels = Cheapest() if instance.offline else Front(self._latest)
+        self.queue: list[tuple[int, int, int, Label]] = []
         self.made = self.expanded = 0
-        self.goal: _Label | None = None
+        self.goal: Label | None = None
         self.floor = 0
         self._estimate_from(0 if counting else RELAXED_BATCHES)
 
@@ -193,7 +181,8 @@ class _Search:
     def run(self) -> EngineOutcome[Schedule]:
         termination = Termination.OPTIMAL
         try:
-            self._push(_Label(self.space.start(), 0, 0, None, 0, None))
+            start = self.space.start()
+            self._push(Label(start, 0, 0, 0 if self.instance.offline else self._rate(start)))
             while self.queue:
                 estimate, _, _, label = self.queue[0]
                 self.floor = max(self.floor, estimate)
@@ -222,7 +211,7 @@ class _Search:
             termination = Termination.INTERRUPTED
         except MemoryError:
             self.queue.clear()
-            self.labels.clear()
+            self.labels = Cheapest()
             termination = Termination.MEMORY_LIMIT
         return self._outcome(termination)
 
@@ -242,55 +231,59 @@ class _Search:
                 f"{len(self.queue)} open"
             )
 
-    def _estimate(self, label: _Label) -> int:
-        rest = self.heuristic(label.state) * self.per_tick
-        return label.cost + rest
+    def _rate(self, state: State) -> int:
+        """Cost per second spent in a state."""
+        rates, nodes = self.rates, self.space.nodes
+        rate = rates.makespan if state else 0
+        if rates.per_request:
+            rate += sum([rates.of(nodes[i]) for i in state])
+        return rate
 
-    def _push(self, label: _Label) -> None:
-        estimate = self._estimate(label)
+    def _latest(self, state: State) -> int:
+        """Latest arrival among the requests of a state."""
+        return max((self.arrivals[self.space.nodes[i].kind] for i in state), default=0)
+
+    def _push(self, label: Label) -> None:
+        estimate = label.cost + self.heuristic(label.state) * self.per_tick
         if self.upper is not None and estimate >= self.upper:
             return
-        rivals = self.labels.get(label.state)
-        if rivals is None:
-            self.labels[label.state] = [label]
-        else:
-            for rival in rivals:
-                if rival.cost <= label.cost and rival.time <= label.time:
-                    return
-            kept = []
-            for rival in rivals:
-                if label.cost <= rival.cost and label.time <= rival.time:
-                    rival.dead = True
-                else:
-                    kept.append(rival)
-            kept.append(label)
-            self.labels[label.state] = kept
+        if not self.labels.admit(label):
+            return
         self.made += 1
         heapq.heappush(self.queue, (estimate, -label.cost, self.made, label))
 
-    def _expand(self, label: _Label) -> None:
-        if self.instance.offline:
-            self._batches(label, label.time, None)
-            return
-        self._batches(label, label.time, Fraction(label.time, self.unit))
-        for arrival in self.arrivals:
-            if arrival > label.time:
-                self._batches(label, arrival, Fraction(arrival, self.unit))
+    def _expand(self, label: Label) -> None:
+        """Push the labels that one more batch leads to."""
+        rate = self._rate(label.state)
+        awaited = self._awaited(label)
+        for child, (duration, load) in self._batches(label).items():
+            took = duration * self.per_tick
+            wait = least = 0
+            if awaited:
+                ready = [at for number, count, at in awaited if child.count(number) < count]
+                wait = max(ready, default=label.time) - label.time
+                least = min(label.least, self._rate(child))
+            cost = label.cost + wait * label.least + took * rate
+            self._push(Label(child, cost, label.time + wait + took, least, label, wait, load))
 
-    def _batches(self, label: _Label, start: int, now: Fraction | None) -> None:
-        """Push the labels of every batch that starts at `start`."""
+    def _awaited(self, label: Label) -> list[tuple[int, int, int]]:
+        """Of each type still to arrive: the node of its requests, their number, their arrival."""
+        if self.instance.offline:
+            return []
+        nodes = self.space.nodes
+        # None of them is under way, so all are in one node.
+        kinds = ((number, count, nodes[number].kind) for number, count in self.space.groups(label.state))
+        return [(number, count, at) for number, count, k in kinds if (at := self.arrivals[k]) > label.time]
+
+    def _batches(self, label: Label) -> dict[State, tuple[int, Load]]:
+        """The shortest batch to every child: its ticks and its load."""
         state = label.state
-        nodes, rates, ticks, heuristic = self.space.nodes, self.rates, self.ticks, self.heuristic
-        offline = self.instance.offline
-        begun = 0 if offline else label.time
-        rate = rates.makespan
-        if rates.per_request:
-            rate += sum(rates.of(nodes[i]) for i in state)
+        ticks, heuristic = self.ticks, self.heuristic
         best: dict[State, tuple[int, Load]] = {}
         slack = rest = None
         if self.priced and self.upper is not None:
-            slack = self._left(label.cost + (start - begun) * rate) - heuristic.work(self.main, state)
-        for pattern in self.space.patterns(state, now):
+            slack = self._left(label.cost) - heuristic.work(self.main, state)
+        for pattern in self.space.patterns(state):
             if slack is not None:
                 rest = slack - heuristic.through(self.main, state, pattern)
                 if rest < 0:
@@ -303,11 +296,7 @@ class _Search:
                 known = best.get(child)
                 if known is None or duration < known[0]:
                     best[child] = (duration, load)
-        for child, (duration, load) in best.items():
-            end = start + duration * self.per_tick
-            cost = label.cost + (end - begun) * rate
-            # Offline the time decides nothing: it must not keep a dearer label alive.
-            self._push(_Label(child, cost, 0 if offline else end, label, start, load))
+        return best
 
     def _outcome(self, termination: str) -> EngineOutcome[Schedule]:
         schedule = upper = None
@@ -328,11 +317,11 @@ class _Search:
             details={"expanded": self.expanded, "labels": self.made, "chunks": self.chunks.value},
         )
 
-    def _schedule(self, goal: _Label) -> Schedule:
-        """Follow the labels back and give every move to a request."""
-        path: list[_Label] = []
-        label: _Label | None = goal
-        while label is not None and label.parent is not None:
+    def _schedule(self, goal: Label) -> Schedule:
+        """Follow the labels back, give every move to a request and every wait its place."""
+        path: list[Label] = []
+        label = goal
+        while label.parent is not None:
             path.append(label)
             label = label.parent
         path.reverse()
@@ -343,17 +332,37 @@ class _Search:
             first = next(i for i in self.space.start() if self.space.nodes[i].kind == kind)
             where.setdefault(first, []).extend(requests.members)
         batches = []
-        for label in path:
+        for label, start in zip(path, self._starts(path), strict=True):
             assert label.parent is not None
             assert label.load is not None
-            now = None if self.instance.offline else Fraction(label.start, self.unit)
-            chosen = self.space.find_batch(label.parent.state, label.state, now, label.load)
+            chosen = self.space.find_batch(label.parent.state, label.state, label.load)
             moves = self._assign(self.space.groups(label.parent.state), chosen, where)
             tokens = {names[i]: move.tokens for i, move in moves if move.tokens}
             evict = tuple(names[i] for i, move in moves if move.evicts)
-            wait = label.start > label.parent.time and not self.instance.offline
-            batches.append(Batch(tokens, evict, Fraction(label.start, self.unit) if wait else None))
+            batches.append(Batch(tokens, evict, start))
         return Schedule(self.instance.name, tuple(batches))
+
+    def _starts(self, path: Sequence[Label]) -> list[Fraction | None]:
+        """Start of every batch on a path; None where it starts as soon as the one before ends.
+
+        A wait goes before the latest batch up to the one that demands it whose state has the rate at
+        which it was charged: the least so far.
+        """
+        waits = [0] * len(path)
+        lowest = place = 0
+        for k, label in enumerate(path):
+            assert label.parent is not None
+            rate = self._rate(label.parent.state)
+            if k == 0 or rate <= lowest:
+                lowest, place = rate, k
+            waits[place] += label.wait
+        starts: list[Fraction | None] = []
+        now = 0
+        for label, wait in zip(path, waits, strict=True):
+            assert label.parent is not None
+            starts.append(Fraction(now + wait, self.unit) if wait else None)
+            now += wait + label.time - label.parent.time - label.wait
+        return starts
 
     @staticmethod
     def _assign(

@@ -27,7 +27,6 @@ import enum
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import NamedTuple
 
 from infermax_opt.infermax.data.cost import prefill_work
@@ -158,11 +157,10 @@ class Space:
     def __post_init__(self) -> None:
         self._numbers: dict[Node, int] = {}
         self._moves: dict[int, tuple[Move, ...]] = {}
-        self._options: dict[tuple[int, int, bool], list[Options]] = {}
-        self._buckets: dict[tuple[int, int, bool], list[Bucket]] = {}
+        self._options: dict[tuple[int, int], list[Options]] = {}
+        self._buckets: dict[tuple[int, int], list[Bucket]] = {}
         self._steps_taken = 0
         self.kinds = self.instance.types
-        self.arrivals = [kind.arrival for kind in self.kinds]
         self.relaxed = self.chunks is Chunks.RELAXED
         self.steps = [self._step(kind.input_tokens) for kind in self.kinds]
 
@@ -244,13 +242,12 @@ class Space:
             return DONE
         return self.number(Node(kind, n + 1, request.input_tokens + n))
 
-    def options(self, number: int, count: int, arrived: bool = True) -> list[Options]:
+    def options(self, number: int, count: int) -> list[Options]:
         """Ways to move `count` requests of one node within the limits, cheapest price first."""
-        key = (number, count, arrived)
+        key = (number, count)
         known = self._options.get(key)
         if known is None:
-            moves = self.moves(number) if arrived else self.moves(number)[:1]
-            priced = sorted(((self.price(number, move), move) for move in moves), key=_by_price)
+            priced = sorted(((self.price(number, move), move) for move in self.moves(number)), key=_by_price)
             known = list(self._combine(priced, count, 0, Options(0, (), Load(), ())))
             known.sort(key=_by_price)
             self._options[key] = known
@@ -304,13 +301,13 @@ class Space:
                 pairs.append((number, 1))
         return pairs
 
-    def buckets(self, number: int, count: int, arrived: bool) -> list[Bucket]:
+    def buckets(self, number: int, count: int) -> list[Bucket]:
         """The options of a group by `Bucket`, cheapest first."""
-        key = (number, count, arrived)
+        key = (number, count)
         known = self._buckets.get(key)
         if known is None:
             sorted_in: dict[tuple[int, bool, bool], list[Options]] = {}
-            for option in self.options(number, count, arrived):
+            for option in self.options(number, count):
                 generates = sum(self._generates(number, move) for move in option.moves)
                 phases = (option.load.decodes > 0, option.load.prefills > 0)
                 sorted_in.setdefault((generates, *phases), []).append(option)
@@ -330,14 +327,11 @@ class Space:
             return True
         return self.nodes[move.target].generated > self.nodes[number].generated
 
-    def patterns(self, state: State, now: Fraction | None) -> Iterator[Pattern]:
-        """Every pattern of a batch in `state` that the limits may allow."""
+    def patterns(self, state: State) -> Iterator[Pattern]:
+        """Every pattern of a batch in `state` that the limits may allow, whoever has arrived."""
         system = self.instance.system
         hybrid = self.instance.policy.hybrid_batching
-        groups = [
-            self.buckets(number, count, now is None or self.arrivals[self.nodes[number].kind] <= now)
-            for number, count in self.groups(state)
-        ]
+        groups = [self.buckets(number, count) for number, count in self.groups(state)]
 
         def choose(
             group: int, chosen: Pattern, held: int, limited: int, phases: tuple[bool, bool]
@@ -393,14 +387,9 @@ class Space:
                     self.watch(len(grown))
         return grown
 
-    def find_batch(
-        self, state: State, child: State, now: Fraction | None, load: Load
-    ) -> list[tuple[Move, ...]]:
+    def find_batch(self, state: State, child: State, load: Load) -> list[tuple[Move, ...]]:
         """Moves per group (in the order of `groups`) of a batch from `state` to `child`."""
-        options = [
-            self.options(number, count, now is None or self.arrivals[self.nodes[number].kind] <= now)
-            for number, count in self.groups(state)
-        ]
+        options = [self.options(number, count) for number, count in self.groups(state)]
 
         def search(group: int, left: Counter[int], rest: Load) -> list[tuple[Move, ...]] | None:
             if group == len(options):

@@ -1,8 +1,10 @@
-"""Entry point of the console script, which survives Ctrl-C while the program still loads."""
+"""Entry point of the console script, which survives Ctrl-C and SIGTERM while the program still loads."""
 
 from __future__ import annotations
 
 import sys
+
+from infermax_opt.core.interrupts import exit_code, heed_termination
 
 __all__ = ["main"]
 
@@ -10,11 +12,12 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line."""
     try:
+        heed_termination()
         from infermax_opt.cli.main import main as run
 
         run()
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as stop:
+        sys.exit(exit_code(stop))
 
 
 if __name__ == "__main__":

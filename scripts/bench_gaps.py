@@ -16,8 +16,6 @@ The script can be killed and started again: finished rows are kept.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import os
 import platform
 import statistics
@@ -27,6 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import infermax_opt as imx
+from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.table.run import Table, run_table
 from infermax_opt.table.suites import get_suite, suite_names
 
@@ -98,13 +97,12 @@ def gaps(tables: list[Table]) -> dict[str, list[float]]:
 
 def write(path: Path, cells: dict[str, list[float]]) -> None:
     """One line per instance: the median gap, then the gap of each run."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["instance", "median_gap_percent", "gaps_percent"])
-    for name, values in cells.items():
-        writer.writerow([name, f"{statistics.median(values):.6g}", " ".join(f"{v:.6g}" for v in values)])
+    rows = [
+        (name, f"{statistics.median(values):.6g}", " ".join(f"{v:.6g}" for v in values))
+        for name, values in cells.items()
+    ]
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(text.getvalue())
+    temporary.write_text(rows_text(("instance", "median_gap_percent", "gaps_percent"), rows))
     temporary.replace(path)
 
 

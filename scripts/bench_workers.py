@@ -11,7 +11,6 @@ search (60 s at most), both bounds and the verifier's replay.  Every placement i
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import platform
 import sys
@@ -22,6 +21,8 @@ from pathlib import Path
 from infermax_opt.api import package_versions
 from infermax_opt.cluster.data.formats import stream_of_trace
 from infermax_opt.cluster.series import worker_series
+from infermax_opt.core.exact import fixed_text
+from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.traces import read_trace
 from infermax_opt.latency.workers import chosen_worker
 
@@ -53,13 +54,13 @@ def row(path: Path, worker: str, ttft: str, atgt: str) -> dict[str, object]:
         "heartbeats": len(series.beats),
         **{f"peak_{name}": series.peak(name) for name in ("any_policy", "lower", "upper")},
         **{f"mean_{name}": f"{float(series.mean(name)):.4f}" for name in ("any_policy", "lower", "upper")},
-        "gap_percent": f"{float((upper - series.mean('lower')) / upper) * 100:.4f}",
-        "any_policy_gap_percent": f"{float((upper - series.mean('any_policy')) / upper) * 100:.2f}",
+        "gap_percent": fixed_text(100 * (1 - series.mean("lower") / upper), 4, "ceiling"),
+        "any_policy_gap_percent": fixed_text(100 * (1 - series.mean("any_policy") / upper), 2, "ceiling"),
         "open_heartbeats": series.open_beats,
-        "attainment_percent": f"{float(series.metrics.attainment) * 100:.2f}",
+        "attainment_percent": fixed_text(100 * series.metrics.attainment, 2, "floor"),
         "look_ahead_peak": ahead.peak_workers if ahead else "",
         "look_ahead_mean": f"{float(ahead.mean_workers):.4f}" if ahead else "",
-        "look_ahead_attainment_percent": f"{float(ahead.attainment) * 100:.2f}" if ahead else "",
+        "look_ahead_attainment_percent": fixed_text(100 * ahead.attainment, 2, "floor") if ahead else "",
         "verified": str(series.verified).lower(),
         "cut_short": series.cut_short is not None,
         "seconds": f"{time.monotonic() - began:.1f}",
@@ -79,9 +80,7 @@ def main() -> None:
             rows.append(row(options.folder / f"AzureLLMInferenceTrace_{kind}.csv", *case))
             print({key: rows[-1][key] for key in list(rows[-1])[:-2]}, file=sys.stderr, flush=True)
     with open(options.output or sys.stdout.fileno(), "w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        stream.write(rows_text(list(rows[0]), [list(row.values()) for row in rows]))
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ verified result; a gap is (schedule - lower bound) / schedule.
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 import infermax_opt as imx
+from infermax_opt.files.csv_rows import rows_text
 
 INSTANCES = Path(__file__).resolve().parent.parent / "instances" / "paper-csp"
 SIZES = tuple(2**power for power in range(11))
@@ -182,10 +182,8 @@ def main() -> None:
     options.into.mkdir(parents=True, exist_ok=True)
     stem = "chunked" if options.chunked else "whole-prompts"
     table = [cells(row) for row in rows]
-    with (options.into / f"{stem}.csv").open("w", newline="") as handle:
-        writer = csv.DictWriter(handle, list(table[0]))
-        writer.writeheader()
-        writer.writerows(table)
+    text = rows_text(list(table[0]), [list(row.values()) for row in table])
+    (options.into / f"{stem}.csv").write_text(text)
     figure(rows, options.into / f"{stem}.png")
     print(markdown(rows))
 

@@ -15,7 +15,6 @@ bounds are lowered by that much).
 from __future__ import annotations
 
 import argparse
-import csv
 import platform
 import sys
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import infermax_opt as imx
+from infermax_opt.files.csv_rows import rows_text
 
 COST = imx.load_profile("paper-example").cost
 ENGINES = {
@@ -122,10 +122,8 @@ def main() -> None:
     axes = {axis: run_axis(axis, options.input_tokens, options.time_limit) for axis in ("B", "O")}
     options.into.mkdir(parents=True, exist_ok=True)
     rows = [row for reaches in axes.values() for reach in reaches.values() for row in reach.rows]
-    with (options.into / f"i{options.input_tokens}.csv").open("w", newline="") as handle:
-        writer = csv.DictWriter(handle, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    text = rows_text(list(rows[0]), [list(row.values()) for row in rows])
+    (options.into / f"i{options.input_tokens}.csv").write_text(text)
     print(
         f"I = {options.input_tokens}, {options.time_limit:g} s an attempt, one thread, {platform.machine()}"
     )

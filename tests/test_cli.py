@@ -261,6 +261,15 @@ def test_options_reach_the_solver(monkeypatch: pytest.MonkeyPatch, solved: Path)
     assert isinstance(seen["warm_start"], Schedule)
 
 
+def test_the_memory_limit_says_that_it_stopped_an_engine(tmp_path: Path) -> None:
+    path, out = ROOT / "instances" / "paper-csp" / "i64-chunked.json", tmp_path / "r.json"
+    text = ok("solve", path, "--solver", "cpsat", "--memory-limit", "20", "--time-limit", "30", "-o", out)
+    assert "\n  ended by      memory_limit: the limit of 20 MiB stopped it\n" in text
+    assert "\n  memory limit  20 MiB\n" in text
+    solver = json.loads(out.read_text())["solver"]
+    assert (solver["termination"], solver["memory_limit"]) == ("memory_limit", 20 * 2**20)
+
+
 # --- failures -----------------------------------------------------------------------------------
 
 

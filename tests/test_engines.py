@@ -218,10 +218,12 @@ def test_what_was_found_survives(engine: Any, how: str) -> None:
     assert run.objective == model.objective(run.values)
 
 
+@pytest.mark.parametrize("mebibytes", [20, 40])
 @pytest.mark.parametrize("engine", ["highs", "cpsat"])
-def test_memory_limit(engine: Any) -> None:
-    run = run_engine(engine, lowered_paper(4, CSP()), Limits(seconds=20, memory=40 * 2**20))
-    assert run.termination == Termination.MEMORY_LIMIT
+def test_memory_limit(engine: Any, mebibytes: int) -> None:
+    """Also where there is too little to load the engine at all."""
+    run = run_engine(engine, lowered_paper(4, CSP()), Limits(seconds=20, memory=mebibytes * 2**20))
+    assert run.termination == Termination.MEMORY_LIMIT, run.details
 
 
 def test_crash_leaves_the_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:

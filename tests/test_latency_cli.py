@@ -70,9 +70,7 @@ def test_calibrate_a_profile(tmp_path: Path) -> None:
 def test_configure_profiles() -> None:
     done = run("configure", "--profile", "llama-3.1-70b_h100", "--atgt", "0.05", *REQUESTS)
     assert done.exit_code == 0, done.output
-    assert (
-        "best: 4 GPUs (llama-3.1-70b_h100_tp4), 2430.5 tokens/s per GPU; the KV cache is full" in done.output
-    )
+    assert "best: 4 GPUs (llama-3.1-70b_h100_tp4), 2430.5 tokens/s/GPU; the KV cache is full" in done.output
     value = json.loads(
         run("configure", "--profile", "llama-3.1-70b_h100", "--atgt", "0.05", *REQUESTS, "--json").output
     )

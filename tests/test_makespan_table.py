@@ -122,7 +122,7 @@ def test_texts(tmp_path: Path) -> None:
     text = markdown_text(table)
     assert (
         "| instance | requests | clients | schedule, s | lower bound, s | gap, % | bound | proof "
-        "| closed form, s | found by | bins | rounds | utilisation, % | seconds "
+        "| closed form, s | found by | bins | rounds | utilisation, % | time, s "
         "| fcfs, % | offline, % | online, % | hybrid, % |"
     ) in text
     assert "rows: 1 of 24" in text

@@ -96,7 +96,7 @@ def test_texts(row: Row) -> None:
     text = markdown_text(table)
     assert (
         "| instance | requests | workers | lower bound | gap, % | bound | proof | closed form | found by "
-        "| GPUs | iteration time, % | prefill, % | KV, % | seconds | best-fit, % |"
+        "| GPUs | iteration time, % | prefill, % | KV, % | time, s | best-fit, % |"
     ) in text
     assert "| long-prompts-12-s0-o0.34 | 12 | 3 | 3 | 0 | continuous | closed-form | 3 |" in text
     assert table_to_json(table)["rows"][0]["schedulers"].keys() == set(HEURISTICS)

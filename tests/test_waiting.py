@@ -9,7 +9,9 @@ from fractions import Fraction
 import pytest
 
 from infermax_opt import api
+from infermax_opt.api import verify
 from infermax_opt.core.result import LowerBound, Proof, Result, Status
+from infermax_opt.core.verification import FaultKind, Trust
 from infermax_opt.engines.outcome import Termination
 from infermax_opt.infermax.bounds import closed_form_bounds, exhaustive
 from infermax_opt.infermax.bounds.exhaustive import holds
@@ -25,7 +27,6 @@ from infermax_opt.infermax.exact.search import search
 from infermax_opt.infermax.exact.staged import staged_search
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.plain import replay_plain
-from infermax_opt.infermax.verify import FaultKind, Trust, verify
 
 from .oracle import optimum
 from .support import few

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,17 +18,22 @@ from infermax_opt.cli.main import cli
 from infermax_opt.cluster.data.formats import stream_from_json, stream_of_trace, stream_to_json, write_stream
 from infermax_opt.cluster.data.generate import poisson_stream
 from infermax_opt.cluster.data.stream import Stream, StreamRequest
+from infermax_opt.cluster.policies.by_name import make_policy
 from infermax_opt.cluster.replay.check import check_stream
+from infermax_opt.cluster.replay.metrics import measure_stream
 from infermax_opt.cluster.replay.replay import replay_stream
+from infermax_opt.cluster.report import series_text
 from infermax_opt.cluster.series import stream_unplaceable, worker_series
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.json import to_json_text
+from infermax_opt.files.report import metrics_text
 from infermax_opt.files.traces import read_trace
 from infermax_opt.placement.data.generate import SLO_13B, WORKER_13B, paper_like
 from infermax_opt.placement.data.instance import Slo
 from infermax_opt.placement.data.schedule import Placement
 
 from .placement_oracle import fewest_workers
+from .support import ROOT
 
 
 def run(*args: str | Path) -> Done:
@@ -290,3 +296,33 @@ def test_split_phase_has_two_sides_and_a_forecast(tmp_path: Path) -> None:
     assert value["prefill"]["verified"]
     assert value["forecast"]["points"] == 4
     assert "ceil(" in run("workers", path).stdout
+
+
+def test_the_bounds_name_their_class_and_stand_beside_values_of_it_only() -> None:
+    """Look-ahead need not keep limits a to e: here it uses fewer workers than a lower bound says."""
+    path = ROOT / "instances" / "stream-poisson-8.json"
+    text = run("workers", path).stdout
+    block = text.split("fewest workers at a heartbeat, for policies that keep limits a to e\n")[1]
+    bounds, other = block.split("workers of a policy of another class\n")
+    assert "look-ahead" not in bounds
+    assert re.search(r"lower bound, any policy within limits a to e +3 +2\.3 ", bounds)
+    assert re.search(
+        r"lower bound, limits a to e, ongoing requests where this run put them +5 +4\.05 ", bounds
+    )
+    assert re.search(r"look-ahead: 100 % of the requests within TTFT and ATGT +5 +3\.983\n", other)
+    assert (
+        "no bound above holds for it\n  so both are true: look-ahead uses fewer workers than 'lower" in other
+    )
+    value = json.loads(run("workers", path, "--json").stdout)
+    assert value["classes"]["any_policy"] == "lower bound, any policy within limits a to e"
+    assert value["classes"].keys() == {"any_policy", "lower", "upper", "look_ahead"}
+
+
+def test_an_attainment_is_never_shown_as_more_than_it_is() -> None:
+    replay = replay_stream(stream(0), make_policy("look-ahead"))
+    metrics = replace(measure_stream(replay), attainment=Fraction(9996, 10_000))
+    assert "attainment               99.9 %" in metrics_text(metrics)
+    series = worker_series(stream(0))
+    assert series.look_ahead is not None
+    short = replace(series, look_ahead=replace(series.look_ahead, attainment=Fraction(99_999, 100_000)))
+    assert "look-ahead: 99.9 % of the requests" in series_text(short)

@@ -13,21 +13,35 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from infermax_opt.cli.completion import COMPLETE_VAR, files
+from infermax_opt.core.compiled import tell_compiling
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.interrupts import TERMINATED, exit_code
+from infermax_opt.files.json import STANDARD
 
-__all__ = ["AS_JSON", "Program", "check_output", "not_drawn", "output_option", "progress_printer", "save"]
+__all__ = [
+    "AS_JSON", "PROGRESS", "Program", "check_inputs", "check_output", "not_drawn", "output_option",
+    "progress_printer", "save", "say", "wrote",
+]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DONE, FAILED, UNUSABLE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
+DONE, FAILED, UNUSABLE, BROKEN_PIPE = 0, 1, 2, 141
 DEBUG = "INFERMAX_OPT_DEBUG"
+#: Key of the context of a command one of whose files goes to standard output.
+TAKEN = "infermax_opt.standard_output"
 
+PROGRESS = click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="Tell on standard error how far it is.  Default: where that is a terminal.",
+)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines instead of text.")
 
 
 def output_option(metavar: str, text: str, required: bool = False) -> Callable[[F], F]:
     """Option -o: where the command writes its file, whole or not at all."""
-    return click.option("-o", "--output", metavar=metavar, required=required, help=text)
+    return click.option("-o", "--output", metavar=metavar, required=required, shell_complete=files, help=text)
 
 
 class Program(click.Group):
@@ -46,6 +60,7 @@ class Program(click.Group):
         **extra: Any,
     ) -> NoReturn:
         """Run a command line and leave with its exit code; no exception gets past."""
+        self._main_shell_completion(extra, prog_name or "infermax-opt", complete_var or COMPLETE_VAR)
         code = self._run(list(sys.argv[1:] if args is None else args), prog_name or "infermax-opt", extra)
         if code == BROKEN_PIPE:
             # Else the interpreter flushes at exit, fails again and says so.
@@ -54,6 +69,7 @@ class Program(click.Group):
         sys.exit(code)
 
     def _run(self, args: list[str], prog_name: str, extra: dict[str, Any]) -> int:
+        progress_printer()
         try:
             with self.make_context(prog_name, args, **extra) as context:
                 code = self.invoke(context)
@@ -64,8 +80,9 @@ class Program(click.Group):
             return _complain(error.format_message(), UNUSABLE)
         except InputError as error:
             return _complain(str(error), UNUSABLE)
-        except (KeyboardInterrupt, click.Abort):
-            return _complain("interrupted", INTERRUPTED)
+        except (KeyboardInterrupt, click.Abort) as stop:
+            code = exit_code(stop)
+            return _complain("terminated" if code == TERMINATED else "interrupted", code)
         except BrokenPipeError:
             return BROKEN_PIPE
         except OSError as error:
@@ -102,14 +119,31 @@ def not_drawn(path: str, wrong: Sequence[object]) -> int:
     return FAILED
 
 
-def check_output(output: str | None, *inputs: str) -> None:
-    """Find out before the work that `output` can be written, and that it is none of `inputs`.
+def check_inputs(*inputs: str) -> None:
+    """Check that at most one of the files to read is standard input.
 
     Raises
     ------
     InputError
     """
+    if inputs.count(STANDARD) > 1:
+        raise InputError("is to be read twice; name a file for one of them", source="standard input")
+
+
+def check_output(output: str | None, *inputs: str) -> None:
+    """Find out before the work that `output` can be written, and that it is none of `inputs`.
+
+    Where it is standard output, what the command says goes to standard error from then on.
+
+    Raises
+    ------
+    InputError
+    """
+    check_inputs(*inputs)
     if output is None:
+        return
+    if output == STANDARD:
+        click.get_current_context().meta[TAKEN] = True
         return
     target = os.path.realpath(output)
     if os.path.isdir(target):
@@ -126,11 +160,24 @@ def check_output(output: str | None, *inputs: str) -> None:
         raise InputError(f"cannot be written: {error.strerror or error}", source=output) from None
 
 
+def say(text: str) -> None:
+    """Print a report: to standard output, or to standard error where a file goes to the former."""
+    click.echo(text, err=TAKEN in click.get_current_context().meta)
+
+
+def wrote(*names: str | None) -> None:
+    """Say which files were written, if any."""
+    for name in names:
+        if name is not None and name != STANDARD:
+            say(f"wrote {click.format_filename(name)}")
+
+
 def save(value: Mapping[str, Any], output: str | None, summary: str | None) -> None:
     """Write a JSON value to `output` (if given) and print the summary (or the value itself).
 
     The summary comes out even where the file cannot be written; the value is then kept in a
     temporary file, which the error names: work that took hours must not be lost.
+    Without a summary, the value that went to standard output is not printed again.
     """
     from infermax_opt.files.json import dump_json, to_json_text
 
@@ -140,12 +187,12 @@ def save(value: Mapping[str, Any], output: str | None, summary: str | None) -> N
             dump_json(value, output)
         except InputError as error:
             failure = _rescued(error, to_json_text(value))
-    if summary is None:
-        click.echo(to_json_text(value), nl=False)
-    else:
-        click.echo(summary)
-        if output is not None and failure is None:
-            click.echo(f"wrote {click.format_filename(output)}")
+    if summary is None and output != STANDARD:
+        say(to_json_text(value).rstrip("\n"))
+    elif summary is not None:
+        say(summary)
+        if failure is None:
+            wrote(output)
     if failure is not None:
         sys.stdout.flush()
         raise failure
@@ -161,13 +208,21 @@ def _rescued(error: InputError, text: str) -> InputError:
     return InputError(f"{error.problem}; kept in {path}", field=error.field, source=error.source)
 
 
-def progress_printer() -> Callable[[str], None] | None:
-    """Return a printer of progress lines with the elapsed time; None where stderr is no terminal."""
-    if not sys.stderr.isatty():
+def progress_printer(wanted: bool | None = None) -> Callable[[str], None] | None:
+    """Return a printer of progress lines with the elapsed time, which also tells what is compiled.
+
+    Parameters
+    ----------
+    wanted : bool, optional
+        Whether there is to be one; None: where standard error is a terminal.
+    """
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        tell_compiling(None)
         return None
     began = time.monotonic()
 
     def show(line: str) -> None:
         click.echo(f"[{time.monotonic() - began:7.1f} s] {line}", err=True)
 
+    tell_compiling(show)
     return show

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from infermax_opt.cli.console import AS_JSON, DONE, check_output, output_option, save
+from infermax_opt.cli.completion import files
+from infermax_opt.cli.console import AS_JSON, DONE, check_output, output_option, save, wrote
 from infermax_opt.cli.options import TRACE_FORMATS
 from infermax_opt.core.options import window
 from infermax_opt.core.problem import importers
+from infermax_opt.files.json import STANDARD
+from infermax_opt.files.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -50,7 +53,7 @@ class _Import(click.Command):
 
 
 @click.command(name="import", cls=_Import)
-@click.argument("trace_file", metavar="TRACE")
+@click.argument("trace_file", metavar="TRACE", shell_complete=files)
 @click.option(
     "--format",
     "form",
@@ -64,7 +67,7 @@ class _Import(click.Command):
     "--window",
     metavar="A:B",
     callback=window,
-    help="Keep arrivals from A up to, not including, B seconds after the first; A becomes time 0.",
+    help="Keep arrivals from A up to, not including, B, s after the first; A becomes time 0.",
 )
 @click.option("--offline", is_flag=True, help="Let all requests be there from the start.")
 @click.option("--skip-unfit", is_flag=True, help="Leave out requests that can never fit, instead of failing.")
@@ -125,6 +128,7 @@ def import_(
     inputs = sum(request.input_tokens for request in instance.requests)
     outputs = sum(request.output_tokens for request in instance.requests)
     summary = {
+        "schema": SCHEMAS["import"],
         "instance": instance.name,
         "requests": len(instance.requests),
         "left_out": dict(made.left_out),
@@ -136,9 +140,11 @@ def import_(
 
     text = (
         f"{printable(instance.name)}: {len(instance.requests)} requests, {inputs} input tokens, "
-        f"{outputs} output tokens, {made.text}\nwrote {click.format_filename(output)}"
+        f"{outputs} output tokens, {made.text}"
     )
     save(summary, None, None if as_json else text)
+    if not as_json:
+        wrote(output)
     return DONE
 
 
@@ -158,4 +164,6 @@ def _own_options(context: click.Context, problem: str, options: dict[str, Any]) 
 
 
 def _stem(path: str) -> str:
+    if path == STANDARD:
+        return "stdin"
     return os.path.basename(path).removesuffix(".gz").rpartition(".")[0] or os.path.basename(path)

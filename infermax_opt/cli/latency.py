@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from infermax_opt.cli.console import AS_JSON, DONE, FAILED, check_output, output_option, save
+from infermax_opt import completion
+from infermax_opt.cli.console import AS_JSON, DONE, FAILED, check_output, output_option, save, wrote
 from infermax_opt.cli.options import TRACE_FORMATS
 
 if TYPE_CHECKING:
@@ -82,8 +83,13 @@ def _only_with(context: click.Context, other: str, *names: str) -> None:
 
 
 @click.command()
-@click.argument("samples_file", metavar="[SAMPLES]", required=False)
-@click.option("--profile", metavar="NAME", help="Make a worker of this cost profile instead.")
+@click.argument("samples_file", metavar="[SAMPLES]", required=False, shell_complete=completion.files)
+@click.option(
+    "--profile",
+    metavar="NAME",
+    shell_complete=completion.profiles,
+    help="Make a worker of this cost profile instead.",
+)
 @click.option("--gpus", metavar="N", type=click.IntRange(1, 10**4), help="Use samples of so many GPUs.")
 @_decimal_option("--kv-capacity", "KV", "Of the worker, in the unit of the KV samples; needed for -o.")
 @_fitting
@@ -109,7 +115,7 @@ def calibrate(
     """Fit the latency models of a worker (Aladdin, eqs 1 to 5) to samples or to a cost profile.
 
     \b
-    Columns of SAMPLES (CSV, seconds; a row needs those of its kind):
+    Columns of SAMPLES (CSV; times in s; a row needs those of its kind):
       kv       tokens, kv                           KV of one request, in any unit
       prefill  input_tokens, seconds                a prefill batch
       decode   context_tokens, batch_size, seconds  an iteration; context summed over the batch
@@ -154,7 +160,7 @@ def calibrate(
     if output is not None and worker is not None:
         dump_json(worker_to_json(worker), output)
         if not as_json:
-            click.echo(f"wrote {click.format_filename(output)}")
+            wrote(output)
     return DONE
 
 
@@ -164,9 +170,16 @@ def calibrate(
     "profiles",
     metavar="NAME",
     multiple=True,
+    shell_complete=completion.profiles,
     help="Cost profile; repeat it, or leave out _tpN to take all numbers of GPUs.",
 )
-@click.option("--samples", "samples_file", metavar="SAMPLES", help="Measured samples (see `calibrate`).")
+@click.option(
+    "--samples",
+    "samples_file",
+    metavar="SAMPLES",
+    shell_complete=completion.files,
+    help="Measured samples (see `calibrate`).",
+)
 @_decimal_option("--gpu-memory", "KV", "Samples: usable memory of a GPU, in the unit of the KV samples.")
 @_decimal_option("--model-memory", "KV", "Samples: memory of the model, in the same unit.")
 @click.option(
@@ -176,11 +189,17 @@ def calibrate(
     multiple=True,
     help="Samples: a number of GPUs to choose from; repeat it.  Default: the measured ones.",
 )
-@_decimal_option("--atgt", "S", "Limit on the average time of a generated token.  Seconds.", required=True)
-@_decimal_option("--ttft", "S", "Limit on the time to the first token.  Seconds.")
+@_decimal_option("--atgt", "S", "Limit on the average time of a generated token, s.", required=True)
+@_decimal_option("--ttft", "S", "Limit on the time to the first token, s.")
 @click.option("--input-tokens", metavar="N", type=click.IntRange(1, 10**9), help="Of every request.")
 @click.option("--output-tokens", metavar="N", type=click.IntRange(2, 10**9), help="Of every request.")
-@click.option("--trace", "trace_file", metavar="TRACE", help="Lengths of requests, instead (see `import`).")
+@click.option(
+    "--trace",
+    "trace_file",
+    metavar="TRACE",
+    shell_complete=completion.files,
+    help="Lengths of requests, instead (see `import`).",
+)
 @click.option(
     "--format",
     "form",
@@ -208,7 +227,7 @@ def configure(
     cover: str,
     as_json: bool,
 ) -> int:
-    """Choose the GPUs of a worker: the most tokens per second and GPU (Aladdin, eq 6).
+    """Choose the GPUs of a worker: the most tokens/s/GPU (Aladdin, eq 6).
 
     A batch is as large as the KV cache holds, or as the ATGT limit allows by the time of an iteration.
     Exit code 1 where no option can serve the workload.

@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from infermax_opt.cli import completion
 from infermax_opt.cli.console import (
     AS_JSON,
     DONE,
     FAILED,
+    PROGRESS,
     Program,
+    check_inputs,
     check_output,
     not_drawn,
     output_option,
     progress_printer,
     save,
+    wrote,
 )
 from infermax_opt.cli.import_ import import_
 from infermax_opt.cli.latency import calibrate, configure
@@ -26,20 +30,24 @@ from infermax_opt.cli.simulate import simulate
 from infermax_opt.cli.table import table
 from infermax_opt.cli.workers import workers
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.interrupts import heed_termination
+from infermax_opt.files.json import STANDARD
+from infermax_opt.files.schemas import SCHEMAS
 
 if TYPE_CHECKING:
-    from infermax_opt.core.result import Claim
+    from infermax_opt.core.result import Claim, LowerBound
     from infermax_opt.core.values import AnyInstance, AnySchedule
 
 __all__ = ["cli", "main"]
 
-INSTANCE = click.argument("instance_file", metavar="INSTANCE")
+INSTANCE = click.argument("instance_file", metavar="INSTANCE", shell_complete=completion.files)
+SUBJECT = click.argument("subject_file", metavar="SCHEDULE|RESULT", shell_complete=completion.files)
 
 
 class _Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions only
     """A positive number of seconds."""
 
-    name = "seconds"
+    name = "s"
     MOST = 10**7
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -71,10 +79,17 @@ def cli(context: click.Context) -> None:
       infermax-opt verify trace.json sarathi.json
       infermax-opt plot trace.json sarathi.json -o sarathi.png
 
-    Files are JSON, gzipped where the name ends in .gz.
+    Files are JSON, gzipped where the name ends in .gz.  The name - is standard input (gzipped or not)
+    where a file is read, and standard output where one is written; the report then goes to standard
+    error.
 
     \b
-    Exit codes:  0 done   1 schedule or claim is wrong, or infeasible   2 unusable input
+    Exit codes:
+      0    done, also where Ctrl-C or SIGTERM stopped the search early and there is a result
+      1    schedule or claim is wrong, or infeasible
+      2    unusable input
+      130  stopped by Ctrl-C before there was a result (`table` writes the rows that are finished)
+      143  stopped by SIGTERM, likewise
     """  # noqa: D301
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -82,30 +97,46 @@ def cli(context: click.Context) -> None:
 
 @cli.command()
 @INSTANCE
-@click.option("--formulation", metavar="NAME", help="Formulation for highs or cpsat: flow, csp; aladdin.")
+@click.option(
+    "--formulation",
+    metavar="NAME",
+    shell_complete=completion.formulations,
+    help="Formulation for highs or cpsat: flow, csp; aladdin.",
+)
 @click.option(
     "--solver",
     metavar="NAME",
     default="auto",
     show_default=True,
-    help="Engine; which ones an instance can take, its problem says: see `infermax-opt problems`.",
+    shell_complete=completion.engines,
+    help="Engine; `infermax-opt problems` lists those of each kind of instance.",
 )
 @click.option(
     "--warm-start",
     metavar="NAME|FILE|best|none",
+    shell_complete=completion.starts,
     default="best",
     show_default=True,
     help="Scheduler, or schedule or result file (a name with '/' or '.json'), to start from.",
 )
 @click.option(
-    "--time-limit", type=_Seconds(), default=60.0, show_default=True, help="Seconds for everything."
+    "--time-limit",
+    metavar="S",
+    type=_Seconds(),
+    default=60.0,
+    show_default=True,
+    help="Time for everything, s.",
 )
 @click.option(
-    "--memory-limit", metavar="MIB", type=click.IntRange(1, 2**24), help="MiB that the engine may use."
+    "--memory-limit",
+    metavar="MIB",
+    type=click.IntRange(1, 2**24),
+    help="Memory that the engine may use, MiB.",
 )
 @click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the engine. Default: all cores.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @output_option("RESULT", "Write the result, schedule included, to this file.")
+@PROGRESS
 @AS_JSON
 def solve(
     instance_file: str,
@@ -117,13 +148,14 @@ def solve(
     threads: int | None,
     seed: int,
     output: str | None,
+    progress: bool | None,
     as_json: bool,
 ) -> int:
     """Find a schedule and a lower bound, as close as the limits allow.
 
     Runs the schedulers, the closed-form bounds and one exact engine; where that has no chance,
     planners that know the output lengths, and a search for a better bound beside them.  Verifies
-    what they found and reports both bounds and the gap.  Ctrl-C stops early and still reports.
+    what they found and reports both bounds and the gap.  Ctrl-C or SIGTERM stops early and still reports.
     With -o, the certificate of the bound is written beside the result, where there is one.
     Makespan instances: the paper's methods (with estimated and with true output lengths), then
     the exact engine where that has a chance, then annealing.
@@ -146,6 +178,7 @@ def solve(
 
     check_output(output, instance_file, warm_start)
     instance = read_instance(instance_file)
+    _check_solver(solver, instance, instance_file)
     result = api.solve(
         instance,
         formulation=formulation,
@@ -155,10 +188,11 @@ def solve(
         memory_limit=memory_limit and memory_limit * 2**20,
         threads=threads,
         seed=seed,
-        progress=progress_printer(),
+        progress=progress_printer(progress),
     )
     failure = None
     if output is not None:
+        _tell_left_out(result.lower, output)
         try:
             result = write_with_certificate(instance, result, output)
         except InputError as error:  # the result itself must not be lost for it
@@ -169,8 +203,27 @@ def solve(
     return FAILED if result.status is Status.INFEASIBLE else DONE
 
 
+def _check_solver(solver: str, instance: AnyInstance, path: str) -> None:
+    from infermax_opt.core.problem import problem_of
+
+    problem = problem_of(instance)
+    if solver not in problem.engines:
+        able = ", ".join(problem.engines)
+        text = f"{solver!r} is none of {able}, which instances of the problem {problem.name} take"
+        raise InputError(text, field="solver", source=path)
+
+
+def _tell_left_out(lower: LowerBound | None, output: str) -> None:
+    """Say that there is no file beside standard output to hold the certificate of a bound."""
+    from infermax_opt.core.result import Proof
+
+    if output == STANDARD and lower is not None and lower.proof is Proof.CERTIFICATE:
+        text = "the certificate of the bound is left out; -o FILE writes it beside the result"
+        click.echo(f"infermax-opt: {text}", err=True)
+
+
 def _warm_start(value: str, instance: AnyInstance) -> str | AnySchedule:
-    if os.sep not in value and ".json" not in value:
+    if os.sep not in value and ".json" not in value and value != STANDARD:
         return value
     from infermax_opt.files.results import read_subject
 
@@ -189,15 +242,29 @@ def _schedule_of(subject: AnySchedule | Claim) -> AnySchedule | None:
 @cli.command()
 @INSTANCE
 @click.option(
-    "--time-limit", type=_Seconds(), default=60.0, show_default=True, help="Seconds to improve the bounds."
+    "--time-limit",
+    metavar="S",
+    type=_Seconds(),
+    default=60.0,
+    show_default=True,
+    help="Time to improve the bounds, s.",
 )
 @click.option(
-    "--certificate", metavar="FILE", help="Write the best bound's certificate, for `check`, to this file."
+    "--certificate",
+    metavar="FILE",
+    shell_complete=completion.files,
+    help="Write the best bound's certificate, for `check`, to this file.",
 )
 @output_option("RESULT", "Write the best bound to this file, as a result without a schedule.")
+@PROGRESS
 @AS_JSON
 def bound(
-    instance_file: str, time_limit: float, certificate: str | None, output: str | None, as_json: bool
+    instance_file: str,
+    time_limit: float,
+    certificate: str | None,
+    output: str | None,
+    progress: bool | None,
+    as_json: bool,
 ) -> int:
     """Lower bounds alone; no schedule does better.
 
@@ -217,11 +284,13 @@ def bound(
     if output and certificate and os.path.realpath(output) == os.path.realpath(certificate):
         raise InputError("result and certificate cannot be the same file", source=output)
     instance = read_instance(instance_file)
+    progress_printer(progress)
     bounds = api.bound(instance, time_limit=time_limit)
     if certificate is not None:
         api.write_certificate(instance, bounds[0], certificate)
     save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
     if output is not None:
+        _tell_left_out(bounds[0], output)
         result = Result[Any, Any](instance.name, instance.sha256, instance.objective_name, lower=bounds[0])
         write_result(write_with_certificate(instance, result, output), output)
     return DONE
@@ -229,7 +298,13 @@ def bound(
 
 @cli.command()
 @INSTANCE
-@click.option("--scheduler", metavar="NAME", required=True, help="See `infermax-opt schedulers`.")
+@click.option(
+    "--scheduler",
+    metavar="NAME",
+    required=True,
+    shell_complete=completion.schedulers,
+    help="See `infermax-opt schedulers`.",
+)
 @output_option("SCHEDULE", "Write the schedule to this file.")
 @AS_JSON
 def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bool) -> int:
@@ -258,7 +333,7 @@ def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bo
 
 @cli.command()
 @INSTANCE
-@click.argument("subject_file", metavar="SCHEDULE|RESULT")
+@SUBJECT
 @click.option("--strict", is_flag=True, help="Exit code 1 also where a claim could not be checked.")
 @AS_JSON
 def verify(instance_file: str, subject_file: str, strict: bool, as_json: bool) -> int:
@@ -281,6 +356,7 @@ def verify(instance_file: str, subject_file: str, strict: bool, as_json: bool) -
     from infermax_opt.files.report import verification_text, verification_to_json
     from infermax_opt.files.results import read_subject
 
+    check_inputs(instance_file, subject_file)
     instance = read_instance(instance_file)
     check = api.verify(instance, read_subject(subject_file, instance))
     text = None if as_json else verification_text(instance, check)
@@ -290,7 +366,7 @@ def verify(instance_file: str, subject_file: str, strict: bool, as_json: bool) -
 
 @cli.command()
 @INSTANCE
-@click.argument("certificate_file", metavar="CERTIFICATE")
+@click.argument("certificate_file", metavar="CERTIFICATE", shell_complete=completion.files)
 def check(instance_file: str, certificate_file: str) -> int:
     """Recompute a lower bound from its certificate, in exact arithmetic, trusting nothing else.
 
@@ -307,6 +383,7 @@ def check(instance_file: str, certificate_file: str) -> int:
     from infermax_opt.files.instances import read_instance
     from infermax_opt.files.text import seconds
 
+    check_inputs(instance_file, certificate_file)
     instance = read_instance(instance_file)
     try:
         proved = api.check_certificate(instance, certificate_file)
@@ -319,7 +396,7 @@ def check(instance_file: str, certificate_file: str) -> int:
 
 @cli.command()
 @INSTANCE
-@click.argument("subject_file", metavar="SCHEDULE|RESULT")
+@SUBJECT
 @output_option("PICTURE", "Write the picture to this .png or .svg file.", required=True)
 def plot(instance_file: str, subject_file: str, output: str) -> int:
     """Draw a schedule: what each request does over time, and the KV cache it takes.
@@ -348,7 +425,7 @@ def plot(instance_file: str, subject_file: str, output: str) -> int:
     if wrong:
         return not_drawn(subject_file, wrong)
     problem_of(instance).plot(instance, subject, output)
-    click.echo(f"wrote {click.format_filename(output)}")
+    wrote(output)
     return DONE
 
 
@@ -361,7 +438,8 @@ def versions(as_json: bool) -> int:
     from infermax_opt.api import package_versions
 
     found = {**package_versions(), "python": platform.python_version()}
-    save(found, None, None if as_json else "\n".join(f"{name:13} {text}" for name, text in found.items()))
+    value = {"schema": SCHEMAS["versions"], **found}
+    save(value, None, None if as_json else "\n".join(f"{name:13} {text}" for name, text in found.items()))
     return DONE
 
 
@@ -371,7 +449,7 @@ def schedulers(as_json: bool) -> int:
     """Names for `schedule --scheduler` and `solve --warm-start`."""
     from infermax_opt.core.problem import problems
 
-    found: dict[str, list[str]] = {}
+    found: dict[str, Any] = {"schema": SCHEMAS["schedulers"]}
     for problem in problems():
         found.setdefault(problem.heuristics_title, []).extend(problem.heuristics())
     text = "\n\n".join(
@@ -394,7 +472,11 @@ def problems_(as_json: bool) -> int:
         {"name": problem.name, "about": problem.about, "engines": list(problem.engines)}
         for problem in problems()
     ]
-    save({"problems": found}, None, None if as_json else "\n".join(aligned(rows, indent="")))
+    save(
+        {"schema": SCHEMAS["problems"], "problems": found},
+        None,
+        None if as_json else "\n".join(aligned(rows, indent="")),
+    )
     return DONE
 
 
@@ -410,7 +492,7 @@ def profiles(as_json: bool) -> int:
          "fit_error": p.fit_error, "source": p.source}
         for p in found
     ]  # fmt: skip
-    save({"profiles": value}, None, None if as_json else profiles_text(found))
+    save({"schema": SCHEMAS["profiles"], "profiles": value}, None, None if as_json else profiles_text(found))
     return DONE
 
 
@@ -420,10 +502,12 @@ cli.add_command(calibrate)
 cli.add_command(configure)
 cli.add_command(workers)
 cli.add_command(simulate)
+cli.add_command(completion.completion)
 
 
 def main() -> None:
     """Entry point of the console script."""
+    heed_termination()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets its escape.
         if isinstance(stream, io.TextIOWrapper):

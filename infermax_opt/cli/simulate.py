@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from infermax_opt.cli.console import AS_JSON, DONE, FAILED, check_output, output_option, save
+from infermax_opt.cli.completion import files, policies
+from infermax_opt.cli.console import AS_JSON, DONE, FAILED, check_output, output_option, save, wrote
 from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable, write_twice
 
 __all__ = ["simulate"]
@@ -22,10 +23,22 @@ def _list(context: click.Context, parameter: click.Parameter, value: bool) -> No
 
 
 @click.command(params=stream_parameters())
-@click.option("--policy", metavar="NAME", default="aladdin", show_default=True, help="See --list.")
+@click.option(
+    "--policy",
+    metavar="NAME",
+    default="aladdin",
+    show_default=True,
+    shell_complete=policies,
+    help="See --list.",
+)
 @click.option("--workers", "fleet", metavar="N", type=click.IntRange(1, 10**6), help="For jsq, power-of-two.")
 @click.option("--groups", metavar="N", type=click.IntRange(1, 10**6), help="Schedulers, for grouped.")
-@click.option("--placement", metavar="FILE", help="Write the worker of every request to this file.")
+@click.option(
+    "--placement",
+    metavar="FILE",
+    shell_complete=files,
+    help="Write the worker of every request to this file.",
+)
 @click.option(
     "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="List the policies."
 )
@@ -78,8 +91,11 @@ def simulate(
     if placement is not None:
         write_placement(replay.placement, placement)
     value, text = simulation_to_json(replay, check, policy), simulation_text(replay, check, policy)
+    made = None
     if output is not None and output.lower().endswith(".csv"):
         write_text(requests_csv(replay), output)
-        text, output = f"{text}\nwrote {click.format_filename(output)}", None
+        made, output = output, None
     save(value, output, None if as_json else text)
+    if not as_json:
+        wrote(made)
     return DONE

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from infermax_opt.cli.completion import files
 from infermax_opt.cli.options import TRACE_FORMATS
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.options import LARGEST_SEED, decimal_option, window
@@ -33,7 +34,7 @@ MOST_LINES = 10
 def stream_parameters() -> list[click.Parameter]:
     """The file, and the options that say how to make a stream of it if it is a trace."""
     return [
-        click.Argument(["input_file"], metavar="TRACE|STREAM"),
+        click.Argument(["input_file"], metavar="TRACE|STREAM", shell_complete=files),
         click.Option(
             ["--format", "form"],
             type=click.Choice(TRACE_FORMATS),
@@ -44,13 +45,16 @@ def stream_parameters() -> list[click.Parameter]:
         ),
         click.Option(["--first"], metavar="N", type=click.IntRange(1), help="Keep the first N requests."),
         click.Option(
-            ["--window"], metavar="A:B", callback=window, help="Keep arrivals from A up to B seconds."
+            ["--window"],
+            metavar="A:B",
+            callback=window,
+            help="Keep arrivals from A up to, not including, B, s.",
         ),
         click.Option(["--skip-unfit"], is_flag=True, help="Leave out requests that fit on no worker."),
         *worker_options(),
         decimal_option("--theta", None, "Share of limits b and d to use. Default: 1.", "X"),
         decimal_option("--gamma", None, "Share of the output that counts as context. Default: 0.5.", "X"),
-        decimal_option("--heartbeat", None, "Seconds between heartbeats. Default: 1."),
+        decimal_option("--heartbeat", None, "Time between heartbeats, s. Default: 1."),
         click.Option(["--split-phase"], is_flag=True, help="Decode workers alone: others do the prefill."),
         click.Option(
             ["--predict-error"],
@@ -129,11 +133,13 @@ def _of_trace(
     **options: Any,
 ) -> Stream:
     from infermax_opt.cluster.data.formats import stream_of_trace
+    from infermax_opt.files.json import STANDARD
     from infermax_opt.files.traces import read_trace
 
     machine, slo = chosen_worker(worker, ttft, atgt)
     trace = read_trace(path, form, time_unit=time_unit, first=first, window=window, offline=False)
     name = os.path.basename(path).removesuffix(".gz").rpartition(".")[0] or os.path.basename(path)
+    name = "stdin" if path == STANDARD else name
     left, stream = stream_of_trace(
         trace, name, machine, slo, error=predict_error, seed=seed, skip_unfit=skip_unfit,
         **{key: value for key, value in options.items() if value is not None},

@@ -6,27 +6,48 @@ from typing import Any
 
 import click
 
-from infermax_opt.cli.console import DONE, FAILED, progress_printer
+from infermax_opt.cli.completion import folders, suites
+from infermax_opt.cli.console import AS_JSON, DONE, FAILED, PROGRESS, progress_printer
 
 __all__ = ["table"]
 
 
 @click.command()
-@click.argument("suite", metavar="SUITE")
+@click.argument("suite", metavar="SUITE", shell_complete=suites)
 @click.option(
-    "-o", "--output", metavar="DIR", help="Folder of the journal and the tables. Default: out/SUITE."
+    "-o",
+    "--output",
+    metavar="DIR",
+    shell_complete=folders,
+    help="Folder of the journal and the tables. Default: out/SUITE.",
 )
-@click.option("--time-limit", type=float, default=60.0, show_default=True, help="Seconds to solve each row.")
+@click.option(
+    "--time-limit",
+    metavar="S",
+    type=float,
+    default=60.0,
+    show_default=True,
+    help="Time to solve each row, s.",
+)
 @click.option("--jobs", type=click.IntRange(1, 1024), help="Rows at a time. Default: all cores.")
 @click.option("--only", metavar="GLOB", multiple=True, help="Only rows whose name matches; repeatable.")
 @click.option("--limit-rows", metavar="N", type=click.IntRange(1), help="Only the first N of these rows.")
-@click.option("--data", metavar="DIR", help="Folder of the Azure traces. Default: $INFERMAX_OPT_DATA.")
+@click.option(
+    "--data",
+    metavar="DIR",
+    shell_complete=folders,
+    help="Folder of the Azure traces. Default: $INFERMAX_OPT_DATA.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option(
-    "--best-known", metavar="DIR", help="Archive to start from and to improve. Default: no archive."
+    "--best-known",
+    metavar="DIR",
+    shell_complete=folders,
+    help="Archive to start from and to improve. Default: no archive.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for machines instead of text.")
-def table(suite: str, output: str | None, as_json: bool, **options: Any) -> int:
+@PROGRESS
+@AS_JSON
+def table(suite: str, output: str | None, progress: bool | None, as_json: bool, **options: Any) -> int:
     """Solve a suite of instances into one table: schedule, lower bound and gap of every row.
 
     \b
@@ -56,7 +77,7 @@ def table(suite: str, output: str | None, as_json: bool, **options: Any) -> int:
     from infermax_opt.table.run import run_table
 
     folder = output or f"out/{suite}"
-    made = run_table(suite, folder, progress=progress_printer(), **options)
+    made = run_table(suite, folder, progress=progress_printer(progress), **options)
     text = (
         f"{summary_text(made)}\nwrote table.csv, table.md and table.json in {click.format_filename(folder)}"
     )

@@ -6,16 +6,20 @@ from typing import Any
 
 import click
 
+from infermax_opt.cli.completion import files
 from infermax_opt.cli.console import (
     AS_JSON,
     DONE,
     FAILED,
+    PROGRESS,
     check_output,
     output_option,
     progress_printer,
     save,
+    wrote,
 )
 from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable, write_twice
+from infermax_opt.core.interrupts import patient
 
 __all__ = ["workers"]
 
@@ -27,12 +31,29 @@ __all__ = ["workers"]
     type=click.FloatRange(0, 10**7, min_open=True),
     default=60.0,
     show_default=True,
-    help="Seconds of search; after that, best-fit places the rest.",
+    help="Time to search, s; after that, best-fit places the rest.",
 )
-@click.option("--placement", metavar="FILE", help="Write the worker of every request to this file.")
-@click.option("--stream", "stream_file", metavar="FILE", help="Write the stream to this file, for `verify`.")
-@click.option("--plot", metavar="PICTURE", help="Draw the series into this .png or .svg file.")
+@click.option(
+    "--placement",
+    metavar="FILE",
+    shell_complete=files,
+    help="Write the worker of every request to this file.",
+)
+@click.option(
+    "--stream",
+    "stream_file",
+    metavar="FILE",
+    shell_complete=files,
+    help="Write the stream to this file, for `verify`.",
+)
+@click.option(
+    "--plot",
+    metavar="PICTURE",
+    shell_complete=files,
+    help="Draw the series into this .png or .svg file.",
+)
 @output_option("SERIES", "Write the series to this file: .csv, or else JSON.")
+@PROGRESS
 @AS_JSON
 @click.pass_context
 def workers(
@@ -44,6 +65,7 @@ def workers(
     stream_file: str | None,
     plot: str | None,
     output: str | None,
+    progress: bool | None,
     as_json: bool,
     time_limit: float,
     seed: int,
@@ -53,12 +75,14 @@ def workers(
 
     Requests are placed at heartbeats, each on one worker, so that prefill (limits c and d of
     Aladdin), iteration time (b) and KV cache (e) keep their limits; workers run as their latency
-    model says.  At each heartbeat: what any policy needs whatever it did before, what is needed
-    with the ongoing requests where they are, and what is used.  Ctrl-C stops the search early.
+    model says.  At each heartbeat: what any policy that keeps these limits needs whatever it did
+    before, what is needed with the ongoing requests where this run put them, and what is used.
+    Beside them, look-ahead, which keeps TTFT and ATGT themselves and not these limits: it may use
+    fewer workers than the bounds, which are not for it.  Ctrl-C or SIGTERM stops the search early.
     With --split-phase, the workers that do the prefill follow, as a series of their own.
 
     TTFT counts from the heartbeat at which a request is placed.  The time limit is for the search;
-    the bounds for any policy, look-ahead and the verifier come after it.  Where a request of a stream
+    the bounds for all policies, look-ahead and the verifier come after it.  Where a request of a stream
     fits on no worker, the exit code is 1; of a trace, its line is named, and the exit code is 2.
 
     \b
@@ -87,11 +111,13 @@ def workers(
         return FAILED
     if stream_file is not None:
         write_stream(stream, stream_file)
-    progress = progress_printer()
-    series = worker_series(stream, time_limit=time_limit, seed=seed, progress=progress)
-    before = (
-        None if side is None else worker_series(side, time_limit=time_limit, seed=seed, progress=progress)
-    )
+    show = progress_printer(progress)
+    with patient() as patience:
+        series, *sides = (
+            worker_series(some, time_limit=time_limit, seed=seed, progress=show, patience=patience)
+            for some in (stream, side)
+            if some is not None
+        )
     if placement is not None:
         write_placement(series.placement, placement)
     if plot is not None:
@@ -100,11 +126,14 @@ def workers(
         plot_series(series, plot)
     value = series_to_json(series)
     text = series_text(series)
-    if before is not None:
+    for before in sides:
         value["prefill"] = series_to_json(before)
         text = f"{text}\n\n{series_text(before)}"
+    made = None
     if output is not None and output.lower().endswith(".csv"):
         write_text(series_csv(series), output)
-        text, output = f"{text}\nwrote {click.format_filename(output)}", None
+        made, output = output, None
     save(value, output, None if as_json else text)
+    if not as_json:
+        wrote(made)
     return DONE

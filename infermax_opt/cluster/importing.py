@@ -28,7 +28,7 @@ __all__ = ["heartbeat_options", "import_heartbeat", "import_stream", "stream_opt
 def _shared_options() -> list[click.Option]:
     """Options of the workers, the limits and the predictions."""
     return [
-        decimal_option("--heartbeat", "1", "Placement, stream: length of the heartbeat. Seconds."),
+        decimal_option("--heartbeat", "1", "Placement, stream: length of the heartbeat, s."),
         *worker_options("Placement, stream: "),
         decimal_option(
             "--theta",
@@ -61,12 +61,12 @@ def _shared_options() -> list[click.Option]:
 def heartbeat_options() -> list[click.Option]:
     """Options of one heartbeat."""
     at = (
-        "Placement: end of the heartbeat, after the first request. Default: that with the most input tokens. "
+        "Placement: end of the heartbeat, s after the first request. Default: the one with most input tokens."
     )
     ongoing = "Placement: with the requests that are on workers by then, where best-fit put them."
     return [
         *_shared_options(),
-        decimal_option("--at", None, f"{at}Seconds."),
+        decimal_option("--at", None, at),
         click.Option(["--ongoing"], is_flag=True, help=ongoing),
     ]
 

@@ -48,5 +48,5 @@ def plot_series(series: WorkerSeries, path: str | os.PathLike[str]) -> None:
         axes.set_xlabel("time, s")
         axes.set_ylabel("workers")
         axes.set_title(printable(series.stream.name))
-        axes.legend(loc="upper right", fontsize=9)
+        figure.legend(loc="outside lower center", ncols=3, fontsize=8)
         save_figure(figure, path)

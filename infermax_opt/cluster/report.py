@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from fractions import Fraction
 from typing import Any
 
 from infermax_opt.cluster.forecast import SPAN, WorkerForecast, forecast_of
 from infermax_opt.cluster.series import WorkerSeries
+from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.report import metrics_text
+from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import aligned, percent, printable, seconds
 
 __all__ = [
@@ -22,11 +22,14 @@ __all__ = [
 
 #: What binds is listed up to so many kinds.
 MOST_KINDS = 8
+#: The class of policies that each series holds for, by its key in JSON and CSV.
 BOUNDS = {
-    "any_policy": "lower bound, any policy",
-    "lower": "lower bound, ongoing requests where they are",
+    "any_policy": "lower bound, any policy within limits a to e",
+    "lower": "lower bound, limits a to e, ongoing requests where this run put them",
     "upper": "upper bound, limits a to e kept",
 }
+#: The class of the policy beside them.
+LOOK_AHEAD = "look-ahead keeps TTFT and ATGT themselves, not limits a to e; no bound above holds for it"
 #: What JSON says of the forecast.
 FORECAST = ("slope", "intercept", "points", "mean_error", "max_error", "short", "r_squared")
 
@@ -42,16 +45,12 @@ def series_text(series: WorkerSeries) -> str:
         f"  {phase} of {stream.worker.gpus} GPU{'s' if stream.worker.gpus > 1 else ''}; {ttft}"
         f"ATGT {seconds(slo.atgt)}, theta {float(stream.theta):g}, gamma "
         f"{float(stream.gamma):g}",
-        "fewest workers at a heartbeat",
+        "fewest workers at a heartbeat, for policies that keep limits a to e",
     ]
     rows = [("", "peak", "mean", "mean is below that used by")]
     for name, text in BOUNDS.items():
-        below = "" if name == "upper" else percent(_gap(series, name))
+        below = "" if name == "upper" else percent(_gap(series, name), "ceiling")
         rows.append((text, str(series.peak(name)), f"{float(series.mean(name)):.4g}", below))
-    ahead = series.look_ahead
-    if ahead is not None:
-        kept = f"look-ahead: {percent(ahead.attainment)} of the requests within TTFT and ATGT"
-        rows.append((kept, str(ahead.peak_workers), f"{float(ahead.mean_workers):.4g}", ""))
     lines += aligned(rows)
     placed = sum(beat.new > 0 for beat in series.beats)
     lines.append(
@@ -62,6 +61,7 @@ def series_text(series: WorkerSeries) -> str:
     lines.append(f"  the placement is {verdict}")
     if series.cut_short is not None:
         lines.append(f"  the search ended at heartbeat {series.cut_short}; best-fit placed the rest")
+    lines += _look_ahead_lines(series)
     lines.append(f"what binds, at the {placed} heartbeats with new requests")
     kinds = list(series.binding.items())
     causes = [(_kind(kind), str(count)) for kind, count in kinds[:MOST_KINDS]]
@@ -73,6 +73,25 @@ def series_text(series: WorkerSeries) -> str:
     if forecast is not None:
         lines += ["workers by arrival rate r (eq 7)", *_forecast_lines(forecast)]
     return "\n".join([*lines, "", metrics_text(series.metrics)])
+
+
+def _look_ahead_lines(series: WorkerSeries) -> list[str]:
+    """The policy of another class, and why it may use fewer workers than a bound says."""
+    ahead = series.look_ahead
+    if ahead is None:
+        return []
+    kept = f"look-ahead: {percent(ahead.attainment, 'floor')} of the requests within TTFT and ATGT"
+    rows = [("", "peak", "mean"), (kept, str(ahead.peak_workers), f"{float(ahead.mean_workers):.4g}")]
+    lines = ["workers of a policy of another class", *aligned(rows), f"  {LOOK_AHEAD}"]
+    under = [
+        f"'{text}'"
+        for name, text in BOUNDS.items()
+        if name != "upper"
+        and (ahead.peak_workers < series.peak(name) or ahead.mean_workers < series.mean(name))
+    ]
+    if under:
+        lines.append(f"  so both are true: look-ahead uses fewer workers than {' and '.join(under)}")
+    return lines
 
 
 def _forecast(series: WorkerSeries) -> WorkerForecast | None:
@@ -104,14 +123,19 @@ def _gap(series: WorkerSeries, name: str) -> Fraction:
 
 
 def series_to_json(series: WorkerSeries) -> dict[str, Any]:
-    """The series as a JSON value; times in seconds."""
+    """The series as a JSON value; times in seconds.
+
+    ``classes`` says for which policies each of the series ``any_policy``, ``lower`` and ``upper`` holds,
+    and that ``look_ahead`` is of another class: it may use fewer workers than a lower bound.
+    """
     stream, forecast = series.stream, _forecast(series)
     return {
-        "schema": "infermax-opt/workers/1",
+        "schema": SCHEMAS["workers"],
         "instance": stream.name,
         "instance_sha256": stream.sha256,
         "heartbeat": stream.heartbeat,
         "gpus_per_worker": stream.worker.gpus,
+        "classes": {**BOUNDS, "look_ahead": LOOK_AHEAD},
         "peak": {name: series.peak(name) for name in BOUNDS},
         "mean": {name: series.mean(name) for name in BOUNDS},
         "gap": {name: _gap(series, name) for name in BOUNDS if name != "upper"},
@@ -148,12 +172,7 @@ def series_csv(series: WorkerSeries) -> str:
 
 def rows_csv(rows: list[dict[str, Any]]) -> str:
     """Rows as CSV; numbers to nine digits."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: _cell(value) for key, value in row.items()})
-    return text.getvalue()
+    return rows_text(list(rows[0]), [[_cell(value) for value in row.values()] for row in rows])
 
 
 def _cell(value: Any) -> Any:

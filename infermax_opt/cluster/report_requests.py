@@ -9,6 +9,7 @@ from infermax_opt.cluster.replay.metrics import request_atgt, request_ttft
 from infermax_opt.cluster.replay.replay import StreamReplay
 from infermax_opt.cluster.report import rows_csv
 from infermax_opt.files.report import metrics_text
+from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import printable
 
 __all__ = ["requests_csv", "simulation_text", "simulation_to_json"]
@@ -31,7 +32,7 @@ def simulation_to_json(replay: StreamReplay, check: StreamCheck, policy: str) ->
     """The same as a JSON value, with every request and the workers in use at every heartbeat."""
     stream = replay.stream
     return {
-        "schema": "infermax-opt/simulation/1",
+        "schema": SCHEMAS["simulate"],
         "instance": stream.name,
         "instance_sha256": stream.sha256,
         "policy": policy,

@@ -2,17 +2,18 @@
 
 Three numbers belong to a heartbeat, in rising order:
 
-- *any policy*: no policy uses fewer workers then, whatever it did before
-  (`infermax_opt.cluster.bounds.any_policy`);
+- *any policy*: no policy that keeps limits a to e at every heartbeat uses fewer workers then, whatever it
+  did before (`infermax_opt.cluster.bounds.any_policy`);
   for their mean there is another bound, from the work there is (`infermax_opt.cluster.bounds.mean_workers`);
 - *lower*: no placement of the new requests uses fewer, with the ongoing ones where this run put them;
 - *upper*: what this run uses; all its placements keep the limits.
 
-The first holds for every policy, but is loose where much depends on what was done before; the second is
-close to the third, but belongs to this run.
+The first holds for every policy that keeps these limits, but is loose where much depends on what was done
+before; the second is close to the third, but belongs to this run.
 
 The limits a to e are not quite TTFT and ATGT: some requests that keep the former miss the latter.  So there
-is a second upper bound, of a policy that keeps these themselves (`infermax_opt.cluster.policies.look_ahead`).
+is a policy beside these that keeps the latter themselves (`infermax_opt.cluster.policies.look_ahead`).  It
+belongs to another class: it need not keep limits a to e, and may use fewer workers than either lower bound.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from infermax_opt.cluster.replay.check import check_stream
 from infermax_opt.cluster.replay.metrics import StreamMetrics, measure_stream
 from infermax_opt.cluster.replay.replay import Beat, replay_stream
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.interrupts import Patience
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics.place import place
@@ -92,7 +94,7 @@ class WorkerSeries:
     look_ahead : StreamMetrics or None
         Of the replay of the policy that keeps TTFT and ATGT; None if it finds a request that cannot.
     work : WorkBound
-        On the mean, for any policy.
+        On the mean, for any policy that keeps limits a to e.
     verified : bool
         Whether the verifier found all limits kept at every heartbeat, and `upper` workers in use.
     cut_short : int or None
@@ -139,6 +141,7 @@ def worker_series(
     time_limit: float | None = None,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
+    patience: Patience | None = None,
 ) -> WorkerSeries:
     """Find the fewest workers at each heartbeat, as far as the time goes.
 
@@ -150,13 +153,15 @@ def worker_series(
     seed : int
     progress : callable, optional
         Receives one line of text now and then.
+    patience : Patience, optional
+        Says at each heartbeat whether to search on.
 
     Raises
     ------
     InputError
         If a request fits on no worker; `stream_unplaceable` says which ones.
     """
-    run = _Run(stream, time_limit, seed, progress)
+    run = _Run(stream, time_limit, seed, progress, patience or Patience())
     replay = replay_stream(stream, run.decide)
     free = {bound.beat: bound for bound in any_policy_bounds(stream)}
     rows = []
@@ -227,26 +232,35 @@ class _Run:
     """The policy of a series, with a memory."""
 
     def __init__(
-        self, stream: Stream, time_limit: float | None, seed: int, progress: Callable[[str], None] | None
+        self,
+        stream: Stream,
+        time_limit: float | None,
+        seed: int,
+        progress: Callable[[str], None] | None,
+        patience: Patience,
     ):
-        self.stream, self.seed, self.progress = stream, seed, progress
+        self.stream, self.seed, self.progress, self.patience = stream, seed, progress, patience
         self.end = None if time_limit is None else time.monotonic() + time_limit
         self.found: dict[int, _Found] = {}
         self.cut_short: int | None = None
 
     def decide(self, beat: Beat) -> Mapping[str, int]:
         """Place the new requests of a heartbeat."""
-        if self.cut_short is None and self.end is not None and time.monotonic() > self.end:
+        late = self.end is not None and time.monotonic() > self.end
+        if self.cut_short is None and (late or self.patience.stopped):
             self.cut_short = beat.number
         if self.progress is not None and (len(self.found) + 1) % NEWS == 0:
             self.progress(f"heartbeat {beat.number} of {max(self.stream.beats)}")
         try:
             if self.cut_short is None:
+                self.patience.searching = True
                 found = fewest_at(beat.instance, seed=self.seed)
                 self.found[beat.number] = _Found.of(beat.instance, found)
                 return found.placement.workers
         except KeyboardInterrupt:
             self.cut_short = beat.number
+        finally:
+            self.patience.searching = False
         return self.quick(beat)
 
     def quick(self, beat: Beat) -> Mapping[str, int]:

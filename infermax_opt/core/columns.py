@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.core.exact import decimal_text
+from infermax_opt.core.exact import Rounding, decimal_text, percent_text
 
 __all__ = [
     "BOUNDS",
@@ -23,6 +23,7 @@ __all__ = [
     "Cell",
     "Columns",
     "RowKind",
+    "gap_text",
     "nearest",
     "own",
     "percent",
@@ -37,9 +38,22 @@ UNKNOWN = "-"
 Cell = Callable[[Any], object]
 
 
-def percent(value: Fraction | None, digits: int = 4) -> str:
-    """A share in percent, or a dash."""
-    return UNKNOWN if value is None else f"{100 * float(value):.{digits}g}"
+def percent(value: Fraction | None, digits: int = 4, rounding: Rounding = "nearest") -> str:
+    """A share in percent, or a dash.
+
+    Parameters
+    ----------
+    value : Fraction, optional
+    digits : int
+        Significant ones.
+    rounding : {"nearest", "floor", "ceiling"}
+    """
+    return UNKNOWN if value is None else percent_text(value, digits=digits, rounding=rounding)
+
+
+def gap_text(value: Fraction | None) -> str:
+    """A gap in percent for people, never shown smaller than it is, or a dash."""
+    return percent(value, rounding="ceiling")
 
 
 def share(value: Fraction | None) -> str | None:
@@ -134,11 +148,11 @@ _SHARED = Columns(
         "requests": lambda r: r.requests,
         "schedule": lambda r: seconds_cell(r.upper_bound),
         "lower bound": lambda r: seconds_cell(r.lower_bound),
-        "gap, %": lambda r: percent(r.gap),
+        "gap, %": lambda r: gap_text(r.gap),
         "bound": lambda r: r.bound,
         "proof": lambda r: r.proof,
         "found by": lambda r: r.schedule_source,
-        "seconds": lambda r: wall_cell(r.seconds),
+        "time, s": lambda r: wall_cell(r.seconds),
     },
 )
 

@@ -1,7 +1,13 @@
-"""Compilation on first use: numba loads only when compiled code is called for."""
+"""Compilation on first use: numba loads only when compiled code is called for.
+
+What was compiled is kept on disk beside the source (or in numba's folder of the user), so a kernel is
+compiled once after the package is installed or its source changes.  That takes seconds, of which
+`tell_compiling` tells.
+"""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import zlib
@@ -9,7 +15,18 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-__all__ = ["compiled"]
+__all__ = ["compiled", "tell_compiling"]
+
+#: Receives a line when a kernel has to be compiled.
+_tell: Callable[[str], None] | None = None
+#: Qualified names of the kernels, each with its name for people.
+_kernels: dict[str, str] = {}
+
+
+def tell_compiling(tell: Callable[[str], None] | None) -> None:
+    """Say from now on what is being compiled, and why one has to wait."""
+    global _tell
+    _tell = tell
 
 
 def compiled(
@@ -37,6 +54,7 @@ def compiled(
     import numba
     from numba.extending import register_jitable
 
+    _listen()
     options = {} if allocates else {"_nrt": False}
     register = register_jitable if allocates else register_jitable(**options)
     for helper in helpers:
@@ -46,4 +64,22 @@ def compiled(
     keyed = FunctionType(function.__code__, function.__globals__, function.__name__)
     keyed.__qualname__ = f"{function.__qualname__}_{zlib.crc32(sources.encode()):08x}"
     keyed.__module__ = function.__module__
+    _kernels[keyed.__qualname__] = f"{function.__module__.removeprefix('infermax_opt.')}.{function.__name__}"
     return numba.njit(cache=True, nogil=True, **options)(keyed)  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _listen() -> None:
+    """Hear of every compilation; what comes from the cache on disk is none."""
+    from numba.core import event
+
+    class Listener(event.Listener):  # type: ignore[misc]  # numba has no types
+        def on_start(self, heard: Any) -> None:
+            kernel = _kernels.get(heard.data["dispatcher"].py_func.__qualname__)
+            if _tell is not None and kernel is not None:
+                _tell(f"compiling {kernel}, once after install: this takes some seconds")
+
+        def on_end(self, heard: Any) -> None:
+            """Nothing to say."""
+
+    event.register("numba:compile", Listener())

@@ -15,10 +15,20 @@ from typing import Literal
 
 from infermax_opt.core.errors import InputError
 
-__all__ = ["Number", "decimal_text", "is_finite_decimal", "read_whole", "to_fraction"]
+__all__ = [
+    "Number", "Rounding", "decimal_text", "fixed_text", "is_finite_decimal", "percent_text", "read_whole",
+    "to_fraction",
+]  # fmt: skip
 
 Number = int | str | float | Decimal | Fraction
 """What the Python API takes where a decimal is meant (a float means its shortest repr)."""
+
+Rounding = Literal["floor", "ceiling", "nearest"]
+_MODES: dict[Rounding, str] = {
+    "floor": ROUND_FLOOR,
+    "ceiling": ROUND_CEILING,
+    "nearest": ROUND_HALF_EVEN,
+}
 
 #: Digits before and after the point that a decimal may have.  Anything longer is a
 #: mistake or an attack ("1e999999999"), and exact arithmetic on it would not end.
@@ -88,9 +98,7 @@ def is_finite_decimal(value: Fraction) -> bool:
     return pow(10, denominator.bit_length(), denominator) == 0
 
 
-def decimal_text(
-    value: Fraction, *, digits: int = 30, rounding: Literal["floor", "ceiling", "nearest"] = "nearest"
-) -> str:
+def decimal_text(value: Fraction, *, digits: int = 30, rounding: Rounding = "nearest") -> str:
     """Write `value` as a decimal literal: exact where it is finite, else `digits` long.
 
     Parameters
@@ -113,9 +121,34 @@ def decimal_text(
             text = str(abs(scaled.numerator)).rjust(shift + 1, "0")
             sign = "-" if value < 0 else ""
             return f"{sign}{text[:-shift]}.{text[-shift:]}"
-    mode = {"floor": ROUND_FLOOR, "ceiling": ROUND_CEILING, "nearest": ROUND_HALF_EVEN}[rounding]
-    context = Context(prec=digits, rounding=mode)
-    return format(context.divide(Decimal(value.numerator), Decimal(value.denominator)), "f")
+    return format(_rounded(value, digits, rounding), "f")
+
+
+def percent_text(value: Fraction, *, digits: int = 3, rounding: Rounding = "nearest") -> str:
+    """Write a share as a number of percent.
+
+    Parameters
+    ----------
+    value : Fraction
+    digits : int
+        Significant digits.
+    rounding : {"floor", "ceiling", "nearest"}
+        An attainment is rounded down, so that 100 means all; a gap is rounded up, so that none is
+        shown smaller than it is.
+    """
+    return f"{float(_rounded(100 * value, digits, rounding)):.{digits}g}"
+
+
+def fixed_text(value: Fraction | float, decimals: int, rounding: Literal["floor", "ceiling"]) -> str:
+    """Write `value` with so many decimals, an attainment rounded down and a gap up."""
+    scaled = value * 10**decimals
+    whole = math.floor(scaled) if rounding == "floor" else math.ceil(scaled)
+    return f"{whole / 10**decimals:.{decimals}f}"
+
+
+def _rounded(value: Fraction, digits: int, rounding: Rounding) -> Decimal:
+    context = Context(prec=digits, rounding=_MODES[rounding])
+    return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
 def common_denominator(values: list[Fraction]) -> int:

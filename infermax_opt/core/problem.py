@@ -183,6 +183,10 @@ class Problem(ABC, Generic[I, S, M]):
         known = ", ".join(self.heuristics()) or "none"
         raise InputError(f"{name!r} is no {self.heuristic} of {self.name}; there are {known}")
 
+    def formulations(self) -> Sequence[str]:
+        """Names that ``solve --formulation`` takes."""
+        return ()
+
     def solve(self, instance: I, options: SolveOptions) -> Result[S, M]:
         """Schedule and bound within the limits; of the heuristics and bounds alone, unless overridden."""
         from infermax_opt.core.run import SolveRun

@@ -101,6 +101,8 @@ class SolverReport:
     threads, seed : int or None
     time_limit, seconds : float or None
         Wall-clock seconds.
+    memory_limit : int or None
+        Bytes that an engine may use.
     warm_start : str or None
         Source of the schedule handed to the engine.
     warm_start_accepted : bool or None
@@ -118,6 +120,7 @@ class SolverReport:
     threads: int | None = None
     seed: int | None = None
     time_limit: float | None = None
+    memory_limit: int | None = None
     seconds: float | None = None
     warm_start: str | None = None
     warm_start_accepted: bool | None = None

@@ -121,6 +121,7 @@ class SolveRun(Generic[P, S, M]):
             threads=options.threads or os.cpu_count() or 1,
             seed=options.seed,
             time_limit=options.time_limit,
+            memory_limit=options.memory_limit,
         )
 
     def closed_forms(self) -> Iterable[LowerBound]:

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
-__all__ = ["SHARE", "AnyInstance", "AnyMetrics", "AnySchedule", "amount"]
+__all__ = ["SHARE", "SHARE_REACHED", "AnyInstance", "AnyMetrics", "AnySchedule", "amount"]
 
 #: Unit of a metric that is a share, which people read in percent.
 SHARE = "share"
+#: Unit of a metric that is a share to be reached: shown in percent, never higher than it is.
+SHARE_REACHED = "share reached"
 
 
 class AnyInstance(Protocol):
@@ -56,7 +58,7 @@ class AnyMetrics(Protocol):
     definitions : mapping of metric to text
         What each one means.
     units : mapping of metric to text
-        Units of those that have one: ``s``, `SHARE` or any word to stand behind the number.
+        Units of those that have one: ``s``, `SHARE`, `SHARE_REACHED` or any word to stand behind the number.
     """
 
     definitions: ClassVar[Mapping[str, str]]

@@ -25,6 +25,10 @@ Engine = Literal["highs", "cpsat"]
 
 #: Seconds that an engine may take to end by itself after its time limit.
 GRACE = 1.0
+#: What the last words of a process hold that had too little memory; a library that cannot be mapped is one.
+SHORT = (
+    "memory", "bad_alloc", "allocat", "blas_thread", "can't start new thread", "failed to map", "cannot map"
+)  # fmt: skip
 
 
 @dataclass
@@ -199,6 +203,5 @@ def _autopsy(run: EngineRun, code: int, errors: IO[bytes], limits: Limits) -> No
     run.details["exit_code"] = code
     if lines:
         run.details["message"] = lines[-1][:300]
-    short = ("memory", "bad_alloc", "allocat", "blas_thread", "can't start new thread")
-    if limits.memory is not None and any(word in words.lower() for word in short):
+    if limits.memory is not None and any(word in words.lower() for word in SHORT):
         run.termination = Termination.MEMORY_LIMIT

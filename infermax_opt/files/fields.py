@@ -8,6 +8,7 @@ from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import to_fraction
+from infermax_opt.files.schemas import SCHEMAS
 
 __all__ = ["INSTANCE_SCHEMA", "SCHEDULE_SCHEMA", "Fields", "shown"]
 
@@ -99,4 +100,4 @@ class Fields:
 INSTANCE_SCHEMA = "infermax-opt/instance/1"
 
 
-SCHEDULE_SCHEMA = "infermax-opt/schedule/1"
+SCHEDULE_SCHEMA = SCHEMAS["schedule"]

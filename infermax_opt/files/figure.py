@@ -9,7 +9,7 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnyInstance
-from infermax_opt.files.json import replacing
+from infermax_opt.files.json import STANDARD, replacing
 from infermax_opt.files.report import value_text
 from infermax_opt.files.text import percent
 
@@ -41,13 +41,15 @@ COLOURS = {
 
 
 def picture_format(path: str | os.PathLike[str]) -> str:
-    """Format of a picture by the ending of its name.
+    """Format of a picture by the ending of its name; png on standard output.
 
     Raises
     ------
     InputError
         If it is neither png nor svg.
     """
+    if os.fspath(path) == STANDARD:
+        return "png"
     suffix = os.path.splitext(os.fspath(path))[1].lower()
     if suffix not in (".png", ".svg"):
         raise InputError("the name of a picture ends in .png or .svg", source=os.fspath(path))
@@ -74,4 +76,7 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
 def bound_words(instance: AnyInstance, claim: Claim) -> list[str]:
     """Bound and gap of a result, for a title."""
     proof = f" ({claim.proof.value})" if claim.proof else ""
-    return [f"lower bound {value_text(instance, claim.lower_bound)}{proof}", f"gap {percent(claim.gap)}"]
+    return [
+        f"lower bound {value_text(instance, claim.lower_bound)}{proof}",
+        f"gap {percent(claim.gap, 'ceiling')}",
+    ]

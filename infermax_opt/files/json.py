@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import io
 import json
 import os
 import shutil
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,31 +17,27 @@ from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 
 __all__ = [
-    "dump_json",
-    "load_json",
-    "parse_json",
-    "read_as",
-    "read_text",
-    "replacing",
-    "to_json_text",
-    "under",
-    "write_text",
-]
+    "STANDARD", "dump_json", "load_json", "parse_json", "read_as", "read_text", "replacing", "to_json_text",
+    "under", "write_bytes", "write_text",
+]  # fmt: skip
 
 T = TypeVar("T")
+
+#: Name of standard input where a file is read, and of standard output where one is written.
+STANDARD = "-"
 
 #: Largest file read, in bytes after decompression: a guard against compression bombs.
 MAX_BYTES = 2 * 2**30
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Read a UTF-8 text file, decompressing ``.gz``.
+    """Read a UTF-8 text file, decompressing ``.gz``; `STANDARD` is standard input, packed or not.
 
     Raises
     ------
@@ -48,8 +46,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
     """
     name = os.fspath(path)
     try:
-        with open(name, "rb") as handle:
-            stream: Any = gzip.GzipFile(fileobj=handle) if name.endswith(".gz") else handle
+        with _opened(name) as (handle, packed):
+            stream: Any = gzip.GzipFile(fileobj=handle) if packed else handle
             data = stream.read(MAX_BYTES + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise InputError("is not a complete gzip file", source=name) from None
@@ -62,6 +60,23 @@ def read_text(path: str | os.PathLike[str]) -> str:
         return str(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"is not UTF-8 text (byte {error.start})", source=name) from None
+
+
+@contextlib.contextmanager
+def _opened(name: str) -> Iterator[tuple[IO[bytes], bool]]:
+    """A file to read from its start, and whether it is gzipped; of standard input, its first bytes tell."""
+    if name != STANDARD:
+        with open(name, "rb") as handle:
+            yield handle, name.endswith(".gz")
+        return
+    data = _standard_input(sys.stdin)
+    yield io.BytesIO(data), data.startswith(b"\x1f\x8b")
+
+
+@functools.lru_cache(maxsize=1)
+def _standard_input(stream: Any) -> bytes:
+    """All of it, kept so that a file which two readers try can be read again."""
+    return bytes(stream.buffer.read(MAX_BYTES + 1))
 
 
 def load_json(path: str | os.PathLike[str]) -> Any:
@@ -179,13 +194,24 @@ def write_text(text: str, path: str | os.PathLike[str]) -> None:
 
 def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
     """Write a file, whole or not at all: to a temporary file beside it, then renamed."""
+    if os.fspath(path) == STANDARD:
+        _print(data)
+        return
     with replacing(path) as temporary:
         Path(temporary).write_bytes(data)
+
+
+def _print(data: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.flush()
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
     """Give a temporary name (same ending) that replaces `path` when the block succeeds.
+
+    What is meant for `STANDARD` output is printed then.
 
     Raises
     ------
@@ -197,16 +223,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
     try:
         # Through links, so that a link stays one and its target changes.
         target = Path(os.path.realpath(name))
-        if target.is_dir():
+        if target.is_dir() and name != STANDARD:
             raise InputError("cannot be written: is a directory", source=name)
         # A device or a pipe must stay what it is: it gets the bytes, not a new name.
-        special = target.exists() and not target.is_file()
+        special = name == STANDARD or (target.exists() and not target.is_file())
         suffix = "".join(Path(name).suffixes[-2:])
         folder = None if special else target.parent
         handle, temporary = tempfile.mkstemp(prefix=".tmp-", suffix=suffix, dir=folder)
         os.close(handle)
         yield temporary
-        if special:
+        if name == STANDARD:
+            _print(Path(temporary).read_bytes())
+        elif special:
             with open(temporary, "rb") as source, open(target, "wb") as sink:
                 shutil.copyfileobj(source, sink)
         else:

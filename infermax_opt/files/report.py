@@ -15,14 +15,16 @@ from typing import Any
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.problem import problem_of
 from infermax_opt.core.result import LowerBound, Proof, Result, Scope, SolverReport, Status
-from infermax_opt.core.values import SHARE, AnyInstance, AnyMetrics, amount
+from infermax_opt.core.values import SHARE, SHARE_REACHED, AnyInstance, AnyMetrics, amount
 from infermax_opt.core.verification import BaseVerification, Unchecked
+from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent, printable, seconds
 
 __all__ = [
     "bound_items",
     "bounds_text",
     "bounds_to_json",
+    "counted",
     "metrics_text",
     "result_text",
     "unchecked_items",
@@ -72,10 +74,17 @@ def _metric(value: Fraction | int | None, unit: str | None) -> str:
         return UNKNOWN
     if unit == "s":
         return seconds(Fraction(value))
-    if unit == SHARE:
-        return percent(Fraction(value))
+    if unit in (SHARE, SHARE_REACHED):
+        return percent(Fraction(value), "nearest" if unit == SHARE else "floor")
+    return counted(value, unit)
+
+
+def counted(value: Fraction | int, unit: str | None) -> str:
+    """A number with its unit, if it has one."""
     number = str(value) if isinstance(value, int) else f"{float(value):.6g}"
-    return number if unit is None else f"{number} {unit}"
+    if unit is None:
+        return number
+    return f"{number} {unit.removesuffix('s') if value == 1 and '/' not in unit else unit}"
 
 
 # --- text ---------------------------------------------------------------------------------------
@@ -96,7 +105,7 @@ def result_text(instance: AnyInstance, result: Result[Any, Any]) -> str:
         ("status", STATUSES[result.status]),
         ("schedule", f"{amount(instance, upper.value)}  found by {upper.source}" if upper else UNKNOWN),
         ("lower bound", f"{amount(instance, lower.value)}  from {lower.source}" if lower else UNKNOWN),
-        ("gap", f"{percent(result.gap)}  (schedule - lower bound) / schedule"),
+        ("gap", f"{percent(result.gap, 'ceiling')}  (schedule - lower bound) / schedule"),
     ]
     if lower:
         if lower.reason:
@@ -139,9 +148,10 @@ def _solver_lines(report: SolverReport) -> list[str]:
         ("why this one", report.reason),
         ("formulation", report.formulation),
         ("scope", SCOPES[report.scope] if report.scope else None),
-        ("ended by", report.termination),
+        ("ended by", _ended(report)),
         ("time", None if report.seconds is None else seconds(report.seconds)),
         ("time limit", None if report.time_limit is None else seconds(report.time_limit)),
+        ("memory limit", None if report.memory_limit is None else _mebibytes(report.memory_limit)),
         ("warm start", warm),
         ("threads", report.threads),
         ("seed", report.seed),
@@ -149,6 +159,19 @@ def _solver_lines(report: SolverReport) -> list[str]:
         *((name, _detail(value)) for name, value in report.details.items() if name not in ELSEWHERE),
     ]
     return aligned((name, str(value)) for name, value in rows if value is not None)
+
+
+def _ended(report: SolverReport) -> str | None:
+    """Why the engine stopped; of the memory limit in words, as nothing else of the report tells."""
+    if report.termination != "memory_limit":
+        return report.termination
+    limit = report.memory_limit
+    reason = "there was no more memory" if limit is None else f"the limit of {_mebibytes(limit)} stopped it"
+    return f"memory_limit: {reason}"
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:.6g} MiB"
 
 
 def _detail(value: Any) -> str:
@@ -239,6 +262,7 @@ def _violation(violation: Any) -> dict[str, Any]:
 def verification_to_json(instance: AnyInstance, check: BaseVerification[Any, Any]) -> dict[str, Any]:
     """The verifier's findings."""
     return {
+        "schema": SCHEMAS["verify"],
         "instance": instance.name,
         "ok": check.ok,
         "rules": dict(Counter(v.rule.value for v in check.violations)),
@@ -257,6 +281,7 @@ def verification_to_json(instance: AnyInstance, check: BaseVerification[Any, Any
 def bounds_to_json(instance: AnyInstance, bounds: Sequence[LowerBound]) -> Mapping[str, Any]:
     """All lower bounds, best first, rounded down where a decimal does not end."""
     return {
+        "schema": SCHEMAS["bound"],
         "instance": instance.name,
         "instance_sha256": instance.sha256,
         "objective": problem_of(instance).objective_to_json(instance),

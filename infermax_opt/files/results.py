@@ -17,7 +17,8 @@ from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.certificates import write_certificate
 from infermax_opt.files.fields import SCHEDULE_SCHEMA, Fields, shown
 from infermax_opt.files.instances import any_schedule_from_json, any_schedule_to_json
-from infermax_opt.files.json import dump_json, read_as
+from infermax_opt.files.json import STANDARD, dump_json, read_as
+from infermax_opt.files.schemas import SCHEMAS
 
 __all__ = [
     "RESULT_SCHEMA",
@@ -29,7 +30,7 @@ __all__ = [
     "write_with_certificate",
 ]
 
-RESULT_SCHEMA = "infermax-opt/result/1"
+RESULT_SCHEMA = SCHEMAS["solve"]
 
 E = TypeVar("E", bound=Enum)
 R = TypeVar("R", bound=Result[Any, Any])
@@ -158,7 +159,7 @@ def _metrics(value: object, kind: Any) -> dict[str, Fraction | int | None]:
 
 
 def write_with_certificate(instance: AnyInstance, result: R, path: str | os.PathLike[str]) -> R:
-    """Write the certificate of a result that has one beside where its file will be.
+    """Write the certificate of a result that has one beside where its file will be, if it is a file.
 
     Returns
     -------
@@ -168,7 +169,7 @@ def write_with_certificate(instance: AnyInstance, result: R, path: str | os.Path
     lower, certification = result.lower, problem_of(instance).certification
     if lower is None or lower.proof is not Proof.CERTIFICATE or lower.evidence is None:
         return result
-    if certification is None:
+    if certification is None or os.fspath(path) == STANDARD:  # there is nothing beside standard output
         return result
     target = Path(path)
     name = target.name.removesuffix(".gz").removesuffix(".json") + ".certificate.json.gz"

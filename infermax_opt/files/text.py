@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
+from infermax_opt.core.exact import Rounding, percent_text
+
 __all__ = ["UNKNOWN", "aligned", "percent", "printable", "seconds"]
 
 #: The plain hyphen prints in every encoding.
@@ -21,9 +23,9 @@ def seconds(value: Fraction | float | None) -> str:
     return UNKNOWN if value is None else f"{float(value):.6g} s"
 
 
-def percent(value: Fraction | None) -> str:
-    """A share in percent."""
-    return UNKNOWN if value is None else f"{float(value * 100):.3g} %"
+def percent(value: Fraction | None, rounding: Rounding = "nearest") -> str:
+    """A share in percent; a gap is rounded up, an attainment down."""
+    return UNKNOWN if value is None else f"{percent_text(value, rounding=rounding)} %"
 
 
 def aligned(rows: Iterable[Sequence[str]], indent: str = "  ") -> list[str]:

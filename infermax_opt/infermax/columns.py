@@ -12,8 +12,8 @@ from infermax_opt.core.columns import (
     WHO,
     Columns,
     RowKind,
+    gap_text,
     own,
-    percent,
     seconds_cell,
     wall_cell,
 )
@@ -48,13 +48,13 @@ COLUMNS = Columns(
         "P": own("max_prefill_tokens"),
         "schedule, s": lambda r: seconds_cell(r.upper_bound),
         "lower bound, s": lambda r: seconds_cell(r.lower_bound),
-        "gap, %": lambda r: percent(r.gap),
+        "gap, %": lambda r: gap_text(r.gap),
         "bound": lambda r: r.bound,
         "proof": lambda r: r.proof,
         "certificate": lambda r: r.certificate,
         "found by": lambda r: r.schedule_source,
         "evictions": own("evictions"),
-        "seconds": lambda r: wall_cell(r.seconds),
+        "time, s": lambda r: wall_cell(r.seconds),
     },
 )
 

@@ -125,6 +125,13 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
 
         return Heuristic(run_scheduler(instance, name))
 
+    def formulations(self) -> Sequence[str]:
+        """Names of the installed formulations."""
+        from infermax_opt.engines.formulations import formulation_names
+        from infermax_opt.infermax.formulation import GROUP
+
+        return formulation_names(GROUP)
+
     def solve(self, instance: Instance, options: SolveOptions) -> Result[Schedule, Metrics]:
         """Schedulers, then an exact engine, or planners beside a search for bounds."""
         from infermax_opt.infermax.solve import InferMaxRun, check_options

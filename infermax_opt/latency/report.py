@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.exact import decimal_text
+from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent, printable, seconds
 from infermax_opt.latency.calibration import Calibration
 from infermax_opt.latency.configuration import Choice, Configuration
@@ -152,6 +153,7 @@ def fits_to_json(fits: Iterable[Fit]) -> list[dict[str, Any]]:
 def calibration_to_json(made: Calibration, worker: Worker | None) -> dict[str, Any]:
     """All fits of a file of samples, and the worker where its KV capacity is known."""
     return {
+        "schema": SCHEMAS["calibrate"],
         "samples": made.path,
         "gpus": made.gpus,
         "fits": fits_to_json(made.fits.values()),
@@ -163,6 +165,7 @@ def profile_fit_to_json(made: ProfileFit) -> dict[str, Any]:
     """A worker made of a profile, with the errors against the profile."""
     fits = [made.prefill] if made.decode is None else [made.prefill, made.decode]
     return {
+        "schema": SCHEMAS["calibrate"],
         "profile": made.profile.name,
         "max_context": made.max_context,
         "max_prefill_tokens": made.max_prefill_tokens,
@@ -231,7 +234,7 @@ def _verdict(found: Configuration) -> str:
         "ATGT": "iterations reach the ATGT limit before the KV cache is full",
     }[best.binds or "KV"]
     gpus = f"{best.option.gpus} GPUs" if best.option.gpus > 1 else "1 GPU"
-    text = f"best: {gpus} ({printable(best.option.name)}), {_number(best.rate)} tokens/s per GPU; {limit}"
+    text = f"best: {gpus} ({printable(best.option.name)}), {_number(best.rate)} tokens/s/GPU; {limit}"
     others = [c for c in found.choices if c.rate is not None and c is not best]
     if others:
         second = max(others, key=lambda c: c.rate or Fraction(0))
@@ -249,6 +252,7 @@ def configuration_to_json(found: Configuration) -> dict[str, Any]:
 
     demand = found.demand
     return {
+        "schema": SCHEMAS["configure"],
         "requests": demand.requests,
         "input_tokens": text(demand.input_tokens),
         "output_tokens": text(demand.output_tokens),

@@ -31,13 +31,11 @@ def worker_options(prefix: str = "") -> list[click.Option]:
             help=f"{prefix}Type of worker: the paper's 13b on an A100 or 70b on two, a cost profile, or a "
             "file that `calibrate` wrote.",
         ),
-        decimal_option(
-            "--ttft", None, f"{prefix}Limit of the prefill. Default: that of 13b or 70b. Seconds."
-        ),
+        decimal_option("--ttft", None, f"{prefix}Limit of the prefill, s. Default: that of 13b or 70b."),
         decimal_option(
             "--atgt",
             None,
-            f"{prefix}Limit of the average time of a generated token. Default: that of 13b or 70b. Seconds.",
+            f"{prefix}Limit of the average time of a generated token, s. Default: that of 13b or 70b.",
         ),
     ]
 
@@ -58,7 +56,7 @@ def chosen_worker(name: str, ttft: Fraction | None, atgt: Fraction | None) -> tu
     InputError
         If there is no such worker, or a limit is missing.
     """
-    from infermax_opt.files.json import read_as
+    from infermax_opt.files.json import STANDARD, read_as
     from infermax_opt.infermax.data.profiles import profile_names
     from infermax_opt.latency.profiles import worker_of_profile
     from infermax_opt.placement.data.formats import worker_from_json
@@ -72,7 +70,7 @@ def chosen_worker(name: str, ttft: Fraction | None, atgt: Fraction | None) -> tu
         )
     if name in profile_names():
         worker = worker_of_profile(name, cover="above")
-    elif os.path.exists(name) or os.sep in name or ".json" in name:
+    elif name == STANDARD or os.path.exists(name) or os.sep in name or ".json" in name:
         worker = read_as(name, worker_from_json)
     else:
         raise InputError(f"{name!r} is none of {', '.join(MODELS)}, a profile, or a file", field="worker")

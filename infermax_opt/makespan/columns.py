@@ -13,6 +13,7 @@ from infermax_opt.core.columns import (
     WHO,
     Columns,
     RowKind,
+    gap_text,
     nearest,
     own,
     percent,
@@ -50,7 +51,7 @@ COLUMNS = Columns(
         "clients": own("clients"),
         "schedule, s": lambda r: seconds_cell(r.upper_bound),
         "lower bound, s": lambda r: seconds_cell(r.lower_bound),
-        "gap, %": lambda r: percent(r.gap),
+        "gap, %": lambda r: gap_text(r.gap),
         "bound": lambda r: r.bound,
         "proof": lambda r: r.proof,
         "closed form, s": lambda r: seconds_cell(r.own["closed_form"]),
@@ -58,7 +59,7 @@ COLUMNS = Columns(
         "bins": own("bins"),
         "rounds": own("rounds"),
         "utilisation, %": lambda r: percent(r.own["utilisation"]),
-        "seconds": lambda r: wall_cell(r.seconds),
+        "time, s": lambda r: wall_cell(r.seconds),
     },
 )
 

@@ -29,14 +29,14 @@ def options() -> list[click.Option]:
         ),
         decimal_option(
             "--prefill-overhead", PREFILL[0],
-            "Makespan: a prefill stage takes overhead + token * its level. Seconds.",
+            "Makespan: a prefill stage takes overhead + token * its level, s.",
         ),
-        decimal_option("--prefill-token", PREFILL[1], "See --prefill-overhead. Seconds."),
+        decimal_option("--prefill-token", PREFILL[1], "See --prefill-overhead, s."),
         decimal_option(
             "--decode-overhead", DECODE[0],
-            "Makespan: a decode round takes overhead + token * clients. Seconds.",
+            "Makespan: a decode round takes overhead + token * clients, s.",
         ),
-        decimal_option("--decode-token", DECODE[1], "See --decode-overhead. Seconds."),
+        decimal_option("--decode-token", DECODE[1], "See --decode-overhead, s."),
         click.Option(
             ["--estimate-error"], metavar="E", type=click.FloatRange(0, 100), default=0.0, show_default=True,
             help="Makespan: methods know output lengths up to a lognormal factor of this deviation.",

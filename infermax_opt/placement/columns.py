@@ -11,6 +11,7 @@ from infermax_opt.core.columns import (
     WHO,
     Columns,
     RowKind,
+    gap_text,
     nearest,
     own,
     percent,
@@ -46,7 +47,7 @@ COLUMNS = Columns(
         "requests": lambda r: r.requests,
         "workers": lambda r: r.upper_bound,
         "lower bound": lambda r: r.lower_bound,
-        "gap, %": lambda r: percent(r.gap),
+        "gap, %": lambda r: gap_text(r.gap),
         "bound": lambda r: r.bound,
         "proof": lambda r: r.proof,
         "closed form": own("closed_form"),
@@ -55,7 +56,7 @@ COLUMNS = Columns(
         "iteration time, %": lambda r: percent(r.own["mean_iteration_use"]),
         "prefill, %": lambda r: percent(r.own["mean_prefill_use"]),
         "KV, %": lambda r: percent(r.own["mean_kv_use"]),
-        "seconds": lambda r: wall_cell(r.seconds),
+        "time, s": lambda r: wall_cell(r.seconds),
     },
 )
 

@@ -40,7 +40,13 @@ PLACEMENT_DEFINITIONS = {
 }
 """Definition of every metric, as printed beside it."""
 
-UNITS = {name: SHARE for name in PLACEMENT_DEFINITIONS if name.endswith("_use")}
+UNITS = {
+    "workers": "workers",
+    "gpus": "GPUs",
+    "new_requests": "requests",
+    "ongoing_requests": "requests",
+    **{name: SHARE for name in PLACEMENT_DEFINITIONS if name.endswith("_use")},
+}
 """Units of the metrics that have one."""
 
 

@@ -96,6 +96,13 @@ class PlacementProblem(Problem[PlacementInstance, Placement, PlacementMetrics]):
         new = max(1, sum(not request.ongoing for request in instance.requests))
         return Heuristic(placement, (f"placed in {spent:.3g} ms, {spent / new:.2g} ms a new request",))
 
+    def formulations(self) -> Sequence[str]:
+        """Names of the installed formulations."""
+        from infermax_opt.engines.formulations import formulation_names
+        from infermax_opt.placement.exact.solve_formulation import GROUP
+
+        return formulation_names(GROUP)
+
     def solve(
         self, instance: PlacementInstance, options: SolveOptions
     ) -> Result[Placement, PlacementMetrics]:

@@ -6,21 +6,19 @@ CSV holds rows only; the other two end with the summary.
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.core.columns import UNKNOWN, Columns, RowKind, percent
+from infermax_opt.core.columns import UNKNOWN, Columns, RowKind, gap_text, percent
 from infermax_opt.core.exact import decimal_text
+from infermax_opt.files.csv_rows import rows_text
+from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.table.row import Row, RowOptions
 
 __all__ = ["Summary", "Table", "csv_text", "markdown_text", "summary_text", "table_to_json"]
-
-TABLE_SCHEMA = "infermax-opt/table/1"
 
 
 @dataclass(frozen=True)
@@ -115,15 +113,13 @@ def _or_dash(value: object) -> str:
 def csv_text(table: Table) -> str:
     """One line per row; the gap of every scheduler comes last."""
     names, columns = table.schedulers, table.columns.csv
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*columns, *(f"{name}_gap_percent" for name in names)])
+    lines = []
     for row in table.rows:
         cells = [column(row) for column in columns.values()]
         gaps = [row.distance(row.schedulers.get(name)) for name in names]
         cells += [None if gap is None else percent(gap, 9) for gap in gaps]
-        writer.writerow([decimal_text(c) if isinstance(c, Fraction) else c for c in cells])
-    return stream.getvalue()
+        lines.append([decimal_text(c) if isinstance(c, Fraction) else c for c in cells])
+    return rows_text([*columns, *(f"{name}_gap_percent" for name in names)], lines)
 
 
 # --- Markdown -----------------------------------------------------------------------------------
@@ -146,9 +142,9 @@ def markdown_text(table: Table) -> str:
     for row in table.rows:
         cells = [column(row) for column in columns.markdown.values()]
         for name, twin in pairs:
-            cell = percent(row.distance(row.schedulers.get(name)))
+            cell = gap_text(row.distance(row.schedulers.get(name)))
             if twin:
-                cell += f" ({percent(row.distance(row.schedulers.get(twin)))})"
+                cell += f" ({gap_text(row.distance(row.schedulers.get(twin)))})"
             cells.append(cell)
         lines.append("| " + " | ".join(_or_dash(cell).replace("|", "\\|") for cell in cells) + " |")
     lines += ["", *(f"- {line}" for line in _footer(table))]
@@ -158,7 +154,7 @@ def markdown_text(table: Table) -> str:
 def _footer(table: Table) -> list[str]:
     s, options = table.summary, table.options
     unknown = f" ({s.unknown_gaps} unknown)" if s.unknown_gaps else ""
-    gaps = [f"{name} {percent(value)}" for name, value in _gaps(s).items()]
+    gaps = [f"{name} {gap_text(value)}" for name, value in _gaps(s).items()]
     start = ", schedules of the best-known archive at hand" if options.best_known else ""
     lines = [
         f"rows: {s.rows} of {s.total}",
@@ -184,7 +180,7 @@ def summary_text(table: Table) -> str:
 def table_to_json(table: Table) -> dict[str, Any]:
     """Return the table as a JSON value; times are exact decimals, gaps have 12 digits."""
     return {
-        "schema": TABLE_SCHEMA,
+        "schema": SCHEMAS["table"],
         "suite": table.suite,
         "options": dict(table.options.__dict__),
         "version": table.version,

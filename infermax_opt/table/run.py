@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from infermax_opt.core.columns import gap_text
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnyInstance
@@ -272,7 +273,7 @@ def _news(answer: Answer, count: int, wanted: int, left: float) -> str:
     if row is None:
         found = f"failed: {answer.error}"
     else:
-        found = "gap " + ("-" if row.gap is None else f"{100 * float(row.gap):.3g} %")
+        found = "gap " + (f"{gap_text(row.gap)} %" if row.gap is not None else "-")
     rest = f"; about {_duration(left)} left" if count < wanted else ""
     return f"{count}/{wanted} {answer.job.name}: {found}{rest}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+from infermax_opt.core.exact import fixed_text
 from scripts.aladdin_study.page_text import EFFECTS, FLEETS, INTRO, LIMITS, SAVINGS, SCHEDULING
 from scripts.aladdin_study.readings import (
     SERIES,
@@ -56,6 +57,11 @@ def _named(key: tuple[str, str]) -> str:
     return SERIES[key]
 
 
+def _down(share: float) -> str:
+    """An attainment in percent, rounded down: 100 means all."""
+    return fixed_text(share, 1, "floor")
+
+
 def _savings(fleets: Sequence[Row]) -> str:
     rows = []
     for mode in MODES:
@@ -68,7 +74,7 @@ def _savings(fleets: Sequence[Row]) -> str:
         shares = column(select(fleets, mode=mode, policy="aladdin", target=""), "attainment_percent")
         full = sum(share == 100 for share in shares)
         attained.append(
-            f"{mode}: {min(shares):.1f} to {max(shares):.1f} %, mean {fmean(shares):.1f} %, "
+            f"{mode}: {_down(min(shares))} to {_down(max(shares))} %, mean {_down(fmean(shares))} %, "
             f"100 % in {full} of {len(shares)} workloads"
         )
     against = "; ".join(f"{mode} {_against(select(fleets, mode=mode)):+.1f} %" for mode in MODES)
@@ -96,7 +102,7 @@ def _fleets(rows: Sequence[Row], mode: str) -> str:
                 cells = [f"{found[rate]:.1f}" if rate in found else "-" for rate in rates]
                 lines.append([label, *cells])
         attained = values(some, ("aladdin", ""), "attainment_percent")
-        shares = [f"{attained[rate]:.1f} %" for rate in rates]
+        shares = [f"{_down(attained[rate])} %" for rate in rates]
         lines.append([f"attainment of: {SERIES['aladdin', '']}", *shares])
         for target in ("P100", "P99"):
             chosen = [select(some, policy="aladdin", target=target, rate=f"{rate:g}") for rate in rates]
@@ -211,7 +217,7 @@ def _effects(rows: Sequence[Row]) -> str:
             cells = [
                 f"{means[0]:.1f}",
                 f"{means[1]:.2f}",
-                f"{means[2]:.2f}",
+                fixed_text(means[2], 2, "floor"),
                 f"{means[3]:.5f}",
                 f"{means[4]:.1f}",
             ]

@@ -11,6 +11,7 @@ from infermax_opt.cluster.policies.by_name import make_policy
 from infermax_opt.cluster.replay.check import check_stream
 from infermax_opt.cluster.replay.metrics import StreamMetrics, measure_stream
 from infermax_opt.cluster.replay.replay import StreamReplay, replay_stream
+from infermax_opt.core.exact import fixed_text
 from infermax_opt.placement.data.schedule import Placement
 
 __all__ = ["KEEPERS", "SPREAD", "Fleets", "Run", "StudyError", "replay", "run", "verified"]
@@ -37,7 +38,7 @@ class Run:
         m = self.metrics
         return {
             "mean_workers": f"{float(m.mean_workers):.3f}",
-            "attainment_percent": f"{100 * float(m.attainment):.3f}",
+            "attainment_percent": fixed_text(100 * m.attainment, 3, "floor"),
             "late_ttft": str(m.late_ttft), "late_atgt": str(m.late_atgt),
             "p99_ttft_s": f"{float(m.p99_ttft):.5f}",
             "p99_atgt_s": "" if m.p99_atgt is None else f"{float(m.p99_atgt):.5f}",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
 
 from infermax_opt.api import package_versions
+from infermax_opt.files.csv_rows import read_rows, rows_text
 from infermax_opt.files.json import write_text
 
 __all__ = ["Row", "read_table", "setting", "write_table"]
@@ -19,18 +18,13 @@ Row = dict[str, str]
 
 def write_table(rows: Sequence[Row], path: Path) -> None:
     """Write rows; columns in the order in which they first appear."""
-    handle = io.StringIO()
     names = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(handle, names, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(handle.getvalue(), path)
+    write_text(rows_text(names, [[row.get(name) for name in names] for row in rows]), path)
 
 
 def read_table(path: Path) -> list[Row]:
     """Rows of a table."""
-    with path.open(encoding="utf-8", newline="") as handle:
-        return list(csv.DictReader(handle))
+    return read_rows(path.read_text(encoding="utf-8"))
 
 
 def setting() -> Row:

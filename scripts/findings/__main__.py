@@ -19,8 +19,6 @@ written when its words no longer fit the tables.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import os
 import sys
 import tempfile
@@ -28,6 +26,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from infermax_opt.files.csv_rows import rows_text
 from scripts.findings.claim import StaleTextError
 from scripts.findings.figures import DRAWN, draw
 from scripts.findings.measure import Limits, Row, measure
@@ -53,11 +52,7 @@ def run_study(name: str, limits: Limits) -> list[Row]:
 
 def table_text(rows: Sequence[Row]) -> str:
     """Rows as CSV."""
-    handle = io.StringIO()
-    writer = csv.DictWriter(handle, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return handle.getvalue()
+    return rows_text(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def write(path: Path, content: bytes) -> None:

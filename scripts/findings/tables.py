@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infermax_opt.files.csv_rows import read_rows
 from scripts.findings.measure import Row
 
 __all__ = ["Extreme", "Tables", "read_tables"]
@@ -90,8 +90,7 @@ def read_tables(folder: Path, studies: Iterable[str]) -> Tables:
     """Read the CSV files of some studies."""
     tables = {}
     for name in studies:
-        with (folder / f"{name}.csv").open(newline="", encoding="utf-8") as handle:
-            tables[name] = list(csv.DictReader(handle))
+        tables[name] = read_rows((folder / f"{name}.csv").read_text(encoding="utf-8"))
     return Tables(tables)
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from infermax_opt.cluster.replay.replay import StreamReplay
-from infermax_opt.core.values import SHARE
+from infermax_opt.core.values import SHARE_REACHED
 
 __all__ = [
     "STREAM_DEFINITIONS",
@@ -40,8 +40,14 @@ STREAM_DEFINITIONS = {
 """Definition of every metric, as printed beside it."""
 
 UNITS = {
-    "attainment": SHARE,
-    "attainment_from_arrival": SHARE,
+    "requests": "requests",
+    "peak_workers": "workers",
+    "mean_workers": "workers",
+    "peak_gpus": "GPUs",
+    "attainment": SHARE_REACHED,
+    "attainment_from_arrival": SHARE_REACHED,
+    "late_ttft": "requests",
+    "late_atgt": "requests",
     "mean_ttft": "s",
     "p99_ttft": "s",
     "mean_wait": "s",

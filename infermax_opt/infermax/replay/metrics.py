@@ -40,6 +40,7 @@ UNITS = {
     "recompute_tax": SHARE,
     "mean_kv_use": SHARE,
     "peak_kv": "tokens",
+    "mean_batch_size": "requests",
 }
 """Units of the metrics that have one."""
 

@@ -1,0 +1,125 @@
+"""What shells offer while a command line is typed, and the command `completion` that sets them up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+__all__ = [
+    "COMPLETE_VAR", "completion", "engines", "files", "folders", "formulations", "policies",
+    "profiles", "schedulers", "starts", "suites", "workers",
+]  # fmt: skip
+
+PROGRAM = "infermax-opt"
+#: Variable by which the script of a shell asks the program, as click names it.
+COMPLETE_VAR = "_INFERMAX_OPT_COMPLETE"
+
+#: Of click's `CompletionItem`, which is generic in recent versions only.
+Items = list[Any]
+Completer = Callable[[click.Context, click.Parameter, str], Items]
+
+
+def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of files."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def folders(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of folders."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def _names(load: Callable[[], Iterable[str]], or_files: bool = False) -> Completer:
+    """Complete names, or files where none fits and these are taken, too."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+        found = [] if os.sep in incomplete else [name for name in load() if name.startswith(incomplete)]
+        if or_files and not found:
+            return files(context, parameter, incomplete)
+        return [CompletionItem(name) for name in found]
+
+    return complete
+
+
+def _schedulers() -> list[str]:
+    from infermax_opt.core.problem import problems
+
+    return list(dict.fromkeys(name for problem in problems() for name in problem.heuristics()))
+
+
+def _formulations() -> list[str]:
+    from infermax_opt.core.problem import problems
+
+    return sorted({name for problem in problems() for name in problem.formulations()})
+
+
+def _profiles() -> list[str]:
+    from infermax_opt.infermax.data.profiles import profile_names
+
+    return list(profile_names())
+
+
+def _suites() -> list[str]:
+    from infermax_opt.table.suites import suite_names
+
+    return list(suite_names())
+
+
+def _policies() -> list[str]:
+    from infermax_opt.cluster.policies.by_name import POLICIES
+
+    return list(POLICIES)
+
+
+def _workers() -> list[str]:
+    from infermax_opt.placement.data.generate import MODELS
+
+    return [*MODELS, *_profiles()]
+
+
+def engines(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """Engines that the instance on the command line can take; all of them where there is none."""
+    from infermax_opt.core.errors import InputError
+    from infermax_opt.core.problem import problem_of, problems
+    from infermax_opt.files.instances import read_instance
+
+    names = list(dict.fromkeys(name for problem in problems() for name in problem.engines))
+    # While the value of an option is missing, click leaves the other words unassigned.
+    words = [context.params.get("instance_file"), *context.args]
+    for path in filter(os.path.isfile, filter(None, words)):
+        with contextlib.suppress(InputError):
+            names = list(problem_of(read_instance(path)).engines)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+schedulers = _names(_schedulers)
+#: Values of --warm-start.
+starts = _names(lambda: ["best", "none", *_schedulers()], or_files=True)
+formulations = _names(_formulations)
+profiles = _names(_profiles)
+suites = _names(_suites)
+policies = _names(_policies)
+#: Values of --worker.
+workers = _names(_workers, or_files=True)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script that lets a shell complete commands, options, names and files.
+
+    \b
+    Examples:
+      infermax-opt completion bash >> ~/.bashrc
+      infermax-opt completion zsh >> ~/.zshrc
+      infermax-opt completion fish > ~/.config/fish/completions/infermax-opt.fish
+    """  # noqa: D301
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(context.find_root().command, {}, PROGRAM, COMPLETE_VAR).source(), nl=False)

@@ -1,0 +1,76 @@
+"""SIGTERM, which batch systems and containers send, ends a command as Ctrl-C does: with what it has."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+__all__ = [
+    "INTERRUPTED", "TERMINATED", "Patience", "Terminated", "exit_code", "heed_termination", "patient"
+]  # fmt: skip
+
+#: Exit codes of a command that was stopped before it had a result: 128 and the number of the signal.
+INTERRUPTED, TERMINATED = 130, 143
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came.  Whatever stops at Ctrl-C and reports what it has does the same here."""
+
+
+def heed_termination() -> None:
+    """Let SIGTERM raise `Terminated`, unless whoever started this process wants it otherwise."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _raise)
+
+
+@dataclass
+class Patience:
+    """Whether a run was asked to stop, for work that only its search part can leave early.
+
+    Attributes
+    ----------
+    stopped : bool
+        Ctrl-C or SIGTERM came.
+    searching : bool
+        Set by whoever searches: then the signal also raises, at once.
+    """
+
+    stopped: bool = False
+    searching: bool = False
+
+
+@contextlib.contextmanager
+def patient() -> Iterator[Patience]:
+    """Let the first Ctrl-C or SIGTERM end the search only; a second one raises wherever it comes."""
+    patience = Patience()
+    before: dict[int, Any] = {}
+
+    def heed(number: int, frame: FrameType | None) -> None:
+        raises = patience.stopped or patience.searching
+        patience.stopped = True
+        if raises:
+            before[number](number, frame)
+
+    if threading.current_thread() is threading.main_thread():
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            if callable(signal.getsignal(signum)):
+                before[signum] = signal.signal(signum, heed)
+    try:
+        yield patience
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def exit_code(stop: BaseException) -> int:
+    """Exit code of a command that such an exception ended."""
+    return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise Terminated

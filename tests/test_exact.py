@@ -1,0 +1,45 @@
+"""Numbers as text: which way they are rounded."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from infermax_opt.table.columns import gap_text
+
+from infermax_opt.core.exact import Rounding, fixed_text, percent_text
+from infermax_opt.files.report import percent
+
+ALMOST = Fraction(9996, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("rounding", "share", "expected"),
+    [
+        ("nearest", ALMOST, "100"),
+        ("floor", ALMOST, "99.9"),
+        ("floor", Fraction(10**9 - 1, 10**9), "99.9"),
+        ("floor", Fraction(1), "100"),
+        ("ceiling", Fraction(2, 300), "0.667"),
+        ("ceiling", Fraction(1, 300), "0.334"),
+        ("ceiling", Fraction(1, 3 * 10**9), "3.34e-08"),
+        ("ceiling", Fraction(0), "0"),
+        ("ceiling", ALMOST, "100"),
+    ],
+)
+def test_shares_are_rounded_as_asked(rounding: Rounding, share: Fraction, expected: str) -> None:
+    assert percent_text(share, rounding=rounding) == expected
+    assert percent(share, rounding) == f"{expected} %"
+
+
+def test_a_gap_is_never_shown_smaller_than_it_is() -> None:
+    for numerator in range(1, 200):
+        gap = Fraction(numerator, 7919)
+        assert 0 <= Fraction(gap_text(gap)) / 100 - gap < gap / 1000
+    assert gap_text(None) == "-"
+
+
+def test_fixed_decimals() -> None:
+    assert fixed_text(100 * ALMOST, 1, "floor") == "99.9"
+    assert fixed_text(Fraction(100), 1, "floor") == "100.0"
+    assert fixed_text(Fraction(1, 3), 2, "ceiling") == "0.34"

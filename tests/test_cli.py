@@ -24,6 +24,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim, Result, SolverReport
 from infermax_opt.files import json as files
 from infermax_opt.files.results import read_schedule_or_claim
+from infermax_opt.infermax import bound_process
 from infermax_opt.infermax.data.cost import Attention
 from infermax_opt.infermax.data.formats import read_instance, schedule_from_json, write_instance
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
@@ -419,14 +420,12 @@ def crowd() -> Instance:
 
 
 def test_a_failing_bound_search_costs_no_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise MemoryError("none left")
-
-    monkeypatch.setattr(api, "searched_bounds", fail)
+    start = bound_process.start_child
+    monkeypatch.setattr(bound_process, "start_child", lambda _, errors: start("infermax_opt.nothing", errors))
     result = api.solve(crowd(), time_limit=1, threads=1)
     assert result.upper is not None
     assert result.solver is not None
-    assert result.solver.details["bound search failed"] == "MemoryError: none left"
+    assert result.solver.details["bound search failed"] == "the process ended with exit code 1"
 
 
 def test_a_certificate_that_cannot_be_written_costs_no_result(tmp_path: Path) -> None:

@@ -20,14 +20,16 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Result, UpperBound
 from infermax_opt.files.instances import read_instance, write_instance
 from infermax_opt.files.results import read_schedule_or_claim
+from infermax_opt.infermax.columns import ROW_KIND as INFERMAX
 from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
+from infermax_opt.makespan.columns import ROW_KIND as MAKESPAN
 from infermax_opt.makespan.data.generate import gsm8k_like
 from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
 from infermax_opt.makespan.methods.by_name import METHODS
 from infermax_opt.table.archive import Archive
 from infermax_opt.table.compute import Job, compute_row
 from infermax_opt.table.output import Table, csv_text, markdown_text, table_to_json
-from infermax_opt.table.row import Row, RowOptions, row_from_json
+from infermax_opt.table.row import SHARED_FIELDS, Row, RowOptions, row_from_json
 from infermax_opt.table.run import run_table
 from infermax_opt.table.suites import Case, Suite, get_suite
 
@@ -91,11 +93,11 @@ def test_the_suite() -> None:
 @pytest.mark.usefixtures("methods_only")
 def test_a_row(tmp_path: Path) -> None:
     row = row_of(tmp_path)
-    assert (row.requests, row.clients) == (30, 6)
-    assert row.output_tokens == sum(r.output_tokens for r in NOISY.requests)
+    assert (row.requests, row.own["clients"]) == (30, 6)
+    assert row.own["output_tokens"] == sum(r.output_tokens for r in NOISY.requests)
     assert list(row.schedulers) == list(METHODS)
     assert row.upper_bound == min(value for value in row.schedulers.values() if value is not None)
-    assert row.lower_bound == row.closed_form == closed_form_makespan_bounds(NOISY)[0].value
+    assert row.lower_bound == row.own["closed_form"] == closed_form_makespan_bounds(NOISY)[0].value
     assert (row.bound, row.proof, row.bound_check) == ("arc lengths", "closed-form", "recomputed")
     assert (row.verified, row.certified) == (True, True)
     assert row_from_json(json.loads(json.dumps(row.to_json()))) == row
@@ -103,8 +105,8 @@ def test_a_row(tmp_path: Path) -> None:
     check = verify(NOISY, claim)
     assert check.ok
     assert check.metrics is not None
-    assert (check.metrics.bins, check.metrics.rounds) == (row.bins, row.rounds)
-    assert abs(check.metrics.utilisation - (row.utilisation or 0)) < Fraction(1, 10**20)
+    assert (check.metrics.bins, check.metrics.rounds) == (row.own["bins"], row.own["rounds"])
+    assert abs(check.metrics.utilisation - (row.own["utilisation"] or 0)) < Fraction(1, 10**20)
 
 
 @pytest.mark.usefixtures("methods_only")
@@ -129,8 +131,8 @@ def test_texts(tmp_path: Path) -> None:
     value = table_to_json(table)
     assert value["rows"][0]["schedulers"].keys() == set(METHODS)
     empty = replace(
-        row, upper_bound=None, lower_bound=None, closed_form=None, bins=None, utilisation=None, seconds=None,
-        schedulers=dict.fromkeys(METHODS),
+        row, upper_bound=None, lower_bound=None, seconds=None, schedulers=dict.fromkeys(METHODS),
+        own={**row.own, "closed_form": None, "bins": None, "utilisation": None},
     )  # fmt: skip
     text = markdown_text(Table("makespan", RowOptions(), "0.1.0", (empty,), 24))
     assert "| - | - | - | arc lengths | closed-form | - |" in text
@@ -148,7 +150,7 @@ def test_a_solvers_bound_stays_and_says_so(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(api, "solve", solve)
     row = row_of(tmp_path)
-    assert (row.lower_bound, row.closed_form, row.proof) == (word.value, best.value, "solver")
+    assert (row.lower_bound, row.own["closed_form"], row.proof) == (word.value, best.value, "solver")
     assert row.bound_check is not None
     assert row.bound_check.startswith("not checked: proved by a solver; ")
     assert not row.verified
@@ -189,7 +191,9 @@ def test_a_table_by_workers(tmp_path: Path) -> None:
 
 def test_rows_of_each_problem_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="schema"):
-        Row.from_json({"schema": Row.schema, **dict.fromkeys(Row.names())})
+        Row.from_json(
+            {"schema": MAKESPAN.schema, **dict.fromkeys([*SHARED_FIELDS, *INFERMAX.fields])}, INFERMAX
+        )
     with pytest.raises(InputError, match="clients: is missing"):
-        row_from_json({"schema": Row.schema, "suite": "x", "instance": "x", "requests": 1,
+        row_from_json({"schema": MAKESPAN.schema, "suite": "x", "instance": "x", "requests": 1,
                        "instance_sha256": "x", "protocol": "x"})  # fmt: skip

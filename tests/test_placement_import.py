@@ -166,7 +166,7 @@ def test_predictions_are_off_and_each_by_itself() -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--worker", "70b"], "--worker goes with --problem placement only, not infermax."),
+        (["--worker", "70b"], "--worker goes with --problem placement or stream only, not infermax."),
         (["--problem", "makespan", "--clients", "2", "--at", "1"], "--at goes with --problem placement only"),
         (["--problem", "placement", "--clients", "2"], "--clients goes with --problem makespan only"),
         (["--problem", "placement", "--profile", "x"], "--profile goes with --problem infermax only"),

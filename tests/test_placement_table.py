@@ -27,6 +27,7 @@ from infermax_opt.table.row import Row, RowOptions, row_from_json
 from infermax_opt.table.run import run_table
 from infermax_opt.table.suites import Case, Suite, get_suite
 
+USES = ("mean_iteration_use", "mean_prefill_use")
 TOY = generate("long-prompts", requests=12, seed=0, ongoing=0.34)
 OPEN = generate("long-prompts", requests=12, seed=1, ongoing=0.34)
 
@@ -60,8 +61,8 @@ def test_the_suite() -> None:
 
 
 def test_a_row(row: Row, folder: Path) -> None:
-    assert (row.requests, row.ongoing_requests, row.gpus) == (12, 4, 6)
-    assert (row.upper_bound, row.lower_bound, row.closed_form, row.gap) == (3, 3, 3, 0)
+    assert (row.requests, row.own["ongoing_requests"], row.own["gpus"]) == (12, 4, 6)
+    assert (row.upper_bound, row.lower_bound, row.own["closed_form"], row.gap) == (3, 3, 3, 0)
     assert row.schedule_source == "heuristic:best-fit-size"
     assert (row.bound, row.proof, row.bound_check) == ("continuous", "closed-form", "recomputed")
     assert (row.verified, row.certified) == (True, False)
@@ -73,7 +74,7 @@ def test_a_row(row: Row, folder: Path) -> None:
     check = verify(TOY, claim)
     assert check.ok
     assert check.metrics is not None
-    assert abs(check.metrics.mean_kv_use - (row.mean_kv_use or 0)) < Fraction(1, 10**20)  # type: ignore[operator]
+    assert abs(check.metrics.mean_kv_use - (row.own["mean_kv_use"] or 0)) < Fraction(1, 10**20)  # type: ignore[operator]
     archive = Archive(folder / "best", "mine")
     assert archive.improve(TOY, claim, source="test", versions={}) == ("upper", "lower")
     assert archive.schedule(TOY) == claim.schedule
@@ -81,7 +82,7 @@ def test_a_row(row: Row, folder: Path) -> None:
 
 def test_a_solvers_bound_is_confirmed_where_it_can_be(folder: Path) -> None:
     row = row_of(folder, OPEN)
-    assert (row.upper_bound, row.lower_bound, row.closed_form) == (4, 4, 3)
+    assert (row.upper_bound, row.lower_bound, row.own["closed_form"]) == (4, 4, 3)
     assert (row.proof, row.bound_check) == ("solver", "confirmed by enumerating every schedule")
     assert row.verified
 
@@ -101,8 +102,8 @@ def test_texts(row: Row) -> None:
     assert "| long-prompts-12-s0-o0.34 | 12 | 3 | 3 | 0 | continuous | closed-form | 3 |" in text
     assert table_to_json(table)["rows"][0]["schedulers"].keys() == set(HEURISTICS)
     empty = replace(
-        row, upper_bound=None, lower_bound=None, closed_form=None, gpus=None, mean_iteration_use=None,
-        mean_prefill_use=None, mean_kv_use=None, seconds=None, schedulers=dict.fromkeys(HEURISTICS),
+        row, upper_bound=None, lower_bound=None, seconds=None, schedulers=dict.fromkeys(HEURISTICS),
+        own={**row.own, **dict.fromkeys(["closed_form", "gpus", "mean_kv_use", *USES])},
     )  # fmt: skip
     assert row_from_json(json.loads(json.dumps(empty.to_json()))) == empty
     assert "| - | - | 0 | continuous |" in markdown_text(Table("t", RowOptions(), "1", (empty,), 1))

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import queue
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, Any, Literal
 
+from infermax_opt.engines.child import end_child, read_lines, start_child
 from infermax_opt.engines.lowering import LoweredModel
 from infermax_opt.engines.outcome import Limits, Termination
 
@@ -93,7 +89,7 @@ def run_engine(
         "memory": limits.memory,
     }
     with tempfile.TemporaryFile() as errors:
-        worker = _start(errors)
+        worker = start_child("infermax_opt.engines.worker", errors)
         try:
             if started is not None:
                 started(worker.pid)
@@ -101,31 +97,10 @@ def run_engine(
         except KeyboardInterrupt:
             run.termination = Termination.INTERRUPTED
         finally:
-            worker.kill()
-            code = worker.wait()
-            for pipe in (worker.stdin, worker.stdout):
-                with contextlib.suppress(OSError):
-                    pipe.close()  # type: ignore[union-attr]
+            code = end_child(worker)
         if run.termination == Termination.CRASHED:
             _autopsy(run, code, errors, limits)
     return run
-
-
-def _start(errors: IO[bytes]) -> subprocess.Popen[bytes]:
-    package = str(Path(__file__).resolve().parents[2])
-    environment = dict(os.environ)
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
-    # The solvers do no dense algebra through numpy; its threads would only use memory.
-    environment["OPENBLAS_NUM_THREADS"] = "1"
-    return subprocess.Popen(
-        [sys.executable, "-m", "infermax_opt.engines.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        env=environment,
-        # Ctrl-C in the terminal is for the parent, which ends the worker.
-        start_new_session=True,
-    )
 
 
 def _talk(
@@ -138,8 +113,7 @@ def _talk(
     listen: Callable[[str, int], None] | None,
 ) -> None:
     """Send the job and collect events until the worker ends or its time is up."""
-    lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(worker.stdout, lines), daemon=True).start()
+    lines = read_lines(worker)
     try:
         worker.stdin.write(json.dumps(job).encode() + b"\n")  # type: ignore[union-attr]
         worker.stdin.flush()  # type: ignore[union-attr]
@@ -156,15 +130,6 @@ def _talk(
             return
         if line is None or _note(run, json.loads(line), model, listen):
             return
-
-
-def _read(pipe: IO[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        for line in pipe:
-            # A killed worker may leave half a line.
-            if line.endswith(b"\n"):
-                lines.put(line)
-    lines.put(None)
 
 
 def _note(

@@ -7,10 +7,7 @@ whole, where it is small -> verifier -> result.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import queue
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,11 +15,11 @@ from dataclasses import replace
 from typing import Literal
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import LowerBound, Scope
+from infermax_opt.core.result import Scope
 from infermax_opt.core.run import SolveOptions, SolveRun
 from infermax_opt.engines.formulations import formulation_names
-from infermax_opt.engines.outcome import EngineOutcome, Limits
-from infermax_opt.infermax.bounds.searched import searched_bounds
+from infermax_opt.engines.outcome import EngineOutcome, Limits, Termination
+from infermax_opt.infermax.bound_process import BoundProcess
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.flow_windows import improved_by_windows
@@ -39,13 +36,18 @@ EXACT_TOKENS = 4096
 
 #: Seconds to wait for a bound in the making when time is up.
 GRACE = 2.0
-#: Seconds after which planners and bounds let each other run.
-SWITCH = 5e-4
+#: Seconds that an exact engine has to solve a small instance before the search for bounds starts beside it.
+SMALL_SECONDS = 1.0
 #: Share of the time left that the exact search has before the planners, which get the rest.
 SEARCH_SHARE = 0.25
-#: Columns of the flow formulation up to which it is solved as a whole in the last share of the time, and
-#: by windows of batches, which the planners leave the rest of their time.
-FLOW_COLUMNS, FLOW_SHARE, WINDOW_COLUMNS, PLAN_SHARE = 10_000, 0.25, 40_000, 0.6
+#: Columns of the flow formulation up to which it is solved as a whole, in the last share of the time.
+FLOW_COLUMNS = 10_000
+#: That share.
+FLOW_SHARE = 0.25
+#: Columns of the flow formulation up to which it is solved by windows of batches.
+WINDOW_COLUMNS = 40_000
+#: Share of the time that planners have before these windows.
+PLAN_SHARE = 0.6
 #: Columns that are modelled in a second, at least: nothing interrupts that.
 MODEL_RATE = 1500
 
@@ -66,7 +68,15 @@ def check_options(options: SolveOptions) -> None:
 
 
 class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
-    """One call of `solve` on an InferMax instance."""
+    """One call of `solve` on an InferMax instance.
+
+    Attributes
+    ----------
+    searching : BoundProcess or None
+        The search for bounds, from the moment on at which the instance has turned out to be no small one.
+    """
+
+    searching: BoundProcess | None = None
 
     def plan(self) -> None:
         """Planners and bounds; then the flow formulation, by windows and as a whole, where it is small."""
@@ -105,42 +115,20 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
     def plan_beside_bounds(self, share: float, windows: bool) -> None:
         """Improve schedule and bound side by side until they meet or this share of the time is up."""
         left = self.left()
-        left = None if left is None else left * share
-        end = math.inf if left is None else time.monotonic() + left
-        halt = threading.Event()
-        found: queue.SimpleQueue[LowerBound] = queue.SimpleQueue()
-        failures: list[str] = []
+        end = math.inf if left is None else time.monotonic() + left * share
+        for source, candidate in self.candidates(end, windows):
+            self.offer(candidate, source)
+            self.take_bounds()
+            if self.proved() or time.monotonic() > end:
+                break
+        if not self.proved():
+            self.take_bounds(None if end == math.inf else max(0.0, end - time.monotonic()))
 
-        def search_bound() -> None:
-            try:
-                for bound in searched_bounds(
-                    self.instance, stop=lambda: halt.is_set() or time.monotonic() > end
-                ):
-                    found.put(bound)
-            except Exception as error:  # one bound the less is no reason to lose the rest
-                failures.append(f"{type(error).__name__}: {error}")
-
-        worker = threading.Thread(target=search_bound, daemon=True)
-        # Both sides make many short calls of compiled code, and would wait for each other after each.
-        interval = sys.getswitchinterval()
-        try:
-            sys.setswitchinterval(SWITCH)
-            if self.instance.objective.is_makespan:
-                worker.start()
-            for source, candidate in self.candidates(end, windows):
-                self.offer(candidate, source)
-                self.improve_bounds(found)
-                if self.proved() or time.monotonic() > end:
-                    break
-            if worker.is_alive() and not self.proved():
-                worker.join(None if end == math.inf else max(0.0, end - time.monotonic()) + GRACE)
-        finally:
-            halt.set()
-            sys.setswitchinterval(interval)
-            self.improve_bounds(found)
-            if failures:
-                details = {**self.report.details, "bound search failed": failures[0]}
-                self.report = replace(self.report, details=details)
+    def take_bounds(self, wait: float | None = 0.0) -> None:
+        """Keep what the search for bounds has found, after waiting so many seconds for its end."""
+        if self.searching is not None:
+            for bound in self.searching.found(wait):
+                self.improve_bound(self.credible(bound))
 
     def candidates(self, end: float, windows: bool) -> Iterator[tuple[str, Schedule]]:
         """Plans until some moment; its last part goes to windows of the flow formulation, if wanted."""
@@ -154,12 +142,6 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
                 self.instance, self.best.schedule, deadline=end, seed=self.options.seed
             ):
                 yield "windows:highs", schedule
-
-    def improve_bounds(self, found: queue.SimpleQueue[LowerBound]) -> None:
-        """Keep the best of the bounds that wait to be taken."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self.improve_bound(found.get_nowait())
 
     def choose(self) -> tuple[str, str]:
         """Engine and the reason for it; "none" where no exact engine has a chance."""
@@ -176,9 +158,39 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         return "search", "the search is exact for every policy flag and proves small instances fastest"
 
     def run_engines(self) -> None:
-        """Run the exact engine and keep what it found."""
+        """Run an exact engine or planners, with the search for bounds beside them."""
         engine, reason = self.choose()
         self.report = replace(self.report, reason=reason)
+        delayed = threading.Timer(0.0 if engine == "none" else SMALL_SECONDS, self.search_bounds)
+        if self.instance.objective.is_makespan:
+            delayed.start()
+        try:
+            self.run_engine(engine, reason)
+            if not self.proved() and self.report.termination != Termination.INTERRUPTED:
+                left = self.left()
+                self.take_bounds(None if left is None else left + GRACE)
+        finally:
+            delayed.cancel()
+            if delayed.ident is not None:
+                delayed.join()
+            self.end_search()
+
+    def search_bounds(self) -> None:
+        """Start the search for bounds; it ends with the time limit."""
+        self.searching = BoundProcess(self.instance, self.left())
+
+    def end_search(self) -> None:
+        """Stop the search for bounds, and keep what it has found."""
+        if self.searching is None:
+            return
+        self.searching.end()
+        self.take_bounds()
+        if self.searching.failure is not None:
+            details = {**self.report.details, "bound search failed": self.searching.failure}
+            self.report = replace(self.report, details=details)
+
+    def run_engine(self, engine: str, reason: str) -> None:
+        """Run the exact engine, then planners where they may help, and keep what they found."""
         if engine == "none":
             self.report = replace(self.report, engine="planner", termination="heuristics only")
             self.plan()

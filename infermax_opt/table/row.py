@@ -17,7 +17,7 @@ from infermax_opt.core.result import Status
 from infermax_opt.core.verification import Trust
 from infermax_opt.files.fields import Fields
 
-__all__ = ["Row", "RowOptions", "row_from_json"]
+__all__ = ["SHARED_FIELDS", "Row", "RowOptions", "row_from_json"]
 
 
 @dataclass(frozen=True)

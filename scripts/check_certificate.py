@@ -1,4 +1,4 @@
-"""Check a lower-bound certificate without the package: INSTANCE CERTIFICATE [--profiles DIR].
+"""Check a lower bound without the package: INSTANCE CERTIFICATE [--profiles DIR] [--max-size MIB].
 
 Runs the one file ``infermax_opt/infermax/checker.py``, or ``infermax_opt/makespan/checker.py`` where the
 instance names that problem.  Both need the standard library only and may be copied anywhere.
@@ -6,28 +6,30 @@ instance names that problem.  Both need the standard library only and may be cop
 
 from __future__ import annotations
 
-import gzip
-import json
+import argparse
 import runpy
 import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "infermax_opt"
+CHECKER = PACKAGE / "infermax" / "checker.py"
+MAKESPAN_CHECKER = PACKAGE / "makespan" / "checker.py"
 
 
-def checker(arguments: list[str]) -> str:
-    """File of the checker for the first file named; what cannot be read is the checker's own to say."""
-    for path in (Path(some) for some in arguments if not some.startswith("-")):
-        try:
-            data = gzip.decompress(path.read_bytes()) if path.name.endswith(".gz") else path.read_bytes()
-            value = json.loads(data)
-        except (OSError, ValueError, EOFError):
-            break
-        if isinstance(value, dict) and value.get("problem") == "makespan":
-            return "makespan/checker.py"
-        break
-    return "infermax/checker.py"
+def checker(arguments: list[str]) -> Path:
+    """The checker for the instance named; what cannot be read is the checker's own to say."""
+    tools = runpy.run_path(str(CHECKER))
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("instance", type=Path, nargs="?", default=Path())
+    parser.add_argument("--profiles")
+    parser.add_argument("--max-size", type=int, default=tools["MAX_BYTES"] // 2**20)
+    try:
+        options, _ = parser.parse_known_args(arguments)
+        value = tools["load"](options.instance, options.max_size * 2**20)
+    except (argparse.ArgumentError, SystemExit, MemoryError, tools["Unreadable"]):
+        return CHECKER
+    return MAKESPAN_CHECKER if value.get("problem") == "makespan" else CHECKER
 
 
 if __name__ == "__main__":
-    runpy.run_path(str(PACKAGE / checker(sys.argv[1:])), run_name="__main__")
+    runpy.run_path(str(checker(sys.argv[1:])), run_name="__main__")

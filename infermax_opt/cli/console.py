@@ -20,7 +20,8 @@ from infermax_opt.core.interrupts import TERMINATED, exit_code
 from infermax_opt.files.json import STANDARD
 
 __all__ = [
-    "AS_JSON", "PROGRESS", "Program", "check_inputs", "check_output", "not_drawn", "output_option",
+    "AS_JSON", "MAX_SIZE", "PROGRESS", "Program",
+    "check_inputs", "check_output", "not_drawn", "output_option",
     "progress_printer", "save", "say", "wrote",
 ]  # fmt: skip
 
@@ -37,6 +38,25 @@ PROGRESS = click.option(
     help="Tell on standard error how far it is.  Default: where that is a terminal.",
 )
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines instead of text.")
+
+
+def _limit_files(context: click.Context, option: click.Parameter, mebibytes: int | None) -> None:
+    from infermax_opt.files.json import limit_bytes
+
+    if mebibytes is not None:
+        limit_bytes(mebibytes * 2**20)
+        context.call_on_close(lambda: limit_bytes(None))
+
+
+#: Option of every command that reads files.
+MAX_SIZE = click.option(
+    "--max-size",
+    metavar="MIB",
+    type=click.IntRange(1, 2**20),
+    callback=_limit_files,
+    expose_value=False,
+    help="MiB that a file may hold, decompressed. Default: 256.",
+)
 
 
 def output_option(metavar: str, text: str, required: bool = False) -> Callable[[F], F]:

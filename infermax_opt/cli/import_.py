@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from infermax_opt.cli.completion import files
-from infermax_opt.cli.console import AS_JSON, DONE, check_output, output_option, save, wrote
+from infermax_opt.cli.console import AS_JSON, DONE, MAX_SIZE, check_output, output_option, save, wrote
 from infermax_opt.cli.options import TRACE_FORMATS
 from infermax_opt.core.options import window
 from infermax_opt.core.problem import importers
@@ -53,6 +53,7 @@ class _Import(click.Command):
 
 
 @click.command(name="import", cls=_Import)
+@MAX_SIZE
 @click.argument("trace_file", metavar="TRACE", shell_complete=files)
 @click.option(
     "--format",

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from infermax_opt import completion
-from infermax_opt.cli.console import AS_JSON, DONE, FAILED, check_output, output_option, save, wrote
+from infermax_opt.cli.console import AS_JSON, DONE, FAILED, MAX_SIZE, check_output, output_option, save, wrote
 from infermax_opt.cli.options import TRACE_FORMATS
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def _only_with(context: click.Context, other: str, *names: str) -> None:
 
 
 @click.command()
+@MAX_SIZE
 @click.argument("samples_file", metavar="[SAMPLES]", required=False, shell_complete=completion.files)
 @click.option(
     "--profile",
@@ -165,6 +166,7 @@ def calibrate(
 
 
 @click.command()
+@MAX_SIZE
 @click.option(
     "--profile",
     "profiles",

@@ -14,6 +14,7 @@ from infermax_opt.cli.console import (
     AS_JSON,
     DONE,
     FAILED,
+    MAX_SIZE,
     PROGRESS,
     Program,
     check_inputs,
@@ -97,6 +98,7 @@ def cli(context: click.Context) -> None:
 
 @cli.command()
 @INSTANCE
+@MAX_SIZE
 @click.option(
     "--formulation",
     metavar="NAME",
@@ -241,6 +243,7 @@ def _schedule_of(subject: AnySchedule | Claim) -> AnySchedule | None:
 
 @cli.command()
 @INSTANCE
+@MAX_SIZE
 @click.option(
     "--time-limit",
     metavar="S",
@@ -298,6 +301,7 @@ def bound(
 
 @cli.command()
 @INSTANCE
+@MAX_SIZE
 @click.option(
     "--scheduler",
     metavar="NAME",
@@ -333,6 +337,7 @@ def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bo
 
 @cli.command()
 @INSTANCE
+@MAX_SIZE
 @SUBJECT
 @click.option("--strict", is_flag=True, help="Exit code 1 also where a claim could not be checked.")
 @AS_JSON
@@ -366,6 +371,7 @@ def verify(instance_file: str, subject_file: str, strict: bool, as_json: bool) -
 
 @cli.command()
 @INSTANCE
+@MAX_SIZE
 @click.argument("certificate_file", metavar="CERTIFICATE", shell_complete=completion.files)
 def check(instance_file: str, certificate_file: str) -> int:
     """Recompute a lower bound from its certificate, in exact arithmetic, trusting nothing else.
@@ -396,6 +402,7 @@ def check(instance_file: str, certificate_file: str) -> int:
 
 @cli.command()
 @INSTANCE
+@MAX_SIZE
 @SUBJECT
 @output_option("PICTURE", "Write the picture to this .png or .svg file.", required=True)
 def plot(instance_file: str, subject_file: str, output: str) -> int:

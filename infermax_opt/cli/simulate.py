@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from infermax_opt.cli.completion import files, policies
-from infermax_opt.cli.console import AS_JSON, DONE, FAILED, check_output, output_option, save, wrote
+from infermax_opt.cli.console import AS_JSON, DONE, FAILED, MAX_SIZE, check_output, output_option, save, wrote
 from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable, write_twice
 
 __all__ = ["simulate"]
@@ -23,6 +23,7 @@ def _list(context: click.Context, parameter: click.Parameter, value: bool) -> No
 
 
 @click.command(params=stream_parameters())
+@MAX_SIZE
 @click.option(
     "--policy",
     metavar="NAME",

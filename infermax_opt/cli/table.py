@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from infermax_opt.cli.completion import folders, suites
-from infermax_opt.cli.console import AS_JSON, DONE, FAILED, PROGRESS, progress_printer
+from infermax_opt.cli.console import AS_JSON, DONE, FAILED, MAX_SIZE, PROGRESS, progress_printer
 
 __all__ = ["table"]
 
 
 @click.command()
+@MAX_SIZE
 @click.argument("suite", metavar="SUITE", shell_complete=suites)
 @click.option(
     "-o",

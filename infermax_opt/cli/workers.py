@@ -11,6 +11,7 @@ from infermax_opt.cli.console import (
     AS_JSON,
     DONE,
     FAILED,
+    MAX_SIZE,
     PROGRESS,
     check_output,
     output_option,
@@ -25,6 +26,7 @@ __all__ = ["workers"]
 
 
 @click.command(params=stream_parameters())
+@MAX_SIZE
 @click.option(
     "--time-limit",
     metavar="S",

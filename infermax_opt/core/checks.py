@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import Protocol
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import read_whole, to_fraction
 
-__all__ = ["Meaning", "checked_decimal", "checked_ids", "checked_text", "checked_whole"]
+__all__ = [
+    "MAX_REQUESTS",
+    "MAX_TOKENS",
+    "Meaning",
+    "checked_decimal",
+    "checked_ids",
+    "checked_text",
+    "checked_total",
+    "checked_whole",
+]
+
+#: Largest token count a field may hold; keeps every sum of the compiled replay inside int64.
+MAX_TOKENS = 10**9
+#: Most requests of an instance of any problem, and so the largest ``count``.
+MAX_REQUESTS = 10**6
+#: Most characters of the names of all requests.
+MAX_NAMES = 2**28
 
 
 def checked_text(value: object, field: str) -> None:
@@ -49,6 +66,18 @@ def checked_decimal(value: object, field: str) -> Fraction:
     return number
 
 
+def checked_total(groups: Sequence[Named]) -> None:
+    """Check that the requests are neither none nor too many, before they are told one by one."""
+    if not groups:
+        raise InputError("holds no request; at least 1 is needed", field="requests")
+    total = sum(group.count or 1 for group in groups)
+    if total > MAX_REQUESTS:
+        raise InputError(f"{total} requests in all; the most is {MAX_REQUESTS}", field="requests")
+    names = sum((group.count or 1) * len(group.id) for group in groups)
+    if names > MAX_NAMES:
+        raise InputError(f"{names} characters of ids in all; the most is {MAX_NAMES}", field="requests")
+
+
 def checked_ids(groups: Iterable[Iterable[str]]) -> None:
     """Check that no two requests have the same id, those of each entry of ``requests`` given."""
     seen = set[str]()
@@ -57,6 +86,18 @@ def checked_ids(groups: Iterable[Iterable[str]]) -> None:
             if name in seen:
                 raise InputError(f"id {name!r} is used twice", field=f"requests[{index}].id")
             seen.add(name)
+
+
+class Named(Protocol):
+    """An entry of ``requests``: `count` requests that are named after `id`, or one of that name."""
+
+    @property
+    def id(self) -> str:
+        """Name, or what all names begin with."""
+
+    @property
+    def count(self) -> int | None:
+        """How many; None is one."""
 
 
 class Meaning:

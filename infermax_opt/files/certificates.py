@@ -27,6 +27,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text, is_finite_decimal
 from infermax_opt.core.result import Claim, LowerBound
 from infermax_opt.core.values import AnyInstance
+from infermax_opt.files.fields import shown
 from infermax_opt.files.json import dump_json, load_json
 
 __all__ = [
@@ -137,8 +138,11 @@ def check_certificate(
     CertificateRejected
         If it does not prove what it claims; the problem says why.
     """
+    certificate = load_json(path)
     try:
-        return certification.check(instance, load_json(path))
+        if not isinstance(certificate, dict):
+            raise InputError(f"{shown(certificate)} is not an object")
+        return certification.check(instance, certificate)
     except InputError as error:
         raise error.within(os.fspath(path)) from None
 

@@ -23,17 +23,33 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 
 __all__ = [
-    "STANDARD", "dump_json", "load_json", "parse_json", "read_as", "read_text", "replacing", "to_json_text",
-    "under", "write_bytes", "write_text",
+    "MAX_BYTES", "STANDARD", "dump_json", "limit_bytes", "load_json", "parse_json", "read_as", "read_text",
+    "replacing", "to_json_text", "under", "write_bytes", "write_text",
 ]  # fmt: skip
 
 T = TypeVar("T")
 
 #: Name of standard input where a file is read, and of standard output where one is written.
 STANDARD = "-"
+#: Most bytes of a file, after decompression, unless told otherwise: a guard against compression bombs.
+MAX_BYTES = 256 * 2**20
+#: Bytes read at a time.
+PIECE = 2**20
+#: Environment variable with the most bytes of a file, for processes that this one starts, too.
+MAX_BYTES_NAME = "INFERMAX_OPT_MAX_BYTES"
 
-#: Largest file read, in bytes after decompression: a guard against compression bombs.
-MAX_BYTES = 2 * 2**30
+
+def limit_bytes(most: int | None) -> None:
+    """Set the most bytes of every file read from now on; None: `MAX_BYTES`."""
+    if most is None:
+        os.environ.pop(MAX_BYTES_NAME, None)
+    else:
+        os.environ[MAX_BYTES_NAME] = str(most)
+
+
+def _most_bytes() -> int:
+    text = os.environ.get(MAX_BYTES_NAME, "")
+    return int(text) if text.isdecimal() else MAX_BYTES
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
@@ -42,20 +58,21 @@ def read_text(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     InputError
-        If the file is missing, unreadable, no UTF-8, or no valid gzip.
+        If the file is missing, unreadable, too large, no UTF-8, or no valid gzip.
     """
-    name = os.fspath(path)
+    name, most, data = os.fspath(path), _most_bytes(), bytearray()
     try:
         with _opened(name) as (handle, packed):
             stream: Any = gzip.GzipFile(fileobj=handle) if packed else handle
-            data = stream.read(MAX_BYTES + 1)
+            while len(data) <= most and (piece := stream.read(PIECE)):
+                data += piece
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise InputError("is not a complete gzip file", source=name) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(f"cannot be read: {reason}", source=name) from None
-    if len(data) > MAX_BYTES:
-        raise InputError(f"is larger than {MAX_BYTES} bytes", source=name)
+    if len(data) > most:
+        raise InputError(f"is larger than {most} bytes; --max-size allows more", source=name)
     try:
         return str(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -76,7 +93,7 @@ def _opened(name: str) -> Iterator[tuple[IO[bytes], bool]]:
 @functools.lru_cache(maxsize=1)
 def _standard_input(stream: Any) -> bytes:
     """All of it, kept so that a file which two readers try can be read again."""
-    return bytes(stream.buffer.read(MAX_BYTES + 1))
+    return bytes(stream.buffer.read(_most_bytes() + 1))
 
 
 def load_json(path: str | os.PathLike[str]) -> Any:
@@ -85,13 +102,15 @@ def load_json(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     InputError
-        If it cannot be read, is no JSON, repeats a key, or holds NaN or Infinity.
+        If it cannot be read, is no JSON, repeats a key, holds NaN or Infinity, or does not fit into memory.
     """
     name = os.fspath(path)
     try:
         return parse_json(read_text(name))
     except InputError as error:
         raise error.within(name) from None
+    except MemoryError:
+        raise InputError("takes more memory than there is", source=name) from None
 
 
 def parse_json(text: str) -> Any:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NoReturn
 
+from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import to_fraction
 from infermax_opt.files.fields import shown
 from infermax_opt.files.json import parse_json, read_text
-from infermax_opt.infermax.data.instance import MAX_COUNT, MAX_TOKENS
 
 __all__ = [
     "FORMATS",
@@ -30,6 +30,9 @@ __all__ = [
     "keep_fit",
     "read_trace",
 ]
+
+#: Most requests of a trace, of which an instance may take a part.
+MAX_ROWS = 10**7
 
 UNITS = {"s": Fraction(1), "ms": Fraction(1, 1000)}
 
@@ -302,8 +305,8 @@ def _read(path: str, form: _Format, unit: Fraction) -> tuple[list[TraceRequest],
         else:
             reason = form.no_output if not outputs else "no input tokens"
             dropped[reason] = dropped.get(reason, 0) + 1
-        if len(requests) > MAX_COUNT:
-            raise InputError(f"more than {MAX_COUNT} requests", source=path)
+        if len(requests) > MAX_ROWS:
+            raise InputError(f"more than {MAX_ROWS} requests", source=path)
     return requests, dropped
 
 

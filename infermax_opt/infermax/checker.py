@@ -1,9 +1,10 @@
 """Stand-alone checker of lower-bound certificates: one file, standard library only, exact numbers.
 
-    python checker.py INSTANCE CERTIFICATE [--profiles DIR]
+    python checker.py INSTANCE CERTIFICATE [--profiles DIR] [--max-size MIB]
 
 recomputes the bound and trusts nothing else.  Exit code 0: it holds; 1: rejected; 2: a file (``.gz``
-or not) cannot be read.  Format: `infermax_opt.files.certificates`; proofs: `infermax_opt.infermax.bounds`.
+or not) cannot be read, or the instance is none.  Checking has a limit, `MAX_STEPS`: what would take
+more is rejected.  Format: `infermax_opt.files.certificates`; proofs: `infermax_opt.infermax.bounds`.
 """
 
 from __future__ import annotations
@@ -17,17 +18,45 @@ import re
 import sys
 import zlib
 from collections import Counter, deque
+from collections.abc import Callable
 from fractions import Fraction
-from itertools import accumulate, chain, groupby, product
+from itertools import accumulate, chain, groupby
+from operator import le
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
-FAR = math.inf  # potential of a state that is never reached
-NUMBER = re.compile(r"-?\d{1,60}(\.\d{1,60})?([eE][+-]?\d{1,2})?|\d{1,600}/[1-9]\d{0,600}")
+# --- limits, files and fields: the same lines in both checkers ------------------------------------
+
+#: Most bytes of a file, after decompression, unless told otherwise.
+MAX_BYTES = 256 * 2**20
+#: Most values in a file, counted by commas and opening brackets; archived certificates hold 720,000.
+MAX_VALUES = 10**7
+#: Most requests of an instance.
+MAX_REQUESTS = 10**6
+#: Most characters of the names of all requests.
+MAX_NAMES = 2**28
+#: Most affine pieces or prefill levels of a cost model.
+MAX_RATES = 10**5
+#: Numbers of a certificate that are not read digit by digit are below this.
+MAX_INTEGER = 2**256
+#: Most steps of checking, each about a tenth of a microsecond: ten seconds in all.  The largest
+#: certificate of the archive, one of occupancy, takes 31 million, any other less than 25 million.
+MAX_STEPS = 10**8
+
+NUMBER = re.compile(r"-?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,2})?")
+RATIO = re.compile(r"[0-9]{1,600}/[1-9][0-9]{0,600}")
 
 
 class Rejected(Exception):
     """The certificate does not prove its bound; the text says why."""
+
+
+class Unusable(Rejected):
+    """The instance, not the certificate, is at fault."""
+
+
+class Unreadable(Exception):
+    """A file that is not what it should be; the text names it and says why."""
 
 
 def require(condition: bool, problem: str) -> None:
@@ -36,364 +65,1007 @@ def require(condition: bool, problem: str) -> None:
         raise Rejected(problem)
 
 
-def number(value: Any, name: str) -> Fraction:
-    """Read a decimal or a fraction exactly."""
-    require(type(value) is not bool and NUMBER.fullmatch(str(value)) is not None, f"{name} is no number")
-    return Fraction(str(value))
+class Work:
+    """Steps of checking so far; rejects beyond `MAX_STEPS`, before they are done."""
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def spend(self, steps: int) -> None:
+        """Count steps that come next."""
+        self.spent += steps
+        if self.spent > MAX_STEPS:
+            raise Rejected(f"takes more than {MAX_STEPS} steps to check, the limit")
 
 
-def whole(value: Any, name: str, least: int | None = None) -> int:
-    """Read a whole number."""
-    result = number(value, name)
-    require(result.denominator == 1 and (least is None or result >= least), f"{name}: wrong number")
-    return int(result)
+def one_line(text: str, most: int = 300) -> str:
+    """The text without line breaks and other control characters, cut where it is long."""
+    short = text if len(text) <= most else text[: most - 3] + "..."
+    return "".join(ch if ch.isprintable() else repr(ch)[1:-1] for ch in short)
 
 
-def rates(cost: Any) -> tuple[list[list[Fraction]], list[Fraction], list[Fraction], str]:
-    """Read the coefficients of a cost model."""
-    pieces = [[number(v, "cost.batch") for v in pair] for pair in cost["batch"]]
-    decode, prefill = ([number(v, f"cost.{key}") for v in cost[key]] for key in ("decode", "prefill"))
-    return pieces, decode, prefill, cost["attention"]
+def shown(value: Any) -> str:
+    """A value as a message shows it."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    try:
+        return one_line(repr(value) if isinstance(value, str) else str(value), 60)
+    except ValueError:
+        return "a number of thousands of digits"
+
+
+class Field:
+    """A value of a file and where it stands there, so that a message can say what is wrong where."""
+
+    __slots__ = ("path", "value")
+
+    def __init__(self, value: Any, path: str):
+        self.value, self.path = value, path
+
+    def fail(self, problem: str) -> NoReturn:
+        """Reject because of this value."""
+        raise Rejected(f"is malformed: {self.path}: {problem}")
+
+    def __contains__(self, key: str) -> bool:
+        return isinstance(self.value, dict) and key in self.value
+
+    def __getitem__(self, key: str) -> Field:
+        if not isinstance(self.value, dict):
+            self.fail(f"{shown(self.value)} is not an object")
+        if key not in self.value:
+            raise Rejected(f"is malformed: {self.path}.{key}: is missing")
+        return Field(self.value[key], f"{self.path}.{key}")
+
+    def items(self, length: int | None = None) -> list[Field]:
+        """The fields of a list, of so many if a length is given."""
+        if not isinstance(self.value, list):
+            self.fail(f"{shown(self.value)} is not a list")
+        if length is not None and len(self.value) != length:
+            self.fail(f"wrong length of a list: holds {len(self.value)} values, not {length}")
+        return [Field(value, f"{self.path}[{k}]") for k, value in enumerate(self.value)]
+
+    def integers(self, length: int | None = None, nulls: bool = False) -> list[Any]:
+        """A list of whole numbers, written without point or quotes; or nulls where these are allowed."""
+        if type(self.value) is not list or (length is not None and len(self.value) != length):
+            self.items(length)
+        for k, value in enumerate(self.value):
+            if not ((type(value) is int and -MAX_INTEGER < value < MAX_INTEGER) or (nulls and value is None)):
+                self.fail(f"value {k}, {shown(value)}, is no whole number, or too large")
+        return list(self.value)
+
+    def decimal(self) -> Fraction:
+        """A decimal of 0 or more, exactly."""
+        value = self._number(NUMBER)
+        if value < 0:
+            self.fail(f"{shown(self.value)} is below 0")
+        return value
+
+    def number(self) -> Fraction:
+        """A decimal or a fraction p/q, exactly."""
+        return self._number(RATIO if isinstance(self.value, str) and "/" in self.value else NUMBER)
+
+    def _number(self, pattern: re.Pattern[str]) -> Fraction:
+        if self.value is None or isinstance(self.value, bool | list | dict):
+            self.fail(f"{shown(self.value)} is no number")
+        if type(self.value) is int and -MAX_INTEGER < self.value < MAX_INTEGER:
+            return Fraction(self.value)
+        text = "" if isinstance(self.value, int) else str(self.value)
+        if pattern.fullmatch(text) is None:
+            self.fail(f"{shown(self.value)} is no number, or has too many digits")
+        return Fraction(text)
+
+    def whole(self, least: int, most: int = 10**18) -> int:
+        """A whole number within limits."""
+        value = self.value if type(self.value) is int else self._number(NUMBER)
+        if not (least <= value <= most and value == int(value)):
+            self.fail(f"{shown(self.value)} is not a whole number from {least} to {most}")
+        return int(value)
+
+    def flag(self) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            self.fail(f"{shown(self.value)} is neither true nor false")
+        return self.value
+
+    def text(self) -> str:
+        """A text that can be hashed."""
+        if not isinstance(self.value, str):
+            self.fail(f"{shown(self.value)} is no text")
+        try:
+            self.value.encode()
+        except UnicodeEncodeError:
+            self.fail("holds half a surrogate pair")
+        return self.value
+
+
+class Meaning:
+    """Hash of what an instance means: each part with its length before it, a line at a time."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def feed(self, *parts: object) -> None:
+        """Add a line."""
+        texts = map(str, parts)
+        self._digest.update((" ".join([f"{len(text)}:{text}" for text in texts]) + "\n").encode())
+
+    def feed_requests(self, entry: Field, *parts: object) -> int:
+        """Add the line of each request of an entry of ``requests``; return how many these are."""
+        name = entry["id"].text()
+        if "count" not in entry:
+            self.feed(name, *parts)
+            return 1
+        times = entry["count"].whole(1, MAX_REQUESTS)
+        if times * len(name) > MAX_NAMES:
+            entry["id"].fail(f"{times} names of {len(name)} characters; the most is {MAX_NAMES} in all")
+        rest = " ".join(f"{len(str(p))}:{p}" for p in parts)
+        for k in range(1, times + 1):
+            one = f"{name}.{k}"
+            self._digest.update(f"{len(one)}:{one} {rest}\n".encode())
+        return times
+
+    def hexdigest(self) -> str:
+        """The hash of all lines so far."""
+        return self._digest.hexdigest()
+
+
+def check_envelope(certificate: Field, data: Any, instance_sha256: str) -> None:
+    """The certificate is whole, and made out for this instance and its objective."""
+    if not isinstance(certificate.value, dict):
+        certificate.fail(f"{shown(certificate.value)} is not an object")
+    body = {key: value for key, value in certificate.value.items() if key != "sha256"}
+    try:
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"), default=str).encode()
+    except (TypeError, ValueError, RecursionError):
+        certificate.fail("holds what cannot be hashed, or is nested too deeply")
+    expected = {"schema": "infermax-opt/certificate/1", "sha256": hashlib.sha256(text).hexdigest()}
+    expected |= {"instance": data["name"], "instance_sha256": instance_sha256}
+    for key, value in {**expected, "objective": data.get("objective", "makespan")}.items():
+        if certificate[key].value != value:
+            certificate[key].fail(f"{shown(certificate[key].value)} is not {shown(value)}")
+    if not isinstance(certificate["source"].value, str):
+        certificate["source"].fail(f"{shown(certificate['source'].value)} is no text")
+
+
+def compare(certificate: Field, proved: Fraction) -> Fraction:
+    """The claim of the certificate, if no more than what is proved."""
+    claimed = certificate["lower_bound"].number()
+    require(claimed <= proved, f"claims {seconds(claimed)}, only {seconds(proved)} is proved")
+    return claimed
+
+
+def seconds(value: Fraction) -> str:
+    """A number of seconds, as far as one can show it."""
+    try:
+        return repr(float(value))
+    except OverflowError:
+        return f"about 10**{len(str(int(abs(value)))) - 1}"
+
+
+def load(path: Path, max_bytes: int = MAX_BYTES) -> Any:
+    """Read a JSON object with exact decimals; ``.gz`` is decompressed."""
+    data = read_bytes(path, max_bytes)
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise Unreadable(f"{path}: holds more than {MAX_VALUES} values")
+    hooks: Any = {"parse_constant": _no_number, "object_pairs_hook": _object}
+    try:
+        value = json.loads(data.decode("utf-8-sig"), parse_float=str, **hooks)
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"{path}: is not JSON: {error.msg} (line {error.lineno})") from None
+    except RecursionError:
+        raise Unreadable(f"{path}: is nested too deeply") from None
+    except ValueError as error:  # of the two hooks; or an integer with more digits than int() takes
+        raise Unreadable(f"{path}: {error}") from None
+    if not isinstance(value, dict):
+        raise Unreadable(f"{path}: {shown(value)} is not an object")
+    return value
+
+
+def read_bytes(path: Path, most: int) -> bytearray:
+    """What a file holds, decompressed piece by piece up to the limit."""
+    data = bytearray()
+    try:
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as stream:
+            while len(data) <= most and (piece := stream.read(2**20)):
+                data += piece
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise Unreadable(f"{path}: is not a complete gzip file") from None
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror or error}") from None
+    if len(data) > most:
+        raise Unreadable(f"{path}: is larger than {most} bytes; --max-size allows more")
+    return data
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a finite number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise ValueError(f"key {shown(twice)} is given twice")
+    return result
+
+
+def argument_parser() -> argparse.ArgumentParser:
+    """What every checker is told on its command line."""
+    parser = argparse.ArgumentParser(
+        description="check a lower bound; exit code 0: it holds, 1: rejected, 2: cannot be read"
+    )
+    parser.add_argument("instance", type=Path)
+    parser.add_argument("certificate", type=Path)
+    mebibytes = "most MiB that a file may hold, decompressed (default: %(default)s)"
+    parser.add_argument("--max-size", metavar="MIB", type=int, default=MAX_BYTES // 2**20, help=mebibytes)
+    return parser
+
+
+def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction]) -> int:
+    """Check the files named on the command line, say in one line what came of it, return the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    most = options.max_size * 2**20
+    try:
+        instance = load(options.instance, most)
+        bound = checked(instance, load(options.certificate, most))
+    except Unusable as problem:
+        code, text = 2, f"cannot be used: {options.instance}: {problem}"
+    except Rejected as problem:
+        code, text = 1, f"rejected: {problem}"
+    except Unreadable as problem:
+        code, text = 2, f"cannot be read: {problem}"
+    except MemoryError:
+        code, text = 2, "cannot be read: there is not enough memory"
+    else:
+        code, text = 0, f"certified: {instance['name']}: makespan >= {seconds(bound)} s"
+    (sys.stderr if code else sys.stdout).write(one_line(text, 1000) + "\n")
+    return code
+
+
+# --- the instance ---------------------------------------------------------------------------------
+
+#: Costs in units are below this, so that they can be compared with infinity.
+MAX_UNITS = 2**700
+FAR = math.inf  # potential of a state that is never reached
+#: Input tokens, output tokens and number of requests.
+Kinds = list[tuple[int, int, int]]
+
+
+class Piece(NamedTuple):
+    """One affine piece of the batch time, in ticks; units are what prices and potentials count in."""
+
+    alpha: int
+    beta: int
+    unit: Fraction  # in a tick
+
+    def units(self, ticks: int) -> int:
+        """Whole units of so many ticks, rounded down."""
+        units = math.floor(ticks * self.unit)
+        require(units < MAX_UNITS, "exponent: costs are too many units")
+        return units
+
+
+def read_cost(cost: Field) -> tuple[list[list[Fraction]], list[Fraction], list[Fraction], str]:
+    """Coefficients of a cost model: batch, decode, prefill and attention."""
+    batch = cost["batch"].items()
+    if not 1 <= len(batch) <= MAX_RATES:
+        cost["batch"].fail(f"holds {len(batch)} pieces, not 1 to {MAX_RATES}")
+    pieces = [[v.decimal() for v in pair.items(2)] for pair in batch]
+    decode, prefill = ([v.decimal() for v in cost[key].items(2)] for key in ("decode", "prefill"))
+    return pieces, decode, prefill, cost["attention"].text()
 
 
 class Instance:
-    """What the bounds need of an instance file."""
+    """What the bounds need of an instance file.
+
+    Raises `Rejected` where the file is no instance, and `Unreadable` where its profile cannot be read.
+    """
 
     def __init__(self, data: Any, profiles: Path | None):
-        require(data["schema"] == "infermax-opt/instance/1", "instance: unknown schema")
-        require(data["objective"] in ("makespan", "throughput"), "only the makespan has certificates")
-        system, policy, cost = data["system"], data["policy"], data["cost"]
-        if "profile" in cost:
-            require(re.fullmatch(r"[\w.-]+", cost["profile"]) is not None, "instance: bad profile name")
-            cost = load(Path(profiles or ".", f"{cost['profile']}.json"))["cost"]
+        top, self.work = Field(data, "instance"), Work()
+        if top["schema"].value != "infermax-opt/instance/1":
+            top["schema"].fail(f"{shown(top['schema'].value)} is not 'infermax-opt/instance/1'")
+        system, policy = top["system"], top["policy"]
         limits = ("kv_capacity", "max_batch_tokens", "max_prefill_tokens")
-        self.capacity, self.batch_tokens, self.prefill_tokens = (whole(system[key], key, 1) for key in limits)
-        self.running = None if (most := system.get("max_running")) is None else whole(most, "max_running", 1)
-        self.block = whole(system.get("block_size", 1), "block_size", 1)
+        self.capacity, self.batch_tokens, self.prefill_tokens = (system[key].whole(1) for key in limits)
+        limited = "max_running" in system and system["max_running"].value is not None
+        self.running = system["max_running"].whole(1) if limited else None
+        self.block = system["block_size"].whole(1, self.capacity) if "block_size" in system else 1
         flags = ("hybrid_batching", "chunked_prefill", "preemption")
-        self.hybrid, self.chunked, self.preemption = (policy[flag] is True for flag in flags)
-        require(all(type(policy[key]) is bool for key in policy), "policy: neither true nor false")
+        self.hybrid, self.chunked, self.preemption = (policy[flag].flag() for flag in flags)
         self.budget = min(self.batch_tokens, self.prefill_tokens)
-        self.spread = self.chunked and cost["attention"] != "exact"  # chunks save attention work
-        self.cost = pieces, decode, prefill, attention = rates(cost)
-        flat = [v for pair in [*pieces, decode, prefill] for v in pair]
-        require(all(v >= 0 for v in flat) and len(pieces) > 0, "cost: negative or missing")
-        self.scale = math.lcm(*(v.denominator for v in flat))
+        self._read_rates(spelled_out(top["cost"], profiles))
+        self._read_requests(top)
+
+    def _read_rates(self, cost: Field) -> None:
+        """Coefficients as they are written and, all as whole numbers, in ticks."""
+        self.cost = pieces, decode, prefill, attention = read_cost(cost)
+        self.spread = self.chunked and attention != "exact"  # chunks save attention work
+        self.scale = math.lcm(*(v.denominator for pair in [*pieces, decode, prefill] for v in pair))
         self.pieces = [(int(a * self.scale), int(b * self.scale)) for a, b in pieces]
         self.d0, self.d1, self.p0, self.p1 = (int(v * self.scale) for v in [*decode, *prefill])
-        digest = hashlib.sha256()
 
-        def feed(*parts: object) -> None:
-            digest.update((" ".join(f"{len(str(p))}:{p}" for p in parts) + "\n").encode())
-
-        feed("infermax-opt/instance/1", data["problem"], data["name"])
-        feed(self.capacity, self.batch_tokens, self.prefill_tokens)
-        feed(self.running, self.block)
-        feed(self.hybrid, self.chunked, self.preemption)
-        feed(attention, *(v for pair in pieces for v in pair))
-        feed(*decode, *prefill)
-        feed(data["objective"], "makespan", 1)
+    def _read_requests(self, top: Field) -> None:
+        """Requests by kind, and the hash of the instance."""
+        meaning, (pieces, decode, prefill, attention) = Meaning(), self.cost
+        meaning.feed("infermax-opt/instance/1", top["problem"].text(), top["name"].text())
+        meaning.feed(self.capacity, self.batch_tokens, self.prefill_tokens)
+        meaning.feed(self.running, self.block)
+        meaning.feed(self.hybrid, self.chunked, self.preemption)
+        meaning.feed(attention, *(v for pair in pieces for v in pair))
+        meaning.feed(*decode, *prefill)
+        named = isinstance(top["objective"].value, str)  # of weights, there are no certificates
+        meaning.feed(top["objective"].text() if named else "weights", "makespan", 1)
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
-        for entry in data["requests"]:
-            i, o = whole(entry["input_tokens"], "input", 1), whole(entry["output_tokens"], "output", 1)
-            arrival = number(entry.get("arrival", 0), "arrival")
-            times = 1 if (count := entry.get("count")) is None else whole(count, "count", 1)
-            require(times <= 10**7, "count: too large")
-            for k in range(1, times + 1):
-                feed(entry["id"] if count is None else f"{entry['id']}.{k}", i, o, arrival)
+        total = 0
+        for entry in top["requests"].items():
+            i, o = entry["input_tokens"].whole(1), entry["output_tokens"].whole(1)
+            arrival = entry["arrival"].number() if "arrival" in entry else Fraction(0)
+            if arrival < 0:
+                entry["arrival"].fail(f"{shown(entry['arrival'].value)} is below 0")
+            times = meaning.feed_requests(entry, i, o, arrival)
             self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
-        self.sha256 = digest.hexdigest()
+            total += times
+            if total > MAX_REQUESTS:
+                top["requests"].fail(f"more than {MAX_REQUESTS} requests in all")
+        if total == 0:
+            top["requests"].fail("holds no request")
+        self.sha256 = meaning.hexdigest()
 
-    def since(self, time: Fraction = Fraction(0)) -> list[tuple[int, int, int]]:
-        """Input tokens, output tokens and number of the requests that arrive at `time` or later."""
-        return [(i, o, count) for (i, o, arrival), count in self.kinds.items() if arrival >= time]
+    def since(self, time: Fraction = Fraction(0)) -> Kinds:
+        """Kinds of the requests that arrive at `time` or later."""
+        chosen = self.kinds.items() if time <= 0 else [k for k in self.kinds.items() if k[0][2] >= time]
+        return [(i, o, count) for (i, o, _), count in chosen]
 
-    def token_work(self, kinds: list[tuple[int, int, int]], beta: int) -> int:
+    def token_work(self, kinds: Kinds, beta: int) -> int:
         """Least work but for the attention of the prompts, in ticks."""
         d1 = min(self.d1, beta) if self.preemption else self.d1
         return sum(c * (beta * (i + o - 1) + d1 * (o - 1) * (2 * i + o - 2) // 2) for i, o, c in kinds)
 
-    def squares(self, kinds: list[tuple[int, int, int]], limit: int = 10**18) -> int:
+    def squares(self, kinds: Kinds, limit: int = 10**18) -> int:
         """Least attention work of the prompts in so many batches at most, in ticks."""
         return self.p1 * sum(c * max(i, i * i // (limit - o + 1 if self.spread else 1)) for i, o, c in kinds)
 
-    def presence(self, alpha: int, beta: int, unit: Fraction, young: bool = False) -> list[int]:
-        """Batches without first tokens, with them, and with them alone; rho; in units."""
+    def presence(self, piece: Piece, young: bool = False) -> list[int]:
+        """Units of a batch without first tokens, with them, and with them alone; rho."""
         d0, p0, either = self.d0, self.p0, min(self.d0, self.p0)
         costs = [either] * 3 if young else [either if self.preemption else d0, d0 + p0, p0]
-        return [math.floor(cost * unit) for cost in [*(alpha + c for c in costs), max(0, beta - self.d1)]]
+        return [piece.units(v) for v in [*(piece.alpha + c for c in costs), max(0, piece.beta - self.d1)]]
+
+
+def spelled_out(cost: Field, profiles: Path | None) -> Field:
+    """The cost model itself, where the instance names a profile."""
+    if "profile" not in cost:
+        return cost
+    name = cost["profile"].text()
+    if re.fullmatch(r"[\w.-]+", name) is None:
+        cost["profile"].fail(f"{shown(name)} is no name of a profile")
+    return Field(load(Path(profiles or ".", f"{name}.json")), f"profile {name}")["cost"]
+
+
+def blocks_up_to(last: int, size: int) -> int:
+    """Blocks of one token each of the KV sizes 1, 2, ..., last."""
+    full = last // size
+    return (full + 1) * (2 * last - full * size) // 2
+
+
+# --- the certificate ------------------------------------------------------------------------------
 
 
 def check(instance_data: Any, certificate: Any, profiles: Path | None = None) -> Fraction:
     """Return the bound in seconds that the certificate proves for the instance, or raise Rejected."""
     try:
         instance = Instance(instance_data, profiles)
-        body = {key: value for key, value in certificate.items() if key != "sha256"}
-        text = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-        expected = {"schema": "infermax-opt/certificate/1", "sha256": hashlib.sha256(text).hexdigest()}
-        expected |= {"instance": instance_data["name"], "instance_sha256": instance.sha256}
-        for key, value in {**expected, "objective": instance_data["objective"]}.items():
-            require(certificate[key] == value, f"{key} is not {value}")
-        require(type(certificate["source"]) is str, "source is no text")
-        require(rates(certificate["cost"]) == instance.cost, "is for another cost model")
-        piece = instance.pieces[whole((evidence := certificate["evidence"])["piece"], "piece", 0)]
-        proofs = {p.__name__.replace("_", "-"): p for p in (closed_form, occupancy, state_flow, lagrangian)}
-        exponent = min(4096, whole(evidence.get("exponent", 0), "exponent", -4096))  # of units in a tick
-        proved = proofs[evidence["kind"]](instance, evidence, *piece, Fraction(2) ** exponent)
-        claimed = number(certificate["lower_bound"], "lower_bound")
-        require(claimed <= proved, f"claims {float(claimed)!r}, only {float(proved)!r} is proved")
-        return claimed
+    except Rejected as problem:
+        raise Unusable(str(problem)) from None
+    given = Field(certificate, "certificate")
+    try:
+        require(
+            instance_data["objective"] in ("makespan", "throughput"), "only the makespan has certificates"
+        )
+        check_envelope(given, instance_data, instance.sha256)
+        require(read_cost(given["cost"]) == instance.cost, "is for another cost model")
+        return compare(given, prove(instance, Field(given["evidence"].value, "evidence")))
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise Rejected(f"is malformed: {type(error).__name__} {error}") from None
+        raise Rejected(f"is malformed beyond words: {type(error).__name__} {error}") from None
 
 
-def closed_form(instance: Instance, evidence: Any, alpha: int, beta: int, _: Fraction) -> Fraction:
+def prove(instance: Instance, evidence: Field) -> Fraction:
+    """Seconds that the evidence proves."""
+    proofs = {"closed-form": closed_form, "occupancy": occupancy}
+    proofs |= {"state-flow": state_flow, "lagrangian": lagrangian}
+    kind = evidence["kind"].text()
+    if kind not in proofs:
+        evidence["kind"].fail(f"{shown(kind)} is none of {', '.join(proofs)}")
+    alpha, beta = instance.pieces[evidence["piece"].whole(0, len(instance.pieces) - 1)]
+    exponent = evidence["exponent"].whole(-512, 512) if "exponent" in evidence else 0
+    return proofs[kind](instance, evidence, Piece(alpha, beta, Fraction(2) ** exponent))
+
+
+# --- proof: closed form ---------------------------------------------------------------------------
+
+
+def closed_form(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     """Work, attention constants and a least number of batches."""
-    kinds = instance.since(since := number(evidence["since"], "since"))
+    since = evidence["since"].number()
+    kinds = instance.since(since)
     require(since >= 0 and len(kinds) > 0, "since: no request arrives then or later")
-    alone = 0 if instance.chunked else sum(c for i, _, c in kinds if 2 * i > instance.budget)
-    prefill = max(alone, -(-sum(i * c for i, _, c in kinds) // instance.budget))
-    later, longest = sum((o - 1) * c for _, o, c in kinds), max(o for _, o, _ in kinds)
-    decode = 0 if instance.preemption else max(longest - 1, -(-later // instance.batch_tokens))
-    slack, least = max(0, beta - instance.d1) * instance.capacity, min(instance.p0, instance.d0)
-    refills = 2 * instance.d0 if slack >= 2 * instance.d0 else 0  # of it, for decode presence
-    horizon = (slack - refills) // max(1, alpha + least) if instance.preemption else FAR
-    batches = max(prefill, count_batches(instance, kinds, evidence, prefill + decode, horizon))
-    presence = instance.d0 * decode + least * max(0, batches - prefill - decode)
-    area = sum(c * ((o - 1) * i + o * (o - 1) // 2) for i, o, c in kinds)
-    if not instance.preemption or slack >= 2 * instance.d0:
-        others = max(0, batches - prefill - -(-area // instance.capacity))
+    instance.work.spend(50 * len(kinds))
+    served = Served(instance, kinds, evidence, piece)
+    batches = max(served.prefill, count_batches(served))
+    work = instance.token_work(kinds, piece.beta)
+    work += 0 if instance.spread else instance.squares(kinds)
+    if instance.spread and evidence["reference"].value is not None:
+        work += spread_squares(served, batches)
+    paid = piece.alpha * batches + instance.p0 * served.prefill + least_presence(served, batches)
+    return since + Fraction(paid + work, instance.scale)
+
+
+class Served:
+    """Requests whose batches are counted.
+
+    `prefill`: batches that prefill, at least; `decode`: those that decode, at least; `slack`: what
+    refills of a full memory cost more than the work counts; `horizon`: H of the age bound.
+    """
+
+    def __init__(self, instance: Instance, kinds: Kinds, evidence: Field, piece: Piece):
+        self.instance, self.kinds, self.evidence, self.piece = instance, kinds, evidence, piece
+        alone = 0 if instance.chunked else sum(c for i, _, c in kinds if 2 * i > instance.budget)
+        self.prefill = max(alone, -(-sum(i * c for i, _, c in kinds) // instance.budget))
+        later, self.longest = sum((o - 1) * c for _, o, c in kinds), max(o for _, o, _ in kinds)
+        fixed = not instance.preemption
+        self.decode = max(self.longest - 1, -(-later // instance.batch_tokens)) if fixed else 0
+        self.slack = max(0, piece.beta - instance.d1) * instance.capacity
+        refills = 2 * instance.d0 if self.slack >= 2 * instance.d0 else 0  # of it, for decode presence
+        self.least = min(instance.p0, instance.d0)
+        self.horizon: Any = FAR if fixed else (self.slack - refills) // max(1, piece.alpha + self.least)
+
+
+def least_presence(served: Served, batches: int) -> int:
+    """Ticks of attention constants besides those of prefill batches."""
+    instance, least = served.instance, served.least
+    presence = instance.d0 * served.decode + least * max(0, batches - served.prefill - served.decode)
+    if not instance.preemption or served.slack >= 2 * instance.d0:
+        area = sum(c * ((o - 1) * i + o * (o - 1) // 2) for i, o, c in served.kinds)
+        others = max(0, batches - served.prefill - -(-area // instance.capacity))
         presence = max(presence, instance.d0 * area // instance.capacity + least * others)
-    work = instance.token_work(kinds, beta) + (0 if instance.spread else instance.squares(kinds))
-    if instance.spread and evidence["reference"] is not None:
-        reference = whole(evidence["reference"], "reference", max(batches, longest))
-        spread = [(instance.p1 * i * i * c, reference - o + 1) for i, o, c in kinds]
-        require(sum(-(-s // q**2) for s, q in spread) <= alpha, "reference: saves more than alpha")
-        work += sum(s // q + (reference - batches) * (s // q**2) for s, q in spread)
-    return since + Fraction(alpha * batches + instance.p0 * prefill + presence + work, instance.scale)
+    return presence
 
 
-def count_batches(instance: Instance, kinds: Any, evidence: Any, phases: int, horizon: Any) -> Any:
-    """Least number of batches by the named argument."""
-    if (alone := (argument := evidence["argument"]) == "longest request") or argument == "prefill tail":
-        ordered = sorted(kinds, key=lambda kind: -kind[1])
-        prompts = (i for i, _, _ in ordered) if alone else accumulate(i * c for i, _, c in ordered)
-        return max(-(-p // instance.budget) + o - 1 for p, (_, o, _) in zip(prompts, ordered, strict=True))
-    if limit := {"token budget": instance.batch_tokens, "running limit": instance.running}.get(argument):
-        return -(-sum(((i - 1) * (argument == "token budget") + o) * c for i, o, c in kinds) // limit)
-    if argument == "KV age":
-        steps, room = Counter[int](), instance.capacity * sum(c for _, _, c in kinds)
-        for i, o, c in kinds:
-            steps.update({i: c, i + o: -c})
-        many = volume = waste = 0
-        for x in range(min(steps), min(max(steps), 10**7)):  # tokens by KV size, in ever later batches
-            many, p = many + steps[x], volume // room
-            waste += many * min(p, horizon) + max(0, many - ((p + 1) * room - volume) // x) * (p < horizon)
-            volume += many * x
-        return (volume + waste + (not instance.preemption) * (instance.capacity - 1)) // instance.capacity
+def spread_squares(served: Served, batches: int) -> int:
+    """Least attention of prompts in chunks: linear in the batches, and no more of them saves alpha."""
+    reference = served.evidence["reference"].whole(max(batches, served.longest))
+    spread = [(served.instance.p1 * i * i * c, reference - o + 1) for i, o, c in served.kinds]
+    saved = sum(-(-s // q**2) for s, q in spread)
+    require(saved <= served.piece.alpha, "reference: saves more than alpha")
+    return sum(s // q + (reference - batches) * (s // q**2) for s, q in spread)
+
+
+def count_batches(served: Served) -> Any:
+    """Least number of batches by the named argument (`infermax_opt.infermax.bounds.counts`, `age`)."""
+    instance, kinds = served.instance, served.kinds
+    argument = served.evidence["argument"].text()
+    if argument in ("longest request", "prefill tail"):
+        return longest_tail(served, alone=argument == "longest request")
+    if argument == "token budget":
+        return -(-sum((i - 1 + o) * c for i, o, c in kinds) // instance.batch_tokens)
+    if argument == "running limit" and instance.running is not None:
+        return -(-sum(o * c for _, o, c in kinds) // instance.running)
     if argument == "separate phases" and not (instance.preemption or instance.hybrid):
-        return phases
-    require(argument in ("KV area", "KV slots"), "argument: unknown")
-    size, capacity = instance.block, instance.capacity // instance.block
-    cut = whole(evidence["cut"], "cut", 0)
+        return served.prefill + served.decode
+    proofs = {"KV age": kv_age, "KV area": kv_area, "KV slots": kv_slots}
+    if argument not in proofs:
+        served.evidence["argument"].fail(f"{shown(argument)} is unknown, or not for this instance")
+    return proofs[argument](served)
 
-    def above(level: int) -> tuple[int, int]:  # tokens of more than `level` blocks: number, blocks
-        spans = [(min(i + o, max(i, level * size + 1)) - 1, i + o - 1, c) for i, o, c in kinds]
-        upto = [(x, x // size, c) for first, last, c in spans for x, c in ((first, -c), (last, c))]  # 1 .. x
-        return sum(c * x for x, _, c in upto), sum(c * (k + 1) * (2 * x - k * size) // 2 for x, k, c in upto)
 
-    if argument == "KV slots":
-        return -(-above(cut - 1)[0] // (capacity // cut))  # division by zero: cut out of range
-    require(cut <= capacity // 2, "cut: is above half of the capacity")
-    (huge, huge_volume), (big, _) = above(capacity - cut), above(capacity // 2)
-    others = above(max(0, cut - 1))[1] - huge_volume  # from the cut up to huge: none beside a huge one
+def longest_tail(served: Served, alone: bool) -> int:
+    """Of the requests with so many outputs or more, the last to have its first token is still to decode.
+
+    Each request's own prompt is before that, or, unless `alone`, the prompts of all of them.
+    """
+    ordered = sorted(served.kinds, key=lambda kind: -kind[1])
+    prompts = (i for i, _, _ in ordered) if alone else accumulate(i * c for i, _, c in ordered)
+    pairs = zip(prompts, ordered, strict=True)
+    return max(-(-tokens // served.instance.budget) + o - 1 for tokens, (_, o, _) in pairs)
+
+
+def kv_age(served: Served) -> int:
+    """Tokens by KV size, in ever later batches of a window, waste the KV that those before them take."""
+    instance, horizon = served.instance, served.horizon
+    steps, room = Counter[int](), instance.capacity * sum(c for _, _, c in served.kinds)
+    for i, o, c in served.kinds:
+        steps.update({i: c, i + o: -c})
+    instance.work.spend(10 * (max(steps) - min(steps)))
+    many = volume = waste = 0
+    for size in range(min(steps), max(steps)):
+        many, position = many + steps[size], volume // room
+        late = max(0, many - ((position + 1) * room - volume) // size)
+        waste += many * min(position, horizon) + late * (position < horizon)
+        volume += many * size
+    rounding = 0 if instance.preemption else instance.capacity - 1
+    return (volume + waste + rounding) // instance.capacity
+
+
+def tokens_above(served: Served, level: int) -> tuple[int, int]:
+    """Generated tokens whose KV takes more than `level` blocks: their number, and their blocks."""
+    size, number, volume = served.instance.block, 0, 0
+    for i, o, c in served.kinds:
+        before, last = min(i + o, max(i, level * size + 1)) - 1, i + o - 1
+        number += c * (last - before)
+        volume += c * (blocks_up_to(last, size) - blocks_up_to(before, size))
+    return number, volume
+
+
+def kv_slots(served: Served) -> int:
+    """A batch makes no more tokens of `cut` blocks or more than fit."""
+    capacity = served.instance.capacity // served.instance.block
+    cut = served.evidence["cut"].whole(1, capacity)
+    return -(-tokens_above(served, cut - 1)[0] // (capacity // cut))
+
+
+def kv_area(served: Served) -> int:
+    """Tokens as items of a bin packing problem: the bound L2 of Martello and Toth, for k = `cut`."""
+    capacity = served.instance.capacity // served.instance.block
+    cut = served.evidence["cut"].whole(0, capacity // 2)
+    huge, huge_volume = tokens_above(served, capacity - cut)
+    big = tokens_above(served, capacity // 2)[0]
+    others = tokens_above(served, max(0, cut - 1))[1] - huge_volume  # from the cut on: none beside a huge one
     return max(big, huge - (-others // capacity))
 
 
-def occupancy(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fraction) -> Fraction:
-    """No step of the occupancy graph earns more than it costs, by the potentials."""
-    kinds, capacity = instance.since(), instance.capacity
-    prices, given = evidence["prices"], evidence["potential"]
-    token, size, *out = (prices[name] for name in ("token", "size", "out_fixed", "out_size"))
-    numbers = [token, size, *out, *prices["first"], *prices["finish"]]
-    require(all(type(v) is int for v in numbers), "prices: no whole number")
-    young = whole(evidence["young"], "young", 0)
-    old = [(i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in kinds]
-    prompts, ends = sorted({i for i, _, _ in old}), sorted({i + o for i, o, _ in old})
-    starts = dict(zip(prompts, prices["first"], strict=True))
-    finishes = dict(zip(ends, prices["finish"], strict=True))
-    shortest, longest = prompts[0], ends[-1] - 1
-    require(size >= 0 and (idle := token + size * shortest) >= 0, "prices: idling would earn")
-    most = min(sum(c for _, _, c in kinds), capacity // shortest, instance.running or capacity)
-    wide = (top := len(given) - 1) < most  # the last list stands for `top` active requests and more
-    require(1 <= top <= most, "potential: wrong number of lists")
-    plain, mixed, pure_cost, rho = instance.presence(alpha, beta, unit, young > 0)
-    back, refilled = (-rho - out[0], rho - out[1]), (shortest + 1, longest)
-    evictions = instance.preemption and longest > shortest
-    grown, made = (shortest + 2, longest + 1), (back[0] - back[1] - token + size, back[1] - size)
-    joins: list[Any] = [(0, refilled, back, "a refill"), (2, grown, made, None)] * evictions
-    joins += [(1, (i, i), (-pay, 0), None) for i, pay in starts.items()]
-    joins += [(2, (i + 1, i + 1), (-pay - token - size * i, 0), None) for i, pay in starts.items()]
-    leaves = [((end, end), (-pay, 0)) for end, pay in finishes.items()] + [(refilled, out)] * evictions
-    lasts = [min(k * ends[-1], capacity + k) for k in range(top)]
-    lasts += [capacity + most if wide else min(top * ends[-1], capacity + top)]
-    require((width := max(lasts) + 1) * len(given) <= 10**8, "potential: too large")
-    ranges = [(k * shortest, last) for k, last in enumerate(lasts)]
-    require([len(v) for v in given] == [b - a + 1 for a, b in ranges], "potential: wrong length of a list")
-    require(all(v is None or type(v) is int for v in chain(*given)), "potential: no whole number")
-    rows = zip(ranges, ([FAR if v is None else v for v in values] for values in given), strict=True)
-    potential = [[FAR] * first + row + [FAR] * (width - last - 1) for (first, last), row in rows]
-    require(potential[0][0] < FAR, "potential: the empty state has none")
-    layers = [potential[0], [FAR] * width, [FAR] * width]
-    for k in range(1, top + 1):
-        (first, last), several, before = ranges[k], wide and k == top, None
-        below, layers = layers, [potential[k], [FAR] * width, [FAR] * width]
-        while before != layers:  # all steps lead to more tokens, so this ends
-            before = [layer[:] for layer in layers] if several else layers  # once where none starts here
-            for origins, (layer, *join) in product([below, layers] if several else [below], joins):
-                for origin in {0, layer}:
-                    lowest(origins[origin], layers[layer], ranges[k], *join)
-        row, admitted, pure = layers  # between batches, in one with first tokens, in one without decodes
-        earned, least = max(token * k, token * most) if several else token * k, FAR
-        for u in range(first, last + 1):
-            require(row[u] <= pure[u] + pure_cost, "potential: a prefill batch earns")
-            require(u == first or row[u - 1] <= row[u] + idle, "potential: idling earns")
-            total = min(row[u] + plain, admitted[u] + mixed) - earned - size * u if u <= capacity else FAR
-            least = min(least, total) if several else total  # more than k requests grow by more
-            require(u + k > last or row[u + k] <= least, "potential: a batch earns")
-        for other in (k - 1, k) if several else (k - 1,):
-            span = [width - 1 - u for u in reversed(ranges[other])]  # steps to more on the mirrored lists
-            for reach, cost in leaves:
-                lowest(row[::-1], potential[other][::-1], span, reach, cost, "finishing or an eviction")
-    area = sum(c * (i * o + o * (o - 1) // 2) for i, o, c in old)
-    earned = Fraction(size * area + sum(c * (token * o + starts[i] + finishes[i + o]) for i, o, c in old))
-    return (instance.token_work(kinds, beta) + instance.squares(kinds) + earned / unit) / instance.scale
+# --- tool: steps of so many tokens ---------------------------------------------------------------
+
+#: Fewest and most tokens that a step adds, and its cost: fixed, and for each of these tokens.
+Step = tuple[int, int, int, int]
 
 
-def lowest(source: Any, target: Any, span: Any, reach: Any, cost: Any, step: str | None) -> None:
-    """Lower target[u], u in span, to the least source[u - s] + fixed + slope * s; reject a named step."""
-    (first, last), (low, high), (fixed, slope) = span, reach, cost  # s in low .. high
-    queue = deque[tuple[Any, int]]()
-    for new in range(max(0, first - high), last - low + 1):
-        key = source[new] - slope * new
-        while queue and queue[-1][0] >= key:
-            queue.pop()
-        queue.append((key, new))
-        if queue[0][1] < (u := new + low) - high:
+def push(queue: deque[tuple[Any, int]], key: Any, position: int) -> None:
+    """Add a value to those of a window that no later one undercuts, so that the first is the least."""
+    while queue and queue[-1][0] >= key:
+        queue.pop()
+    queue.append((key, position))
+
+
+def reach(
+    source: list[Any], held: tuple[int, int], span: tuple[int, int], step: Step, work: Work
+) -> list[Any]:
+    """Least source[u - s] + cost of s over the tokens s of a step, for each u of the span, or FAR.
+
+    `held`: tokens of the first and the last value of the source.
+    """
+    (start, end), (first, last), (low, high, fixed, slope) = held, span, step
+    begin, stop = max(first, start + low), min(last, end + high)
+    work.spend(20 + (len(source) + last - first) * (1 if low == high else 5))
+    found: list[Any] = [FAR] * (last - first + 1)
+    if low == high:
+        moved = source[max(0, begin - low - start) : max(0, stop - low - start + 1)]
+        found[begin - first : begin - first + len(moved)] = [value + fixed + slope * low for value in moved]
+        return found
+    queue, new = deque[tuple[Any, int]](), max(start, begin - high)
+    for u in range(begin, stop + 1):
+        while new <= min(u - low, end):
+            push(queue, source[new - start] - slope * new, new)
+            new += 1
+        if queue[0][1] < u - high:
             queue.popleft()
-        if u >= first:
-            value = queue[0][0] + fixed + slope * u
-            require(step is None or target[u] <= value, f"potential: {step} earns")
-            target[u] = min(target[u], value)
+        found[u - first] = queue[0][0] + fixed + slope * u
+    return found
 
 
-def state_flow(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fraction) -> Fraction:
-    """No step among the states of requests in memory earns more than it costs, by the potentials."""
-    given, first, out = evidence["potential"], evidence["prices"]["first"], evidence["prices"]["out"]
-    kinds = [(*k, sum(c for *_, c in same)) for k, same in groupby(sorted(instance.since()), lambda k: k[:2])]
-    most = min(sum(c for _, _, c in kinds), instance.capacity // kinds[0][0], instance.running or FAR)
+# --- proof: occupancy -----------------------------------------------------------------------------
+
+
+class Occupancy:
+    """Prices and potentials on the graph of active requests and tokens.
+
+    See `infermax_opt.infermax.bounds.occupancy`.
+
+    `most`: active requests at most; `top`: the last list of potentials, which stands for `top` and more
+    where `wide`; `ranges`: tokens that each list is for.
+    """
+
+    def __init__(self, instance: Instance, evidence: Field, piece: Piece):
+        young, prices = evidence["young"].whole(0), evidence["prices"]
+        kinds = instance.since()
+        self.old = [(i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in kinds]
+        names = ("token", "size", "out_fixed", "out_size")
+        self.token, self.size, *self.out = Field([prices[n].value for n in names], prices.path).integers()
+        prompts, ends = sorted({i for i, _, _ in self.old}), sorted({i + o for i, o, _ in self.old})
+        self.starts = dict(zip(prompts, prices["first"].integers(len(prompts)), strict=True))
+        self.finishes = dict(zip(ends, prices["finish"].integers(len(ends)), strict=True))
+        self.shortest, self.longest, self.capacity = prompts[0], ends[-1] - 1, instance.capacity
+        self.idle = self.token + self.size * self.shortest
+        require(self.size >= 0 and self.idle >= 0, "prices: idling would earn")
+        self.evictions = instance.preemption and self.longest > self.shortest
+        self.plain, self.mixed, self.pure, self.rho = instance.presence(piece, young > 0)
+        self._read_potential(instance, evidence["potential"])
+
+    def _read_potential(self, instance: Instance, given: Field) -> None:
+        """A list for each number of active requests, from no tokens but the prompts up to a full memory."""
+        lists, requests = given.items(), sum(c for *_, c in self.old)
+        self.most = min(requests, self.capacity // self.shortest, instance.running or self.capacity)
+        self.top, end = len(lists) - 1, self.longest + 1
+        require(1 <= self.top <= self.most, "potential: wrong number of lists")
+        self.wide = self.top < self.most
+        lasts = [min(k * end, self.capacity + k) for k in range(self.top + 1)]
+        if self.wide:
+            lasts[-1] = self.capacity + self.most
+        self.ranges = [(k * self.shortest, last) for k, last in enumerate(lasts)]
+        rows = zip(self.ranges, lists, strict=True)
+        found = [row.integers(last - first + 1, nulls=True) for (first, last), row in rows]
+        self.potential = [[FAR if v is None else v for v in values] for values in found]
+        require(self.potential[0][0] < FAR, "potential: the empty state has none")
+
+    def last_of_several(self, k: int) -> bool:
+        """Whether the list of k requests stands for more of them, too."""
+        return self.wide and k == self.top
+
+
+#: Potentials of a number of active requests by tokens: between batches, in a batch with first tokens,
+#: and in one with first tokens alone.
+Layers = list[list[Any]]
+
+
+def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """No step of the graph earns more than it costs: a schedule costs what its requests earn, at least."""
+    graph, kinds = Occupancy(instance, evidence, piece), instance.since()
+    layers: Layers = [graph.potential[0], [FAR], [FAR]]
+    for k in range(1, graph.top + 1):
+        layers = check_joins(graph, k, layers, instance.work)
+        instance.work.spend(6 * len(layers[0]))
+        check_batches(graph, k, layers)
+        check_leaves(graph, k, instance.work)
+    area = sum(c * (i * o + o * (o - 1) // 2) for i, o, c in graph.old)
+    paid = (c * (graph.token * o + graph.starts[i] + graph.finishes[i + o]) for i, o, c in graph.old)
+    earned = Fraction(graph.size * area + sum(paid)) / piece.unit
+    return (instance.token_work(kinds, piece.beta) + instance.squares(kinds) + earned) / instance.scale
+
+
+def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
+    """No refill between batches earns; return the least potentials of k requests in a batch.
+
+    A request joins fewer by one; in a last list for several numbers, those of that list, too.
+    """
+    token, size, (fixed, slope) = graph.token, graph.size, graph.out
+    starts, span, several = graph.starts.items(), graph.ranges[k], graph.last_of_several(k)
+    mixed: list[Step] = [(i, i, -pay, 0) for i, pay in starts]
+    pure: list[Step] = [(i + 1, i + 1, -pay - token - size * i, 0) for i, pay in starts]
+    layers = [graph.potential[k]]
+    if graph.evictions:
+        back, each = -graph.rho - fixed, graph.rho - slope
+        pure.append((graph.shortest + 2, graph.longest + 1, back - each - token + size, each - size))
+        refill = (graph.shortest + 1, graph.longest, back, each)
+        for number in (k - 1, k) if several else (k - 1,):
+            reached = reach(graph.potential[number], graph.ranges[number], span, refill, work)
+            require(all(map(le, layers[0], reached)), "potential: a refill earns")
+    for layer, joins in ((1, mixed), (2, pure)):
+        source = list(map(min, below[0], below[layer]))
+        least: list[Any] = [FAR] * len(layers[0])
+        for join in joins:
+            least = list(map(min, least, reach(source, graph.ranges[k - 1], span, join, work)))
+        if several:
+            join_again(layers[0], least, span[0], joins, work)
+        layers.append(least)
+    return layers
+
+
+def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:
+    """Lower the potentials in a batch by joins within their list: once, as all lead to more tokens."""
+    work.spend(8 * len(layer) * len(joins))
+    windows = [(join, deque[tuple[Any, int]]()) for join in joins]
+    for u in range(first, first + len(layer)):
+        for (low, high, fixed, slope), queue in windows:
+            new = u - low
+            if new >= first:
+                push(queue, min(between[new - first], layer[new - first]) - slope * new, new)
+            if queue and queue[0][1] < u - high:
+                queue.popleft()
+            if queue:
+                layer[u - first] = min(layer[u - first], queue[0][0] + fixed + slope * u)
+
+
+def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:
+    """Neither idling nor a batch of k requests earns: one that makes a token of each, or prompts alone."""
+    (first, last), (row, admitted, pure) = graph.ranges[k], layers
+    require(all(map(le, row, [v + graph.pure for v in pure])), "potential: a prefill batch earns")
+    require(all(map(le, row, [v + graph.idle for v in row[1:]])), "potential: idling earns")
+    most = graph.most if graph.last_of_several(k) else k
+    earned = max(graph.token * k, graph.token * most)
+    fitting = zip(range(first, min(last, graph.capacity) + 1), row, admitted, strict=False)
+    after = [min(p + graph.plain, a + graph.mixed) - earned - graph.size * u for u, p, a in fitting]
+    if graph.last_of_several(k):  # more than k requests grow by more
+        after = list(accumulate(after, min))
+        after += after[-1:] * (last - first + 1 - len(after))
+    require(all(map(le, row[k:], after)), "potential: a batch earns")
+
+
+def check_leaves(graph: Occupancy, k: int, work: Work) -> None:
+    """Neither a finish nor an eviction earns: steps to more tokens on the lists read backwards."""
+    leaves: list[Step] = [(end, end, -pay, 0) for end, pay in graph.finishes.items()]
+    if graph.evictions:
+        leaves.append((graph.shortest + 1, graph.longest, *graph.out))
+    first, last = graph.ranges[k]
+    for number in (k - 1, k) if graph.last_of_several(k) else (k - 1,):
+        begin, end = graph.ranges[number]
+        for leave in leaves:
+            reached = reach(graph.potential[k][::-1], (-last, -first), (-end, -begin), leave, work)
+            require(
+                all(map(le, graph.potential[number][::-1], reached)),
+                "potential: finishing or an eviction earns",
+            )
+
+
+# --- proof: state flow ----------------------------------------------------------------------------
+
+
+class Element(NamedTuple):
+    """A request in memory: its kind, with n tokens, `size` of KV with the next; `last`: with all."""
+
+    kind: int
+    n: int
+    size: int
+    last: bool
+
+
+#: Numbers of the elements in memory, in order.
+State = tuple[int, ...]
+
+
+def state_flow(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """No step among the states of requests in memory earns more than it costs, by the potentials.
+
+    So a schedule costs at least what first tokens earn by the prices
+    (`infermax_opt.infermax.bounds.state_flow`).
+    """
+    groups = groupby(sorted(instance.since()), lambda kind: kind[:2])
+    kinds = [(i, o, sum(c for *_, c in same)) for (i, o), same in groups]
+    given, prices = evidence["potential"].integers(nulls=True), evidence["prices"]
+    most = min(sum(c for *_, c in kinds), instance.capacity // kinds[0][0], instance.running or 10**18)
+    require(most >= 1, "potential: there is no state, as no request fits")
     require(sum(o for _, o, _ in kinds) < len(given) <= 10**7 // most, "potential: too many states")
-    require([len(pays) for pays in out] == [o - 1 for _, o, _ in kinds], "prices: wrong length of a list")
-    require(all(type(v) is int for v in chain(first, *out, given[:1])), "prices: no whole number")
-    require(all(v is None or type(v) is int for v in given), "potential: no whole number")
-    plain, mixed, pure, rho = instance.presence(alpha, beta, unit)
-    elements = [(k, n, i + n, c, n == o) for k, (i, o, c) in enumerate(kinds) for n in range(o + 1)]
-    leave = [v for pays in out for v in (FAR, *(pay if instance.preemption else FAR for pay in pays), 0)]
-    refill = [FAR if v == FAR or e[4] else rho * (e[2] - 1) - v for e, v in zip(elements, leave, strict=True)]
-    enter = [refill[x - 1] if n > 1 else -first[k] for x, (k, n, *_) in enumerate(elements)]  # a batch
-    states: list[tuple[int, ...]] = [()]  # elements by number, in order; small states first
-    for state in states:
-        free = instance.capacity - sum(elements[x][2] - 1 for x in state)
-        for x in range(state[-1] if state else 0, len(elements) if len(state) < most else 0):
-            k, _, s, count, _ = elements[x]
-            if s - 1 <= free and (len(state) < count or elements[state[-count]][0] != k):
-                states.append((*state, x))
-        require(len(states) <= len(given), "potential: too few states")
+    require(given[0] is not None, "potential: the empty state has none")
+    first = prices["first"].integers(len(kinds))
+    rows = zip(kinds, prices["out"].items(len(kinds)), strict=True)
+    out = [row.integers(o - 1) for (_, o, _), row in rows]
+    elements = [Element(k, n, i + n, n == o) for k, (i, o, _) in enumerate(kinds) for n in range(o + 1)]
+    states = list_states(instance, kinds, elements, most, len(given))
+    require(len(states) == len(given), "potential: wrong number of states")
     between = {state: FAR if v is None else v for state, v in zip(states, given, strict=True)}
-    admitted, alone = dict.fromkeys(states, FAR), dict.fromkeys(states, FAR)
+    costs = Costs(instance, piece, elements, first, out)
+    check_states(elements, between, costs, instance.work)
+    merged = instance.since()
+    earned = Fraction(sum(c * pay for (*_, c), pay in zip(kinds, first, strict=True))) / piece.unit
+    return (instance.token_work(merged, piece.beta) + instance.squares(merged) + earned) / instance.scale
+
+
+def list_states(
+    instance: Instance, kinds: Kinds, elements: list[Element], most: int, expected: int
+) -> list[State]:
+    """All sets of requests that memory holds until their next tokens, smallest first, then in order."""
+    starts = [0, *accumulate(o + 1 for _, o, _ in kinds)]
+    states: list[State] = [()]
+    for state in states:
+        largest = elements[state[-1]].kind if state else 0
+        instance.work.spend(10 + 2 * len(state) + 5 * (len(kinds) - largest))
+        free = instance.capacity - sum(elements[x].size - 1 for x in state)
+        for k in range(largest, len(kinds) if len(state) < most else 0):
+            i, o, count = kinds[k]
+            if len(state) >= count and elements[state[-count]].kind == k:
+                continue  # all of them are in memory
+            begin = max(state[-1] if state else 0, starts[k])
+            fitting = starts[k] + min(o, free + 1 - i)
+            states += [(*state, x) for x in range(begin, fitting + 1)]
+        require(len(states) <= expected, "potential: too few states")
+    return states
+
+
+class Costs:
+    """Units of the steps, by element: to leave, to come back between batches, and to enter one.
+
+    FAR is what cannot be: only requests that have all their tokens leave, unless there are evictions.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        piece: Piece,
+        elements: list[Element],
+        first: list[int],
+        out: list[list[int]],
+    ):
+        self.plain, self.mixed, self.pure, rho = instance.presence(piece)
+        self.leave, self.refill, self.enter = list[Any](), list[Any](), list[Any]()
+        for x, some in enumerate(elements):
+            pay = 0 if some.last else FAR
+            if instance.preemption and some.n > 0 and not some.last:
+                pay = out[some.kind][some.n - 1]
+            self.leave.append(pay)
+            self.refill.append(FAR if pay == FAR or some.last else rho * (some.size - 1) - pay)
+            self.enter.append(self.refill[x - 1] if some.n > 1 else -first[some.kind])
+
+
+def check_states(elements: list[Element], between: dict[State, Any], costs: Costs, work: Work) -> None:
+    """No refill, finish, eviction, idling or batch earns, from any state."""
+    admitted, alone = dict.fromkeys(between, FAR), dict.fromkeys(between, FAR)
     for state, here in between.items():
-        for x in set(state):
-            (_, n, _, _, last), at = elements[x], state.index(x)
-            rest, idle = state[:at] + state[at + 1 :], (*state[:at], x - 1, *state[at + 1 :])
-            layer = alone if n else admitted
-            layer[state] = min(layer[state], min(between[rest], layer[rest]) + enter[x])
-            require(here <= between[rest] + refill[x], "potential: a refill earns")
-            require(between[rest] <= here + leave[x], "potential: finishing or an eviction earns")
-            require(n == 0 or last or between[idle] <= here, "potential: idling earns")
-        require(here <= alone[state] + pure, "potential: a prefill batch earns")
-        after = tuple(x + 1 for x in state if not elements[x][4])  # no state if there is no room
-        least = min(here + plain, admitted[state] + mixed)
-        require(len(after) < len(state) or between.get(after, -FAR) <= least, "potential: a batch earns")
-    earned = Fraction(sum(c * pay for (_, _, c), pay in zip(kinds, first, strict=True)))
-    return (instance.token_work(kinds, beta) + instance.squares(kinds) + earned / unit) / instance.scale
+        distinct = set(state)
+        work.spend(10 + len(state) + len(distinct) * (20 + len(state) // 4))
+        for x in distinct:
+            some, at = elements[x], state.index(x)
+            rest = state[:at] + state[at + 1 :]
+            layer = alone if some.n else admitted
+            layer[state] = min(layer[state], min(between[rest], layer[rest]) + costs.enter[x])
+            require(here <= between[rest] + costs.refill[x], "potential: a refill earns")
+            require(between[rest] <= here + costs.leave[x], "potential: finishing or an eviction earns")
+            if some.n and not some.last:
+                idle = (*state[:at], x - 1, *state[at + 1 :])
+                require(between[idle] <= here, "potential: idling earns")
+        require(here <= alone[state] + costs.pure, "potential: a prefill batch earns")
+        after = tuple([x + 1 for x in state if not elements[x].last])  # no state if there is no room
+        if len(after) == len(state):
+            least = min(here + costs.plain, admitted[state] + costs.mixed)
+            require(between.get(after, -FAR) <= least, "potential: a batch earns")
 
 
-def lagrangian(instance: Instance, evidence: Any, alpha: int, beta: int, unit: Fraction) -> Fraction:
-    """Cheapest paths of all kinds under lists of prices, for each number of batches."""
-    kinds, block = instance.since(), instance.block
-    theta, capacity = whole(evidence["theta"], "theta", 0), instance.capacity // block
-    require(theta <= min(instance.d0, instance.p0), "theta: too large")
-    batch, rho = (math.floor(cost * unit) for cost in (alpha + theta, max(0, beta - instance.d1)))
-    share = math.floor((instance.d0 - theta) * unit) // capacity
-    lists = evidence["prices"]
-    require(all(type(v) is int and v >= 0 for runs in lists for run in runs for v in run), "prices: below 0")
-    (horizon,) = {sum(times for _, times in runs) for runs in lists}  # all of one length
-    require(max(o for _, o, _ in kinds) <= horizon <= 10**7, "prices: too short or too long")
-    area = sum(c * sum(-(-m // block) for m in range(i, i + o)) for i, o, c in kinds)
-    least = max(-(-area // capacity), max(o for _, o, _ in kinds))
+# --- proof: lagrangian ----------------------------------------------------------------------------
+
+#: Most batches that a list of prices is for; the bound's own limit is 2**18.
+MAX_BATCHES = 2**20
+#: Prices of KV, in units for a block, each for a number of batches.
+Runs = list[list[int]]
+
+
+def lagrangian(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Cheapest paths of all kinds under lists of prices, for each number of batches.
+
+    Each list bounds what so many batches cost; the least over their number, each by its best list, is
+    the bound (`infermax_opt.infermax.bounds.lagrangian`).
+    """
+    kinds, blocks = instance.since(), instance.capacity // instance.block
+    theta = evidence["theta"].whole(0, min(instance.d0, instance.p0))
+    lists = read_prices(evidence["prices"], instance.work)
+    longest, horizon = max(o for _, o, _ in kinds), sum(times for _, times in lists[0])
+    require(longest <= horizon <= MAX_BATCHES, "prices: too short or too long")
+    batch, rho = piece.units(piece.alpha + theta), piece.units(max(0, piece.beta - instance.d1))
+    share = piece.units(instance.d0 - theta) // blocks
+    instance.work.spend((5 + 2 * len(kinds)) * horizon * len(lists))
     best: list[Any] = [-FAR] * horizon  # for 1, 2, ... batches
     for runs in lists:
-        ends = [[c * end for end in cheapest_paths(instance, i, o, runs, share, rho)] for i, o, c in kinds]
-        paid = accumulate(batch - capacity * price for price, times in runs for _ in range(times))
-        best = list(map(max, best, map(sum, zip(paid, *ends, strict=True))))
-    sums = chain([(10**18, max(least, horizon + 1) * batch)], enumerate(best, start=1))
-    total = min(Fraction(cost) / unit + instance.squares(kinds, j) for j, cost in sums if j >= least)
+        paid = chain.from_iterable([batch - blocks * price] * times for price, times in runs)
+        cost: list[Any] = list(accumulate(paid))
+        for i, o, c in kinds:
+            ends = cheapest_paths(instance, (i, o), runs, share, rho)
+            cost = [total + c * end for total, end in zip(cost, ends, strict=True)]
+        best = list(map(max, best, cost))
+    total = least_total(instance, kinds, best, batch, piece.unit)
     prefill = -(-sum(i * c for i, _, c in kinds) // instance.budget)
-    return (total + instance.token_work(kinds, beta) + (instance.p0 - theta) * prefill) / instance.scale
+    fixed = instance.token_work(kinds, piece.beta) + (instance.p0 - theta) * prefill
+    return (total + fixed) / instance.scale
 
 
-def cheapest_paths(instance: Instance, prompt: int, outputs: int, runs: Any, share: int, rho: int) -> Any:
-    """Cost of the cheapest path of a request that ends by each batch."""
-    sizes = [-(-(prompt + n) // instance.block) for n in range(outputs)]
-    enter = [rho * (prompt + n - 1) * (n > 0) for n in range(outputs)]
-    steps = [min(share * s, e if instance.preemption else FAR) for s, e in zip(sizes, enter, strict=True)]
-    held, out, ends, done = [FAR] * outputs, [0, *[FAR] * (outputs - 1)], [], FAR
+def read_prices(prices: Field, work: Work) -> list[Runs]:
+    """Lists of prices, all for the same number of batches."""
+    work.spend(15 * sum(len(some.value) for some in prices.items() if isinstance(some.value, list)))
+    lists = [[run.integers(2) for run in some.items()] for some in prices.items()]
+    if not lists:
+        prices.fail("holds no list")
+    for k, runs in enumerate(lists):
+        require(all(price >= 0 and times >= 0 for price, times in runs), f"prices: list {k} goes below 0")
+        require(sum(t for _, t in runs) == sum(t for _, t in lists[0]), "prices: lists of different lengths")
+    return lists
+
+
+def least_total(instance: Instance, kinds: Kinds, best: list[Any], batch: int, unit: Fraction) -> Fraction:
+    """Least ticks of batches, paths and prompts, over the numbers of batches by area or more."""
+    size = instance.block
+    sizes = sum(c * (blocks_up_to(i + o - 1, size) - blocks_up_to(i - 1, size)) for i, o, c in kinds)
+    least = max(-(-sizes // (instance.capacity // size)), max(o for _, o, _ in kinds))
+    longer = Fraction(max(least, len(best) + 1) * batch) / unit + instance.squares(kinds)
+    instance.work.spend((6 + 6 * len(kinds) * instance.spread) * len(best))
+    up, down = unit.numerator, unit.denominator
+    squares = 0 if instance.spread else instance.squares(kinds)
+    total: Any = FAR  # of ticks, in parts
+    for j in range(least, len(best) + 1):
+        if best[j - 1] < FAR:
+            total = min(
+                total, best[j - 1] * down + (instance.squares(kinds, j) if instance.spread else squares) * up
+            )
+    return longer if total == FAR else min(longer, Fraction(total, up))
+
+
+class Lanes:
+    """Lists of so many whole numbers from 0 to `most`, each list as one integer: number k at bit k * width.
+
+    Python adds and compares a thousand of them so in a few steps.  The highest bit of each lane stays 0
+    in between, so that no lane borrows from another.
+    """
+
+    def __init__(self, count: int, most: int):
+        self.width = most.bit_length() + 1
+        self.ones = self.pack([1] * count)
+        self.guards = self.ones << (self.width - 1)
+
+    def pack(self, values: list[int]) -> int:
+        """The list as one integer."""
+        return int("".join([format(value, f"0{self.width}b") for value in reversed(values)]), 2)
+
+    def least(self, a: int, b: int) -> int:
+        """The lesser number of each lane."""
+        not_below = ((a | self.guards) - b) & self.guards  # the highest bit of the lanes where a >= b
+        chosen = not_below - (not_below >> (self.width - 1))  # all other bits of these
+        return a ^ ((a ^ b) & chosen)
+
+
+class RequestPath:
+    """Costs of the batches of a request, packed: lane n is for n + 1 tokens.
+
+    `sizes`: blocks held; `enter`: units to enter with these tokens, the first or after a refill; `steps`:
+    units to decode the last of them; `unreached`: more than the path costs that makes a token in each
+    batch, so that just what is reached is below.
+    """
+
+    def __init__(self, instance: Instance, kind: tuple[int, int], share: int, rho: int, dearest: int):
+        prompt, outputs = kind
+        instance.work.spend(10 * outputs)
+        sizes = [-(-(prompt + n) // instance.block) for n in range(outputs)]
+        enter = [rho * (prompt + n - 1) if n else 0 for n in range(outputs)]
+        steps = [share * size for size in sizes]
+        batch = steps[-1] + dearest * sizes[-1]
+        self.unreached = outputs * batch + 1
+        most = self.unreached + enter[-1] + batch
+        instance.work.spend(outputs * most.bit_length() // 8)
+        self.lanes = Lanes(outputs, most)
+        if instance.preemption:  # a refill instead of a decode
+            steps = list(map(min, steps, enter))
+        self.sizes, self.enter, self.steps = map(self.lanes.pack, (sizes, enter, steps))
+
+
+def cheapest_paths(instance: Instance, kind: tuple[int, int], runs: Runs, share: int, rho: int) -> list[Any]:
+    """Units of the cheapest path of a request that ends by each batch; FAR where none does.
+
+    In each batch a request that is held makes its next token or waits; one that is out enters; and one
+    that was held before may be out again afterwards.
+    """
+    path = RequestPath(instance, kind, share, rho, max(price for price, _ in runs))
+    width, unreached, least = path.lanes.width, path.unreached, path.lanes.least
+    top = width * (kind[1] - 1)  # the lane of all tokens, with which nobody is held
+    below, nobody = (1 << top) - 1, unreached << top
+    held, out, done = (unreached * path.lanes.ones) & below, unreached * (path.lanes.ones - 1), unreached
+    bits, ends = kind[1] * width, list[int]()
+    step = 40 + bits // (
+        80 if bits < 2**22 else 40
+    )  # beyond the caches of a processor it takes twice as long
     for price, times in runs:
-        after: Any = None
+        instance.work.spend(step)
+        paid, before = price * path.sizes, None
         for left in range(times, 0, -1):
-            rows = zip([FAR, *held], steps, held, out, enter, sizes, strict=False)
-            reached = [min(a + step, idle, o + e) + price * size for a, step, idle, o, e, size in rows]
-            out = [0, *map(min, out[1:], held)] if instance.preemption else out
-            done, held = min(done, reached.pop()), [*reached, FAR]
-            settled = after == (after := (done, held, out))  # more batches at this price change nothing
+            instance.work.spend(step)
+            decoded, waited = (held << width | unreached) + path.steps, held | nobody
+            reached = least(least(decoded, waited), out + path.enter) + paid
+            out = least(out, held << width) if instance.preemption else out
+            done, held = min(done, reached >> top), reached & below
+            settled = before == (before := (done, held, out))  # more batches at this price change nothing
             ends += [done] * (left if settled else 1)
             if settled:
                 break
-    return ends
+    return [end if end < unreached else FAR for end in ends]
 
 
-def load(path: Path) -> Any:
-    """Read a JSON file with exact decimals; ``.gz`` is decompressed."""
-    data = gzip.decompress(path.read_bytes()) if path.name.endswith(".gz") else path.read_bytes()
-    return json.loads(data.decode(), parse_float=str)
+# --- command line ---------------------------------------------------------------------------------
 
 
 def main(arguments: list[str]) -> int:
-    """Check the certificate named on the command line."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    parser = argparse.ArgumentParser(description="check a lower bound; exit code 0: it holds, 1: rejected")
-    parser.add_argument("instance", type=Path)
-    parser.add_argument("certificate", type=Path)
+    """Check the certificate named on the command line; return the exit code."""
+    parser = argument_parser()
     parser.add_argument("--profiles", type=Path, default=Path(__file__).parent / "data" / "profiles")
     options = parser.parse_args(arguments)
-    try:
-        bound = check(instance := load(options.instance), load(options.certificate), options.profiles)
-    except (Rejected, OSError, ValueError, EOFError, RecursionError, MemoryError, zlib.error) as problem:
-        sys.stderr.write(f"{'rejected' if isinstance(problem, Rejected) else 'cannot be read'}: {problem}\n")
-        return 1 if isinstance(problem, Rejected) else 2
-    sys.stdout.write(f"certified: {instance['name']}: makespan >= {float(bound)!r} s\n")
-    return 0
+    return report(options, lambda instance, certificate: check(instance, certificate, options.profiles))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 
+from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.result import Claim
 from infermax_opt.core.verification import (
     ROUNDING,
@@ -20,7 +21,7 @@ from infermax_opt.core.verification import (
 from infermax_opt.files.certificates import certified_bound
 from infermax_opt.infermax.bounds import closed_form_bounds, exhaustive
 from infermax_opt.infermax.certificates import CERTIFICATION
-from infermax_opt.infermax.data.instance import MAX_TOKENS, Instance, Objective, RequestGroup
+from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import Metrics, measure, objective_value

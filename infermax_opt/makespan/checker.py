@@ -1,9 +1,10 @@
 """Stand-alone checker of lower-bound certificates of makespan instances: one file, standard library only.
 
-    python checker.py INSTANCE CERTIFICATE
+    python checker.py INSTANCE CERTIFICATE [--max-size MIB]
 
-recomputes the bound in exact numbers and trusts nothing else.  Exit code 0: it holds; 1: rejected; 2: a file
-(``.gz`` or not) cannot be read.  Format: `infermax_opt.files.certificates`; proofs:
+recomputes the bound in exact numbers and trusts nothing else.  Exit code 0: it holds; 1: rejected; 2: a
+file (``.gz`` or not) cannot be read, or the instance is none.  Checking has a limit, `MAX_STEPS`: what
+would take more is rejected.  Format: `infermax_opt.files.certificates`; proofs:
 `infermax_opt.makespan.bounds.closed_form`.
 """
 
@@ -18,17 +19,44 @@ import re
 import sys
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-NUMBER = re.compile(r"\d{1,60}(\.\d{1,60})?([eE][+-]?\d{1,2})?|\d{1,600}/[1-9]\d{0,600}")
-MOST_COVER = 20_000_000  # tokens times levels up to which the cover of all prompts is computed exactly
+# --- limits, files and fields: the same lines in both checkers ------------------------------------
+
+#: Most bytes of a file, after decompression, unless told otherwise.
+MAX_BYTES = 256 * 2**20
+#: Most values in a file, counted by commas and opening brackets; archived certificates hold 720,000.
+MAX_VALUES = 10**7
+#: Most requests of an instance.
+MAX_REQUESTS = 10**6
+#: Most characters of the names of all requests.
+MAX_NAMES = 2**28
+#: Most affine pieces or prefill levels of a cost model.
+MAX_RATES = 10**5
+#: Numbers of a certificate that are not read digit by digit are below this.
+MAX_INTEGER = 2**256
+#: Most steps of checking, each about a tenth of a microsecond: ten seconds in all.  The largest
+#: certificate of the archive, one of occupancy, takes 31 million, any other less than 25 million.
+MAX_STEPS = 10**8
+
+NUMBER = re.compile(r"-?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,2})?")
+RATIO = re.compile(r"[0-9]{1,600}/[1-9][0-9]{0,600}")
 
 
 class Rejected(Exception):
     """The certificate does not prove its bound; the text says why."""
+
+
+class Unusable(Rejected):
+    """The instance, not the certificate, is at fault."""
+
+
+class Unreadable(Exception):
+    """A file that is not what it should be; the text names it and says why."""
 
 
 def require(condition: bool, problem: str) -> None:
@@ -37,41 +65,313 @@ def require(condition: bool, problem: str) -> None:
         raise Rejected(problem)
 
 
-def number(value: Any, name: str) -> Fraction:
-    """Read a decimal or a fraction of 0 or more exactly."""
-    require(type(value) is not bool and NUMBER.fullmatch(str(value)) is not None, f"{name} is no number")
-    return Fraction(str(value))
+class Work:
+    """Steps of checking so far; rejects beyond `MAX_STEPS`, before they are done."""
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def spend(self, steps: int) -> None:
+        """Count steps that come next."""
+        self.spent += steps
+        if self.spent > MAX_STEPS:
+            raise Rejected(f"takes more than {MAX_STEPS} steps to check, the limit")
 
 
-def whole(value: Any, name: str) -> int:
-    """Read a whole number of 1 or more."""
-    result = number(value, name)
-    require(result.denominator == 1 and 1 <= result <= 10**9, f"{name}: wrong number")
-    return int(result)
+def one_line(text: str, most: int = 300) -> str:
+    """The text without line breaks and other control characters, cut where it is long."""
+    short = text if len(text) <= most else text[: most - 3] + "..."
+    return "".join(ch if ch.isprintable() else repr(ch)[1:-1] for ch in short)
 
 
-def read_levels(prefill: Any) -> list[tuple[int, Fraction]]:
+def shown(value: Any) -> str:
+    """A value as a message shows it."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    try:
+        return one_line(repr(value) if isinstance(value, str) else str(value), 60)
+    except ValueError:
+        return "a number of thousands of digits"
+
+
+class Field:
+    """A value of a file and where it stands there, so that a message can say what is wrong where."""
+
+    __slots__ = ("path", "value")
+
+    def __init__(self, value: Any, path: str):
+        self.value, self.path = value, path
+
+    def fail(self, problem: str) -> NoReturn:
+        """Reject because of this value."""
+        raise Rejected(f"is malformed: {self.path}: {problem}")
+
+    def __contains__(self, key: str) -> bool:
+        return isinstance(self.value, dict) and key in self.value
+
+    def __getitem__(self, key: str) -> Field:
+        if not isinstance(self.value, dict):
+            self.fail(f"{shown(self.value)} is not an object")
+        if key not in self.value:
+            raise Rejected(f"is malformed: {self.path}.{key}: is missing")
+        return Field(self.value[key], f"{self.path}.{key}")
+
+    def items(self, length: int | None = None) -> list[Field]:
+        """The fields of a list, of so many if a length is given."""
+        if not isinstance(self.value, list):
+            self.fail(f"{shown(self.value)} is not a list")
+        if length is not None and len(self.value) != length:
+            self.fail(f"wrong length of a list: holds {len(self.value)} values, not {length}")
+        return [Field(value, f"{self.path}[{k}]") for k, value in enumerate(self.value)]
+
+    def integers(self, length: int | None = None, nulls: bool = False) -> list[Any]:
+        """A list of whole numbers, written without point or quotes; or nulls where these are allowed."""
+        if type(self.value) is not list or (length is not None and len(self.value) != length):
+            self.items(length)
+        for k, value in enumerate(self.value):
+            if not ((type(value) is int and -MAX_INTEGER < value < MAX_INTEGER) or (nulls and value is None)):
+                self.fail(f"value {k}, {shown(value)}, is no whole number, or too large")
+        return list(self.value)
+
+    def decimal(self) -> Fraction:
+        """A decimal of 0 or more, exactly."""
+        value = self._number(NUMBER)
+        if value < 0:
+            self.fail(f"{shown(self.value)} is below 0")
+        return value
+
+    def number(self) -> Fraction:
+        """A decimal or a fraction p/q, exactly."""
+        return self._number(RATIO if isinstance(self.value, str) and "/" in self.value else NUMBER)
+
+    def _number(self, pattern: re.Pattern[str]) -> Fraction:
+        if self.value is None or isinstance(self.value, bool | list | dict):
+            self.fail(f"{shown(self.value)} is no number")
+        if type(self.value) is int and -MAX_INTEGER < self.value < MAX_INTEGER:
+            return Fraction(self.value)
+        text = "" if isinstance(self.value, int) else str(self.value)
+        if pattern.fullmatch(text) is None:
+            self.fail(f"{shown(self.value)} is no number, or has too many digits")
+        return Fraction(text)
+
+    def whole(self, least: int, most: int = 10**18) -> int:
+        """A whole number within limits."""
+        value = self.value if type(self.value) is int else self._number(NUMBER)
+        if not (least <= value <= most and value == int(value)):
+            self.fail(f"{shown(self.value)} is not a whole number from {least} to {most}")
+        return int(value)
+
+    def flag(self) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            self.fail(f"{shown(self.value)} is neither true nor false")
+        return self.value
+
+    def text(self) -> str:
+        """A text that can be hashed."""
+        if not isinstance(self.value, str):
+            self.fail(f"{shown(self.value)} is no text")
+        try:
+            self.value.encode()
+        except UnicodeEncodeError:
+            self.fail("holds half a surrogate pair")
+        return self.value
+
+
+class Meaning:
+    """Hash of what an instance means: each part with its length before it, a line at a time."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def feed(self, *parts: object) -> None:
+        """Add a line."""
+        texts = map(str, parts)
+        self._digest.update((" ".join([f"{len(text)}:{text}" for text in texts]) + "\n").encode())
+
+    def feed_requests(self, entry: Field, *parts: object) -> int:
+        """Add the line of each request of an entry of ``requests``; return how many these are."""
+        name = entry["id"].text()
+        if "count" not in entry:
+            self.feed(name, *parts)
+            return 1
+        times = entry["count"].whole(1, MAX_REQUESTS)
+        if times * len(name) > MAX_NAMES:
+            entry["id"].fail(f"{times} names of {len(name)} characters; the most is {MAX_NAMES} in all")
+        rest = " ".join(f"{len(str(p))}:{p}" for p in parts)
+        for k in range(1, times + 1):
+            one = f"{name}.{k}"
+            self._digest.update(f"{len(one)}:{one} {rest}\n".encode())
+        return times
+
+    def hexdigest(self) -> str:
+        """The hash of all lines so far."""
+        return self._digest.hexdigest()
+
+
+def check_envelope(certificate: Field, data: Any, instance_sha256: str) -> None:
+    """The certificate is whole, and made out for this instance and its objective."""
+    if not isinstance(certificate.value, dict):
+        certificate.fail(f"{shown(certificate.value)} is not an object")
+    body = {key: value for key, value in certificate.value.items() if key != "sha256"}
+    try:
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"), default=str).encode()
+    except (TypeError, ValueError, RecursionError):
+        certificate.fail("holds what cannot be hashed, or is nested too deeply")
+    expected = {"schema": "infermax-opt/certificate/1", "sha256": hashlib.sha256(text).hexdigest()}
+    expected |= {"instance": data["name"], "instance_sha256": instance_sha256}
+    for key, value in {**expected, "objective": data.get("objective", "makespan")}.items():
+        if certificate[key].value != value:
+            certificate[key].fail(f"{shown(certificate[key].value)} is not {shown(value)}")
+    if not isinstance(certificate["source"].value, str):
+        certificate["source"].fail(f"{shown(certificate['source'].value)} is no text")
+
+
+def compare(certificate: Field, proved: Fraction) -> Fraction:
+    """The claim of the certificate, if no more than what is proved."""
+    claimed = certificate["lower_bound"].number()
+    require(claimed <= proved, f"claims {seconds(claimed)}, only {seconds(proved)} is proved")
+    return claimed
+
+
+def seconds(value: Fraction) -> str:
+    """A number of seconds, as far as one can show it."""
+    try:
+        return repr(float(value))
+    except OverflowError:
+        return f"about 10**{len(str(int(abs(value)))) - 1}"
+
+
+def load(path: Path, max_bytes: int = MAX_BYTES) -> Any:
+    """Read a JSON object with exact decimals; ``.gz`` is decompressed."""
+    data = read_bytes(path, max_bytes)
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise Unreadable(f"{path}: holds more than {MAX_VALUES} values")
+    hooks: Any = {"parse_constant": _no_number, "object_pairs_hook": _object}
+    try:
+        value = json.loads(data.decode("utf-8-sig"), parse_float=str, **hooks)
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"{path}: is not JSON: {error.msg} (line {error.lineno})") from None
+    except RecursionError:
+        raise Unreadable(f"{path}: is nested too deeply") from None
+    except ValueError as error:  # of the two hooks; or an integer with more digits than int() takes
+        raise Unreadable(f"{path}: {error}") from None
+    if not isinstance(value, dict):
+        raise Unreadable(f"{path}: {shown(value)} is not an object")
+    return value
+
+
+def read_bytes(path: Path, most: int) -> bytearray:
+    """What a file holds, decompressed piece by piece up to the limit."""
+    data = bytearray()
+    try:
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as stream:
+            while len(data) <= most and (piece := stream.read(2**20)):
+                data += piece
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise Unreadable(f"{path}: is not a complete gzip file") from None
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror or error}") from None
+    if len(data) > most:
+        raise Unreadable(f"{path}: is larger than {most} bytes; --max-size allows more")
+    return data
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a finite number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise ValueError(f"key {shown(twice)} is given twice")
+    return result
+
+
+def argument_parser() -> argparse.ArgumentParser:
+    """What every checker is told on its command line."""
+    parser = argparse.ArgumentParser(
+        description="check a lower bound; exit code 0: it holds, 1: rejected, 2: cannot be read"
+    )
+    parser.add_argument("instance", type=Path)
+    parser.add_argument("certificate", type=Path)
+    mebibytes = "most MiB that a file may hold, decompressed (default: %(default)s)"
+    parser.add_argument("--max-size", metavar="MIB", type=int, default=MAX_BYTES // 2**20, help=mebibytes)
+    return parser
+
+
+def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction]) -> int:
+    """Check the files named on the command line, say in one line what came of it, return the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    most = options.max_size * 2**20
+    try:
+        instance = load(options.instance, most)
+        bound = checked(instance, load(options.certificate, most))
+    except Unusable as problem:
+        code, text = 2, f"cannot be used: {options.instance}: {problem}"
+    except Rejected as problem:
+        code, text = 1, f"rejected: {problem}"
+    except Unreadable as problem:
+        code, text = 2, f"cannot be read: {problem}"
+    except MemoryError:
+        code, text = 2, "cannot be read: there is not enough memory"
+    else:
+        code, text = 0, f"certified: {instance['name']}: makespan >= {seconds(bound)} s"
+    (sys.stderr if code else sys.stdout).write(one_line(text, 1000) + "\n")
+    return code
+
+
+# --- the instance ---------------------------------------------------------------------------------
+
+#: Most tokens of a prompt, an output or a level, and most clients.
+MAX_TOKENS = 10**9
+#: Tokens times levels up to which the cover of all prompts is computed exactly.
+MAX_COVER = 20_000_000
+
+
+def read_levels(prefill: Field) -> list[tuple[int, Fraction]]:
     """Tokens and seconds of the levels as they are written, fewest tokens first."""
+    levels = prefill["levels"].items()
+    if not 1 <= len(levels) <= MAX_RATES:
+        prefill["levels"].fail(f"holds {len(levels)} levels, not 1 to {MAX_RATES}")
     if "overhead" in prefill:
-        fixed, each = (number(prefill[key], f"prefill.{key}") for key in ("overhead", "token"))
-        sizes = [whole(tokens, "level") for tokens in prefill["levels"]]
+        fixed, each = prefill["overhead"].decimal(), prefill["token"].decimal()
+        sizes = [level.whole(1, MAX_TOKENS) for level in levels]
         pairs = [(tokens, fixed + each * tokens) for tokens in sizes]
     else:
-        pairs = [(whole(tokens, "level"), number(time, "level")) for tokens, time in prefill["levels"]]
+        rows = [level.items(2) for level in levels]
+        pairs = [(tokens.whole(1, MAX_TOKENS), time.decimal()) for tokens, time in rows]
     return sorted(pairs, key=lambda pair: (pair[0], -pair[1]))
 
 
+def read_decode(decode: Field) -> list[Fraction]:
+    """Seconds of a round, and those that each client adds."""
+    return [decode[key].decimal() for key in ("overhead", "token")]
+
+
 class Instance:
-    """What the bounds need of an instance file; times in whole ticks."""
+    """What the bounds need of an instance file; times in whole ticks.
+
+    Raises `Rejected` where the file is no instance.
+    """
 
     def __init__(self, data: Any):
-        require(data["schema"] == "infermax-opt/instance/1", "instance: unknown schema")
-        require(data["problem"] == "makespan", "instance: not of the makespan problem")
-        self.clients, pairs = whole(data["clients"], "clients"), read_levels(data["prefill"])
-        decode = [number(data["decode"][key], f"decode.{key}") for key in ("overhead", "token")]
+        top, self.work = Field(data, "instance"), Work()
+        for key, value in (("schema", "infermax-opt/instance/1"), ("problem", "makespan")):
+            if top[key].value != value:
+                top[key].fail(f"{shown(top[key].value)} is not {value!r}")
+        self.clients, pairs = top["clients"].whole(1, MAX_TOKENS), read_levels(top["prefill"])
+        decode = read_decode(top["decode"])
         self.cost = pairs, decode
         lap = decode[0] + decode[1] * self.clients
-        require(lap > 0, "a round takes no time")
+        if lap <= 0:
+            top["decode"].fail("a round takes no time")
         self.scale = math.lcm(lap.denominator, *(time.denominator for _, time in pairs))
         self.round = int(lap * self.scale)
         useful: list[tuple[int, int]] = []  # levels that no larger one beats
@@ -79,50 +379,63 @@ class Instance:
             if not useful or time * self.scale < useful[-1][1]:
                 useful.append((tokens, int(time * self.scale)))
         self.levels = useful[::-1]
-        digest, self.outputs, self.prompts = hashlib.sha256(), Counter[int](), 0
+        self._read_requests(top)
 
-        def feed(*parts: object) -> None:
-            digest.update((" ".join(f"{len(str(p))}:{p}" for p in parts) + "\n").encode())
-
-        feed("infermax-opt/instance/1", "makespan", data["name"], self.clients)
-        feed(*decode)
-        feed(*(value for pair in pairs for value in pair))
-        for entry in data["requests"]:
-            i, o = whole(entry["input_tokens"], "input"), whole(entry["output_tokens"], "output")
-            estimate = whole(entry.get("estimated_output_tokens", o), "estimate")
-            times = 1 if (count := entry.get("count")) is None else whole(count, "count")
-            require(times <= 10**7, "count: too large")
-            require(i <= self.levels[-1][0], "a prompt exceeds every level")
-            for k in range(1, times + 1):
-                feed(entry["id"] if count is None else f"{entry['id']}.{k}", i, o, estimate)
+    def _read_requests(self, top: Field) -> None:
+        """Outputs by length, all prompts together, and the hash of the instance."""
+        meaning, (pairs, decode) = Meaning(), self.cost
+        meaning.feed("infermax-opt/instance/1", "makespan", top["name"].text(), self.clients)
+        meaning.feed(*decode)
+        meaning.feed(*(value for pair in pairs for value in pair))
+        self.outputs, self.prompts, self.requests = Counter[int](), 0, 0
+        for entry in top["requests"].items():
+            i = entry["input_tokens"].whole(1, self.levels[-1][0])  # no prompt exceeds every level
+            o = entry["output_tokens"].whole(1, MAX_TOKENS)
+            key = "estimated_output_tokens"
+            times = meaning.feed_requests(entry, i, o, entry[key].whole(1, MAX_TOKENS) if key in entry else o)
             self.outputs[o] += times
             self.prompts += i * times
-        self.sha256 = digest.hexdigest()
-        self.requests, self.tokens = self.outputs.total(), sum(o * n for o, n in self.outputs.items())
+            self.requests += times
+            if self.requests > MAX_REQUESTS:
+                top["requests"].fail(f"more than {MAX_REQUESTS} requests in all")
+        if self.requests == 0:
+            top["requests"].fail("holds no request")
+        self.sha256 = meaning.hexdigest()
+        self.tokens = sum(o * number for o, number in self.outputs.items())
 
 
-def check(data: Any, certificate: Any) -> Fraction:
+# --- the certificate ------------------------------------------------------------------------------
+
+
+def check(instance_data: Any, certificate: Any) -> Fraction:
     """Return the bound in seconds that the certificate proves for the instance, or raise Rejected."""
     try:
-        instance = Instance(data)
-        body = {key: value for key, value in certificate.items() if key != "sha256"}
-        text = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-        expected = {"schema": "infermax-opt/certificate/1", "sha256": hashlib.sha256(text).hexdigest()}
-        expected |= {"instance": data["name"], "instance_sha256": instance.sha256, "objective": "makespan"}
-        for key, value in expected.items():
-            require(certificate[key] == value, f"{key} is not {value}")
-        require(type(certificate["source"]) is str, "source is no text")
-        cost = certificate["cost"]
-        same = read_levels(cost["prefill"]), [number(cost["decode"][k], k) for k in ("overhead", "token")]
+        instance = Instance(instance_data)
+    except Rejected as problem:
+        raise Unusable(str(problem)) from None
+    given = Field(certificate, "certificate")
+    try:
+        check_envelope(given, instance_data, instance.sha256)
+        cost = given["cost"]
+        same = read_levels(cost["prefill"]), read_decode(cost["decode"])
         require(same == instance.cost, "is for another cost model")
-        require(certificate["evidence"]["kind"] == "closed-form", "unknown kind of evidence")
-        proofs = {"arc lengths": arc_lengths, "stages": stages, "paper eq 32": paper}
-        proved = Fraction(proofs[certificate["evidence"]["argument"]](instance), instance.scale)
-        claimed = number(certificate["lower_bound"], "lower_bound")
-        require(claimed <= proved, f"claims {float(claimed)!r}, only {float(proved)!r} is proved")
-        return claimed
+        return compare(given, prove(instance, Field(given["evidence"].value, "evidence")))
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise Rejected(f"is malformed: {type(error).__name__} {error}") from None
+        raise Rejected(f"is malformed beyond words: {type(error).__name__} {error}") from None
+
+
+def prove(instance: Instance, evidence: Field) -> Fraction:
+    """Seconds that the evidence proves."""
+    if evidence["kind"].text() != "closed-form":
+        evidence["kind"].fail(f"{shown(evidence['kind'].value)} is not 'closed-form'")
+    proofs = {"arc lengths": arc_lengths, "stages": stages, "paper eq 32": paper}
+    argument = evidence["argument"].text()
+    if argument not in proofs:
+        evidence["argument"].fail(f"{shown(argument)} is none of {', '.join(proofs)}")
+    return Fraction(proofs[argument](instance), instance.scale)
+
+
+# --- proof: stages --------------------------------------------------------------------------------
 
 
 def rounds(instance: Instance) -> int:
@@ -138,17 +451,21 @@ def cover(instance: Instance) -> int:
     """Least ticks of levels that hold all prompts together."""
     unit = math.gcd(*(tokens for tokens, _ in instance.levels))
     need, sizes = -(-instance.prompts // unit), [(tokens // unit, time) for tokens, time in instance.levels]
-    if need * len(sizes) > MOST_COVER:
+    if need * len(sizes) > MAX_COVER:
         return min(-(-need * time // size) for size, time in sizes)
+    instance.work.spend(5 * need + 2 * need * len(sizes))
     least = [0]
     for held in range(1, need + 1):
-        least.append(min(time + least[max(0, held - size)] for size, time in sizes))
+        least.append(min([time + least[max(0, held - size)] for size, time in sizes]))
     return least[need]
 
 
 def stages(instance: Instance) -> int:
     """Prefill and decode, each for itself."""
     return cover(instance) + rounds(instance) * instance.round
+
+
+# --- proof: paper eq 32 ---------------------------------------------------------------------------
 
 
 def paper(instance: Instance) -> int:
@@ -158,60 +475,25 @@ def paper(instance: Instance) -> int:
     return instance.prompts // tokens * time + rounds(instance) * instance.round
 
 
+# --- proof: arc lengths ---------------------------------------------------------------------------
+
+
 def arc_lengths(instance: Instance) -> int:
     """Least over the number of bins: prefill stages, and rounds with outputs rounded up to few lengths."""
     levels, clients, lap = instance.levels, instance.clients, instance.round
-    hull: list[tuple[int, int]] = []  # of tokens and ticks of a stage, from below
-    for x, y in [(0, levels[0][1]), *levels]:
-        while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (x - hull[-2][0]) >= (y - hull[-2][1]) * (
-            hull[-1][0] - hull[-2][0]
-        ):
-            hull.pop()
-        hull.append((x, y))
-    grain = math.gcd(*(time - levels[0][1] for _, time in levels)) or 1
-
-    def on_hull(bins: int) -> Fraction:
-        """Ticks of so many stages, each with as many tokens on average; convex in their number."""
-        edges = ((x, y, Fraction(b - y, a - x)) for (x, y), (a, b) in pairwise(hull))
-        return max(bins * y + (instance.prompts - bins * x) * slope for x, y, slope in edges)
-
-    values = sorted(instance.outputs)
-    count = [0, *accumulate(instance.outputs[value] for value in values)]
-    total = [0, *accumulate(value * instance.outputs[value] for value in values)]
-
-    def waste(i: int, j: int) -> int:
-        return values[j - 1] * (count[j] - count[i]) - (total[j] - total[i])
-
-    def one_more(row: list[int]) -> list[int]:
-        """Least waste of the first j values with one length more: halves of j, Monge."""
-        found, todo = [0] * len(row), [(1, len(values), 0, len(values) - 1)]
-        while todo:
-            low, high, first, last = todo.pop()
-            j = (low + high) // 2
-            found[j], at = min((row[i] + waste(i, j), i) for i in {0, *range(first, min(last, j - 1) + 1)})
-            if low < j:
-                todo.append((low, j - 1, first, max(first, at)))
-            if j < high:
-                todo.append((j + 1, high, max(first, at), last))
-        return found
-
+    prefill, lengths = Prefill(instance), Lengths(instance)
     least, fixed = rounds(instance), cover(instance)
+    # Nodes fall into classes, for the rounds that are busy on average.
     busy = -(-instance.tokens // clients)
-    classes = -(-busy // values[-1])
+    classes = -(-busy // lengths.values[-1])
     bins = max(-(-instance.requests // clients), -(-instance.prompts // levels[-1][0]), classes)
-    row, lengths = [0, *(waste(0, j) for j in range(1, len(values) + 1))], 1
-    best, now = None, on_hull(bins)
+    best, now = None, prefill.on_hull(bins)
     while True:
-        a = bins + 1 - classes
-        useful = bins * (bins + 1) // 2 if classes < 2 else a * (a - 1) // 2 + 2 * a + classes - 1
-        while lengths < min(useful, len(values)):
-            row, lengths = one_more(row), lengths + 1
-        spare = 0 if useful >= len(values) else row[-1]
-        more = now - bins * levels[0][1]
-        prefill = max(fixed, bins * levels[0][1] + math.ceil(more / grain) * grain)
-        here = prefill + (decode := max(least, -(-(instance.tokens + spare) // clients))) * lap
+        spare = lengths.least_waste(useful_lengths(bins, classes))
+        decode = max(least, -(-(instance.tokens + spare) // clients))
+        here = max(fixed, prefill.rounded_up(bins, now)) + decode * lap
         best = here if best is None else min(best, here)
-        following = on_hull(bins + 1)  # and no less later on, once it rises
+        following = prefill.on_hull(bins + 1)  # and no less later on, once it rises
         later = (max(fixed, math.ceil(following)) if following >= now else fixed) + least * lap
         if bins >= instance.requests or later >= best:
             return best
@@ -220,27 +502,89 @@ def arc_lengths(instance: Instance) -> int:
         bins, now = bins + 1, following
 
 
-def load(path: Path) -> Any:
-    """Read a JSON file with exact decimals; ``.gz`` is decompressed."""
-    data = gzip.decompress(path.read_bytes()) if path.name.endswith(".gz") else path.read_bytes()
-    return json.loads(data.decode(), parse_float=str)
+def useful_lengths(bins: int, classes: int) -> int:
+    """Most distinct lengths of arcs between the nodes of so many bins that are of use."""
+    if classes < 2:
+        return bins * (bins + 1) // 2
+    full = bins + 1 - classes
+    return full * (full - 1) // 2 + 2 * full + classes - 1
+
+
+class Prefill:
+    """Least ticks of exactly so many prefill stages for all prompts."""
+
+    def __init__(self, instance: Instance):
+        self.work, self.prompts, self.base = instance.work, instance.prompts, instance.levels[0][1]
+        self.grain = math.gcd(*(time - self.base for _, time in instance.levels)) or 1
+        hull: list[tuple[int, int]] = []  # of tokens and ticks of a stage, from below
+        for x, y in [(0, self.base), *instance.levels]:
+            while len(hull) > 1:
+                (x0, y0), (x1, y1) = hull[-2:]
+                if (y1 - y0) * (x - x0) < (y - y0) * (x1 - x0):
+                    break
+                hull.pop()
+            hull.append((x, y))
+        self.edges = [(x, y, Fraction(b - y, a - x)) for (x, y), (a, b) in pairwise(hull)]
+
+    def on_hull(self, bins: int) -> Fraction:
+        """Ticks of so many stages, each with as many tokens on average; convex in their number."""
+        self.work.spend(30 + 30 * len(self.edges))
+        return max(bins * y + (self.prompts - bins * x) * slope for x, y, slope in self.edges)
+
+    def rounded_up(self, bins: int, ticks: Fraction) -> int:
+        """The next sum of so many levels."""
+        return bins * self.base + math.ceil((ticks - bins * self.base) / self.grain) * self.grain
+
+
+class Lengths:
+    """Least total rounding up of all outputs to so many distinct lengths or fewer."""
+
+    def __init__(self, instance: Instance):
+        outputs = instance.outputs
+        self.work, self.values = instance.work, sorted(outputs)
+        self.count = [0, *accumulate(outputs[value] for value in self.values)]
+        self.total = [0, *accumulate(value * outputs[value] for value in self.values)]
+        self.row, self.lengths = [0, *(self.waste(0, j) for j in range(1, len(self.values) + 1))], 1
+
+    def waste(self, i: int, j: int) -> int:
+        """What the outputs from the i-th to before the j-th value lose if they all become the largest."""
+        return self.values[j - 1] * (self.count[j] - self.count[i]) - (self.total[j] - self.total[i])
+
+    def least_waste(self, lengths: int) -> int:
+        """Least waste with so many lengths; they must not fall from call to call."""
+        if lengths >= len(self.values):
+            return 0
+        while self.lengths < lengths:
+            self.row, self.lengths = self.one_more(), self.lengths + 1
+        return self.row[-1]
+
+    def one_more(self) -> list[int]:
+        """Least waste of the first j values, for each j, with one length more.
+
+        The best last segment begins no earlier for a larger j, so that half of the j narrow down the others.
+        """
+        row, size = self.row, len(self.values)
+        self.work.spend(20 * size + 6 * size * size.bit_length())
+        found, todo = [0] * (size + 1), [(1, size, 0, size - 1)]
+        while todo:
+            low, high, first, last = todo.pop()
+            j = (low + high) // 2
+            found[j], at = min(
+                (row[i] + self.waste(i, j), i) for i in {0, *range(first, min(last, j - 1) + 1)}
+            )
+            if low < j:
+                todo.append((low, j - 1, first, max(first, at)))
+            if j < high:
+                todo.append((j + 1, high, max(first, at), last))
+        return found
+
+
+# --- command line ---------------------------------------------------------------------------------
 
 
 def main(arguments: list[str]) -> int:
-    """Check the certificate named on the command line."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    parser = argparse.ArgumentParser(description="check a lower bound; exit code 0: it holds, 1: rejected")
-    parser.add_argument("instance", type=Path)
-    parser.add_argument("certificate", type=Path)
-    options = parser.parse_args(arguments)
-    try:
-        bound = check(instance := load(options.instance), load(options.certificate))
-    except (Rejected, OSError, ValueError, EOFError, RecursionError, MemoryError, zlib.error) as problem:
-        sys.stderr.write(f"{'rejected' if isinstance(problem, Rejected) else 'cannot be read'}: {problem}\n")
-        return 1 if isinstance(problem, Rejected) else 2
-    sys.stdout.write(f"certified: {instance['name']}: makespan >= {float(bound)!r} s\n")
-    return 0
+    """Check the certificate named on the command line; return the exit code."""
+    return report(argument_parser().parse_args(arguments), check)
 
 
 if __name__ == "__main__":

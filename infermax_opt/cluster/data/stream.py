@@ -8,10 +8,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
-from infermax_opt.core.checks import Meaning, checked_decimal, checked_text, checked_whole
+from infermax_opt.core.checks import MAX_REQUESTS, Meaning, checked_decimal, checked_text, checked_whole
 from infermax_opt.core.errors import InputError
 from infermax_opt.placement.data.instance import (
-    MAX_REQUESTS,
     MAX_TOKENS,
     PlacementGroup,
     PlacementInstance,
@@ -142,6 +141,8 @@ def _checked(given: Iterable[StreamRequest], worker: Worker) -> tuple[StreamRequ
     found: dict[str, StreamRequest] = {}
     for index, some in enumerate(given):
         path = f"requests[{index}]"
+        if index == MAX_REQUESTS:
+            raise InputError(f"more than {MAX_REQUESTS} requests in all", field="requests")
         checked_text(some.id, f"{path}.id")
         if some.id in found:
             raise InputError(f"id {some.id!r} is used twice", field=f"{path}.id")
@@ -163,6 +164,4 @@ def _checked(given: Iterable[StreamRequest], worker: Worker) -> tuple[StreamRequ
         found[some.id] = request
     if not found:
         raise InputError("holds no request; at least 1 is needed", field="requests")
-    if len(found) > MAX_REQUESTS:
-        raise InputError(f"{len(found)} requests in all; the most is {MAX_REQUESTS}", field="requests")
     return tuple(sorted(found.values(), key=lambda request: request.arrival))

@@ -9,13 +9,20 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
-from infermax_opt.core.checks import Meaning, checked_ids, checked_text, checked_whole
+from infermax_opt.core.checks import (
+    MAX_REQUESTS,
+    MAX_TOKENS,
+    Meaning,
+    checked_ids,
+    checked_text,
+    checked_total,
+    checked_whole,
+)
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number, decimal_text, to_fraction
 from infermax_opt.infermax.data.cost import CostModel
 
 __all__ = [
-    "MAX_TOKENS",
     "Instance",
     "Metric",
     "Objective",
@@ -25,11 +32,6 @@ __all__ = [
     "RequestType",
     "System",
 ]
-
-#: Largest token count a field may hold; keeps every sum of the compiled replay inside int64.
-MAX_TOKENS = 10**9
-#: Largest number of requests a group may stand for.
-MAX_COUNT = 10**7
 
 
 class Metric(enum.Enum):
@@ -142,7 +144,7 @@ class RequestGroup:
         for name in ("input_tokens", "output_tokens"):
             object.__setattr__(self, name, checked_whole(getattr(self, name), name, 1, MAX_TOKENS))
         if self.count is not None:
-            object.__setattr__(self, "count", checked_whole(self.count, "count", 1, MAX_COUNT))
+            object.__setattr__(self, "count", checked_whole(self.count, "count", 1, MAX_REQUESTS))
         try:
             arrival = to_fraction(self.arrival)
         except ValueError as error:
@@ -260,14 +262,9 @@ class Instance:
         checked_text(self.name, "name")
         object.__setattr__(self, "groups", tuple(self.groups))
         object.__setattr__(self, "objective", Objective.of(self.objective))
-        if not self.groups:
-            raise InputError("holds no request; at least 1 is needed", field="requests")
-        total = 0
+        checked_total(self.groups)
         for index, group in enumerate(self.groups):
             self._check_fits(group, f"requests[{index}]")
-            total += group.count or 1
-        if total > MAX_COUNT:
-            raise InputError(f"{total} requests in all; the most is {MAX_COUNT}", field="requests")
         checked_ids((request.id for request in group.expand()) for group in self.groups)
 
     def _check_fits(self, group: RequestGroup, where: str) -> None:

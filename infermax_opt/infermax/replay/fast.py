@@ -13,9 +13,10 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
+from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.data.cost import BatchFeatures, prefill_work
-from infermax_opt.infermax.data.instance import MAX_TOKENS, Instance
+from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.plain import Replay, check_length, clock, replay_plain, tick_unit
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
-from infermax_opt.infermax.data.instance import MAX_TOKENS
 from infermax_opt.infermax.schedulers.algorithm1 import Options, Order
 
 __all__ = ["PRESETS", "preset"]

@@ -9,14 +9,22 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
-from infermax_opt.core.checks import Meaning, checked_decimal, checked_ids, checked_text, checked_whole
+from infermax_opt.core.checks import (
+    MAX_REQUESTS,
+    Meaning,
+    checked_decimal,
+    checked_ids,
+    checked_text,
+    checked_total,
+    checked_whole,
+)
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number, common_denominator
 
 __all__ = ["ClientRequest", "ClientRequestGroup", "MakespanInstance", "PrefillLevel", "linear_levels"]
 
-#: Largest token count, number of requests, of clients and of levels.
-MAX_TOKENS, MAX_REQUESTS, MAX_CLIENTS, MAX_LEVELS = 10**9, 10**6, 10**6, 10**5
+#: Largest token count, number of clients and of levels.
+MAX_TOKENS, MAX_CLIENTS, MAX_LEVELS = 10**9, 10**6, 10**5
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +134,7 @@ class MakespanInstance:
         if self.round_seconds <= 0:
             raise InputError("a round takes no time; the least is above 0", field="decode")
         object.__setattr__(self, "levels", self._check_levels(tuple(self.levels)))
-        if not self.groups:
-            raise InputError("holds no request; at least 1 is needed", field="requests")
-        total = sum(group.count or 1 for group in self.groups)
-        if total > MAX_REQUESTS:
-            raise InputError(f"{total} requests in all; the most is {MAX_REQUESTS}", field="requests")
+        checked_total(self.groups)
         most = self.levels[-1].tokens
         for index, group in enumerate(self.groups):
             if group.input_tokens > most:

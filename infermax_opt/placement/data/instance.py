@@ -8,14 +8,22 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
-from infermax_opt.core.checks import Meaning, checked_decimal, checked_ids, checked_text, checked_whole
+from infermax_opt.core.checks import (
+    MAX_REQUESTS,
+    Meaning,
+    checked_decimal,
+    checked_ids,
+    checked_text,
+    checked_total,
+    checked_whole,
+)
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
 
 __all__ = ["PlacementGroup", "PlacementInstance", "PlacementRequest", "Slo", "Worker"]
 
-#: Largest token count, number of requests, number of a worker, and of GPUs of a worker.
-MAX_TOKENS, MAX_REQUESTS, MAX_WORKERS, MAX_GPUS = 10**9, 10**6, 10**6, 10**4
+#: Largest token count, number of a worker, and of GPUs of a worker.
+MAX_TOKENS, MAX_WORKERS, MAX_GPUS = 10**9, 10**6, 10**4
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +224,7 @@ class PlacementInstance:
         object.__setattr__(self, "busy", busy)
         if not isinstance(self.split_phase, bool):
             raise InputError(f"{self.split_phase!r} is not true or false", field="split_phase")
-        if not self.groups:
-            raise InputError("holds no request; at least 1 is needed", field="requests")
-        total = sum(group.count or 1 for group in self.groups)
-        if total > MAX_REQUESTS:
-            raise InputError(f"{total} requests in all; the most is {MAX_REQUESTS}", field="requests")
+        checked_total(self.groups)
         checked_ids((request.id for request in group.expand()) for group in self.groups)
 
     @classmethod

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.files.json import parse_json
 from infermax_opt.files.text import UNKNOWN, aligned, percent
 from infermax_opt.infermax.data.cost import CostModel
 
@@ -64,7 +63,7 @@ def load_profile(name: str) -> Profile:
             f"{name!r} is no profile; there are {', '.join(profile_names())}", field="cost.profile"
         )
     text = resources.files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8")
-    value = json.loads(text, parse_float=Decimal)
+    value = parse_json(text)
     cost = value["cost"]
     return Profile(
         name=name,

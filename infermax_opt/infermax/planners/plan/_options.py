@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
-from infermax_opt.infermax.data.instance import MAX_TOKENS, Instance
+from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.planners.plan._early_evictions import Early, early_tokens
 from infermax_opt.infermax.planners.plan._kernel import area
 from infermax_opt.infermax.planners.plan._profile import Rules

@@ -199,7 +199,7 @@ _HOMES = {
     ),
     "placement.data.schedule": ("Placement",),
     "placement.data.traces": ("heartbeat_instance",),
-    "placement.metrics": ("PlacementMetrics",),
+    "placement.replay.metrics": ("PlacementMetrics",),
     "placement.verify": ("PlacementVerification",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -44,10 +44,11 @@ from typing import Any, ClassVar
 import pyomo.environ as pyo
 
 from infermax_opt.core.result import Scope
+from infermax_opt.infermax.bounds.horizon import PackingRow, least_batches, packing_rows
 from infermax_opt.infermax.data.cost import prefill_work
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.formulation import Move, PackingRow, least_batches, packing_rows, trajectory
+from infermax_opt.infermax.formulation import Move, trajectory
 from infermax_opt.infermax.replay.plain import replay_plain
 
 __all__ = ["CSP"]

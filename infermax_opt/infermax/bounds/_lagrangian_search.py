@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from infermax_opt.infermax.bounds.lagrangian import Kind, Relaxation, cheapest_paths, retrace
+from infermax_opt.infermax.bounds._lagrangian_relaxation import Kind, Relaxation, cheapest_paths, retrace
 from infermax_opt.infermax.bounds.pieces import maximizer
 
 if TYPE_CHECKING:

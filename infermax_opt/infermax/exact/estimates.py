@@ -21,8 +21,9 @@ from collections.abc import Sequence
 from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.exact.batch_overhead import BatchOverhead
+from infermax_opt.infermax.exact.moves import DONE, Move, Node, Pattern, State
 from infermax_opt.infermax.exact.objective_rates import Rates
-from infermax_opt.infermax.exact.space import DONE, Move, Node, Pattern, Space, State
+from infermax_opt.infermax.exact.space import Space
 
 __all__ = ["Heuristic"]
 

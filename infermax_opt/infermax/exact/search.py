@@ -29,8 +29,9 @@ from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.estimates import Heuristic
 from infermax_opt.infermax.exact.labels import Cheapest, Front, Label, Labels
+from infermax_opt.infermax.exact.moves import DONE, Chunks, Load, Move, State
 from infermax_opt.infermax.exact.objective_rates import Rates
-from infermax_opt.infermax.exact.space import DONE, Chunks, Load, Move, Space, State
+from infermax_opt.infermax.exact.space import Space
 
 __all__ = ["may_relax", "search", "unsupported"]
 

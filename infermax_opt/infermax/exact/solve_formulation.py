@@ -10,9 +10,10 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
 from infermax_opt.engines.outcome import EngineOutcome, Limits, Progress, Termination
 from infermax_opt.engines.process import Engine, EngineRun, run_engine
+from infermax_opt.infermax.bounds.horizon import horizon_bound
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.formulation import get_formulation, horizon_bound, trajectory
+from infermax_opt.infermax.formulation import get_formulation, trajectory
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import measure, objective_value
 

@@ -23,93 +23,28 @@ weighs a second no more later than earlier (no TPOT).
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from infermax_opt.infermax.data.cost import prefill_work
 from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.exact.moves import (
+    DONE,
+    Bucket,
+    Chunks,
+    Load,
+    Move,
+    Node,
+    Options,
+    Pattern,
+    State,
+)
 
-__all__ = ["DONE", "Chunks", "Load", "Move", "Node", "Options", "Pattern", "Space", "State"]
+__all__ = ["Space"]
 
-State = tuple[int, ...]
-
-#: Node of a finished request; never part of a state.
-DONE = -1
 #: Steps of an enumeration between two looks at the limits.
 WATCH_EVERY = 4096
-
-
-class Chunks(enum.Enum):
-    """What a space does with the chunks of a prefill."""
-
-    EXACT = "exact"
-    RESTRICTED = "restricted"
-    RELAXED = "relaxed"
-
-
-class Node(NamedTuple):
-    """Progress of one unfinished request."""
-
-    kind: int
-    generated: int
-    cached: int
-
-
-class Load(NamedTuple):
-    """What a move (or several) adds to a batch.
-
-    `held` and `running` are the KV tokens occupied and the requests holding KV after the batch,
-    finishing ones included; `limited` are the prefill tokens that count against P and C; the rest
-    are the features of the cost model.
-    """
-
-    held: int = 0
-    running: int = 0
-    limited: int = 0
-    tokens: int = 0
-    decodes: int = 0
-    decode_kv: int = 0
-    prefills: int = 0
-    work: int = 0
-
-
-class Move(NamedTuple):
-    """One request's part in a batch: the node it leads to, the tokens processed, the load."""
-
-    target: int
-    tokens: int
-    evicts: bool
-    load: Load
-
-
-class Options(NamedTuple):
-    """One way to move all requests of a node: price, nodes reached, summed load, the moves."""
-
-    price: int
-    targets: tuple[int, ...]
-    load: Load
-    moves: tuple[Move, ...]
-
-
-class Bucket(NamedTuple):
-    """The options of a group that agree in how many requests generate and in the phases held.
-
-    `held` and `limited` are the least of the options, which are sorted by price.
-    """
-
-    generates: int
-    decodes: bool
-    prefills: bool
-    held: int
-    limited: int
-    options: list[Options]
-
-
-Pattern = list[Bucket]
-"""One bucket per group of a state: who generates, and which phases the batch holds."""
 
 
 Priced = Callable[[int, Move], int]
@@ -388,7 +323,19 @@ class Space:
         return grown
 
     def find_batch(self, state: State, child: State, load: Load) -> list[tuple[Move, ...]]:
-        """Moves per group (in the order of `groups`) of a batch from `state` to `child`."""
+        """Moves per group (in the order of `groups`) of a batch from `state` to `child`.
+
+        Parameters
+        ----------
+        state, child : tuple of int
+        load : Load
+            Of the batch, all moves together.
+
+        Raises
+        ------
+        LookupError
+            If there is no such batch.
+        """
         options = [self.options(number, count) for number, count in self.groups(state)]
 
         def search(group: int, left: Counter[int], rest: Load) -> list[tuple[Move, ...]] | None:

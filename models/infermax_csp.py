@@ -98,7 +98,7 @@ class CSP:
 
     def build(self, instance: Instance, horizon: int) -> pyo.ConcreteModel:
         """Model of all schedules with at most `horizon` batches."""
-        return _Builder(instance, horizon, self).build()
+        return _CspBuilder(instance, horizon, self).build()
 
     def warm_start(self, model: pyo.ConcreteModel, schedule: Schedule) -> None:
         """Set every variable to what `schedule` does; identical requests may swap names.
@@ -167,7 +167,7 @@ class _Bounds:
         )
 
 
-class _Builder:
+class _CspBuilder:
     """Builds one model; every constraint of it is one short method."""
 
     def __init__(self, instance: Instance, horizon: int, options: CSP):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-__all__ = ["DONE", "Bucket", "Chunks", "Load", "Move", "Node", "Options", "Pattern", "State"]
+__all__ = ["DONE", "Bucket", "Chunks", "GroupMoves", "Load", "Node", "NodeMove", "Pattern", "State"]
 
 State = tuple[int, ...]
 """Numbers of the nodes of all unfinished requests, sorted."""
@@ -51,7 +51,7 @@ class Load(NamedTuple):
     work: int = 0
 
 
-class Move(NamedTuple):
+class NodeMove(NamedTuple):
     """One request's part in a batch: the node it leads to, the tokens processed, the load."""
 
     target: int
@@ -60,13 +60,13 @@ class Move(NamedTuple):
     load: Load
 
 
-class Options(NamedTuple):
+class GroupMoves(NamedTuple):
     """One way to move all requests of a node: price, nodes reached, summed load, the moves."""
 
     price: int
     targets: tuple[int, ...]
     load: Load
-    moves: tuple[Move, ...]
+    moves: tuple[NodeMove, ...]
 
 
 class Bucket(NamedTuple):
@@ -80,7 +80,7 @@ class Bucket(NamedTuple):
     prefills: bool
     held: int
     limited: int
-    options: list[Options]
+    options: list[GroupMoves]
 
 
 Pattern = list[Bucket]

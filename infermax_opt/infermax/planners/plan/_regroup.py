@@ -8,7 +8,7 @@ from typing import Any
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.planners.plan._profile import Profiles, Rules
-from infermax_opt.infermax.planners.polish._kernel import Limits, Load, Moves
+from infermax_opt.infermax.planners.polish._kernel import BatchLoads, Moves, PolishLimits
 from infermax_opt.infermax.planners.polish.polish import FAR, MAX_NAMED
 
 __all__ = ["regroup_plan"]
@@ -72,12 +72,12 @@ def regroup_plan(
         integers([int(chunk[final[i]] == inputs[i]) for i in movable]),
     )
     tokens, prefill, kv, running = (column[:batches][::-1] for column in profiles)
-    load = Load(
+    load = BatchLoads(
         integers(tokens), integers(prefill), integers(prefills),
         integers([c - p for c, p in zip(tokens, prefill, strict=True)]),
         integers(kv), integers(running), integers(kept),
     )  # fmt: skip
-    limits = Limits(
+    limits = PolishLimits(
         system.kv_capacity, system.max_batch_tokens, system.max_prefill_tokens, rules.running, 1, FAR
     )
     saved = float(regroup(limits, load, moves, cost))
@@ -90,7 +90,7 @@ def regroup_plan(
     return saved
 
 
-def _named(load: Load, moves: Moves) -> int:
+def _named(load: BatchLoads, moves: Moves) -> int:
     """Decodes of the batches in which some request idles."""
     change = [0] * (len(load.decodes) + 1)
     for at, latest in zip(moves.at, moves.latest, strict=True):

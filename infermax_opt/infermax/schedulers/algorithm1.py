@@ -131,7 +131,7 @@ def schedule(instance: Instance, options: Options) -> Schedule:
 
 @functools.cache
 def _compiled() -> Callable[..., Any]:
-    return compiled(_loop.schedule_loop, _loop.HELPERS)
+    return compiled(_loop.schedule_loop, _loop.HELPERS, helpers_allocate=False)
 
 
 def _run(

@@ -8,26 +8,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from infermax_opt.infermax.planners.polish._kernel import BatchLoads
+from infermax_opt.infermax.replay._entries import Entries
 from infermax_opt.infermax.schedulers._state import held
 
-__all__ = ["HELPERS", "Entries", "Progress", "trace"]
-
-
-class Entries(NamedTuple):
-    """A valid schedule in columns.
-
-    `token_end`, `evict_end`, `decode_all`, `repeat`: per entry, the ends of its stretch of the
-    columns below, its flag, its repetitions.  `request`, `tokens`, `evicted`: what is processed
-    and dropped.
-    """
-
-    token_end: Any
-    evict_end: Any
-    decode_all: Any
-    repeat: Any
-    request: Any
-    tokens: Any
-    evicted: Any
+__all__ = ["HELPERS", "Progress", "trace"]
 
 
 class Progress(NamedTuple):

@@ -21,7 +21,8 @@ from infermax_opt.infermax.planners.polish import _kernel as _polish_kernel
 from infermax_opt.infermax.planners.polish import _trace as _polish_trace
 from infermax_opt.infermax.planners.polish._kernel import BatchLoads, Moves, PolishLimits
 from infermax_opt.infermax.planners.polish._trace import Progress
-from infermax_opt.infermax.planners.polish._write import entries_of, rewritten
+from infermax_opt.infermax.planners.polish._write import rewritten
+from infermax_opt.infermax.replay._entries import entries_of
 
 __all__ = ["FAR", "MAX_NAMED", "compiled_regroup", "polish"]
 

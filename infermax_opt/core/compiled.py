@@ -30,7 +30,11 @@ def tell_compiling(tell: Callable[[str], None] | None) -> None:
 
 
 def compiled(
-    function: Any, helpers: Sequence[Callable[..., Any]], *, allocates: bool = True
+    function: Any,
+    helpers: Sequence[Callable[..., Any]],
+    *,
+    allocates: bool = True,
+    helpers_allocate: bool | None = None,
 ) -> Callable[..., Any]:
     """Compile `function`, or load it from numba's cache on disk.
 
@@ -40,8 +44,10 @@ def compiled(
     helpers : sequence of plain Python functions
         What it calls, callees first.  They stay callable as plain Python.
     allocates : bool
-        Whether any of them makes arrays.  Where none does, references to the columns they pass
-        around are not counted, which can take most of the time.
+        Whether `function` makes arrays or lists.  Where nothing does, references to the columns that
+        are passed around are not counted, which can take most of the time.
+    helpers_allocate : bool, optional
+        Whether any helper does; None is what `allocates` says.
 
     Notes
     -----
@@ -56,7 +62,8 @@ def compiled(
 
     _listen()
     options = {} if allocates else {"_nrt": False}
-    register = register_jitable if allocates else register_jitable(**options)
+    counts = allocates if helpers_allocate is None else helpers_allocate
+    register = register_jitable if counts else register_jitable(_nrt=False)
     for helper in helpers:
         register(helper)
     modules = sorted({helper.__module__ for helper in helpers})

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from infermax_opt.api import write_certificate
 from infermax_opt.cli.main import cli
 from infermax_opt.cluster.data.formats import read_stream
 from infermax_opt.core.checks import MAX_NAMES, MAX_REQUESTS
 from infermax_opt.core.errors import InputError
-from infermax_opt.files.certificates import write_certificate
 from infermax_opt.files.instances import read_instance as read_any
 from infermax_opt.files.json import MAX_BYTES, limit_bytes, load_json, parse_json
 from infermax_opt.infermax import checker as certificate_checker
@@ -40,7 +40,7 @@ INSTANCES = ROOT / "instances"
 SCRIPT = ROOT / "scripts" / "check_certificate.py"
 CHECKERS = (Path(certificate_checker.__file__), Path(makespan_checker.__file__))
 #: Seconds that a rejection may take, whatever is rejected.
-SOON = 10.0
+SOON = 30.0
 #: Bytes of memory, all told, in which a checker refuses a file that would unpack to far more.
 LITTLE_MEMORY = 2 * 2**30
 TOY = read_instance(INSTANCES / "toy.json")
@@ -182,7 +182,7 @@ def test_a_certificate_is_judged_soon(name: str) -> None:
 
 
 def test_work_beyond_the_limit_is_rejected_before_it_is_done() -> None:
-    with pytest.raises(certificate_checker.Rejected, match="takes more than 100000000 steps"):
+    with pytest.raises(certificate_checker.Rejected, match="takes more than 70000000 steps"):
         certificate_checker.check(
             shown(TOY), forged(shown(TOY), lagrangian(*[[[k, 10**6]] for k in range(99)]))
         )
@@ -194,7 +194,7 @@ def test_work_beyond_the_limit_is_rejected_before_it_is_done() -> None:
 
 def test_archived_certificates_stay_far_below_the_limit() -> None:
     """The largest state flow of the archive, and the longest prices of a small batch."""
-    for name, most in (("b32-i8-o8-m100-p4096", 0.1), ("b32-i1024-o512-m10000-p4096", 0.05)):
+    for name, most in (("b32-i8-o8-m100-p4096", 0.15), ("b32-i1024-o512-m10000-p4096", 0.08)):
         (path,) = (INSTANCES / "best-known" / "paper-b32").glob(f"{name}.*.certificate.json.gz")
         certificate = certificate_checker.load(path)
         prompt, outputs, capacity = (int(part[1:]) for part in name.split("-")[1:4])

@@ -19,12 +19,12 @@ from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.schedulers import (
     Options,
     Order,
-    _loop,
     algorithm1,
     get_scheduler,
     run_scheduler,
     scheduler_names,
 )
+from infermax_opt.infermax.schedulers import _algorithm1_loop as _loop
 from infermax_opt.infermax.schedulers import schedule as schedule_by
 
 from .strategies import instances

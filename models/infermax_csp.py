@@ -93,7 +93,16 @@ class CSP:
         return 13 * len(instance.requests) * horizon
 
     def scope(self, instance: Instance, horizon: int, proved: int | None) -> Scope:
-        """Exact where the horizon is long enough for an optimal schedule."""
+        """Exact where the horizon is long enough for an optimal schedule.
+
+        Parameters
+        ----------
+        instance : Instance
+        horizon : int
+            Batches of the model.
+        proved : int or None
+            Batches that an optimal schedule has at most.
+        """
         return Scope.EXACT if proved is not None and horizon >= proved else Scope.RESTRICTION
 
     def build(self, instance: Instance, horizon: int) -> pyo.ConcreteModel:
@@ -223,29 +232,40 @@ class _CspBuilder:
         model.w = table(model.J, pyo.NonNegativeReals, lambda i: (0, peak[i] ** 2))
         model.u, model.ad, model.ap = (pyo.Var(model.J, domain=pyo.Binary) for _ in range(3))
         if self.options.cuts:
-            longest = [outputs if outputs <= MAX_UNARY else 2 for outputs in self.bounds.outputs]
-            steps = [(i, k, j) for i in model.R for k in range(2, longest[i]) for j in before]
-            model.t = pyo.Var(steps, domain=pyo.Binary)
+            self.add_token_numbers()
         if self.counts_running:
             model.mz = flags(before)
         if self.instance.system.block_size > 1:
             model.blocks = table(model.J, pyo.NonNegativeIntegers, lambda i: (0, self.held(peak[i])))
         if self.short_refills:
             model.fill, model.sh = flags(before), flags(model.J)
+        self.add_times()
+        for i in model.R:
+            model.I[i, 0].fix(sizes[i])
+            for state in ("m", "h", "f", "mz", "fill"):
+                if model.component(state) is not None:
+                    model.component(state)[i, 0].fix(0)
+
+    def add_token_numbers(self) -> None:
+        """``t[i, k, j]``: whether request i has at least k tokens after batch j."""
+        model = self.model
+        longest = [outputs if outputs <= MAX_UNARY else 2 for outputs in self.bounds.outputs]
+        batches = range(model.horizon + 1)
+        steps = [(i, k, j) for i in model.R for k in range(2, longest[i]) for j in batches]
+        model.t = pyo.Var(steps, domain=pyo.Binary)
+        for i, k, j in model.t:
+            if j == 0:
+                model.t[i, k, 0].fix(0)
+
+    def add_times(self) -> None:
+        """Times of batches, where their sum is not linear or somebody arrives."""
+        model = self.model
         if len(self.alpha) > 1:
             model.nu = pyo.Var(model.J, domain=pyo.NonNegativeReals, bounds=(0, self.longest_batch))
         if not self.instance.offline:
             model.start = pyo.Var(
                 range(1, model.horizon + 2), domain=pyo.NonNegativeReals, bounds=(0, self.latest)
             )
-        for i in model.R:
-            model.I[i, 0].fix(sizes[i])
-            for state in ("m", "h", "f", "mz", "fill"):
-                if model.component(state) is not None:
-                    model.component(state)[i, 0].fix(0)
-        for i, k, j in model.t if self.options.cuts else ():
-            if j == 0:
-                model.t[i, k, 0].fix(0)
 
     def add_constraints(self) -> None:
         """Table of contents: the paper's equations first, then policy, cost and cuts."""
@@ -753,14 +773,23 @@ class _Setter:
             prefills = move.tokens > 0 and not move.decodes
             filling = (filling or prefills) and not move.generates and not move.evicted
             values["fill"] = filling
-            if model.component("t") is not None:
-                for k in range(2, request.output_tokens):
-                    if (i, k, j) in model.t:
-                        model.t[i, k, j].set_value(int(after >= k))
-            for name, value in values.items():
-                column = model.component(name)
-                if column is not None:
-                    column[i, j].set_value(int(value))
+            self.set_columns(i, j, values)
+            self.set_token_number(i, j, after)
+
+    def set_columns(self, i: int, j: int, values: dict[str, int]) -> None:
+        """Set those columns of request i and batch j that the model has, by name."""
+        for name, value in values.items():
+            column = self.model.component(name)
+            if column is not None:
+                column[i, j].set_value(int(value))
+
+    def set_token_number(self, i: int, j: int, generated: int) -> None:
+        """Set which numbers of tokens request i has reached after batch j."""
+        column = self.model.component("t")
+        if column is not None:
+            for k in range(2, self.instance.requests[i].output_tokens):
+                if (i, k, j) in column:
+                    column[i, k, j].set_value(int(generated >= k))
 
     def work(self, move: Move, filling: bool) -> int:
         """Prefill attention work, charged where the model charges it."""

@@ -100,7 +100,16 @@ class StateFlow:
         return grid
 
     def scope(self, instance: Instance, horizon: int, proved: int | None) -> Scope:
-        """Exact where the horizon is long enough and chunks may end anywhere."""
+        """Exact where the horizon is long enough and chunks may end anywhere.
+
+        Parameters
+        ----------
+        instance : Instance
+        horizon : int
+            Batches of the model.
+        proved : int or None
+            Batches that an optimal schedule has at most.
+        """
         enough = proved is not None and horizon >= proved
         fine = not instance.policy.chunked_prefill or self.grid(instance, horizon) == 1
         return Scope.EXACT if enough and fine else Scope.RESTRICTION
@@ -118,21 +127,11 @@ class StateFlow:
         moves = trajectory(instance, schedule)
         if len(moves) > model.horizon:
             raise ValueError(f"{len(moves)} batches; the horizon is {model.horizon}")
-        number = {arc: a for a, arc in enumerate(model.arcs)}
-        for column in model.x.values():
-            column.set_value(0)
-        kinds = {i: t for t, kind in enumerate(instance.types) for i in kind.members}
+        _set_flow(model, moves)
         ticks = instance.cost.ticks
         for j in model.J:
             used = j <= len(moves)
             batch = moves[j - 1] if used else []
-            for i, move in enumerate(batch):
-                if move.generated == instance.requests[i].output_tokens:
-                    continue
-                arc = number.get(_arc(instance, kinds[i], move))
-                if arc is None or (arc, j) not in model.x:
-                    raise ValueError(f"batch {j}: the chunk grid leaves this step out: {move}")
-                model.x[arc, j].set_value(model.x[arc, j].value + 1)
             tokens = sum(move.tokens for move in batch)
             model.u[j].set_value(int(used))
             model.ad[j].set_value(int(any(move.decodes for move in batch)))
@@ -173,6 +172,23 @@ class StateFlow:
             if tokens or evict:
                 batches.append(Batch(tokens, tuple(evict)))
         return Schedule(instance.name, tuple(batches))
+
+
+def _set_flow(model: pyo.ConcreteModel, moves: list[list[Move]]) -> None:
+    """Set the requests on every arc to what the moves of the batches say."""
+    instance: Instance = model.instance
+    number = {arc: a for a, arc in enumerate(model.arcs)}
+    kinds = {i: t for t, kind in enumerate(instance.types) for i in kind.members}
+    for column in model.x.values():
+        column.set_value(0)
+    for j, batch in enumerate(moves, 1):
+        for i, move in enumerate(batch):
+            if move.generated == instance.requests[i].output_tokens:
+                continue
+            arc = number.get(_arc(instance, kinds[i], move))
+            if arc is None or (arc, j) not in model.x:
+                raise ValueError(f"batch {j}: the chunk grid leaves this step out: {move}")
+            model.x[arc, j].set_value(model.x[arc, j].value + 1)
 
 
 def _arc(instance: Instance, kind: int, move: Move) -> Arc:
@@ -220,16 +236,14 @@ def _arcs(instance: Instance, grid: int) -> Iterator[Arc]:
                 if m and policy.preemption:
                     yield Arc(t, m, n, 0, True, False, 0, n, 0)
                 decodes = n >= 1 and m == full - 1
-                for stop in (*levels, full):
-                    tokens = stop - m
-                    if tokens < 1 or tokens > (1 if decodes else system.prefill_budget):
-                        continue
-                    if stop < full:
-                        if policy.chunked_prefill:
-                            yield Arc(t, m, n, tokens, False, False, stop, n, stop)
-                        continue
+                most = 1 if decodes else system.prefill_budget
+                if policy.chunked_prefill:
+                    for stop in levels:
+                        if 1 <= stop - m <= most:
+                            yield Arc(t, m, n, stop - m, False, False, stop, n, stop)
+                if full - m <= most:
                     kept = 0 if n + 1 == kind.output_tokens else full
-                    yield Arc(t, m, n, tokens, False, decodes, kept, n + 1, full)
+                    yield Arc(t, m, n, full - m, False, decodes, kept, n + 1, full)
 
 
 def _tokens(arc: Arc) -> int:

@@ -67,33 +67,25 @@ class _Listener(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
 
 
 def solve(model: LoweredModel, *, seconds: float | None, threads: int, seed: int, emit: Emit) -> str:
-    """Minimise `model`; return one of `Termination`.  Events as in `infermax_opt.engines.highs`."""
-    objective = IntegerObjective.of(model)
-    problem = cp_model.CpModel()
-    columns = [problem.new_int_var(low, high, "") for low, high in zip(model.lb, model.ub, strict=True)]
-    for r, (low, high) in enumerate(zip(model.row_lb, model.row_ub, strict=True)):
-        entries = model.row(r)
-        total = cp_model.LinearExpr.weighted_sum([columns[k] for k, _ in entries], [a for _, a in entries])
-        problem.add_linear_constraint(
-            total,
-            cp_model.INT_MIN if low is None else low,
-            cp_model.INT_MAX if high is None else high,
-        )
-    shift = sum(w * low for w, low in zip(objective.weights, model.lb, strict=True))
-    problem.minimize(cp_model.LinearExpr.weighted_sum(columns, objective.weights) - shift)
-    if model.start is not None:
-        for column, value in zip(columns, model.start, strict=True):
-            problem.add_hint(column, value)
+    """Minimise a model.
 
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = threads
-    solver.parameters.random_seed = seed
-    # Packing cuts bind in the LP relaxation; level 2 puts more of the model there.
-    solver.parameters.linearization_level = 2
-    solver.parameters.log_search_progress = True
-    solver.parameters.log_to_stdout = False
-    if seconds is not None:
-        solver.parameters.max_time_in_seconds = seconds
+    Parameters
+    ----------
+    model : LoweredModel
+    seconds : float or None
+        Time limit.
+    threads, seed : int
+    emit : callable
+        Receives events, as in `infermax_opt.engines.highs`.
+
+    Returns
+    -------
+    str
+        One of `Termination`.
+    """
+    objective = IntegerObjective.of(model)
+    problem, columns = _problem(model, objective)
+    solver = _solver(seconds, threads, seed)
 
     def report_bound(value: float) -> None:
         if math.isfinite(value) and abs(value) < LARGEST:
@@ -114,3 +106,38 @@ def solve(model: LoweredModel, *, seconds: float | None, threads: int, seed: int
     report_bound(solver.best_objective_bound)
     # With rounded weights an optimum of the rounded objective proves its bound, not optimality.
     return Termination.OPTIMAL if status == cp_model.OPTIMAL else Termination.TIME_LIMIT
+
+
+def _problem(
+    model: LoweredModel, objective: IntegerObjective
+) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
+    """The model for CP-SAT with its start as a hint, and its columns."""
+    problem = cp_model.CpModel()
+    columns = [problem.new_int_var(low, high, "") for low, high in zip(model.lb, model.ub, strict=True)]
+    for r, (low, high) in enumerate(zip(model.row_lb, model.row_ub, strict=True)):
+        entries = model.row(r)
+        total = cp_model.LinearExpr.weighted_sum([columns[k] for k, _ in entries], [a for _, a in entries])
+        problem.add_linear_constraint(
+            total,
+            cp_model.INT_MIN if low is None else low,
+            cp_model.INT_MAX if high is None else high,
+        )
+    shift = sum(w * low for w, low in zip(objective.weights, model.lb, strict=True))
+    problem.minimize(cp_model.LinearExpr.weighted_sum(columns, objective.weights) - shift)
+    if model.start is not None:
+        for column, value in zip(columns, model.start, strict=True):
+            problem.add_hint(column, value)
+    return problem, columns
+
+
+def _solver(seconds: float | None, threads: int, seed: int) -> cp_model.CpSolver:
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = threads
+    solver.parameters.random_seed = seed
+    # Packing cuts bind in the LP relaxation; level 2 puts more of the model there.
+    solver.parameters.linearization_level = 2
+    solver.parameters.log_search_progress = True
+    solver.parameters.log_to_stdout = False
+    if seconds is not None:
+        solver.parameters.max_time_in_seconds = seconds
+    return solver

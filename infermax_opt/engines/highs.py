@@ -93,7 +93,19 @@ def load(
     seed: int,
     integral: bool,
 ) -> highspy.Highs:
-    """HiGHS with the model and its start, or its relaxation where not `integral`; strict tolerances."""
+    """HiGHS with a model and its start, and strict tolerances.
+
+    Parameters
+    ----------
+    model : LoweredModel
+    scaled : Scaling
+        Of the same model.
+    seconds : float or None
+        Time limit.
+    threads, seed : int
+    integral : bool
+        False loads the linear relaxation.
+    """
     solver = highspy.Highs()
     # The log has to go somewhere, or its callback is not called.
     solver.setOptionValue("log_to_console", False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from math import ceil, floor, lcm
@@ -108,46 +109,52 @@ def lower(model: ConcreteModel, *, warm: bool = False) -> tuple[LoweredModel, li
 
     variables = [v for v in model.component_data_objects(Var, active=True) if not v.fixed]
     column = {id(v): k for k, v in enumerate(variables)}
-    lb, ub = [], []
     for v in variables:
         if v.lb is None or v.ub is None:
             raise ValueError(f"{v.name} has no finite bounds")
-        lb.append(ceil(v.lb))
-        ub.append(floor(v.ub))
-
     objective = next(model.component_data_objects(Objective, active=True))
     repn = generate_standard_repn(objective.expr)
     cost = [0] * len(variables)
     for v, a in _linear(repn, "the objective"):
         cost[column[id(v)]] += _whole(a, "the objective")
-
-    row_start = [0]
-    index: list[int] = []
-    value: list[int] = []
-    row_lb: list[int | None] = []
-    row_ub: list[int | None] = []
-    for constraint in model.component_data_objects(Constraint, active=True):
-        body = generate_standard_repn(constraint.body)
-        terms = _linear(body, constraint.name)
-        ends = [None if e is None else Fraction(e) - Fraction(body.constant) for e in
-                (constraint.lb, constraint.ub)]  # fmt: skip
-        numbers = [Fraction(a) for _, a in terms]
-        scale = lcm(*(n.denominator for n in numbers))
-        if not terms:
-            # Everything fixed: an empty row that still has to hold.
-            scale = lcm(*(e.denominator for e in ends if e is not None))
-        index.extend(column[id(v)] for v, _ in terms)
-        value.extend(int(scale * n) for n in numbers)
-        row_start.append(len(index))
-        low, high = ends
-        row_lb.append(None if low is None else ceil(scale * low))
-        row_ub.append(None if high is None else floor(scale * high))
-    start = [round(v.value) for v in variables] if warm else None
     lowered = LoweredModel(
-        lb, ub, [v.is_integer() or v.is_binary() for v in variables], cost,
-        _whole(repn.constant, "the objective"), row_start, index, value, row_lb, row_ub, start,
-    )  # fmt: skip
+        lb=[ceil(v.lb) for v in variables],
+        ub=[floor(v.ub) for v in variables],
+        integral=[v.is_integer() or v.is_binary() for v in variables],
+        cost=cost,
+        offset=_whole(repn.constant, "the objective"),
+        row_start=[0],
+        index=[],
+        value=[],
+        row_lb=[],
+        row_ub=[],
+        start=[round(v.value) for v in variables] if warm else None,
+    )
+    for constraint in model.component_data_objects(Constraint, active=True):
+        _add_row(lowered, constraint, column)
     return lowered, variables
+
+
+def _add_row(lowered: LoweredModel, constraint: Any, column: Mapping[int, int]) -> None:
+    """Add a constraint, scaled to integers; `column` by the identity of a variable."""
+    from pyomo.repn import generate_standard_repn
+
+    body = generate_standard_repn(constraint.body)
+    terms = _linear(body, constraint.name)
+    low, high = (
+        None if end is None else Fraction(end) - Fraction(body.constant)
+        for end in (constraint.lb, constraint.ub)
+    )
+    numbers = [Fraction(a) for _, a in terms]
+    scale = lcm(*(n.denominator for n in numbers))
+    if not terms:
+        # Everything fixed: an empty row that still has to hold.
+        scale = lcm(*(end.denominator for end in (low, high) if end is not None))
+    lowered.index.extend(column[id(v)] for v, _ in terms)
+    lowered.value.extend(int(scale * n) for n in numbers)
+    lowered.row_start.append(len(lowered.index))
+    lowered.row_lb.append(None if low is None else ceil(scale * low))
+    lowered.row_ub.append(None if high is None else floor(scale * high))
 
 
 def assign(variables: list[Any], values: list[int]) -> None:

@@ -17,10 +17,14 @@ from infermax_opt.engines.lowering import LoweredModel
 
 __all__ = ["improve_windows"]
 
-#: Batches of the first windows; how much wider they get after a sweep without success.
-WIDTH, WIDER = 12, 1.5
-#: Columns of the first windows at most; seconds for one window.
-COLUMNS, SECONDS = 3000, 4.0
+#: Batches of the first windows.
+WIDTH = 12
+#: How many times wider they get after a sweep without success.
+WIDER = 1.5
+#: Columns of the first windows, at most.
+COLUMNS = 3000
+#: Seconds for one window, at most.
+SECONDS = 4.0
 
 
 def improve_windows(
@@ -63,13 +67,7 @@ def improve_windows(
         for begin in range(first - width // 2, count, max(1, width // 2)):
             if time.monotonic() >= deadline:
                 return
-            inside = [begin <= j < begin + width for j in batches]
-            window = replace(
-                model,
-                lb=[low if free else x for low, x, free in zip(model.lb, values, inside, strict=True)],
-                ub=[high if free else x for high, x, free in zip(model.ub, values, inside, strict=True)],
-                start=values,
-            )
+            window = _window(model, values, [begin <= j < begin + width for j in batches])
             seconds = min(SECONDS, max(0.05, deadline - time.monotonic()))
             found = _solve(window, scaled, seconds, seed)
             cost = level if found is None else _cost(model, found)
@@ -80,6 +78,16 @@ def improve_windows(
             if width >= count:
                 return
             width = int(width * WIDER) + 1
+
+
+def _window(model: LoweredModel, values: list[int], inside: Sequence[bool]) -> LoweredModel:
+    """The model with all columns fixed to `values` that are not `inside`."""
+    return replace(
+        model,
+        lb=[low if free else x for low, x, free in zip(model.lb, values, inside, strict=True)],
+        ub=[high if free else x for high, x, free in zip(model.ub, values, inside, strict=True)],
+        start=values,
+    )
 
 
 def _cost(model: LoweredModel, values: Sequence[int]) -> int:

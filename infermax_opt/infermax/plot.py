@@ -125,14 +125,7 @@ def _requests(axes: Any, instance: Instance, lines: Timeline, scale: float) -> N
     rows = lines.rows or []
     count, batches = len(instance.requests), len(rows)
     spans = _spans(lines, merge=batches > CELLS)
-    edge = "white" if batches <= CELLS else "none"
-    for phase in Phase:
-        for i, pieces in spans[phase].items():
-            boxes = [(a * scale, (b - a) * scale) for a, b in pieces]
-            axes.broken_barh(
-                boxes, (i - 0.4, 0.8), facecolor=COLOURS[phase], edgecolor=edge, linewidth=0.5,
-                hatch=HATCHES.get(phase),
-            )  # fmt: skip
+    _bars(axes, spans, scale, "white" if batches <= CELLS else "none")
     if batches <= LABELLED:
         _labels(axes, lines, scale)
         axes.set_title("number in a cell: tokens processed", loc="right", fontsize=8, color="#555555")
@@ -153,6 +146,19 @@ def _requests(axes: Any, instance: Instance, lines: Timeline, scale: float) -> N
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     _legend(axes, [phase for phase in Phase if spans[phase]], bool(evictions))
+
+
+def _bars(
+    axes: Any, spans: dict[Phase, dict[int, list[tuple[float, float]]]], scale: float, edge: str
+) -> None:
+    """A bar for every stretch of time, in the row of its request."""
+    for phase in Phase:
+        for i, pieces in spans[phase].items():
+            boxes = [(a * scale, (b - a) * scale) for a, b in pieces]
+            axes.broken_barh(
+                boxes, (i - 0.4, 0.8), facecolor=COLOURS[phase], edgecolor=edge, linewidth=0.5,
+                hatch=HATCHES.get(phase),
+            )  # fmt: skip
 
 
 def _spans(lines: Timeline, merge: bool) -> dict[Phase, dict[int, list[tuple[float, float]]]]:

@@ -80,16 +80,22 @@ class OccupancyPrices:
     ) -> Draft:
         """Find the best prices on a graph, within reach of those of a draft.
 
-        `counts`: whether they are proved by what settles on this graph.
+        Parameters
+        ----------
+        graph : OccupancyGraph
+        tolerance : float
+            Relative gap between the prices and the best ones at which to stop.
+        counts : bool
+            Whether what settles on this graph proves the prices.
+        draft : Draft, optional
+            Of a smaller graph.
         """
         import numpy as np
 
         centre, tables = np.zeros(graph.prices), None
         if draft is not None:
-            centre, tables = (
-                graph.moved(draft.graph, draft.point),
-                graph.tables_like(draft.graph, draft.tables),
-            )
+            centre = graph.moved(draft.graph, draft.point)
+            tables = graph.tables_like(draft.graph, draft.tables)
         master = _OccupancyMaster(graph, centre, FAR_OFF if draft is None else NEAR)
         best, level, less, failed = np.zeros(len(centre)), 0.0, FIRST_STEP, 0
         for _ in range(STEPS):

@@ -73,18 +73,19 @@ def count_batches(instance: Instance, kinds: Sequence[RequestType]) -> BatchCoun
     sizes = [(k.input_tokens, k.output_tokens, len(k.members)) for k in kinds]
     prompts = sum(i * count for i, _, count in sizes)
     outputs = sum(o * count for _, o, count in sizes)
+    requests = sum(count for *_, count in sizes)
     prefill = -(-prompts // budget)
     if not policy.chunked_prefill:
         prefill = max(prefill, sum(count for i, _, count in sizes if 2 * i > budget))
     decode = 0
     if not policy.preemption:
-        decode = max(o for _, o, _ in sizes) - 1
-        decode = max(decode, -(-(outputs - sum(c for *_, c in sizes)) // system.max_batch_tokens))
+        longest = max(o for _, o, _ in sizes)
+        decode = max(longest - 1, -(-(outputs - requests) // system.max_batch_tokens))
     (area, cut), (slots, least) = _area(instance, sizes)
     total = {
         "longest request": max(-(-i // budget) + o - 1 for i, o, _ in sizes),
         "prefill tail": _tail(sizes, budget),
-        "token budget": -(-(prompts + outputs - sum(c for *_, c in sizes)) // system.max_batch_tokens),
+        "token budget": -(-(prompts + outputs - requests) // system.max_batch_tokens),
         "KV area": area,
         "KV slots": slots,
     }

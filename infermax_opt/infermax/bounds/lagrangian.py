@@ -46,7 +46,7 @@ from collections.abc import Callable
 from itertools import groupby
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds._lagrangian_relaxation import moved_prices, relaxation_of
+from infermax_opt.infermax.bounds._lagrangian_relaxation import Relaxation, moved_prices, relaxation_of
 from infermax_opt.infermax.bounds.pieces import best_piece
 from infermax_opt.infermax.data.instance import Instance
 
@@ -81,6 +81,14 @@ def lagrangian_bound(instance: Instance, *, stop: Callable[[], bool] | None = No
     return best_piece(instance, _piece_bound, stop)
 
 
+def _too_large(relaxation: Relaxation, horizon: int) -> bool:
+    """Whether the search would take too much time or memory."""
+    # Where prices are constant, batches soon change nothing.
+    varied = min(horizon, VARIED * relaxation.longest)
+    states = varied * sum(kind.output_tokens for kind in relaxation.kinds)
+    return horizon > MAX_HORIZON or states > MAX_STATES
+
+
 def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:
     from infermax_opt.infermax.bounds._lagrangian_search import find_prices
 
@@ -89,9 +97,7 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     if relaxation is None:
         return None
     horizon = int(REACH * relaxation.least) + TAIL * relaxation.longest
-    # Where prices are constant, batches soon change nothing.
-    states = min(horizon, VARIED * relaxation.longest) * sum(kind.output_tokens for kind in relaxation.kinds)
-    if horizon > MAX_HORIZON or states > MAX_STATES:
+    if _too_large(relaxation, horizon):
         return None
     found = find_prices(relaxation, horizon, stop)
     if not found:

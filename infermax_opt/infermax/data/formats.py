@@ -202,15 +202,23 @@ def _batch(fields: Fields) -> Batch:
         raise InputError(
             f"{shown(fields.get('start'))} is negative; the least is 0", field=fields.at("start")
         )
+    return Batch(tokens, tuple(evict), start, _decode_all(fields), _repeat(fields))
+
+
+def _decode_all(fields: Fields) -> bool:
     decode = fields.get("decode")
     if decode not in (None, "all") or ("decode" in fields.values and decode is None):
         raise InputError(f"{shown(decode)} is not 'all'", field=fields.at("decode"))
+    return bool(decode == "all")
+
+
+def _repeat(fields: Fields) -> int:
     repeat = fields.get("repeat", 1)
     if isinstance(repeat, bool) or not isinstance(repeat, int) or not 1 <= repeat <= MAX_BATCHES:
         raise InputError(
             f"{shown(repeat)} is not a whole number between 1 and {MAX_BATCHES}", field=fields.at("repeat")
         )
-    return Batch(tokens, tuple(evict), start, decode == "all", repeat)
+    return repeat
 
 
 def schedule_to_json(schedule: Schedule) -> dict[str, Any]:

@@ -49,6 +49,22 @@ class Metric(enum.Enum):
     MEAN_E2E = "mean_e2e"
 
 
+def _weight(key: str, number: Number) -> tuple[Metric, Fraction]:
+    """One weight of an objective."""
+    try:
+        metric = Metric(key)
+    except ValueError:
+        weighable = ", ".join(metric.value for metric in Metric)
+        raise InputError(f"{key!r} is none of {weighable}", field="objective") from None
+    try:
+        weight = to_fraction(number)
+    except ValueError as error:
+        raise InputError(str(error), field=f"objective.{key}") from None
+    if weight < 0:
+        raise InputError(f"{number} is negative; the least is 0", field=f"objective.{key}")
+    return metric, weight
+
+
 @dataclass(frozen=True)
 class Objective:
     """A weighted sum of metrics, to be minimised, in seconds.
@@ -75,20 +91,7 @@ class Objective:
                 raise InputError(f"{value!r} is none of {allowed}", field="objective") from None
         if not isinstance(value, Mapping) or not value:
             raise InputError(f"{value!r} is neither a name nor an object of weights", field="objective")
-        weights = {}
-        for key, number in value.items():
-            try:
-                metric = Metric(key)
-            except ValueError:
-                weighable = ", ".join(metric.value for metric in Metric)
-                raise InputError(f"{key!r} is none of {weighable}", field="objective") from None
-            try:
-                weight = to_fraction(number)
-            except ValueError as error:
-                raise InputError(str(error), field=f"objective.{key}") from None
-            if weight < 0:
-                raise InputError(f"{number} is negative; the least is 0", field=f"objective.{key}")
-            weights[metric] = weight
+        weights = dict(_weight(key, number) for key, number in value.items())
         if not any(weights.values()):
             raise InputError("every weight is 0", field="objective")
         return cls(tuple((metric, weights[metric]) for metric in Metric if weights.get(metric)))

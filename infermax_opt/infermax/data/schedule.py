@@ -10,7 +10,7 @@ from types import MappingProxyType
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import read_whole, to_fraction
 
-__all__ = ["MAX_BATCHES", "Batch", "Schedule", "run_length"]
+__all__ = ["MAX_BATCHES", "Batch", "Schedule", "add_decodes", "run_length"]
 
 #: Most batches a schedule may hold, repetitions counted.
 MAX_BATCHES = 10**7
@@ -58,17 +58,23 @@ class Batch:
             raise InputError(f"{self.evict!r} is a text, not a list of request ids", field="evict")
         if type(self.evict) is not tuple:
             object.__setattr__(self, "evict", tuple(self.evict))
-        if self.start is not None and type(self.start) is not Fraction:
-            try:
-                object.__setattr__(self, "start", to_fraction(self.start))
-            except ValueError as error:
-                raise InputError(str(error), field="start") from None
-        if self.start is not None and self.start < 0:
-            raise InputError(f"{self.start} is negative; the least is 0", field="start")
+        if self.start is not None:
+            object.__setattr__(self, "start", _read_start(self.start))
         if type(self.repeat) is not int:
             object.__setattr__(self, "repeat", read_whole(self.repeat, "repeat"))
         if self.repeat < 1:
             raise InputError(f"{self.repeat} is less than 1", field="repeat")
+
+
+def _read_start(value: object) -> Fraction:
+    """Check a start; an exact one may have any number of digits."""
+    try:
+        start = value if type(value) is Fraction else to_fraction(value)
+    except ValueError as error:
+        raise InputError(str(error), field="start") from None
+    if start < 0:
+        raise InputError(f"{start} is negative; the least is 0", field="start")
+    return start
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,18 @@ class Schedule:
     def length(self) -> int:
         """Batches in all, repetitions counted."""
         return sum(batch.repeat for batch in self.batches)
+
+
+def add_decodes(batches: list[Batch]) -> None:
+    """Add a batch in which everybody who can decodes, and nobody else does anything.
+
+    Long stretches of such batches are counted, as `run_length` would take longer to compare them.
+    """
+    last = batches[-1] if batches else None
+    if last is not None and last.decode_all and not last.tokens:
+        batches[-1] = Batch(last.tokens, last.evict, last.start, True, last.repeat + 1)
+    else:
+        batches.append(Batch(decode_all=True))
 
 
 def run_length(batches: Iterable[Batch]) -> tuple[Batch, ...]:

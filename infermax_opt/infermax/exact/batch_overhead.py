@@ -159,28 +159,34 @@ class BatchOverhead:
         self, classes: tuple[tuple[int, int], ...]
     ) -> Iterator[tuple[tuple[tuple[int, int], ...], int]]:
         """Inclusion-maximal relaxed batches: the classes left, and the overhead."""
-        policy = self.instance.policy
         groups: list[tuple[tuple[int, int], int]] = []
         for key in classes:
             if groups and groups[-1][0] == key:
                 groups[-1] = (key, groups[-1][1] + 1)
             else:
                 groups.append((key, 1))
+        for allowed, presence in self._phases(groups):
+            yield from self._maximal(groups, allowed, self.alpha + presence)
+
+    def _phases(
+        self, groups: list[tuple[tuple[int, int], int]]
+    ) -> Iterator[tuple[list[tuple[tuple[int, int], int]], int]]:
+        """Groups that may share a batch, and the presence of prefill and decode that it pays."""
+        policy = self.instance.policy
         first = [g for g in groups if g[0][1] == 0]
         later = [g for g in groups if g[0][1] > 0]
         if policy.preemption:
-            cheapest = min(self.d0, self.p0)
             if first:
-                yield from self._maximal(groups, groups, self.alpha + self.p0)
+                yield groups, self.p0
             if later and (not first or self.d0 < self.p0):
-                yield from self._maximal(groups, later, self.alpha + cheapest)
-        else:
-            if first and later and policy.hybrid_batching:
-                yield from self._maximal(groups, groups, self.alpha + self.p0 + self.d0)
-            if first:
-                yield from self._maximal(groups, first, self.alpha + self.p0)
-            if later:
-                yield from self._maximal(groups, later, self.alpha + self.d0)
+                yield later, min(self.d0, self.p0)
+            return
+        if first and later and policy.hybrid_batching:
+            yield groups, self.p0 + self.d0
+        if first:
+            yield first, self.p0
+        if later:
+            yield later, self.d0
 
     def _maximal(
         self,

@@ -10,16 +10,18 @@ from infermax_opt.infermax.data.schedule import Schedule
 
 __all__ = ["anytime_plans"]
 
-#: Share of the time that the list planner has before the beam search, where that one applies.
+#: Requests of mean size that fill the KV; where they are more, a beam sees too little of them.
+FEW = 12
+#: Share of all time that the list planner has first, where few requests fill the KV.
 LIST_SHARE = 0.2
-#: The same where more requests than `FEW` fill the KV, of which a beam sees too little.
-MANY_SHARE, FEW = 0.6, 12
-#: Share of the time left that the search for orders has, where that one applies; the list planner has
-#: `LIST_SHARE` there.
+#: The same where many do.
+MANY_SHARE = 0.6
+#: Share of the time left then that the search for orders has, where that one applies.
 ORDER_SHARE = 0.6
-#: Requests that fill the KV up to which long outputs are planned at a coarse scale as well, and the share
-#: of the time left that the beam search at full scale has before.
-COARSE_FEW, FINE_SHARE = 16, 0.6
+#: Requests that fill the KV; where they are no more, long outputs are planned at a coarse scale as well.
+COARSE_FEW = 16
+#: Share of the time left before that, which the beam search at full scale has.
+FINE_SHARE = 0.6
 
 
 def anytime_plans(
@@ -42,28 +44,43 @@ def anytime_plans(
         Where the schedule comes from.
     schedule : Schedule
     """
-    from infermax_opt.infermax.planners.beam.beam import beam_plans
     from infermax_opt.infermax.planners.plan.planner import Planner, typical_slots
-    from infermax_opt.infermax.planners.polish.polish import polish
-    from infermax_opt.infermax.planners.scaled_instance import coarse_plans, coarse_scale
     from infermax_opt.infermax.planners.sequence import sequence_plans, sequences_help
 
-    began = time.monotonic()
     ordered = sequences_help(instance)
     share = LIST_SHARE if ordered or typical_slots(instance) <= FEW else MANY_SHARE
-    first = None if deadline is None else began + share * (deadline - began)
     planner = Planner(instance, seed=seed)
-    yield from planner.improve(first)
+    yield from planner.improve(_until(share, deadline))
     if ordered:
-        now = time.monotonic()
-        until = None if deadline is None else now + ORDER_SHARE * (deadline - now)
-        yield from sequence_plans(instance, planner, seed=seed, deadline=until)
-    both = typical_slots(instance) <= COARSE_FEW and coarse_scale(instance) > 1
-    for plans in (beam_plans, coarse_plans) if both else (beam_plans,):
-        until = deadline
-        if both and plans is beam_plans and deadline is not None:
-            until = time.monotonic() + FINE_SHARE * (deadline - time.monotonic())
-        for name, schedule in plans(instance, upper=upper, seed=seed, deadline=until):
-            yield name, polish(instance, schedule)[1] if instance.objective.is_makespan else schedule
+        yield from sequence_plans(instance, planner, seed=seed, deadline=_until(ORDER_SHARE, deadline))
+    for name, schedule in _beam_plans(instance, upper, seed, deadline):
+        yield name, _polished(instance, schedule)
     if deadline is not None and time.monotonic() < deadline:
         yield from planner.improve(deadline)
+
+
+def _until(share: float, deadline: float | None) -> float | None:
+    """Moment when so large a share of the time left has passed."""
+    now = time.monotonic()
+    return None if deadline is None else now + share * (deadline - now)
+
+
+def _beam_plans(
+    instance: Instance, upper: float | None, seed: int, deadline: float | None
+) -> Iterator[tuple[str, Schedule]]:
+    """Plans by beam search at full scale and, for few requests with long outputs, at a coarse one."""
+    from infermax_opt.infermax.planners.beam.beam import beam_plans
+    from infermax_opt.infermax.planners.plan.planner import typical_slots
+    from infermax_opt.infermax.planners.scaled_instance import coarse_plans, coarse_scale
+
+    if typical_slots(instance) > COARSE_FEW or coarse_scale(instance) == 1:
+        yield from beam_plans(instance, upper=upper, seed=seed, deadline=deadline)
+        return
+    yield from beam_plans(instance, upper=upper, seed=seed, deadline=_until(FINE_SHARE, deadline))
+    yield from coarse_plans(instance, upper=upper, seed=seed, deadline=deadline)
+
+
+def _polished(instance: Instance, schedule: Schedule) -> Schedule:
+    from infermax_opt.infermax.planners.polish.polish import polish
+
+    return polish(instance, schedule)[1] if instance.objective.is_makespan else schedule

@@ -9,7 +9,7 @@ can follow outputs that are so short.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import CostModel
@@ -95,42 +95,67 @@ def _roomiest(instance: Instance, scale: int) -> Instance | None:
 
 
 def refined(instance: Instance, scale: int, schedule: Schedule) -> Schedule:
-    """The schedule of the coarse instance as one of the instance itself."""
-    left = {request.id: request.output_tokens for request in instance.requests}
-    prompt = {request.id: request.input_tokens for request in instance.requests}
-    made = dict.fromkeys(left, 0)
-    held: dict[str, None] = {}
-    batches: list[Batch] = []
+    """The schedule of the coarse instance as one of the instance itself.
+
+    Parameters
+    ----------
+    instance : Instance
+    scale : int
+    schedule : Schedule
+        Of `coarse_instance`.
+    """
+    writer = _Refiner(instance, scale)
     for coarse in schedule.batches:
-        for number in range(coarse.repeat):
-            evict = coarse.evict if number == 0 else ()
-            for name in evict:
-                held.pop(name, None)
-            decoding = [name for name in held if coarse.decode_all and name not in coarse.tokens]
-            active = [*coarse.tokens, *decoding]
-            tokens = {name: 1 if name in held else prompt[name] + made[name] for name in active}
-            batches.append(Batch(tokens, evict))
-            held.update(dict.fromkeys(active))
-            done = 1
-            while active:
-                active = [name for name in active if left[name] > done]
-                # All of them make a token in every batch until one has finished.
-                steps = min([scale - done, *(left[name] - done for name in active)])
-                if not active or steps <= 0:
-                    break
-                together = len(active) == sum(left[name] > done for name in held)
-                batches.append(
-                    Batch({}, decode_all=True, repeat=steps)
-                    if together
-                    else Batch(dict.fromkeys(active, 1), repeat=steps)
-                )
-                done += steps
-            for name in tokens:
-                made[name] += min(scale, left[name])
-                left[name] -= min(scale, left[name])
-                if left[name] == 0:
-                    del held[name]
-    return Schedule(instance.name, tuple(batches))
+        writer.batch(coarse, coarse.evict)
+        for _ in range(coarse.repeat - 1):
+            writer.batch(coarse, ())
+    return Schedule(instance.name, tuple(writer.batches))
+
+
+class _Refiner:
+    """Writes the batches that coarse ones stand for."""
+
+    def __init__(self, instance: Instance, scale: int):
+        self.scale = scale
+        self.left = {request.id: request.output_tokens for request in instance.requests}
+        #: Tokens to process for the next one, by a request that holds nothing.
+        self.missing = {request.id: request.input_tokens for request in instance.requests}
+        #: Who holds KV, in the order in which they came.
+        self.held: dict[str, None] = {}
+        self.batches: list[Batch] = []
+
+    def batch(self, coarse: Batch, evict: Sequence[str]) -> None:
+        """Write one coarse batch, without its repetitions: a batch that may prefill, then others."""
+        for name in evict:
+            self.held.pop(name, None)
+        active = list(coarse.tokens)
+        if coarse.decode_all:
+            active += [name for name in self.held if name not in coarse.tokens]
+        tokens = {name: 1 if name in self.held else self.missing[name] for name in active}
+        self.batches.append(Batch(tokens, tuple(evict)))
+        self.held.update(dict.fromkeys(active))
+        self.go_on(active)
+        for name in active:
+            made = min(self.scale, self.left[name])
+            self.missing[name] += made
+            self.left[name] -= made
+            if self.left[name] == 0:
+                del self.held[name]
+
+    def go_on(self, active: list[str]) -> None:
+        """Let those that made a token make the others of the coarse batch, one each in every batch."""
+        done = 1
+        while done < self.scale:
+            active = [name for name in active if self.left[name] > done]
+            if not active:
+                return
+            # All of them make a token in every batch until one has finished.
+            steps = min(self.scale - done, *(self.left[name] - done for name in active))
+            if len(active) == sum(self.left[name] > done for name in self.held):
+                self.batches.append(Batch({}, decode_all=True, repeat=steps))
+            else:
+                self.batches.append(Batch(dict.fromkeys(active, 1), repeat=steps))
+            done += steps
 
 
 def coarse_scale(instance: Instance) -> int:

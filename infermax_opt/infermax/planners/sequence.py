@@ -32,16 +32,26 @@ if TYPE_CHECKING:
 
 __all__ = ["sequence_plans", "sequences_help"]
 
-#: Most requests that fill the KV at their mean size, and most at once that are told apart.
-MAX_TYPICAL, SEATS = 64, 256
+#: Most requests that fill the KV at their mean size.
+MAX_TYPICAL = 64
+#: Most requests that hold KV at once in a beam search.
+SEATS = 256
 #: Most requests: a search takes time and memory in proportion.
 MAX_REQUESTS = 20_000
 #: Classes of requests, where there are more types.
 CLASSES = 24
-#: States kept, at first and later; share of the time for the first.
-NARROW, WIDE, NARROW_SHARE = 32, 128, 0.6
-#: Share of the searches that begin anew, of the prices changed in the others, and by how much (log).
-RESTARTS, CHANGED, STEP = 0.1, 0.3, 0.3
+#: States kept by the first beam searches.
+NARROW = 32
+#: States kept by the later ones.
+WIDE = 128
+#: Share of the time for the first ones.
+NARROW_SHARE = 0.6
+#: Share of the searches that begin anew.
+RESTARTS = 0.1
+#: Share of the factors that any other search changes.
+CHANGED = 0.3
+#: Standard deviation of the logarithm by which a factor changes.
+STEP = 0.3
 #: Searches without a deadline.
 ROUNDS = 40
 #: Seconds between two orders that become schedules.
@@ -103,46 +113,73 @@ def sequence_plans(
 
 def _orders(instance: Instance, seed: int, deadline: float | None) -> Iterator[tuple[int, list[int]]]:
     """Ever better orders, at most one every so often, and the number of searches made."""
-    import numpy as np
-
-    from infermax_opt.infermax.planners._sequence_kernel import Queues
-
-    began = time.monotonic()
-    rng = np.random.default_rng(seed)
-    members = _classes(instance, rng)
-    rows = [i for part in members for i in part]
-    inputs, outputs = (
-        np.array([getattr(instance.requests[i], name) for i in rows], np.int64)
-        for name in ("input_tokens", "output_tokens")
-    )
-    count = np.array([len(part) for part in members], np.int64)
-    klass = np.repeat(np.arange(len(members)), count)
-    active = max(1.0, outputs.sum() / filled_batches(instance))
-    loss = (outputs - 1.0) ** 2 / (2 * active)
-    area = outputs * (inputs + outputs / 2)
-    mean = np.bincount(klass, area) / np.maximum(1.0, np.bincount(klass, loss))
-    system = instance.system
-    seats = min(len(rows), SEATS, system.max_running or SEATS, system.max_batch_tokens)
-    best, chosen, least = None, np.ones(len(members)), 0
-    told, pending, number = began, False, 0
+    began = told = time.monotonic()
+    narrow_until = None if deadline is None else began + NARROW_SHARE * (deadline - began)
+    search = _OrderSearch(instance, seed)
+    pending = False
+    number = 0
     while number < ROUNDS if deadline is None else time.monotonic() < deadline:
         number += 1
-        now = time.monotonic()
-        narrow = deadline is None or now < began + NARROW_SHARE * (deadline - began)
-        if best is None or rng.random() < RESTARTS:
-            factor = rng.uniform(0.5, 6.0) + rng.uniform(-0.1, 0.1) * mean
-        else:
-            change = rng.normal(0.0, STEP, len(chosen)) * (rng.random(len(chosen)) < CHANGED)
-            factor = chosen * np.exp(change + rng.choice([0.0, 0.0, -STEP, STEP]))
-        queues = Queues(inputs, outputs, factor[klass] * loss, np.cumsum(count) - count, count)
-        batches, order = _search()(system.kv_capacity, seats, queues, NARROW if narrow else WIDE)
-        if best is None or batches < least:
-            best, chosen, least, pending = order, factor, batches, True
+        narrow = narrow_until is None or time.monotonic() < narrow_until
+        pending = search.step(NARROW if narrow else WIDE) or pending
         if pending and (deadline is None or time.monotonic() - told >= PAUSE):
-            yield number, [rows[i] for i in best]
+            yield number, search.order()
             told, pending = time.monotonic(), False
-    if pending and best is not None:
-        yield number, [rows[i] for i in best]
+    if pending:
+        yield number, search.order()
+
+
+class _OrderSearch:
+    """A random search for what each class of requests is expected to lose; each try is a beam search."""
+
+    def __init__(self, instance: Instance, seed: int):
+        import numpy as np
+
+        self.rng = np.random.default_rng(seed)
+        members = _classes(instance, self.rng)
+        self.rows = [i for part in members for i in part]
+        requests = [instance.requests[i] for i in self.rows]
+        self.inputs = np.array([r.input_tokens for r in requests], np.int64)
+        self.outputs = np.array([r.output_tokens for r in requests], np.int64)
+        self.count = np.array([len(part) for part in members], np.int64)
+        self.klass = np.repeat(np.arange(len(members)), self.count)
+        active = max(1.0, self.outputs.sum() / filled_batches(instance))
+        self.loss = (self.outputs - 1.0) ** 2 / (2 * active)
+        area = self.outputs * (self.inputs + self.outputs / 2)
+        #: KV area of a class relative to what its requests may lose.
+        self.mean = np.bincount(self.klass, area) / np.maximum(1.0, np.bincount(self.klass, self.loss))
+        system = instance.system
+        self.capacity = system.kv_capacity
+        self.seats = min(len(self.rows), SEATS, system.max_running or SEATS, system.max_batch_tokens)
+        #: Best order so far, the factors that it came of, and its batches.
+        self.best: npt.NDArray[np.int64] | None = None
+        self.factors = np.ones(len(members))
+        self.batches = 0
+
+    def step(self, width: int) -> bool:
+        """Try factors near the best ones, or new ones, with a beam so wide; whether they are better."""
+        import numpy as np
+
+        from infermax_opt.infermax.planners._sequence_kernel import Queues
+
+        rng = self.rng
+        if self.best is None or rng.random() < RESTARTS:
+            factors = rng.uniform(0.5, 6.0) + rng.uniform(-0.1, 0.1) * self.mean
+        else:
+            size = len(self.factors)
+            change = rng.normal(0.0, STEP, size) * (rng.random(size) < CHANGED)
+            factors = self.factors * np.exp(change + rng.choice([0.0, 0.0, -STEP, STEP]))
+        price = factors[self.klass] * self.loss
+        queues = Queues(self.inputs, self.outputs, price, np.cumsum(self.count) - self.count, self.count)
+        batches, order = _search()(self.capacity, self.seats, queues, width)
+        if self.best is not None and batches >= self.batches:
+            return False
+        self.best, self.factors, self.batches = order, factors, batches
+        return True
+
+    def order(self) -> list[int]:
+        """The best order of the requests."""
+        return [] if self.best is None else [self.rows[i] for i in self.best]
 
 
 def _classes(instance: Instance, rng: np.random.Generator) -> list[list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -38,14 +39,23 @@ class Timeline:
     rows: list[dict[int, tuple[Phase, int]]] | None
 
 
-def _each(batches: Sequence[Batch]) -> Iterator[tuple[Batch, bool]]:
+def _each(instance: Instance, batches: Sequence[Batch]) -> Iterator[tuple[Batch, list[int]]]:
+    """Every batch, repetitions one by one, and the requests evicted before it."""
     for batch in batches:
-        for k in range(batch.repeat):
-            yield batch, k == 0
+        yield batch, [instance.index[name] for name in batch.evict]
+        for _ in range(batch.repeat - 1):
+            yield batch, []
 
 
 def timeline(instance: Instance, schedule: Schedule, *, rows: bool) -> Timeline:
     """Phases of a valid schedule.
+
+    Parameters
+    ----------
+    instance : Instance
+    schedule : Schedule
+    rows : bool
+        Whether to tell what every request does, and not only how many do what.
 
     Raises
     ------
@@ -61,15 +71,11 @@ def timeline(instance: Instance, schedule: Schedule, *, rows: bool) -> Timeline:
     walk = _Walk(instance)
     counts: dict[Phase, list[int]] = {phase: [] for phase in Phase}
     by_arrival = sorted(float(r.arrival) for r in instance.requests)
-    arrived = 0
     table: list[dict[int, tuple[Phase, int]]] | None = [] if rows else None
-    for (batch, opens), start in zip(_each(schedule.batches), starts, strict=True):
-        evict = [instance.index[name] for name in batch.evict] if opens else []
+    for (batch, evict), start in zip(_each(instance, schedule.batches), starts, strict=True):
         active = walk.step(batch, evict)
-        while arrived < len(by_arrival) and by_arrival[arrived] <= start:
-            arrived += 1
-        tally = walk.tally(active, arrived)
-        for phase, number in tally.items():
+        arrived = bisect_right(by_arrival, start)
+        for phase, number in walk.tally(active, arrived).items():
             counts[phase].append(number)
         if table is not None:
             table.append(walk.row(active, start))

@@ -9,9 +9,11 @@ The functions run as plain Python or compiled; see `infermax_opt.infermax.schedu
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
-from infermax_opt.infermax.data.cost import batch_time, prefill_work
+from infermax_opt.infermax.data.cost import batch_time
+from infermax_opt.infermax.schedulers._algorithm1_batch import HELPERS as BATCH_HELPERS
 from infermax_opt.infermax.schedulers._algorithm1_batch import next_batch, process
 from infermax_opt.infermax.schedulers._state import (
     DECODE_KV,
@@ -25,11 +27,7 @@ from infermax_opt.infermax.schedulers._state import (
     USED,
     WORK,
     enqueue,
-    evict,
-    find_victim,
     held,
-    insert,
-    reclaimable,
 )
 
 __all__ = ["HELPERS", "schedule_loop"]
@@ -85,8 +83,47 @@ def advance(limits: Any, state: Any, plan: Any, times: Any) -> None:
         state.count[USED] += need
 
 
+def arrive(limits: Any, requests: Any, state: Any, arrived: Any, now: Any) -> Any:
+    """Queue what has arrived by now, `arrived` requests having done so before; how many have."""
+    while arrived < len(requests.order) and requests.arrival[requests.order[arrived]] <= now:
+        enqueue(state, requests.order[arrived], limits.ranked)
+        arrived += 1
+    return arrived
+
+
+def step_time(plan: Any, cost: Any, times: Any) -> Any:
+    """Seconds of the batch, its decode steps having been repeated so many times."""
+    size = plan.count
+    return batch_time(
+        cost.alpha, cost.beta, cost.d0, cost.d1, cost.p0, cost.p1,
+        size[TOKENS], size[STEPS], size[DECODE_KV] + times * size[STEPS], size[PARTS], size[WORK],
+    )  # fmt: skip
+
+
+def repeat_steps(
+    limits: Any, requests: Any, state: Any, plan: Any, cost: Any, most: Any, arrived: Any, now: Any
+) -> Any:
+    """Repeat a batch that only decoded, `most` times at most, until somebody arrives.
+
+    How often, and the time then.
+    """
+    most = leap(limits, requests, state, plan, most)
+    upcoming = inf
+    if arrived < len(requests.order):
+        upcoming = requests.arrival[requests.order[arrived]]
+    times = 0
+    while times < most and now < upcoming:
+        times += 1
+        now += step_time(plan, cost, times)
+    advance(limits, state, plan, times)
+    return times, now
+
+
 def schedule_loop(limits: Any, groups: Any, requests: Any, state: Any, plan: Any, cost: Any) -> Any:
     """Run Algorithm 1 to the end.
+
+    Long on purpose: it alone grows lists, and in a part that is handed lists numba would count
+    references to every column, which takes a quarter of the time.
 
     Parameters
     ----------
@@ -117,9 +154,7 @@ def schedule_loop(limits: Any, groups: Any, requests: Any, state: Any, plan: Any
     unfinished = n
     now = 0.0
     while unfinished > 0:
-        while arrived < n and requests.arrival[requests.order[arrived]] <= now:
-            enqueue(state, requests.order[arrived], limits.ranked)
-            arrived += 1
+        arrived = arrive(limits, requests, state, arrived, now)
         if count[RUNNING] == 0 and state.after[n] == n:
             now = requests.arrival[requests.order[arrived]]
             continue
@@ -128,10 +163,7 @@ def schedule_loop(limits: Any, groups: Any, requests: Any, state: Any, plan: Any
         batches += 1
         next_batch(limits, groups, requests, state, plan)
         waits_for = newest(requests, state, plan, now)
-        now += batch_time(
-            cost.alpha, cost.beta, cost.d0, cost.d1, cost.p0, cost.p1,
-            size[TOKENS], size[STEPS], size[DECODE_KV], size[PARTS], size[WORK],
-        )  # fmt: skip
+        now += step_time(plan, cost, 0)
         alive = count[IN_DECODE] - size[EVICTED_DECODES]
         everyone = 1 if 0 < size[STEPS] == alive else 0
         before = len(named)
@@ -168,22 +200,12 @@ def schedule_loop(limits: Any, groups: Any, requests: Any, state: Any, plan: Any
         done = process(limits, requests, state, plan)
         unfinished -= done
         if same and more == 0 and done == 0:
-            most = leap(limits, requests, state, plan, limits.batches - batches)
-            times = 0
-            while times < most and (arrived == n or now < requests.arrival[requests.order[arrived]]):
-                times += 1
-                now += batch_time(
-                    cost.alpha, cost.beta, cost.d0, cost.d1, cost.p0, cost.p1,
-                    size[TOKENS], size[STEPS], size[DECODE_KV] + times * size[STEPS], 0, 0,
-                )  # fmt: skip
-            advance(limits, state, plan, times)
+            most = limits.batches - batches
+            times, now = repeat_steps(limits, requests, state, plan, cost, most, arrived, now)
             repeat[-1] += times
             batches += times
     return unfinished == 0, named, chunks, evicted, named_end, evicted_end, decode_all, repeat, start
 
 
-HELPERS = (
-    batch_time, prefill_work, held, enqueue, insert, find_victim, reclaimable, evict,
-    next_batch, process, newest, leap, advance,
-)  # fmt: skip
+HELPERS = (batch_time, *BATCH_HELPERS, newest, leap, advance, arrive, step_time, repeat_steps)
 """What `schedule_loop` calls, callees first."""

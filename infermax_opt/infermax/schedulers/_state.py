@@ -13,6 +13,7 @@ __all__ = [
     "DECODES",
     "DECODE_KV",
     "DECODING",
+    "DEC_HEAD",
     "DEC_TAIL",
     "DONE",
     "EVICTED",
@@ -21,9 +22,11 @@ __all__ = [
     "IN_PREFILL",
     "NEXT_KEY",
     "PARTS",
+    "PLAN_COUNTERS",
     "PREFILLING",
     "PREFILLS",
     "PREFILL_TOKENS",
+    "PRE_HEAD",
     "PRE_TAIL",
     "RUNNING",
     "STEPS",
@@ -31,6 +34,7 @@ __all__ = [
     "USED",
     "WAITING",
     "WAITS",
+    "WAIT_HEAD",
     "WORK",
     "BatchPlan",
     "QueueState",
@@ -53,6 +57,10 @@ USED, RUNNING, IN_DECODE, IN_PREFILL, NEXT_KEY = 0, 1, 2, 3, 4
 # Counters in `BatchPlan.count`: the features of the batch in the order of the cost model, then others.
 TOKENS, STEPS, DECODE_KV, PARTS, WORK = 0, 1, 2, 3, 4
 PREFILL_TOKENS, EVICTED, EVICTED_DECODES, DEC_TAIL, PRE_TAIL = 5, 6, 7, 8, 9
+# Where the lists of those in decode and prefill have been looked at up to, and the waiting one next in turn.
+DEC_HEAD, PRE_HEAD, WAIT_HEAD = 10, 11, 12
+#: Entries of `BatchPlan.count`.
+PLAN_COUNTERS = 13
 
 
 class SchedulerLimits(NamedTuple):

@@ -20,6 +20,7 @@ from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
 from infermax_opt.infermax.schedulers import _algorithm1_loop as _loop
 from infermax_opt.infermax.schedulers._state import (
     DECODES,
+    PLAN_COUNTERS,
     PREFILLS,
     WAITS,
     BatchPlan,
@@ -176,7 +177,7 @@ def _run(
         seen=zeros(), decoding=zeros(), prefilling=zeros(),
         after=integers([0] * n + [n]), before=integers([0] * n + [n]), count=zeros(5),
     )  # fmt: skip
-    plan = BatchPlan(zeros(), zeros(), zeros(), zeros(), zeros(), count=zeros(10))
+    plan = BatchPlan(zeros(), zeros(), zeros(), zeros(), zeros(), count=zeros(PLAN_COUNTERS))
     unit = instance.cost.floats
     cost = Coefficients(floats(unit.alpha), floats(unit.beta), *unit[2:])
     groups = integers(_GROUPS.get(order, (DECODES | PREFILLS | WAITS,)))

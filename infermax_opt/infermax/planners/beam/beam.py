@@ -26,7 +26,7 @@ import functools
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,8 +55,9 @@ HOPELESS = 1.01
 PAID = 0.985
 #: Schedules up to so much worse than the one to beat are searched for, to compare settings.
 REPORTED = 1.02
-#: Rounds of `beam_plans` without a deadline, and the most nodes per bucket it goes to.
+#: Rounds of `beam_plans` without a deadline.
 ROUNDS = 3
+#: Most nodes per bucket that `beam_plans` goes to.
 MAX_WIDTH = 1600
 
 
@@ -175,9 +176,7 @@ def beam_plans(
     if slots is None:
         return
     rng = random.Random(seed)
-    settings = list(OPENING) if instance.policy.preemption else [BeamOptions(evict=False)]
-    if max(kind.output_tokens for kind in instance.types) <= SHORT and instance.policy.preemption:
-        settings[:0] = SHORT_OPENING
+    settings = _opening(instance)
     number = rounds = 0
     while settings and (deadline is not None or rounds < ROUNDS):
         ranking: list[tuple[float, int, BeamOptions]] = []
@@ -191,10 +190,22 @@ def beam_plans(
                 yield f"beam:{number}", schedule
             if math.isfinite(seconds):
                 ranking.append((seconds, number, options))
-        best = [options for _, _, options in sorted(ranking, key=lambda entry: entry[:2])[:2]]
-        wider = [replace(options, width=min(MAX_WIDTH, 2 * options.width)) for options in best]
-        settings = [*wider, *(_neighbour(options, rng) for options in wider)]
+        settings = _wider([options for _, _, options in sorted(ranking, key=lambda entry: entry[:2])], rng)
         rounds += 1
+
+
+def _opening(instance: Instance) -> list[BeamOptions]:
+    """Settings of the first round."""
+    if not instance.policy.preemption:
+        return [BeamOptions(evict=False)]
+    short = max(kind.output_tokens for kind in instance.types) <= SHORT
+    return [*SHORT_OPENING, *OPENING] if short else list(OPENING)
+
+
+def _wider(ranked: Sequence[BeamOptions], rng: random.Random) -> list[BeamOptions]:
+    """Settings of the next round: the two best ones with wider beams, and a neighbour of each."""
+    wider = [replace(options, width=min(MAX_WIDTH, 2 * options.width)) for options in ranked[:2]]
+    return [*wider, *(_neighbour(options, rng) for options in wider)]
 
 
 def _neighbour(options: BeamOptions, rng: random.Random) -> BeamOptions:

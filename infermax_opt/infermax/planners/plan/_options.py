@@ -119,6 +119,8 @@ def decide(
 
     Parameters
     ----------
+    instance : Instance
+    options : PlannerOptions
     seed : int
         Of the noise in the priorities.
     deadline : float, optional
@@ -128,29 +130,18 @@ def decide(
     """
     if not instance.offline:
         raise ArrivalsError("the planner takes requests that are all there from the start", field="requests")
-    requests = instance.requests
-    most_input = max(r.input_tokens for r in requests)
-    most_output = max(r.output_tokens for r in requests)
-    rng = random.Random(seed)
-    priority = [
-        options.by_output * r.output_tokens / most_output
-        + options.by_input * r.input_tokens / most_input
-        + options.noise * rng.random()
-        for r in requests
-    ]
-    balanced = balanced_width(instance)
-    width = [MAX_TOKENS] * len(requests)
-    if balanced is not None and options.chunk is not None:
-        scale = options.chunk * balanced
-        width = [max(1, math.ceil(scale * math.sqrt(r.input_tokens))) for r in requests]
+    most_output = max(r.output_tokens for r in instance.requests)
+    width = _widths(instance, options)
     rules = _rules(instance, options, most_output)
-    if order is None and options.pilot > 0:
-        far = max(1, round(options.pilot * most_output))
-        scale = PILOT_SCALE * far * rules.capacity
-        bias = [scale * priority[kind.members[0]] for kind in instance.types]
-        order = pilot_order(instance, rules, width, bias, far)
     if order is None:
-        order = sorted(range(len(requests)), key=lambda i: -priority[i])
+        priority = _priorities(instance, options, seed)
+        if options.pilot > 0:
+            far = max(1, round(options.pilot * most_output))
+            scale = PILOT_SCALE * far * rules.capacity
+            bias = [scale * priority[kind.members[0]] for kind in instance.types]
+            order = pilot_order(instance, rules, width, bias, far)
+        if order is None:
+            order = sorted(range(len(priority)), key=lambda i: -priority[i])
     found = run_kernel(instance, rules, order, width)
     policy = instance.policy
     if options.early > 0 and options.backwards and policy.hybrid_batching and policy.preemption:
@@ -158,6 +149,28 @@ def decide(
         if any(tokens):
             return _with_early_starts(instance, rules, order, width, tokens, found, deadline)
     return found
+
+
+def _priorities(instance: Instance, options: PlannerOptions, seed: int) -> list[float]:
+    """Priority of each request; see `PlannerOptions`."""
+    requests, rng = instance.requests, random.Random(seed)
+    most_input = max(r.input_tokens for r in requests)
+    most_output = max(r.output_tokens for r in requests)
+    return [
+        options.by_output * r.output_tokens / most_output
+        + options.by_input * r.input_tokens / most_input
+        + options.noise * rng.random()
+        for r in requests
+    ]
+
+
+def _widths(instance: Instance, options: PlannerOptions) -> list[int]:
+    """Most tokens of a chunk, per request."""
+    balanced = balanced_width(instance)
+    if balanced is None or options.chunk is None:
+        return [MAX_TOKENS] * len(instance.requests)
+    scale = options.chunk * balanced
+    return [max(1, math.ceil(scale * math.sqrt(r.input_tokens))) for r in instance.requests]
 
 
 def _with_early_starts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
+from infermax_opt.infermax.data.schedule import Batch, Schedule, add_decodes, run_length
 from infermax_opt.infermax.planners.plan._profile import Rules
 from infermax_opt.infermax.planners.plan._run import Plan
 
@@ -14,11 +14,10 @@ __all__ = ["batches_of"]
 
 def batches_of(instance: Instance, plan: Plan) -> Schedule:
     """Write a plan as a schedule."""
-    rules = plan.rules
+    rules, last = plan.rules, plan.batches - 1
     names = [request.id for request in instance.requests]
     chunks: list[list[tuple[int, int]]] = [[] for _ in range(plan.batches)]
     cuts: list[list[str]] = [[] for _ in range(plan.batches)]
-    last = plan.batches - 1
     for time, i, tokens in plan.chunks:
         chunks[last - time if rules.backwards else time].append((i, tokens))
     for time, i in plan.cuts:
@@ -30,21 +29,15 @@ def batches_of(instance: Instance, plan: Plan) -> Schedule:
         if j in named:
             parts = {names[i]: c for i, c in mine} | {names[i]: 1 for i in named[j]}
             entries.append(Batch(parts, tuple(evict)))
-            continue
-        if not mine and not evict:
-            if not decode:
-                continue
-            if entries and entries[-1].decode_all and not entries[-1].tokens:
-                # Long stretches that only decode: count them instead of comparing them.
-                before = entries[-1]
-                entries[-1] = Batch(before.tokens, before.evict, None, True, before.repeat + 1)
-                continue
-        if rules.hybrid:
+        elif not mine and not evict:
+            if decode:
+                add_decodes(entries)
+        elif rules.hybrid:
             entries.append(Batch({names[i]: c for i, c in mine}, tuple(evict), None, decode))
-            continue
-        entries += [Batch({names[i]: c for i, c in part}) for part in _packed(rules, mine)]
-        if decode:
-            entries.append(Batch(decode_all=True))
+        else:
+            entries += [Batch({names[i]: c for i, c in part}) for part in _packed(rules, mine)]
+            if decode:
+                entries.append(Batch(decode_all=True))
     return Schedule(instance.name, run_length(entries))
 
 

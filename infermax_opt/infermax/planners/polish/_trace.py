@@ -11,7 +11,7 @@ from infermax_opt.infermax.planners.polish._kernel import BatchLoads
 from infermax_opt.infermax.replay._entries import Entries
 from infermax_opt.infermax.schedulers._state import held
 
-__all__ = ["HELPERS", "Progress", "trace"]
+__all__ = ["HELPERS", "Progress", "Trace", "trace"]
 
 
 class Progress(NamedTuple):
@@ -32,6 +32,26 @@ class Progress(NamedTuple):
     named: Any
     decoding: Any
     place: Any
+
+
+class Trace(NamedTuple):
+    """Prefill chunks and wanted decodes of a schedule, as lists of int.
+
+    `time`, `request`, `chunk`: batch, request and tokens of a chunk.  `after`, `latest`: the batch
+    that it must come after, and the last one that it may be in; -1 for those that cannot be moved.
+    `size`, `fresh`: KV and requests holding some that it adds.  `decode_time`, `decode_request`:
+    decodes in the batches that were asked for.
+    """
+
+    time: Any
+    request: Any
+    chunk: Any
+    after: Any
+    latest: Any
+    size: Any
+    fresh: Any
+    decode_time: Any
+    decode_request: Any
 
 
 def leave(now: Any, i: Any, count: Any) -> Any:
@@ -68,9 +88,12 @@ def trace(entries: Entries, now: Progress, load: BatchLoads, idle: Any, wanted: 
 
     Returns
     -------
-    time, request, chunk, after, latest, size, fresh : list of int
-        Prefill chunks, as in `Moves`; `latest` is -1 for those that cannot be moved.
-    decode_time, decode_request : list of int
+    Trace
+
+    Notes
+    -----
+    Long on purpose: it grows lists, so numba counts the references to all columns that a part of
+    it would be handed, request by request.
     """
     time = [0 for _ in range(0)]
     request = [0 for _ in range(0)]
@@ -152,7 +175,7 @@ def trace(entries: Entries, now: Progress, load: BatchLoads, idle: Any, wanted: 
                 count = leave(now, i, count)
         first = entries.token_end[entry]
         first_evicted = entries.evict_end[entry]
-    return time, request, chunk, after, latest, size, fresh, decode_time, decode_request
+    return Trace(time, request, chunk, after, latest, size, fresh, decode_time, decode_request)
 
 
 HELPERS = (held, leave, follow)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
+from infermax_opt.infermax.data.schedule import Batch, Schedule, add_decodes, run_length
 
 __all__ = ["rewritten"]
 
@@ -36,13 +36,8 @@ def rewritten(
             j += 1
             evict = batch.evict if again == 0 else ()
             mine = tokens.get(j)
-            if mine is None and not evict:
-                if not everyone[j]:
-                    continue
-                if entries and entries[-1].decode_all and not entries[-1].tokens:
-                    # Long stretches that only decode: count them instead of comparing them.
-                    before = entries[-1]
-                    entries[-1] = Batch(before.tokens, before.evict, None, True, before.repeat + 1)
-                    continue
-            entries.append(Batch(mine or {}, evict, None, everyone[j]))
+            if mine is not None or evict:
+                entries.append(Batch(mine or {}, evict, None, everyone[j]))
+            elif everyone[j]:
+                add_decodes(entries)
     return Schedule(schedule.instance, run_length(entries))

@@ -82,7 +82,7 @@ def cli(context: click.Context) -> None:
 
 @cli.command()
 @INSTANCE
-@click.option("--formulation", metavar="NAME", help="Formulation for highs or cpsat: flow, csp; aladdin.")
+@click.option("--formulation", metavar="NAME", help="For highs or cpsat: flow, csp; arcs, mip; aladdin.")
 @click.option(
     "--solver",
     metavar="NAME",

@@ -33,7 +33,7 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
     decisions = "bins"
     heuristic = "method"
     heuristics_title = "methods"
-    engines = ("auto", "exact", "anneal")
+    engines = ("auto", "exact", "anneal", "highs", "cpsat")
 
     @property
     def certification(self) -> MakespanCertification:
@@ -101,7 +101,7 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
     def solve(
         self, instance: MakespanInstance, options: SolveOptions
     ) -> Result[MakespanSchedule, MakespanMetrics]:
-        """The methods, then the exact engine where the instance is small, then annealing."""
+        """The methods, then the exact engine where that is possible, then annealing; or a formulation."""
         from infermax_opt.makespan.solve import MakespanRun, check_options
 
         check_options(instance, options)

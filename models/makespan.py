@@ -47,7 +47,11 @@ __all__ = ["MakespanModel"]
 class MakespanModel:
     """The full model."""
 
-    name: ClassVar[str] = "makespan"
+    name: ClassVar[str] = "mip"
+
+    def entries(self, instance: MakespanInstance, bins: int) -> int:
+        """About how many entries the matrix of the model has: most of them in `eq10` and `eq11`."""
+        return len(instance.requests) * instance.clients * (bins * bins * (bins + 9) // 6 + 12 * bins)
 
     def build(self, instance: MakespanInstance, bins: int) -> pyo.ConcreteModel:
         """Model of all schedules with at most so many bins."""

@@ -32,7 +32,11 @@ __all__ = ["MakespanArcs", "colour"]
 class MakespanArcs:
     """The compact model."""
 
-    name: ClassVar[str] = "makespan-arcs"
+    name: ClassVar[str] = "arcs"
+
+    def entries(self, instance: MakespanInstance, bins: int) -> int:
+        """About how many entries the matrix of the model has: most of them in `long` and `over`."""
+        return len(instance.requests) * bins * (bins + 1) * (bins + 8) // 3
 
     def build(self, instance: MakespanInstance, bins: int) -> pyo.ConcreteModel:
         """Model of all schedules with at most so many bins."""

@@ -33,7 +33,16 @@ class AssignmentModel:
         return m
 
     def warm_start(self, m: pyo.ConcreteModel, assignment: Sequence[int], lengths: Sequence[int]) -> None:
-        """Set every variable to what an assignment does: the client, from 1, of each request."""
+        """Set every variable to what an assignment does: the client, from 1, of each request.
+
+        Parameters
+        ----------
+        m : ConcreteModel
+        assignment : sequence of int
+            Client, from 1, of each request.
+        lengths : sequence of int
+            Rounds of each request.
+        """
         for i in m.I:
             for j in m.J:
                 m.x[i, j].set_value(int(assignment[i - 1] == j))

@@ -91,8 +91,9 @@ def test_a_wrong_schedule_is_named(instance: Path, tmp_path: Path) -> None:
     ("args", "message"),
     [
         (["schedule", "--scheduler", "sarathi"], "'sarathi' is none of fcfs, offline, online, hybrid"),
-        (["solve", "--solver", "cpsat"], "solver: 'cpsat' is none of auto, exact, anneal"),
-        (["solve", "--formulation", "flow"], "formulation: makespan instances are solved without one"),
+        (["solve", "--solver", "search"], "'search' is none of auto, exact, anneal, highs, cpsat"),
+        (["solve", "--formulation", "flow"], "'flow' is no installed formulation; there is arcs, mip"),
+        (["solve", "--formulation", "mip", "--solver", "exact"], "formulation: exact takes no formulation"),
         (["solve", "--memory-limit", "9"], "memory_limit: the engines of makespan instances take none"),
         (["solve", "--warm-start", "sarathi"], "'sarathi' is none of fcfs, offline, online, hybrid"),
     ],

@@ -12,14 +12,16 @@ from fractions import Fraction
 import pytest
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.engines.outcome import EngineOutcome
 from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
 from infermax_opt.makespan.data.generate import gsm8k_like
 from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
+from infermax_opt.makespan.data.schedule import MakespanSchedule
 from infermax_opt.makespan.exact import _bound as _makespan_bound
 from infermax_opt.makespan.exact import _explore as _makespan_explore
 from infermax_opt.makespan.exact import _search as _makespan_search
 from infermax_opt.makespan.exact._groups import LeastTicks, groupings
-from infermax_opt.makespan.exact.solve import MOST_REQUESTS, ExactBins, exact_size, solve_makespan_exactly
+from infermax_opt.makespan.exact.solve import MOST_REQUESTS, exact_size, solve_makespan_exactly
 from infermax_opt.makespan.methods.by_name import METHODS, run_method
 from infermax_opt.makespan.replay.bins import replay_bins
 
@@ -38,7 +40,15 @@ def tight_makespan(rng: random.Random) -> MakespanInstance:
     return MakespanInstance.of_requests("tight", requests, rng.choice([1, 2, 2, 3, 3, 4, 9]), levels, decode)
 
 
-def ticks(instance: MakespanInstance, found: ExactBins) -> int:
+def least_ticks(instance: MakespanInstance, found: EngineOutcome[MakespanSchedule]) -> int:
+    """The bound found, in ticks."""
+    assert found.lower is not None
+    bound = found.lower.value * instance.ticks_per_second
+    assert bound.denominator == 1
+    return int(bound)
+
+
+def ticks(instance: MakespanInstance, found: EngineOutcome[MakespanSchedule]) -> int:
     """Ticks of the schedule found, which must be valid."""
     assert found.schedule is not None
     replay = replay_bins(instance, found.schedule)
@@ -56,7 +66,7 @@ def test_optimum_equals_the_exhaustive_one(make) -> None:
         best = optimum(instance)
         assert found.termination == "optimal"
         assert Fraction(ticks(instance, found), instance.ticks_per_second) == best, instance
-        assert Fraction(found.lower_ticks, instance.ticks_per_second) == best, instance
+        assert Fraction(least_ticks(instance, found), instance.ticks_per_second) == best, instance
         beaten += closed_form_makespan_bounds(instance)[0].value < best
     assert beaten > 20, "too easy to say anything"
 
@@ -67,21 +77,21 @@ def test_instances_like_those_of_the_paper(distribution: str) -> None:
     assert exact_size(instance)
     found = solve_makespan_exactly(instance)
     best = ticks(instance, found)
-    assert found.lower_ticks == best
+    assert least_ticks(instance, found) == best
     assert Fraction(best, instance.ticks_per_second) >= closed_form_makespan_bounds(instance)[0].value
     for name in METHODS:
         schedule = run_method(instance, name).schedule
         assert replay_bins(instance, schedule).makespan * instance.ticks_per_second >= best
     again = solve_makespan_exactly(instance)
     assert again == found, "one thread, one result"
-    assert solve_makespan_exactly(instance, threads=2).lower_ticks == best
+    assert least_ticks(instance, solve_makespan_exactly(instance, threads=2)) == best
     # The scale of time does not matter.
     levels = [replace(level, seconds=level.seconds * 7) for level in instance.levels]
     slower = replace(
         instance, levels=tuple(levels),
         decode_overhead=instance.decode_overhead * 7, decode_token=instance.decode_token * 7,
     )  # fmt: skip
-    longer = Fraction(solve_makespan_exactly(slower).lower_ticks, slower.ticks_per_second)
+    longer = Fraction(least_ticks(slower, solve_makespan_exactly(slower)), slower.ticks_per_second)
     assert longer == 7 * Fraction(best, instance.ticks_per_second)
 
 
@@ -93,16 +103,16 @@ def test_a_warm_start_is_improved_or_confirmed() -> None:
         best = solve_makespan_exactly(instance)
         assert best.schedule is not None
         assert solve_makespan_exactly(instance, warm=best.schedule).schedule is None
-        assert solve_makespan_exactly(instance, warm=best.schedule).lower_ticks == best.lower_ticks
+        assert solve_makespan_exactly(instance, warm=best.schedule).lower == best.lower
         warm = run_method(instance, "fcfs").schedule
         found = solve_makespan_exactly(instance, warm=warm)
-        assert found.lower_ticks == best.lower_ticks
+        assert found.lower == best.lower
         if found.schedule is None:
             confirmed += 1
-            assert replay_bins(instance, warm).makespan * instance.ticks_per_second == best.lower_ticks
+            assert ticks(instance, replace(found, schedule=warm)) == least_ticks(instance, best)
         else:
             improved += 1
-            assert ticks(instance, found) == best.lower_ticks
+            assert ticks(instance, found) == least_ticks(instance, best)
     assert improved
     assert confirmed
     with pytest.raises(ValueError, match="not valid"):
@@ -115,14 +125,14 @@ def replace_bins(schedule):
 
 def test_interrupted_bounds_hold() -> None:
     instance = gsm8k_like(seed=0, distribution="uniform", requests=12, clients=3)
-    best = solve_makespan_exactly(instance).lower_ticks
+    best = least_ticks(instance, solve_makespan_exactly(instance))
     before = 0
     for asked in (0, 1, 3, 10, 30, 100, 150):
         count = itertools.count()
         found = solve_makespan_exactly(instance, stop=lambda limit=asked, c=count: next(c) >= limit)
         assert found.termination == "interrupted"
-        assert before <= found.lower_ticks <= best <= ticks(instance, found)
-        before = found.lower_ticks
+        assert before <= least_ticks(instance, found) <= best <= ticks(instance, found)
+        before = least_ticks(instance, found)
     closed = closed_form_makespan_bounds(instance)[0].value
     assert before > closed * instance.ticks_per_second
     large = gsm8k_like(seed=0, requests=MOST_REQUESTS, clients=6)
@@ -132,8 +142,9 @@ def test_interrupted_bounds_hold() -> None:
         found = solve_makespan_exactly(large, time_limit=limit)
         assert time.process_time() - start < limit + 1.5
         assert found.termination == "time_limit"
-        assert found.lower_ticks >= closed_form_makespan_bounds(large)[0].value * large.ticks_per_second
-        assert ticks(large, found) > found.lower_ticks
+        assert found.lower is not None
+        assert found.lower.value >= closed_form_makespan_bounds(large)[0].value
+        assert ticks(large, found) > least_ticks(large, found)
 
 
 def test_plain_code_gives_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +186,7 @@ def test_least_ticks_hold_for_every_number_of_rounds() -> None:
         assert found.schedule is not None
         least = LeastTicks(instance)
         rounds = sum(some.rounds for some in found.schedule.bins)
-        assert least(least.rounds) <= least(rounds) <= found.lower_ticks
+        assert least(least.rounds) <= least(rounds) <= least_ticks(instance, found)
 
 
 @pytest.mark.parametrize(

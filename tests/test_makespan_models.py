@@ -68,7 +68,7 @@ def test_binding(formulation: Any, seed: int) -> None:
     if all(some.prefill and not some.decode for some in schedule.bins):
         assert [set(some.prefill) for some in back.bins] == [set(some.prefill) for some in schedule.bins]
         assert [some.rounds for some in back.bins] == [some.rounds for some in schedule.bins]
-        if formulation.name == "makespan":
+        if formulation.name == "mip":
             assert back == schedule
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import types
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -23,7 +22,9 @@ from infermax_opt.cli.main import cli
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim, LowerBound, Proof, Result, Status
 from infermax_opt.core.verification import FaultKind, Trust
+from infermax_opt.engines.outcome import EngineOutcome
 from infermax_opt.files.results import read_schedule_or_claim, result_to_json, write_result
+from infermax_opt.makespan import solve as makespan_solve
 from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
 from infermax_opt.makespan.bounds.exhaustive import least_makespan
 from infermax_opt.makespan.data.generate import gsm8k_like
@@ -35,7 +36,6 @@ from infermax_opt.makespan.replay.metrics import MakespanMetrics
 
 from .support import ROOT
 
-EXACT, ANNEAL = "infermax_opt.makespan.exact.solve", "infermax_opt.makespan.anneal.plans"
 NOISY = gsm8k_like(requests=30, clients=6, error=0.4)
 SMALL = gsm8k_like(requests=7, clients=2)
 
@@ -65,24 +65,19 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise found
         return found
 
-    for name, functions in (
-        (ANNEAL, {"anneal_plans": anneal_plans}),
-        (EXACT, {
-            "exact_size": lambda instance: told["exact_size"],
-            "require_size": lambda instance: None,
-            "solve_makespan_exactly": solve_makespan_exactly,
-        }),
-    ):  # fmt: skip
-        module = types.ModuleType(name)
-        module.__dict__.update(functions)
-        monkeypatch.setitem(sys.modules, name, module)
+    for name, stand_in in {
+        "anneal_plans": anneal_plans,
+        "exact_size": lambda instance: told["exact_size"],
+        "require_size": lambda instance: None,
+        "solve_makespan_exactly": solve_makespan_exactly,
+    }.items():
+        monkeypatch.setattr(makespan_solve, name, stand_in)
     return told
 
 
 def outcome(schedule: MakespanSchedule | None, ticks: int, termination: str = "time_limit") -> Any:
-    return types.SimpleNamespace(
-        schedule=schedule, lower_ticks=ticks, termination=termination, details={"nodes": 7}
-    )
+    bound = LowerBound(Fraction(ticks, SMALL.ticks_per_second), "exact", Proof.SOLVER)
+    return EngineOutcome(schedule, bound, termination, details={"nodes": 7})
 
 
 def best_of(instance: MakespanInstance, names: Any = METHODS) -> Fraction:
@@ -247,8 +242,9 @@ def test_ctrl_c_keeps_the_best(engine: str, engines: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"solver": "highs"}, "solver: 'highs' is none of auto, exact, anneal"),
-        ({"formulation": "flow"}, "formulation: makespan instances are solved without one"),
+        ({"solver": "search"}, "solver: 'search' is none of auto, exact, anneal, highs, cpsat"),
+        ({"formulation": "flow"}, "formulation: 'flow' is no installed formulation; there is arcs, mip"),
+        ({"formulation": "arcs", "solver": "anneal"}, "formulation: anneal takes no formulation"),
         ({"memory_limit": 10**9}, "memory_limit: the engines of makespan instances take none"),
         ({"time_limit": 0}, "time_limit: 0 is not a positive number of seconds"),
         ({"threads": 0}, "threads: 0 is less than 1"),
@@ -344,7 +340,8 @@ def test_the_verifier_of_makespan_results_vouches_alone() -> None:
     from .test_house import MODELS, SCHEDULERS, SOLVERS, reached, under
 
     seen = reached("infermax_opt.makespan.verify")
-    methods = ("infermax_opt.makespan.methods.by_name", "infermax_opt.makespan.solve", ANNEAL)
+    methods = ("infermax_opt.makespan.methods.by_name", "infermax_opt.makespan.solve")
+    methods += ("infermax_opt.makespan.anneal.plans",)
     assert under(seen, SCHEDULERS, MODELS, SOLVERS, *methods, "pyomo", "ortools", "highspy") == []
 
 

@@ -120,13 +120,14 @@ def test_the_engine_finds_and_proves_what_the_oracle_does(seed: int) -> None:
     # From far below, so that counts are proved impossible; from the bound, if one may be left to prove.
     found = solve_placement_exactly(instance, lower=max(0, least - 1), engines=(engine,), time_limit=30)
     assert found.termination == "optimal"
-    assert found.lower == least
-    assert found.placement is not None
-    checked = check_placement(instance, found.placement)
+    given = max(0, least - 1, len(Limits.of(instance).ongoing))
+    assert (given if found.lower is None else found.lower.value) == least
+    assert found.schedule is not None
+    checked = check_placement(instance, found.schedule)
     assert checked.valid
     assert checked.workers == least
-    again = solve_placement_exactly(instance, lower=least, warm=found.placement)
-    assert (again.placement, again.lower, again.termination) == (None, least, "optimal")
+    again = solve_placement_exactly(instance, lower=least, warm=found.schedule)
+    assert (again.schedule, again.lower, again.termination) == (None, None, "optimal")
 
 
 def test_programs_have_a_solution_where_there_is_one() -> None:
@@ -190,12 +191,12 @@ def test_time_limit_and_stop() -> None:
     bound = placement_bounds(instance)[0].value
     found = solve_placement_exactly(instance, lower=bound, time_limit=1.5)
     assert found.termination == "time_limit"
-    assert found.lower == bound
-    assert found.placement is not None
-    assert check_placement(instance, found.placement).valid
+    assert found.lower is None
+    assert found.schedule is not None
+    assert check_placement(instance, found.schedule).valid
     stopped = solve_placement_exactly(instance, lower=bound, stop=lambda: True)
     assert stopped.termination == "interrupted"
-    assert stopped.lower == bound
+    assert stopped.lower is None
 
 
 def test_requests_that_fit_nowhere_and_bad_starts() -> None:
@@ -215,6 +216,6 @@ def test_a_placement_that_only_the_small_numbers_allow_is_not_taken(monkeypatch:
     monkeypatch.setattr(placement_exact, "LARGEST", {"highs": 10, "cpsat": 10})
     found = solve_placement_exactly(instance, lower=1, engines=("cpsat",))
     assert found.termination == "unresolved"
-    assert found.lower == 1
-    assert found.placement is not None
-    assert check_placement(instance, found.placement).valid
+    assert found.lower is None
+    assert found.schedule is not None
+    assert check_placement(instance, found.schedule).valid

@@ -7,7 +7,6 @@ import itertools
 import json
 import random
 import time
-import types
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -22,13 +21,14 @@ from infermax_opt.api import verify
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim, LowerBound, Proof, Result, Status
 from infermax_opt.core.verification import FaultKind, Trust
+from infermax_opt.engines.outcome import EngineOutcome
 from infermax_opt.files.results import read_schedule_or_claim, result_to_json, write_result
+from infermax_opt.placement import solve as placement_solve
 from infermax_opt.placement.bounds.closed_form import placement_bounds
 from infermax_opt.placement.data.generate import generate
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
 from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.exact import solve as placement_exact
 from infermax_opt.placement.heuristics import pack
 from infermax_opt.placement.heuristics.place import place
 from infermax_opt.placement.replay.check import check_placement
@@ -72,14 +72,18 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return found
 
     monkeypatch.setattr(pack, "anytime_placements", anytime_placements)
-    monkeypatch.setattr(placement_exact, "solve_placement_exactly", solve_placement_exactly)
+    monkeypatch.setattr(placement_solve, "solve_placement_exactly", solve_placement_exactly)
     return told
 
 
 def outcome(placement: Placement | None, lower: int, termination: str = "time_limit") -> Any:
     decided = dict.fromkeys(range(3, lower), "impossible (cpsat)")
     details = {"engines": ("cpsat", "highs"), "decided": decided, "rounds": 7, "kv_rows": 2}
-    return types.SimpleNamespace(placement=placement, lower=lower, termination=termination, details=details)
+    bound = None
+    if decided:
+        reason = f"the integer program for {lower - 1} workers is {decided[lower - 1]}"
+        bound = LowerBound(Fraction(lower), "cpsat+highs", Proof.SOLVER, reason=reason)
+    return EngineOutcome(placement, bound, termination, details=details)
 
 
 def details(result: Result) -> Any:

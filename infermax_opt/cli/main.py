@@ -103,7 +103,7 @@ def cli(context: click.Context) -> None:
     "--formulation",
     metavar="NAME",
     shell_complete=completion.formulations,
-    help="Formulation for highs or cpsat: flow, csp; aladdin.",
+    help="For highs or cpsat: flow, csp; arcs, mip; aladdin.",
 )
 @click.option(
     "--solver",

@@ -50,6 +50,12 @@ def prefill_series(
 ) -> WorkerSeries:
     """Fewest prefill workers at each heartbeat; parameters as of `worker_series`.
 
+    Parameters
+    ----------
+    stream : Stream
+    time_limit, seed, progress
+        As `worker_series` takes them.
+
     Raises
     ------
     InputError

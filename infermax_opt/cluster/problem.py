@@ -60,7 +60,16 @@ class StreamProblem(Problem[Stream, Placement, StreamMetrics]):
     def verify(
         self, instance: Stream, schedule: Placement | None, subject: Placement | Claim
     ) -> StreamVerification:
-        """Replay a placement over all heartbeats, and check what a claim says of it."""
+        """Replay a placement over all heartbeats, and check what a claim says of it.
+
+        Parameters
+        ----------
+        instance : Stream
+        schedule : Placement or None
+            The one to replay; None where a claim has none.
+        subject : Placement or Claim
+            What is to be vouched for: the placement itself, or a claim about it.
+        """
         from infermax_opt.cluster.verify import verify_stream
 
         return verify_stream(instance, schedule, subject)

@@ -87,7 +87,19 @@ def worker_of_models(
     decode: Sequence[Fraction],
     gpus: int,
 ) -> Worker:
-    """Return a worker with coefficients (h, j) of eq 1, (k1, c1) of eq 2 and (k2, c2, c3) of eq 3."""
+    """Return a worker with coefficients (h, j) of eq 1, (k1, c1) of eq 2 and (k2, c2, c3) of eq 3.
+
+    Parameters
+    ----------
+    kv_capacity : Fraction
+    kv : sequence of Fraction
+        h and j.
+    prefill : sequence of Fraction
+        k1 and c1.
+    decode : sequence of Fraction
+        k2, c2 and c3.
+    gpus : int
+    """
     return Worker(
         kv_capacity,
         kv_token=kv[0],

@@ -185,6 +185,18 @@ def fit(
     "Least above" has the least sum of distances (shares, with relative weights) among the models that
     predict at least every sample.
 
+    Parameters
+    ----------
+    kind : str
+        One of `MODELS`.
+    samples : sequence of Sample
+    weights : {"relative", "absolute"}
+        Whether distances count as shares of what was measured.
+    cover : {"mean", "above"}
+        Least squares, or least above.
+    left_out : int
+        Samples that the caller did not use; only reported.
+
     Raises
     ------
     InputError

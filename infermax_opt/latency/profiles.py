@@ -82,7 +82,13 @@ def worker_of_profile(
     max_prefill_tokens: int = MAX_PREFILL_TOKENS,
     max_batch: int = MAX_BATCH,
 ) -> Worker:
-    """Return the worker of `fit_profile`, without its errors."""
+    """Return the worker of `fit_profile`, without its errors.
+
+    Parameters
+    ----------
+    profile, cover, weights, max_context, max_prefill_tokens, max_batch
+        As `fit_profile` takes them.
+    """
     return fit_profile(
         profile,
         cover=cover,
@@ -167,7 +173,16 @@ def prefill_seconds(cost: CostModel, prompts: list[int]) -> Fraction:
 
 
 def decode_seconds(cost: CostModel, context: int, batch: int) -> Fraction:
-    """Exact time of a batch that decodes `batch` requests with `context` cached tokens in all."""
+    """Exact time of a batch that decodes `batch` requests with `context` cached tokens in all.
+
+    Parameters
+    ----------
+    cost : CostModel
+    context : int
+        Cached tokens of all requests.
+    batch : int
+        Requests.
+    """
     return cost.to_seconds(cost.batch_ticks(BatchFeatures(batch, batch, context, 0, 0)))
 
 

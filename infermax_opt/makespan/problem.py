@@ -33,7 +33,7 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
     decisions = "bins"
     heuristic = "method"
     heuristics_title = "methods"
-    engines = ("auto", "exact", "anneal")
+    engines = ("auto", "exact", "anneal", "highs", "cpsat")
 
     @property
     def certification(self) -> MakespanCertification:
@@ -70,7 +70,16 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
         schedule: MakespanSchedule | None,
         subject: MakespanSchedule | Claim,
     ) -> MakespanVerification:
-        """Verify a schedule, and what a claim says of it."""
+        """Verify a schedule, and what a claim says of it.
+
+        Parameters
+        ----------
+        instance : MakespanInstance
+        schedule : MakespanSchedule or None
+            The one to replay; None where a claim has none.
+        subject : MakespanSchedule or Claim
+            What is to be vouched for: the schedule itself, or a claim about it.
+        """
         from infermax_opt.makespan.verify import verify_bins
 
         return verify_bins(instance, schedule, subject)
@@ -101,7 +110,7 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
     def solve(
         self, instance: MakespanInstance, options: SolveOptions
     ) -> Result[MakespanSchedule, MakespanMetrics]:
-        """The methods, then the exact engine where the instance is small, then annealing."""
+        """The methods, then the exact engine where that is possible, then annealing; or a formulation."""
         from infermax_opt.makespan.solve import MakespanRun, check_options
 
         check_options(instance, options)
@@ -112,7 +121,16 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
     def plot(
         self, instance: MakespanInstance, subject: MakespanSchedule | Claim, path: str | os.PathLike[str]
     ) -> None:
-        """Draw a Gantt chart of the clients."""
+        """Draw a Gantt chart of the clients.
+
+        Parameters
+        ----------
+        instance : MakespanInstance
+        subject : MakespanSchedule or Claim
+            A valid schedule, or a claim that holds one.
+        path : path
+            File to write; its ending says the format.
+        """
         from infermax_opt.makespan.plot import plot_bins
 
         plot_bins(instance, subject, path)

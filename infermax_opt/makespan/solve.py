@@ -1,7 +1,8 @@
 """Solving makespan instances: bounds, the methods, then an engine, each warm-started by what is known.
 
 Data flows one way: closed-form bounds -> schedules of the methods -> the exact
-engine where the instance is small -> annealing for the rest of the time -> verifier -> result.
+engine where the instance is small -> annealing for the rest of the time -> verifier -> result.  Where a
+formulation is asked for, an engine that solves formulations takes the place of both.
 
 The bounds are for schedules that know all output lengths.  The methods know only estimates, so those are
 run once more on a copy of the instance whose estimates are the truth: its schedules are valid for both.
@@ -12,16 +13,18 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from fractions import Fraction
 from functools import cached_property
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.core.result import Scope
 from infermax_opt.core.run import SolveOptions, SolveRun
+from infermax_opt.engines.outcome import EngineOutcome, Limits
+from infermax_opt.engines.process import Engine
 from infermax_opt.makespan.anneal.plans import anneal_plans
 from infermax_opt.makespan.data.instance import MakespanInstance
 from infermax_opt.makespan.data.schedule import MakespanSchedule
 from infermax_opt.makespan.exact.solve import exact_size, require_size, solve_makespan_exactly
+from infermax_opt.makespan.exact.solve_formulation import get_makespan_formulation, solve_formulation
 from infermax_opt.makespan.methods.by_name import ASSIGNMENT_SECONDS, METHODS, run_method
 from infermax_opt.makespan.replay.metrics import MakespanMetrics
 
@@ -33,6 +36,8 @@ EXACT_SHARE = 0.5
 ASSIGNMENT_SHARE = 0.05
 #: What is added to the name of a method that was run with true output lengths.
 TRUE = ", true lengths"
+#: Formulation that ``highs`` and ``cpsat`` solve if none is named: by far the smaller one.
+FORMULATION = "arcs"
 
 
 def check_options(instance: MakespanInstance, options: SolveOptions) -> None:
@@ -41,12 +46,15 @@ def check_options(instance: MakespanInstance, options: SolveOptions) -> None:
     Raises
     ------
     InputError
-        If an option is for other problems, or the instance is too large for the chosen engine.
+        If there is no such formulation, the engine takes no such option, or the instance is too large for it.
     """
     if options.formulation is not None:
-        raise InputError("makespan instances are solved without one", field="formulation")
-    if options.memory_limit is not None:
-        raise InputError("the engines of makespan instances take none", field="memory_limit")
+        get_makespan_formulation(options.formulation)
+        if options.solver in ("exact", "anneal"):
+            raise InputError(f"{options.solver} takes no formulation", field="formulation")
+    elif options.memory_limit is not None and options.solver not in ("highs", "cpsat"):
+        problem = "the engines of makespan instances take none without a formulation"
+        raise InputError(problem, field="memory_limit")
     if options.solver == "exact":
         require_size(instance)
 
@@ -76,8 +84,11 @@ class MakespanRun(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics])
         return run_method(instance, plain, seed=self.options.seed, time_limit=seconds).schedule
 
     def run_engines(self) -> None:
-        """The exact engine where the instance is small, then annealing."""
+        """The exact engine where the instance is small, then annealing; or a formulation."""
         solver = self.options.solver
+        if self.options.formulation is not None or solver in ("highs", "cpsat"):
+            self.formulated(self.options.formulation or FORMULATION)
+            return
         if solver == "auto":
             exact = exact_size(self.instance)
             reason = f"the instance is {'small enough' if exact else 'too large'} for the exact engine"
@@ -106,10 +117,33 @@ class MakespanRun(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics])
             progress=self.options.progress,
             stop=None,
         )
+        self.take(found, "exact")
+
+    def formulated(self, name: str) -> None:
+        """Solve a formulation as a whole."""
+        asked = self.options.solver != "auto"
+        engine: Engine = "highs" if self.options.solver == "highs" else "cpsat"
+        reason = "asked for" if asked else "a formulation was asked for"
+        self.report = replace(self.report, reason=reason, formulation=name)
+        self.begin(engine)
+        found = solve_formulation(
+            self.instance, name, engine, warm=self.best.schedule if self.best else None,
+            limits=Limits(
+                self.left(), self.report.threads or 1, self.options.seed, self.options.memory_limit
+            ),
+        )  # fmt: skip
+        self.report = replace(
+            self.report,
+            scope=Scope(found.details["scope"]),
+            warm_start_accepted=found.warm_start_accepted,
+        )
+        self.take(found, f"{engine}:{name}")
+
+    def take(self, found: EngineOutcome[MakespanSchedule], source: str) -> None:
+        """Keep what an engine found, if it stands."""
         self.report = replace(self.report, termination=found.termination, details=dict(found.details))
-        self.offer_found(found.schedule, "exact")
-        lower = Fraction(found.lower_ticks, self.instance.ticks_per_second)
-        self.improve_bound(self.credible(LowerBound(lower, "exact", Proof.SOLVER)))
+        self.offer_found(found.schedule, source)
+        self.improve_bound(self.credible(found.lower))
 
     def anneal(self) -> None:
         """Improve the schedule until it meets the bound, or the time or the effort is spent."""

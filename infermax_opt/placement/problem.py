@@ -60,7 +60,16 @@ class PlacementProblem(Problem[PlacementInstance, Placement, PlacementMetrics]):
     def verify(
         self, instance: PlacementInstance, schedule: Placement | None, subject: Placement | Claim
     ) -> PlacementVerification:
-        """Verify a placement, and what a claim says of it."""
+        """Verify a placement, and what a claim says of it.
+
+        Parameters
+        ----------
+        instance : PlacementInstance
+        schedule : Placement or None
+            The one to check; None where a claim has none.
+        subject : Placement or Claim
+            What is to be vouched for: the placement itself, or a claim about it.
+        """
         from infermax_opt.placement.verify import verify_placement
 
         return verify_placement(instance, schedule, subject)
@@ -114,7 +123,16 @@ class PlacementProblem(Problem[PlacementInstance, Placement, PlacementMetrics]):
     def plot(
         self, instance: PlacementInstance, subject: Placement | Claim, path: str | os.PathLike[str]
     ) -> None:
-        """Draw what each worker uses of its limits."""
+        """Draw what each worker uses of its limits.
+
+        Parameters
+        ----------
+        instance : PlacementInstance
+        subject : Placement or Claim
+            A valid placement, or a claim that holds one.
+        path : path
+            File to write; its ending says the format.
+        """
         from infermax_opt.placement.plot import plot_workers
 
         plot_workers(instance, subject, path)

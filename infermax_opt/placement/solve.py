@@ -24,7 +24,7 @@ from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.limits import Limits, unplaceable
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.exact.solve import solve_placement_exactly
-from infermax_opt.placement.exact.solve_formulation import get_placement_formulation, solve_formulated
+from infermax_opt.placement.exact.solve_formulation import get_placement_formulation, solve_formulation
 from infermax_opt.placement.heuristics.place import place
 from infermax_opt.placement.replay.metrics import PlacementMetrics
 
@@ -241,17 +241,14 @@ class PlacementRun(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
         counts = {key: found.details[key] for key in ("rounds", "kv_rows")}
         details = {"decided": decided, **counts} if decided else counts
         self.report = replace(self.report, termination=found.termination, details=details)
-        self.offer_found(found.placement, name)
-        if found.lower > self.least:
-            why = f"the integer program for {found.lower - 1} workers is {decided[str(found.lower - 1)]}"
-            bound = LowerBound(Fraction(found.lower), name, Proof.SOLVER, reason=why)
-            self.improve_bound(self.credible(bound))
+        self.offer_found(found.schedule, name)
+        self.improve_bound(self.credible(found.lower))
 
     def formulated(self, formulation: str, engine: _Exact) -> None:
         """Solve a formulation as a whole."""
         asked = self.options.solver != "auto"
         self.begin(engine, "asked for" if asked else "a formulation was asked for")
-        found = solve_formulated(
+        found = solve_formulation(
             self.instance, formulation, engine, warm=self.best.schedule if self.best else None,
             limits=RunLimits(
                 self.left(), self.report.threads or 1, self.options.seed, self.options.memory_limit
@@ -264,7 +261,7 @@ class PlacementRun(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
             warm_start_accepted=found.warm_start_accepted,
             details=found.details,
         )
-        self.offer_found(found.placement, f"{engine}:{formulation}")
+        self.offer_found(found.schedule, f"{engine}:{formulation}")
         self.improve_bound(self.credible(found.lower))
 
     def begin(self, engine: str, reason: str) -> None:

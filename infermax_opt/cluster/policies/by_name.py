@@ -98,6 +98,15 @@ def fewest_at(instance: PlacementInstance, *, seed: int = 0, nodes: int = NODES)
     Best-fit first; if it opens workers, bounds from the simplest on, until one says that all of them are
     needed; if none does, ever more workers from the bound on, by exhaustive search and by packing.
 
+    Parameters
+    ----------
+    instance : PlacementInstance
+        One heartbeat.
+    seed : int
+        Of packing.
+    nodes : int
+        Of each exhaustive search, at most.
+
     Raises
     ------
     InputError

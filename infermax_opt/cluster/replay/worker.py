@@ -126,7 +126,17 @@ class WorkerReplay:
         return other
 
     def add(self, key: int, served: Served, now: int) -> None:
-        """Let a new request wait for its prefill; in split phase, for its second token."""
+        """Let a new request wait for its prefill; in split phase, for its second token.
+
+        Parameters
+        ----------
+        key : int
+            Its name on this worker.
+        served : Served
+            Its lengths; its times are set as they come.
+        now : int
+            Tick of its arrival.
+        """
         if self.split_phase:
             served.tokens, served.first = 1, now
             if served.output_tokens == 1:

@@ -80,6 +80,17 @@ def linear_levels(
 ) -> tuple[PrefillLevel, ...]:
     """Levels of so many tokens that take an overhead and a time per token of capacity (section V-A).
 
+    Parameters
+    ----------
+    overhead : decimal
+        Seconds of every stage.
+    token : decimal
+        Seconds per input token that the level takes.
+    tokens : iterable of int
+        Input tokens that each level takes.
+    field : str
+        Name of the times in error messages.
+
     Raises
     ------
     InputError
@@ -162,7 +173,17 @@ class MakespanInstance:
         levels: Iterable[PrefillLevel],
         decode: tuple[Number, Number],
     ) -> MakespanInstance:
-        """Build an instance from (input, output) token pairs, named ``r1``, ``r2``, ..."""
+        """Build an instance from (input, output) token pairs, named ``r1``, ``r2``, ...
+
+        Parameters
+        ----------
+        name : str
+        requests : iterable of (int, int)
+        clients : int
+        levels : iterable of PrefillLevel
+        decode : pair of decimals
+            Seconds of a round, and those that each client adds to it.
+        """
         groups = tuple(ClientRequestGroup(f"r{k}", i, o) for k, (i, o) in enumerate(requests, 1))
         overhead, token = (checked_decimal(value, "decode") for value in decode)
         return cls(name, groups, clients, tuple(levels), overhead, token)

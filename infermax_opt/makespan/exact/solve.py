@@ -16,12 +16,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.engines.outcome import EngineOutcome, Termination
 from infermax_opt.makespan.data.instance import MakespanInstance
 from infermax_opt.makespan.data.schedule import MAX_BINS, MakespanSchedule
 from infermax_opt.makespan.exact._groups import LeastTicks, groupings
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["MOST_REQUESTS", "ExactBins", "exact_size", "require_size", "solve_makespan_exactly"]
+__all__ = ["MOST_REQUESTS", "exact_size", "require_size", "solve_makespan_exactly"]
 
 #: Most requests: tables hold a number per set of them.
 MOST_REQUESTS = 18
@@ -43,28 +45,6 @@ LARGEST = 2**53
 HELD, RATED = 1_000_000, 500
 #: Seconds for a first grouping.
 FIRST_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class ExactBins:
-    """What the search found.
-
-    Attributes
-    ----------
-    schedule : MakespanSchedule or None
-        The best one; None if none is better than what was given.
-    lower_ticks : int
-        No schedule takes fewer ticks.
-    termination : str
-        ``optimal``, ``time_limit`` or ``interrupted``.
-    details : mapping
-        ``groupings`` enumerated, ``searched``, and ``nodes`` of these.
-    """
-
-    schedule: MakespanSchedule | None
-    lower_ticks: int
-    termination: str
-    details: Mapping[str, Any]
 
 
 class _Halt(Exception):
@@ -127,7 +107,7 @@ def solve_makespan_exactly(
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
     stop: Callable[[], bool] | None = None,
-) -> ExactBins:
+) -> EngineOutcome[MakespanSchedule]:
     """Search for a schedule of least makespan, and prove it.
 
     Parameters
@@ -147,6 +127,12 @@ def solve_makespan_exactly(
     stop : callable, optional
         Asked now and then whether to stop.
 
+    Returns
+    -------
+    EngineOutcome
+        Without a schedule if none is better than `warm`.  Its termination is ``optimal``, ``time_limit`` or
+        ``interrupted``.  Its details are ``groupings`` (enumerated), ``searched`` (of these), ``nodes``.
+
     Raises
     ------
     InputError
@@ -160,22 +146,25 @@ def solve_makespan_exactly(
 
     def poll() -> None:
         if deadline is not None and time.monotonic() >= deadline:
-            raise _Halt("time_limit")
+            raise _Halt(Termination.TIME_LIMIT)
         if stop is not None and stop():
-            raise _Halt("interrupted")
+            raise _Halt(Termination.INTERRUPTED)
 
-    search = _Search(instance, unit, warm, poll, progress)
+    search = _GroupingSearch(instance, unit, warm, poll, progress)
     try:
         left = math.inf if deadline is None else deadline - time.monotonic()
         search.run(threads, seed, max(0.0, min(FIRST_SECONDS, left)))
-        termination = "optimal"
+        termination = Termination.OPTIMAL
     except _Halt as halt:
         termination = str(halt)
     details = {"groupings": search.enumerated, "searched": search.searched, "nodes": search.nodes}
-    return ExactBins(search.schedule, min(search.lower, search.best) * unit, termination, details)
+    least = Fraction(min(search.lower, search.best) * unit, instance.ticks_per_second)
+    return EngineOutcome(
+        search.schedule, LowerBound(least, "exact", Proof.SOLVER), termination, details=details
+    )
 
 
-class _Search:
+class _GroupingSearch:
     """State of a search; ticks are over `unit`."""
 
     def __init__(

@@ -28,7 +28,16 @@ ASSIGNMENT_SECONDS = 2.0
 def offline_assignment(
     instance: MakespanInstance, *, seed: int = 0, time_limit: float = ASSIGNMENT_SECONDS
 ) -> list[int]:
-    """Client of each request, from 1: the largest sum of estimated output tokens is as small as possible."""
+    """Client of each request, from 1: the largest sum of estimated output tokens is as small as possible.
+
+    Parameters
+    ----------
+    instance : MakespanInstance
+    seed : int
+        Of the search for an assignment.
+    time_limit : float
+        Seconds.
+    """
     from infermax_opt.makespan.machines.solve import solve_parallel_machines
 
     lengths = [request.estimated_output_tokens for request in instance.requests]
@@ -40,6 +49,14 @@ def run_method(
     instance: MakespanInstance, name: str, *, seed: int = 0, time_limit: float = ASSIGNMENT_SECONDS
 ) -> OnlineRun:
     """Run a method; `time_limit` is for the offline assignment, in seconds.
+
+    Parameters
+    ----------
+    instance : MakespanInstance
+    name : str
+        One of `METHODS`.
+    seed, time_limit
+        As `offline_assignment` takes them.
 
     Raises
     ------

@@ -141,6 +141,13 @@ def replay_bins(instance: MakespanInstance, schedule: MakespanSchedule) -> BinRe
 def replay_valid(instance: MakespanInstance, schedule: MakespanSchedule, most: int) -> BinReplay:
     """Replay a schedule that a model of so many bins has to hold.
 
+    Parameters
+    ----------
+    instance : MakespanInstance
+    schedule : MakespanSchedule
+    most : int
+        Bins of the model.
+
     Raises
     ------
     ValueError

@@ -81,12 +81,24 @@ class Multiset:
 
 
 def cut(x: int, capacity: int, t: int) -> int:
-    """Martello and Toth (module docstring)."""
+    """Martello and Toth (module docstring).
+
+    Parameters
+    ----------
+    x, capacity, t : int
+        Size, capacity of the row, and threshold.
+    """
     return 0 if x < t else capacity if x > capacity - t else x
 
 
 def steps(x: int, capacity: int, t: int) -> int:
-    """Carlier, Clautiaux and Moukrim (module docstring)."""
+    """Carlier, Clautiaux and Moukrim (module docstring).
+
+    Parameters
+    ----------
+    x, capacity, t : int
+        Size, capacity of the row, and height of a step.
+    """
     if 2 * x < capacity:
         return 2 * (x // t)
     most = capacity // t
@@ -94,7 +106,13 @@ def steps(x: int, capacity: int, t: int) -> int:
 
 
 def parts(x: int, capacity: int, k: int) -> int:
-    """Fekete and Schepers (module docstring)."""
+    """Fekete and Schepers (module docstring).
+
+    Parameters
+    ----------
+    x, capacity, k : int
+        Size, capacity of the row, and number of parts, less one.
+    """
     whole, rest = divmod((k + 1) * x, capacity)
     return capacity * whole if rest else k * x
 

@@ -96,7 +96,16 @@ def open_workers(limits: Limits) -> tuple[int, ...]:
 
 
 def base_rows(limits: Limits, new: Sequence[int], workers: Sequence[int]) -> list[Row]:
-    """Rows b and c/d; without capacity, none has weights."""
+    """Rows b and c/d; without capacity, none has weights.
+
+    Parameters
+    ----------
+    limits : Limits
+    new : sequence of int
+        The placeable requests.
+    workers : sequence of int
+        The open ones, those in use that may take more requests.
+    """
     ticks = limits.ticks_per_second
     left = [limits.most_context - sum(limits.context[k] for k in limits.ongoing[e]) for e in workers]
     rows = [
@@ -109,7 +118,15 @@ def base_rows(limits: Limits, new: Sequence[int], workers: Sequence[int]) -> lis
 
 
 def kv_row(limits: Limits, new: Sequence[int], workers: Sequence[int], iteration: int) -> Row:
-    """KV at an iteration."""
+    """KV at an iteration.
+
+    Parameters
+    ----------
+    limits : Limits
+    new, workers : sequence of int
+        As of `base_rows`.
+    iteration : int
+    """
 
     def held(i: int) -> int:
         return limits.held[i] + limits.grows * iteration if limits.lasts[i] >= iteration else 0
@@ -123,6 +140,14 @@ def kv_iterations(limits: Limits, new: Sequence[int], workers: Sequence[int], mo
     """Up to so many iterations: half of them those at which most KV is lacking, the others spread.
 
     Between two iterations at which requests end, need rises and room falls, so others say no more.
+
+    Parameters
+    ----------
+    limits : Limits
+    new, workers : sequence of int
+        As of `base_rows`.
+    most : int
+        Iterations to choose.
     """
     members = [*new, *(k for e in workers for k in limits.ongoing[e])]
     ends = sorted({limits.lasts[k] for k in members})

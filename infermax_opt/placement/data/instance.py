@@ -237,7 +237,17 @@ class PlacementInstance:
         theta: Number = 1,
         gamma: Number = "0.5",
     ) -> PlacementInstance:
-        """Build an instance from (input, predicted output) token pairs of new requests, named ``r1``, ..."""
+        """Build an instance from (input, predicted output) token pairs of new requests, named ``r1``, ...
+
+        Parameters
+        ----------
+        name : str
+        requests : iterable of (int, int)
+        worker : Worker
+        slo : Slo
+        theta, gamma : decimal
+            Parameters of the limits, as of the class.
+        """
         groups = tuple(PlacementGroup(f"r{k}", i, o) for k, (i, o) in enumerate(requests, 1))
         return cls(
             name, groups, worker, slo, checked_decimal(theta, "theta"), checked_decimal(gamma, "gamma")

@@ -80,7 +80,16 @@ def without_unplaceable(
     error: float = 0.0,
     seed: int = 0,
 ) -> Trace:
-    """Leave out, and count, the requests that fit on no worker; parameters as in `heartbeat_instance`."""
+    """Leave out, and count, the requests that fit on no worker; parameters as in `heartbeat_instance`.
+
+    Parameters
+    ----------
+    trace : Trace
+    worker : Worker
+    slo : Slo
+    theta, gamma, error, seed
+        As `heartbeat_instance` takes them.
+    """
     check_error(error)
     misfit = partial(_misfit, worker=worker, slo=slo, theta=theta, gamma=gamma, error=error, seed=seed)
     return keep_fit(trace, misfit)

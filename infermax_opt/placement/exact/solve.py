@@ -12,13 +12,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from fractions import Fraction
 
+from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.lowering import LoweredModel
+from infermax_opt.engines.outcome import EngineOutcome, Termination
 from infermax_opt.engines.outcome import Limits as RunLimits
-from infermax_opt.engines.outcome import Termination
 from infermax_opt.engines.process import Engine, EngineRun, run_engine
 from infermax_opt.placement.bounds.rows import open_workers
 from infermax_opt.placement.data.instance import PlacementInstance
@@ -27,7 +28,7 @@ from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.exact._program import Program
 from infermax_opt.placement.replay.check import check_placement
 
-__all__ = ["ExactPlacement", "solve_placement_exactly"]
+__all__ = ["solve_placement_exactly"]
 
 #: Largest capacity of a row.  HiGHS accepts rows that are broken by 1e-6 of an entry; CP-SAT is exact, and
 #: sums stay within 64 bits.
@@ -42,30 +43,6 @@ LEAST_SECONDS = 0.2
 PAUSE = 0.1
 
 
-@dataclass(frozen=True)
-class ExactPlacement:
-    """What was found and proved.
-
-    Attributes
-    ----------
-    placement : Placement or None
-        The best one; None if none is better than what was given.
-    lower : int
-        No placement uses fewer workers.
-    termination : str
-        ``optimal``, ``infeasible`` (a request fits on no worker), ``time_limit``, ``interrupted``,
-        ``crashed`` or ``unresolved`` (numbers too large for the engines).
-    details : mapping
-        ``engine``; ``decided``, the counts decided, and how; ``rounds``, programs solved; ``kv_rows``,
-        iterations whose KV is in the last one.
-    """
-
-    placement: Placement | None
-    lower: int
-    termination: str
-    details: Mapping[str, Any]
-
-
 def solve_placement_exactly(
     instance: PlacementInstance,
     *,
@@ -76,7 +53,7 @@ def solve_placement_exactly(
     seed: int = 0,
     stop: Callable[[], bool] | None = None,
     engines: Sequence[Engine] = ("cpsat", "highs"),
-) -> ExactPlacement:
+) -> EngineOutcome[Placement]:
     """Search for a placement on the fewest workers, and prove it.
 
     Parameters
@@ -95,13 +72,22 @@ def solve_placement_exactly(
     engines : sequence of {"cpsat", "highs"}
         Each has its part of the time for a count; without a time limit only the first has a turn.
 
+    Returns
+    -------
+    EngineOutcome
+        Without a placement if none is better than `warm`, and without a bound if `lower` was not raised.  Its
+        termination is ``optimal``, ``infeasible`` (a request fits on no worker), ``time_limit``,
+        ``interrupted``, ``crashed`` or ``unresolved`` (numbers too large for the engines).  Its details are
+        ``engines``; ``decided``, how each count was decided; ``rounds``, programs solved; ``kv_rows``,
+        iterations whose KV is in the last one.
+
     Raises
     ------
     ValueError
         If `warm` is not valid.
     """
     until = None if time_limit is None else time.monotonic() + time_limit
-    search = _Search(instance, lower, _Means(tuple(engines), until, threads, seed, stop))
+    search = _CountSearch(instance, lower, _Means(tuple(engines), until, threads, seed, stop))
     search.begin(warm)
     return search.run()
 
@@ -149,13 +135,13 @@ class _Means:
         return found
 
 
-class _Search:
+class _CountSearch:
     """State of a search."""
 
     def __init__(self, instance: PlacementInstance, lower: int, means: _Means):
         self.instance, self.limits, self.means = instance, Limits.of(instance), means
         self.used = len(self.limits.ongoing)
-        self.lower = max(lower, self.used)
+        self.given = self.lower = max(lower, self.used)
         #: Workers of the best placement known; each new request on a worker of its own is one.
         self.upper = self.used + len(self.limits.new)
         self.placement: Placement | None = None
@@ -172,7 +158,7 @@ class _Search:
             raise ValueError(f"the placement is not valid: {checked.violations[0]}")
         self.upper, self.warm = checked.workers, True
 
-    def run(self) -> ExactPlacement:
+    def run(self) -> EngineOutcome[Placement]:
         """Decide counts until the bound is met."""
         if any(self.limits.excesses([k]) for k in self.limits.new):
             return self._result(Termination.INFEASIBLE)
@@ -253,9 +239,14 @@ class _Search:
             self.placement, self.upper = placement, checked.workers
         return checked.valid
 
-    def _result(self, termination: str) -> ExactPlacement:
+    def _result(self, termination: str) -> EngineOutcome[Placement]:
         details = {
             "engines": self.means.engines, "decided": self.decided, "rounds": self.rounds,
             "kv_rows": self.kv_rows,
         }  # fmt: skip
-        return ExactPlacement(self.placement, self.lower, termination, details)
+        bound = None
+        if self.lower > self.given:
+            why = f"the integer program for {self.lower - 1} workers is {self.decided[self.lower - 1]}"
+            name = "+".join(self.means.engines)
+            bound = LowerBound(Fraction(self.lower), name, Proof.SOLVER, reason=why)
+        return EngineOutcome(self.placement, bound, termination, details=details)

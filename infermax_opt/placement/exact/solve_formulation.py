@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.formulations import load_formulation
+from infermax_opt.engines.outcome import EngineOutcome
 from infermax_opt.engines.outcome import Limits as RunLimits
 from infermax_opt.engines.process import Engine, run_engine
 from infermax_opt.placement.data.instance import PlacementInstance
@@ -25,7 +25,7 @@ from infermax_opt.placement.replay.check import check_placement
 if TYPE_CHECKING:
     from pyomo.core import ConcreteModel
 
-__all__ = ["FormulatedPlacement", "PlacementFormulation", "get_placement_formulation", "solve_formulated"]
+__all__ = ["PlacementFormulation", "get_placement_formulation", "solve_formulation"]
 
 GROUP = "infermax_opt.placement_models"
 #: Workers times requests beyond which a model is refused: building it would take minutes.
@@ -61,17 +61,6 @@ class PlacementFormulation(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class FormulatedPlacement:
-    """What an engine found: a placement, unverified, and a bound, which is its word."""
-
-    placement: Placement | None
-    lower: LowerBound | None
-    termination: str
-    warm_start_accepted: bool | None
-    details: Mapping[str, Any]
-
-
 def get_placement_formulation(name: str) -> PlacementFormulation:
     """Load a formulation by name.
 
@@ -84,9 +73,9 @@ def get_placement_formulation(name: str) -> PlacementFormulation:
     return formulation
 
 
-def solve_formulated(
+def solve_formulation(
     instance: PlacementInstance, name: str, engine: Engine, *, warm: Placement | None, limits: RunLimits
-) -> FormulatedPlacement:
+) -> EngineOutcome[Placement]:
     """Solve an instance with a formulation and an engine.
 
     Parameters
@@ -125,14 +114,14 @@ def solve_formulated(
     if limits.seconds is not None:
         limits = replace(limits, seconds=max(1.0, limits.seconds - (time.monotonic() - began)))
     run = run_engine(engine, lowered, limits)
-    placement = None
-    if run.values is not None:
+    placement, upper = None, None
+    if run.values is not None and run.objective is not None:
         assign(variables, run.values)
-        placement = formulation.extract(model)
+        placement, upper = formulation.extract(model), Fraction(run.objective, PARTS)
     found = None
     if run.bound is not None:
         least = math.ceil(Fraction(run.bound, PARTS))
         reason = f"{engine} proved that {least} are needed, on the formulation {name}"
         found = LowerBound(Fraction(least), f"{engine}:{name}", Proof.SOLVER, reason=reason)
     details = {"columns": lowered.columns, "rows": lowered.rows, "workers": workers, **run.details}
-    return FormulatedPlacement(placement, found, run.termination, run.start_accepted, details)
+    return EngineOutcome(placement, found, run.termination, upper, run.start_accepted, details)

@@ -89,7 +89,16 @@ class WorkerUse:
 def worker_members(
     instance: PlacementInstance, limits: Limits, placement: Placement
 ) -> dict[int, tuple[list[int], list[int]]]:
-    """Ongoing and new requests, by position, of each worker in use; workers by number."""
+    """Ongoing and new requests, by position, of each worker in use; workers by number.
+
+    Parameters
+    ----------
+    instance : PlacementInstance
+    limits : Limits
+        Of the instance.
+    placement : Placement
+        With a worker for every new request.
+    """
     found: dict[int, tuple[list[int], list[int]]] = {
         worker: (list(members), []) for worker, members in limits.ongoing.items()
     }
@@ -99,7 +108,16 @@ def worker_members(
 
 
 def worker_uses(limits: Limits, worker: int, context: int, prompt: int, kv: int) -> WorkerUse:
-    """Shares that needs, in the units of `limits`, are of what a worker has."""
+    """Shares that needs, in the units of `limits`, are of what a worker has.
+
+    Parameters
+    ----------
+    limits : Limits
+    worker : int
+        Its number.
+    context, prompt, kv : int
+        What its requests need of the iteration time, of the prefill time, and of KV at the peak.
+    """
     return WorkerUse(
         _share(context, limits.most_context),
         _share(prompt, limits.worker_prompt.get(worker, limits.most_prompt)),

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
     from infermax_opt.placement.data.schedule import Placement
     from infermax_opt.placement.data.traces import heartbeat_instance
-    from infermax_opt.placement.metrics import PlacementMetrics
+    from infermax_opt.placement.replay.metrics import PlacementMetrics
     from infermax_opt.placement.verify import PlacementVerification
 
     __version__: str
@@ -199,7 +199,7 @@ _HOMES = {
     ),
     "placement.data.schedule": ("Placement",),
     "placement.data.traces": ("heartbeat_instance",),
-    "placement.metrics": ("PlacementMetrics",),
+    "placement.replay.metrics": ("PlacementMetrics",),
     "placement.verify": ("PlacementVerification",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -17,7 +17,7 @@ k', and each holds h (k' - k) more then, so the row of k' implies that of k; if 
 at k.
 
 *Ongoing requests.*  Their workers are used.  Where they break b or e by themselves, or have saved nothing for
-a prefill, the worker takes no new request and has no rows, as in `infermax_opt.placement.limits`.
+a prefill, the worker takes no new request and has no rows, as in `infermax_opt.placement.data.limits`.
 
 *Symmetry.*  Fresh workers are alike, so they may be numbered by the first of their requests: ``order``, new
 request j on the k-th fresh worker needs an earlier one on the fresh worker before it.
@@ -33,9 +33,9 @@ from typing import ClassVar
 import pyomo.environ as pyo
 
 from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.limits import Limits
-from infermax_opt.placement.replay import check_placement
+from infermax_opt.placement.replay.check import check_placement
 
 __all__ = ["AladdinModel"]
 

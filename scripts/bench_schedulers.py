@@ -21,8 +21,8 @@ from typing import TypeVar
 
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
+from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 from infermax_opt.infermax.replay.fast import replay
-from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
 
 T = TypeVar("T")
 

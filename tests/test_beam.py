@@ -15,9 +15,9 @@ from infermax_opt.infermax.bounds.exhaustive import holds
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.data.suites import paper_cost
+from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 from infermax_opt.infermax.planners.beam import beam
 from infermax_opt.infermax.planners.beam.beam import BeamOptions, beam_plans, beam_search
-from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
 
 from .strategies import instances
 from .support import value

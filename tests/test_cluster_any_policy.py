@@ -15,7 +15,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.placement.bounds.exhaustive import exhaust
 from infermax_opt.placement.data.instance import PlacementInstance, Slo, Worker
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.replay import check_placement
+from infermax_opt.placement.replay.check import check_placement
 
 from .cluster_oracle import Policies, saving_stream, story, tight_stream
 from .placement_oracle import fewest_workers, tiny_placement

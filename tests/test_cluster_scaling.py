@@ -14,8 +14,8 @@ from infermax_opt.cluster.data.stream import Stream, StreamRequest
 from infermax_opt.cluster.forecast import fit_forecast, least_rate
 from infermax_opt.cluster.policies.by_name import make_policy
 from infermax_opt.cluster.policies.grouped import Grouped, extra_workers, plan_groups, rate_within
+from infermax_opt.cluster.prefill import prefill_series, prefill_stream
 from infermax_opt.cluster.replay.check import check_stream
-from infermax_opt.cluster.replay.prefill import prefill_series, prefill_stream
 from infermax_opt.cluster.replay.replay import replay_stream
 from infermax_opt.core.errors import InputError
 from infermax_opt.placement.data.instance import Slo, Worker

@@ -11,8 +11,8 @@ from infermax_opt.api import verify
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.data.suites import paper_cost
+from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 from infermax_opt.infermax.planners.scaled_instance import coarse_instance, coarse_plans, refined
-from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
 
 
 def make(seed: int) -> Instance:

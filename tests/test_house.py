@@ -6,10 +6,12 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import networkx
 import pytest
 
 import infermax_opt
@@ -88,43 +90,191 @@ def under(names: set[str], *roots: str) -> list[str]:
     return sorted(n for n in names if any(n == r or n.startswith(f"{r}.") for r in roots))
 
 
-SCHEDULERS, MODELS, SOLVERS = (
-    f"infermax_opt.{part}" for part in ("infermax.schedulers", "models", "infermax.exact")
+# --- who may import whom --------------------------------------------------------------------------
+
+#: Floors, lowest first: nobody imports from a floor above, and no room from another of its own floor.
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("core",),
+    ("files",),
+    ("engines",),
+    ("infermax", "makespan", "placement"),
+    ("latency",),
+    ("cluster",),
+    ("api",),
+    ("table",),
+    ("cli",),
 )
+#: Rooms within each wing, and the rooms of the same wing that each may import.
+WINGS: dict[str, dict[str, str]] = {
+    "infermax": {
+        "data": "",
+        "replay": "data",
+        "bounds": "data",
+        "checker": "",
+        "certificates": "checker data",
+        "verify": "bounds certificates data replay",
+        "schedulers": "data",
+        "planners": "data schedulers",
+        "heuristics": "data planners schedulers",
+        "formulation": "bounds data replay",
+        "exact": "bounds data formulation replay",
+        "bound_process": "bounds certificates data",
+        "solve": "bound_process data exact formulation planners replay",
+        "columns": "data replay",
+        "importing": "data",
+        "plot": "data replay",
+        "problem": "bounds certificates columns data formulation heuristics importing plot replay solve "
+        "verify",
+    },
+    "makespan": {
+        "data": "",
+        "replay": "data",
+        "machines": "",
+        "bounds": "data machines",
+        "checker": "",
+        "certificates": "checker data",
+        "verify": "bounds certificates data replay",
+        "anneal": "data",
+        "methods": "data machines",
+        "exact": "bounds data machines replay",
+        "solve": "anneal data exact methods replay",
+        "columns": "data replay",
+        "importing": "data",
+        "plot": "data replay",
+        "problem": "bounds certificates columns data importing methods plot replay solve verify",
+    },
+    "placement": {
+        "data": "",
+        "replay": "data",
+        "bounds": "data",
+        "verify": "bounds data replay",
+        "heuristics": "data",
+        "exact": "bounds data replay",
+        "solve": "bounds data exact heuristics replay",
+        "columns": "data replay",
+        "plot": "data replay",
+        "problem": "columns data exact heuristics plot replay solve verify",
+    },
+    "cluster": {
+        "data": "",
+        "replay": "data",
+        "bounds": "data replay",
+        "exhaustive": "data replay",
+        "verify": "bounds data exhaustive replay",
+        "policies": "data replay",
+        "heartbeat": "data policies replay",
+        "series": "bounds data policies replay",
+        "prefill": "data series",
+        "forecast": "",
+        "report": "forecast series",
+        "report_requests": "replay report",
+        "plot": "report series",
+        "solve": "data replay series",
+        "importing": "data heartbeat",
+        "problem": "bounds data importing policies replay solve verify",
+    },
+}
+MODELS = "infermax_opt.models"
+#: Rooms of a wing that its formulations may import.
+SEEN_BY_MODELS = ("data", "bounds", "replay", "formulation")
+#: Rooms that make schedules without proof.
+GUESSES = ("schedulers", "planners", "heuristics", "policies", "anneal", "methods")
 
 
-def test_the_verifier_vouches_alone() -> None:
-    seen = reached("infermax_opt.infermax.verify")
-    assert "infermax_opt.infermax.bounds" in seen
-    forbidden = (
-        SCHEDULERS,
-        MODELS,
-        SOLVERS,
-        "infermax_opt.infermax.formulation",
-        "pyomo",
-    )
-    assert under(seen, *forbidden, "infermax_opt.api", "ortools", "highspy") == []
+def room(name: str) -> tuple[str, str]:
+    """Floor's room of a module, and the room within its wing (or nothing)."""
+    parts = name.split(".")[1:]
+    head = parts[0] if parts else ""
+    return head, parts[1] if head in WINGS and len(parts) > 1 else ""
 
 
-@pytest.mark.parametrize(
-    ("part", "others"),
-    [
-        (SCHEDULERS, (MODELS, SOLVERS, "infermax_opt.infermax.formulation")),
-        (MODELS, (SCHEDULERS, SOLVERS)),
-        (SOLVERS, (SCHEDULERS, MODELS)),
-    ],
-)
-def test_parts_that_never_import_each_other(part: str, others: tuple[str, ...]) -> None:
-    members = under(set(MODULES), part)
-    assert members
-    for name in members:
-        assert under(reached(name), *others) == [], name
+def own(names: Iterable[str]) -> list[str]:
+    """Modules of this package in a room, the package itself and its entry point apart."""
+    found = (name for name in names if name.startswith("infermax_opt."))
+    return sorted(name for name in found if name != "infermax_opt.__main__")
 
 
-def test_models_are_found_through_entry_points_only() -> None:
-    for name in MODULES:
-        if not name.startswith(MODELS):
-            assert under(set(direct(name)), MODELS) == [], name
+def imported(name: str) -> list[str]:
+    """Modules that a module imports itself, without the packages above them."""
+    return own(imports_in(tree(name)) - {"infermax_opt"})
+
+
+def test_every_room_has_its_floor() -> None:
+    rooms = {room(name)[0] for name in own(MODULES) if not name.startswith(MODELS)}
+    assert rooms == {name for floor in FLOORS for name in floor}
+    for wing, table in WINGS.items():
+        inside = {room(name)[1] for name in own(MODULES) if room(name)[0] == wing} - {""}
+        assert inside == set(table), wing
+
+
+def test_nobody_imports_from_a_floor_above() -> None:
+    level = {name: k for k, floor in enumerate(FLOORS) for name in floor}
+    for name in own(MODULES):
+        here = room(name)[0]
+        for other in imported(name):
+            there = room(other)[0]
+            if MODELS.endswith(here) or here == there:
+                continue
+            assert not other.startswith(MODELS), f"{name} imports a formulation by name: {other}"
+            assert level[there] < level[here], f"{name} imports {other}"
+
+
+def test_models_see_a_wing_and_what_is_below() -> None:
+    for name in under(set(MODULES), MODELS):
+        for other in imported(name):
+            assert room(other)[0] in (*FLOORS[0], *FLOORS[3], "models"), f"{name} imports {other}"
+            assert room(other)[1] in ("", *SEEN_BY_MODELS), f"{name} imports {other}"
+
+
+def test_rooms_of_a_wing_keep_to_the_table() -> None:
+    for name in own(MODULES):
+        wing, here = room(name)
+        if wing in WINGS and here:
+            for other in imported(name):
+                inside = room(other)[0] == wing and room(other)[1] not in ("", here)
+                assert not inside or room(other)[1] in WINGS[wing][here].split(), f"{name} imports {other}"
+
+
+def test_the_table_has_no_cycle() -> None:
+    graph = networkx.DiGraph()
+    for wing, table in WINGS.items():
+        for here, others in table.items():
+            graph.add_edges_from((f"{wing}.{here}", f"{wing}.{other}") for other in others.split())
+    assert networkx.is_directed_acyclic_graph(graph)
+
+
+def test_no_module_imports_itself_around_a_corner() -> None:
+    graph = networkx.DiGraph()
+    for name in own(MODULES):
+        graph.add_edges_from((name, other) for other in imported(name) if other in MODULES)
+    assert list(networkx.simple_cycles(graph)) == []
+
+
+@pytest.mark.parametrize("wing", list(WINGS))
+def test_the_verifier_vouches_alone(wing: str) -> None:
+    seen = reached(f"infermax_opt.{wing}.verify")
+    assert under(seen, f"infermax_opt.{wing}.bounds")
+    floors = ("api", "engines", "models", "table", "cli", "core.problem")
+    rooms = ("exact", "solve", "problem", *GUESSES)
+    forbidden = [f"infermax_opt.{name}" for name in floors]
+    forbidden += [f"infermax_opt.{other}.{part}" for other in WINGS for part in rooms]
+    assert under(seen, *forbidden, "pyomo", "ortools", "highspy") == []
+
+
+def test_heuristics_and_exact_never_import_each_other() -> None:
+    for wing in WINGS:
+        guesses = [f"infermax_opt.{wing}.{part}" for part in GUESSES]
+        for name in under(set(MODULES), *guesses):
+            assert under(reached(name), f"infermax_opt.{wing}.exact") == [], name
+        for name in under(set(MODULES), f"infermax_opt.{wing}.exact"):
+            assert under(reached(name), *guesses) == [], name
+
+
+def test_scripts_see_the_api_of_the_package() -> None:
+    """Studies may look into wings for what they study, but never into the command line."""
+    for path in sorted((ROOT / "scripts").rglob("*.py")):
+        for name in imports_in(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not name.startswith("infermax_opt.cli"), path
 
 
 def test_one_place_computes_batch_times() -> None:
@@ -203,7 +353,9 @@ def test_public_names_load_and_are_typed() -> None:
 def test_entry_points_resolve() -> None:
     points = entry_points(group="infermax_opt.models")
     assert {"csp", "flow"} <= {point.name for point in points}
-    for point in points:
+    kinds = entry_points(group="infermax_opt.problems")
+    assert {"infermax", "makespan", "placement", "stream"} <= {point.name for point in kinds}
+    for point in (*points, *kinds):
         assert callable(point.load())
     (script,) = [p for p in entry_points(group="console_scripts") if p.name == "infermax-opt"]
     assert callable(script.load())

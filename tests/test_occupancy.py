@@ -17,7 +17,7 @@ from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.exact.staged import staged_search
-from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
+from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 
 from .occupancy_adversary import edges, strongest
 from .support import FLAT, PAPER, case, check_evidence, few

@@ -10,9 +10,9 @@ import pytest
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
+from infermax_opt.placement.data.limits import Limit, Limits, kv_peak
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.limits import Limit, Limits, kv_peak
-from infermax_opt.placement.replay import PlacementRule, check_placement
+from infermax_opt.placement.replay.check import PlacementRule, check_placement
 
 from .placement_oracle import broken, kv_at, kv_most, tiny_placement
 

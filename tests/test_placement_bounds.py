@@ -24,7 +24,7 @@ from infermax_opt.placement.bounds.rows import (
     tightened,
 )
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
-from infermax_opt.placement.limits import Limits
+from infermax_opt.placement.data.limits import Limits
 
 from .placement_oracle import broken, fewest_workers, tiny_placement
 

@@ -23,7 +23,7 @@ from infermax_opt.placement.data.generate import generate
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics.place import HEURISTICS, place
-from infermax_opt.placement.replay import check_placement
+from infermax_opt.placement.replay.check import check_placement
 
 from .support import ROOT
 

@@ -11,7 +11,7 @@ from infermax_opt.placement.bounds.first_ends import refuted, workers_by_ends
 from infermax_opt.placement.bounds.rows import open_workers, placeable
 from infermax_opt.placement.data.generate import generate
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
-from infermax_opt.placement.limits import Limits
+from infermax_opt.placement.data.limits import Limits
 
 from .placement_oracle import fewest_workers
 

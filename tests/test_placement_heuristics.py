@@ -9,12 +9,12 @@ import pytest
 from infermax_opt.core.errors import InputError
 from infermax_opt.placement.data.generate import FAMILIES, generate, paper_like
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
+from infermax_opt.placement.data.limits import Limits, unplaceable
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics import place as heuristics
 from infermax_opt.placement.heuristics._columns import Columns
 from infermax_opt.placement.heuristics.place import HEURISTICS, place, spread
-from infermax_opt.placement.limits import Limits, unplaceable
-from infermax_opt.placement.replay import check_placement
+from infermax_opt.placement.replay.check import check_placement
 
 #: A worker on which nothing takes time, and KV is tokens.
 TIMELESS = dict.fromkeys(

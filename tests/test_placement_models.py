@@ -15,12 +15,12 @@ from infermax_opt.engines.highs import solve as highs
 from infermax_opt.engines.lowering import assign, lower
 from infermax_opt.placement.bounds.closed_form import placement_bounds
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
+from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.exact import solve as placement_exact
 from infermax_opt.placement.exact._program import Program
 from infermax_opt.placement.exact.solve import solve_placement_exactly
-from infermax_opt.placement.limits import Limits
-from infermax_opt.placement.replay import check_placement
+from infermax_opt.placement.replay.check import check_placement
 
 from .placement_oracle import fewest_workers, tiny_placement
 

@@ -26,13 +26,13 @@ from infermax_opt.files.results import read_schedule_or_claim, result_to_json, w
 from infermax_opt.placement.bounds.closed_form import placement_bounds
 from infermax_opt.placement.data.generate import generate
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
+from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.exact import solve as placement_exact
 from infermax_opt.placement.heuristics import pack
 from infermax_opt.placement.heuristics.place import place
-from infermax_opt.placement.limits import Limits
-from infermax_opt.placement.metrics import PLACEMENT_DEFINITIONS, PlacementMetrics, measure_placement
-from infermax_opt.placement.replay import check_placement
+from infermax_opt.placement.replay.check import check_placement
+from infermax_opt.placement.replay.metrics import PLACEMENT_DEFINITIONS, PlacementMetrics, measure_placement
 
 from .placement_oracle import fewest_workers, kv_most, tiny_placement
 from .support import ROOT

@@ -16,12 +16,12 @@ from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, System
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch
 from infermax_opt.infermax.data.suites import paper_cost
+from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 from infermax_opt.infermax.planners.plan import _run as _planner_run
 from infermax_opt.infermax.planners.plan._options import decide
 from infermax_opt.infermax.planners.plan._write import batches_of
 from infermax_opt.infermax.planners.plan.planner import ArrivalsError, PlannerOptions, plan, plans
 from infermax_opt.infermax.replay.fast import replay
-from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
 
 from .strategies import instances
 from .support import value

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
+from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 from infermax_opt.infermax.planners.plan.planner import PlannerOptions, plan, plans
 from infermax_opt.infermax.planners.polish.polish import polish
 from infermax_opt.infermax.replay.fast import replay
-from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
 from infermax_opt.table.suites import get_suite
 
 from .strategies import instances

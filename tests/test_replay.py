@@ -14,10 +14,10 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import BatchFeatures, CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
+from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 from infermax_opt.infermax.replay import fast as fastreplay
 from infermax_opt.infermax.replay.metrics import measure
 from infermax_opt.infermax.replay.plain import Replay, Rule, replay_plain
-from infermax_opt.infermax.schedulers import run_scheduler, scheduler_names
 
 from .strategies import instances
 

@@ -15,16 +15,9 @@ from infermax_opt.api import verify
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch
+from infermax_opt.infermax.heuristics import get_scheduler, run_scheduler, scheduler_names
 from infermax_opt.infermax.replay.fast import replay
-from infermax_opt.infermax.schedulers import (
-    Options,
-    Order,
-    _loop,
-    algorithm1,
-    get_scheduler,
-    run_scheduler,
-    scheduler_names,
-)
+from infermax_opt.infermax.schedulers import Options, Order, _loop, algorithm1
 from infermax_opt.infermax.schedulers import schedule as schedule_by
 
 from .strategies import instances

@@ -31,7 +31,7 @@ from infermax_opt.files.results import read_schedule_or_claim
 from infermax_opt.infermax.data.formats import read_instance, write_instance
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.suites import csp_case
-from infermax_opt.infermax.schedulers import scheduler_names
+from infermax_opt.infermax.heuristics import scheduler_names
 from infermax_opt.table import compute as table_compute
 from infermax_opt.table.archive import Archive, schedule_sha256
 from infermax_opt.table.compute import Job, compute_row

@@ -17,13 +17,13 @@ from click.testing import Result as Done
 from infermax_opt.cli.main import cli
 from infermax_opt.cluster.data.formats import stream_from_json, stream_of_trace, stream_to_json, write_stream
 from infermax_opt.cluster.data.generate import poisson_stream
-from infermax_opt.cluster.data.stream import Stream, StreamRequest
+from infermax_opt.cluster.data.stream import Stream, StreamRequest, stream_unplaceable
 from infermax_opt.cluster.policies.by_name import make_policy
 from infermax_opt.cluster.replay.check import check_stream
 from infermax_opt.cluster.replay.metrics import measure_stream
 from infermax_opt.cluster.replay.replay import replay_stream
 from infermax_opt.cluster.report import series_text
-from infermax_opt.cluster.series import stream_unplaceable, worker_series
+from infermax_opt.cluster.series import worker_series
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.json import to_json_text
 from infermax_opt.files.report import metrics_text

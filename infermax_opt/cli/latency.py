@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from infermax_opt import completion
+from infermax_opt.cli import completion
 from infermax_opt.cli.console import AS_JSON, DONE, FAILED, MAX_SIZE, check_output, output_option, save, wrote
 from infermax_opt.cli.options import TRACE_FORMATS
 

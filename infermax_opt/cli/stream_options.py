@@ -91,7 +91,7 @@ def given_stream(context: click.Context, input_file: str, form: str | None, **op
 
 def tell_unplaceable(path: str, stream: Stream) -> bool:
     """Say on stderr which requests exceed which limit by themselves; whether there are any."""
-    from infermax_opt.cluster.series import stream_unplaceable
+    from infermax_opt.cluster.data.stream import stream_unplaceable
 
     unfit = stream_unplaceable(stream)
     for line in unfit[:MOST_LINES]:

@@ -94,7 +94,7 @@ def workers(
       infermax-opt workers stream.json --placement placement.json
     """  # noqa: D301
     from infermax_opt.cluster.data.formats import write_stream
-    from infermax_opt.cluster.replay.prefill import prefill_stream
+    from infermax_opt.cluster.prefill import prefill_stream
     from infermax_opt.cluster.report import series_csv, series_text, series_to_json
     from infermax_opt.cluster.series import worker_series
     from infermax_opt.files.json import write_text

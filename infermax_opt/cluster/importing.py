@@ -200,7 +200,7 @@ def _under_way(
 ) -> tuple[Trace, PlacementInstance]:
     """A heartbeat with the requests that are on workers by then, where best-fit put them."""
     from infermax_opt.cluster.data.formats import stream_of_trace
-    from infermax_opt.cluster.replay.heartbeat import stream_heartbeat
+    from infermax_opt.cluster.heartbeat import stream_heartbeat
 
     if heartbeat <= 0 or end % heartbeat:
         problem = f"{float(end):g} s is no multiple of the heartbeat of {float(heartbeat):g} s"

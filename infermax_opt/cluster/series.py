@@ -37,9 +37,8 @@ from infermax_opt.core.interrupts import Patience
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics.place import place
-from infermax_opt.placement.limits import unplaceable
 
-__all__ = ["BeatBounds", "WorkerSeries", "stream_unplaceable", "worker_series"]
+__all__ = ["BeatBounds", "WorkerSeries", "worker_series"]
 
 #: Heartbeats between two lines of progress.
 NEWS = 200
@@ -128,11 +127,6 @@ class WorkerSeries:
     def open_beats(self) -> int:
         """Heartbeats at which `lower` and `upper` differ."""
         return sum(beat.lower < beat.upper for beat in self.beats)
-
-
-def stream_unplaceable(stream: Stream) -> list[str]:
-    """One line for each limit that a request exceeds by itself on a fresh worker."""
-    return unplaceable(stream.at_once)
 
 
 def worker_series(

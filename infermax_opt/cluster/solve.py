@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from infermax_opt.cluster.data.stream import Stream
+from infermax_opt.cluster.data.stream import Stream, stream_unplaceable
 from infermax_opt.cluster.replay.metrics import StreamMetrics
-from infermax_opt.cluster.series import stream_unplaceable, worker_series
+from infermax_opt.cluster.series import worker_series
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import Problem
 from infermax_opt.core.result import Result

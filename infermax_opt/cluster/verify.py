@@ -17,8 +17,8 @@ from infermax_opt.cluster.replay.check import BeatViolation, check_stream
 from infermax_opt.cluster.replay.metrics import StreamMetrics
 from infermax_opt.core.result import Claim
 from infermax_opt.core.verification import BaseVerification, Finding, Trust, Truth, Unchecked
+from infermax_opt.placement.data.limits import unplaceable
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.limits import unplaceable
 
 __all__ = ["StreamVerification", "verify_stream"]
 

@@ -103,13 +103,13 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
 
     def heuristics(self) -> Sequence[str]:
         """The schedulers of Table 1 and those that other packages add."""
-        from infermax_opt.infermax.schedulers import scheduler_names
+        from infermax_opt.infermax.heuristics import scheduler_names
 
         return scheduler_names()
 
     def heuristics_text(self) -> str:
         """One scheduler a line, and the planners."""
-        from infermax_opt.infermax.schedulers import PLANNERS, scheduler_names
+        from infermax_opt.infermax.heuristics import PLANNERS, scheduler_names
 
         return "\n".join(
             [
@@ -121,7 +121,7 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
 
     def run_heuristic(self, instance: Instance, name: str) -> Heuristic[Schedule]:
         """Run a scheduler or planner."""
-        from infermax_opt.infermax.schedulers import run_scheduler
+        from infermax_opt.infermax.heuristics import run_scheduler
 
         return Heuristic(run_scheduler(instance, name))
 

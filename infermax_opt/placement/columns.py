@@ -21,7 +21,7 @@ from infermax_opt.core.columns import (
 from infermax_opt.core.result import Result
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.metrics import PlacementMetrics
+from infermax_opt.placement.replay.metrics import PlacementMetrics
 
 __all__ = ["ROW_KIND"]
 

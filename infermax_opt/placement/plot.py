@@ -14,9 +14,9 @@ from infermax_opt.core.values import AnySchedule, amount
 from infermax_opt.files.figure import COLOURS, STYLE, Phase, bound_words, picture_format, save_figure
 from infermax_opt.files.text import printable
 from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.limits import Limits
-from infermax_opt.placement.metrics import WorkerUse, worker_members, worker_uses
+from infermax_opt.placement.replay.metrics import WorkerUse, worker_members, worker_uses
 
 __all__ = ["plot_workers"]
 

@@ -15,7 +15,7 @@ from infermax_opt.core.run import SolveOptions
 from infermax_opt.core.suite import Case
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.metrics import PlacementMetrics
+from infermax_opt.placement.replay.metrics import PlacementMetrics
 from infermax_opt.placement.verify import PlacementVerification
 
 __all__ = ["PlacementProblem"]

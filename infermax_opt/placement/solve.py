@@ -21,12 +21,12 @@ from infermax_opt.core.run import WARM_UP, SolveOptions, SolveRun
 from infermax_opt.engines.outcome import Limits as RunLimits
 from infermax_opt.placement.bounds.closed_form import excluded, placement_bounds
 from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.limits import Limits, unplaceable
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.exact.solve import solve_placement_exactly
 from infermax_opt.placement.exact.solve_formulation import get_placement_formulation, solve_formulated
 from infermax_opt.placement.heuristics.place import place
-from infermax_opt.placement.limits import Limits, unplaceable
-from infermax_opt.placement.metrics import PlacementMetrics
+from infermax_opt.placement.replay.metrics import PlacementMetrics
 
 __all__ = ["lower_bounds", "solve_placement"]
 

@@ -28,10 +28,10 @@ from infermax_opt.core.verification import (
 from infermax_opt.placement.bounds import exhaustive
 from infermax_opt.placement.bounds.closed_form import WorkerBound, placement_bounds
 from infermax_opt.placement.data.instance import MAX_WORKERS, PlacementInstance
+from infermax_opt.placement.data.limits import Limits, unplaceable
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.limits import Limits, unplaceable
-from infermax_opt.placement.metrics import PlacementMetrics, measure_placement
-from infermax_opt.placement.replay import PlacementViolation, check_placement
+from infermax_opt.placement.replay.check import PlacementViolation, check_placement
+from infermax_opt.placement.replay.metrics import PlacementMetrics, measure_placement
 
 __all__ = ["PlacementVerification", "alone", "verify_placement"]
 

@@ -17,8 +17,8 @@ import infermax_opt as imx
 from infermax_opt.core.verification import Trust
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.data.instance import Metric
+from infermax_opt.infermax.heuristics import scheduler_names
 from infermax_opt.infermax.replay.fast import replay
-from infermax_opt.infermax.schedulers import scheduler_names
 from scripts.findings.cases import Case
 
 __all__ = ["CHECKS", "Limits", "MeasureError", "Row", "measure"]

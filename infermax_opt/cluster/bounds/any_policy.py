@@ -36,7 +36,7 @@ from functools import cache
 
 from infermax_opt.cluster.data.stream import Stream
 from infermax_opt.cluster.replay.worker import Units
-from infermax_opt.placement.limits import Limits
+from infermax_opt.placement.data.limits import Limits
 
 __all__ = ["AnyPolicyBound", "any_policy_bounds"]
 

@@ -20,8 +20,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from infermax_opt.cluster.data.stream import Stream, StreamRequest
-from infermax_opt.cluster.series import stream_unplaceable
+from infermax_opt.cluster.data.stream import Stream, StreamRequest, stream_unplaceable
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.lengths import check_error, estimate

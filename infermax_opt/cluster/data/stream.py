@@ -17,8 +17,9 @@ from infermax_opt.placement.data.instance import (
     Slo,
     Worker,
 )
+from infermax_opt.placement.data.limits import unplaceable
 
-__all__ = ["Stream", "StreamRequest"]
+__all__ = ["Stream", "StreamRequest", "stream_unplaceable"]
 
 #: Most heartbeats from the first arrival to the last.
 MAX_HEARTBEATS = 10**6
@@ -165,3 +166,8 @@ def _checked(given: Iterable[StreamRequest], worker: Worker) -> tuple[StreamRequ
     if not found:
         raise InputError("holds no request; at least 1 is needed", field="requests")
     return tuple(sorted(found.values(), key=lambda request: request.arrival))
+
+
+def stream_unplaceable(stream: Stream) -> list[str]:
+    """One line for each limit that a request exceeds by itself on a fresh worker."""
+    return unplaceable(stream.at_once)

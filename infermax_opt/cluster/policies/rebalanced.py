@@ -32,8 +32,8 @@ from fractions import Fraction
 
 from infermax_opt.cluster.replay.replay import Beat
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Worker
+from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.heuristics.place import place
-from infermax_opt.placement.limits import Limits
 
 __all__ = ["EstimationError", "Rebalanced", "cost_of", "rebalance"]
 

@@ -11,7 +11,7 @@ from infermax_opt.cluster.data.stream import Stream
 from infermax_opt.cluster.replay.metrics import StreamMetrics, measure_stream
 from infermax_opt.cluster.replay.replay import Beat, BeatRecord, replay_stream
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.replay import PlacementRule, PlacementViolation, check_placement
+from infermax_opt.placement.replay.check import PlacementRule, PlacementViolation, check_placement
 
 __all__ = ["BeatViolation", "StreamCheck", "check_stream"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from infermax_opt.placement.bounds.rows import Row
-from infermax_opt.placement.limits import Limits
+from infermax_opt.placement.data.limits import Limits
 
 __all__ = ["Clique", "best_clique", "excluding"]
 

@@ -43,7 +43,7 @@ from infermax_opt.placement.bounds.rows import (
     tightened,
 )
 from infermax_opt.placement.data.instance import PlacementInstance
-from infermax_opt.placement.limits import Limits
+from infermax_opt.placement.data.limits import Limits
 
 __all__ = ["WorkerBound", "bounds_from_simplest", "excluded", "placement_bounds"]
 

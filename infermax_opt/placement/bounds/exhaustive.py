@@ -2,7 +2,7 @@ r"""Placements on a given number of workers by exhausting all of them: exact, fo
 
 Requests are tried the largest first, on the workers in use and on fresh ones; of fresh workers that hold
 nothing only the first is tried, and of equal requests the later one goes to no earlier worker.  A set that
-breaks a limit is given up: more requests mend none (`infermax_opt.placement.limits.unplaceable`).  No
+breaks a limit is given up: more requests mend none (`infermax_opt.placement.data.limits.unplaceable`).  No
 placement uses more fresh workers than there are new requests, so no more are looked at.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from infermax_opt.placement.bounds.rows import open_workers
 from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.limits import Limits
 
 __all__ = ["MAX_NODES", "MAX_REQUESTS", "Exhausted", "exhaust"]
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infermax_opt.placement.limits import Limits
+from infermax_opt.placement.data.limits import Limits
 
 __all__ = ["Ends", "refuted", "workers_by_ends"]
 

@@ -2,9 +2,9 @@ r"""Rows: what the requests on a worker need of a limit adds up, and there is on
 
 A row gives each new request a whole number, its weight.  The weights of new requests that fit on a fresh
 worker together add up to `capacity` at most, and those on worker e with ongoing requests to ``rooms[e]``.
-The rows b and c/d of `infermax_opt.placement.limits` are of this kind, and so is the KV at an iteration k:
-weight h (l_in + k) + j if the request has k or more tokens to generate, else 0.  So is every combination of
-rows with factors of 0 or more.
+The rows b and c/d of `infermax_opt.placement.data.limits` are of this kind, and so is the KV at an iteration
+k: weight h (l_in + k) + j if the request has k or more tokens to generate, else 0.  So is every combination
+of rows with factors of 0 or more.
 
 *Rooms.*  What ongoing requests leave of row r may be out of reach as the room of another row q ends before
 it.  A set S on e has sum of q_i <= room_q.  For any number f >= 0,
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from infermax_opt.placement.limits import Limits
+from infermax_opt.placement.data.limits import Limits
 
 __all__ = [
     "Row",

@@ -22,7 +22,7 @@ from fractions import Fraction
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.lengths import check_error, estimate
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
-from infermax_opt.placement.limits import Limits
+from infermax_opt.placement.data.limits import Limits
 
 __all__ = ["FAMILIES", "MODELS", "Family", "Lengths", "generate", "paper_like"]
 

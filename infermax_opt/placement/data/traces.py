@@ -24,7 +24,7 @@ from infermax_opt.placement.data.instance import (
     Slo,
     Worker,
 )
-from infermax_opt.placement.limits import unplaceable
+from infermax_opt.placement.data.limits import unplaceable
 
 __all__ = ["busiest_heartbeat", "heartbeat_instance", "heartbeat_of", "without_unplaceable"]
 

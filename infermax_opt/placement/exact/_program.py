@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from infermax_opt.engines.lowering import LoweredModel
 from infermax_opt.placement.bounds.cliques import excluding
 from infermax_opt.placement.bounds.rows import Row, base_rows, kv_iterations, kv_row, open_workers
-from infermax_opt.placement.limits import Limits
+from infermax_opt.placement.data.limits import Limits
 
 __all__ = ["Program"]
 

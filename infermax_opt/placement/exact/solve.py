@@ -22,10 +22,10 @@ from infermax_opt.engines.outcome import Termination
 from infermax_opt.engines.process import Engine, EngineRun, run_engine
 from infermax_opt.placement.bounds.rows import open_workers
 from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.exact._program import Program
-from infermax_opt.placement.limits import Limits
-from infermax_opt.placement.replay import check_placement
+from infermax_opt.placement.replay.check import check_placement
 
 __all__ = ["ExactPlacement", "solve_placement_exactly"]
 

@@ -18,9 +18,9 @@ from infermax_opt.engines.formulations import load_formulation
 from infermax_opt.engines.outcome import Limits as RunLimits
 from infermax_opt.engines.process import Engine, run_engine
 from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.limits import Limits
-from infermax_opt.placement.replay import check_placement
+from infermax_opt.placement.replay.check import check_placement
 
 if TYPE_CHECKING:
     from pyomo.core import ConcreteModel

@@ -12,10 +12,10 @@ from typing import Any
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics import _kernel as plain
 from infermax_opt.placement.heuristics._state import Requests, Workers, enter, peak
-from infermax_opt.placement.limits import Limits
 
 __all__ = ["Columns"]
 

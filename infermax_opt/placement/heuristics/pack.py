@@ -18,12 +18,12 @@ import numpy as np
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.limits import check_placeable
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics import _pack_kernel as kernel
 from infermax_opt.placement.heuristics._columns import Columns
 from infermax_opt.placement.heuristics._state import Workers, enter, peak
 from infermax_opt.placement.heuristics.place import place
-from infermax_opt.placement.limits import check_placeable
 
 __all__ = ["anytime_placements", "pack"]
 

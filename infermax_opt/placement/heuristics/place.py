@@ -22,10 +22,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.placement.data.instance import MAX_WORKERS, PlacementInstance
+from infermax_opt.placement.data.limits import Limits, check_placeable
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics._columns import Columns
 from infermax_opt.placement.heuristics._kernel import PARTS
-from infermax_opt.placement.limits import Limits, check_placeable
 
 __all__ = [
     "HEURISTICS",

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from infermax_opt.core.values import SHARE
 from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.limits import Limits
 
 __all__ = [
     "PLACEMENT_DEFINITIONS",

@@ -6,8 +6,8 @@ import enum
 from dataclasses import dataclass
 
 from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.limits import Limit, Limits
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.limits import Limit, Limits
 
 __all__ = ["RULES", "PlacementCheck", "PlacementRule", "PlacementViolation", "check_placement"]
 

@@ -1,0 +1,74 @@
+"""Schedulers and planners by name: each turns an instance into a valid schedule.
+
+A scheduler of another package is found through the group of entry points ``infermax_opt.schedulers``, whose
+values are functions that take an instance and return its schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from importlib.metadata import EntryPoint, entry_points
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.schedulers.algorithm1 import schedule
+from infermax_opt.infermax.schedulers.presets import PRESETS, preset
+
+__all__ = ["GROUP", "PLANNERS", "Scheduler", "get_scheduler", "run_scheduler", "scheduler_names"]
+
+Scheduler = Callable[[Instance], Schedule]
+
+#: Entry points of schedulers.
+GROUP = "infermax_opt.schedulers"
+
+
+def _planner(instance: Instance) -> Schedule:
+    from infermax_opt.infermax.planners.plan.planner import plan
+
+    return plan(instance)
+
+
+def _beam(instance: Instance) -> Schedule:
+    from infermax_opt.infermax.planners.beam.beam import beam_search
+
+    found = beam_search(instance)
+    if found is None:
+        raise InputError("the beam search takes requests of one kind that are all there from the start")
+    return found
+
+
+PLANNERS: dict[str, Scheduler] = {"planner": _planner, "beam": _beam}
+"""Planners by name: they know all output lengths, which an online scheduler does not."""
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def scheduler_names() -> tuple[str, ...]:
+    """Names of the schedulers, those of other packages last; presets also with ``@rN``."""
+    return (*PRESETS, *sorted(_installed()))
+
+
+def get_scheduler(name: str) -> Scheduler:
+    """Return the scheduler or planner called `name`.
+
+    Raises
+    ------
+    InputError
+        If there is none; the message names the choices.
+    """
+    if name in PLANNERS:
+        return PLANNERS[name]
+    if name in _installed():
+        found: Scheduler = _installed()[name].load()
+        return found
+    return partial(schedule, options=preset(name))
+
+
+def run_scheduler(instance: Instance, name: str) -> Schedule:
+    """Schedule `instance` by the scheduler or planner called `name`."""
+    return get_scheduler(name)(instance)

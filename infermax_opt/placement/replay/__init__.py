@@ -1,0 +1,1 @@
+"""What a placement does: its rules checked, its metrics."""

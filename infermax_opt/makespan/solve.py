@@ -43,8 +43,7 @@ def check_options(instance: MakespanInstance, options: SolveOptions) -> None:
     InputError
         If an option is for other problems, or the instance is too large for the chosen engine.
     """
-    if options.formulation is not None:
-        raise InputError("makespan instances are solved without one", field="formulation")
+    options.refuse("makespan instances", "formulation")
     if options.memory_limit is not None:
         raise InputError("the engines of makespan instances take none", field="memory_limit")
     if options.solver == "exact":

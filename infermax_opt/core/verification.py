@@ -17,7 +17,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim, LowerBound, Proof, Status
-from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
+from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, AnyViolation
 
 __all__ = [
     "ROUNDING", "BaseVerification", "Fault", "FaultKind", "Finding", "Trust", "Truth", "Unchecked",
@@ -29,7 +29,7 @@ ROUNDING = Fraction(1, 10**12)
 #: Name of the claim of a lower bound, as in a result file.
 LOWER_BOUND = "lower_bound"
 
-V = TypeVar("V")
+V = TypeVar("V", bound=AnyViolation)
 M = TypeVar("M", bound=AnyMetrics)
 
 

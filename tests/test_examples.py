@@ -23,17 +23,9 @@ from infermax_opt.files.instances import write_instance
 from .oracle import optimum
 from .support import ROOT
 from .tiny import tiny
+from .waiting import OBJECTIVES, waiting
 
 TOY = ROOT / "instances" / "toy.json"
-OBJECTIVES: tuple[Any, ...] = (
-    "makespan",
-    "throughput",
-    "mean_ttft",
-    "mean_tpot",
-    "mean_e2e",
-    {"makespan": "0.5", "mean_tpot": "2"},
-)
-
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -152,22 +144,18 @@ def test_bound_is_found_recomputed_and_refuted(run: Run, tmp_path: Path) -> None
     assert "closed form 'one request' gives" in run("verify", path, result, code=1).stdout
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
-def test_bound_is_never_above_the_optimum(
-    objective: Any, site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bound_is_never_above_the_optimum(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(site))
     one_request = importlib.import_module("one_request").one_request
-    tight = 0
-    for seed in range(60):
-        # The oracle waits tick by tick for a TPOT, which takes arrivals of few ticks.
-        arrivals = seed % 2 == 0 and "mean_tpot" not in str(objective)
-        instance = tiny(seed, arrivals=arrivals, objective=objective)
+    offline = (tiny(seed, objective=OBJECTIVES[seed % len(OBJECTIVES)]) for seed in range(150))
+    met = set()
+    for instance in (*offline, *map(waiting, range(150))):
         best = optimum(instance)
         for bound in one_request(instance):
-            assert 0 <= bound.value <= best, (seed, bound)
-            tight += bound.value == best
-    assert tight, "it never meets the optimum: something is left out"
+            assert 0 <= bound.value <= best, (instance, bound)
+            if bound.value == best:
+                met.add(instance.objective_name)
+    assert len(met) > 5, "it hardly ever meets the optimum: something is left out"
 
 
 # --- the problem --------------------------------------------------------------------------------

@@ -33,10 +33,11 @@ from typing import Any, ClassVar, NamedTuple
 import pyomo.environ as pyo
 
 from infermax_opt.core.result import Scope
+from infermax_opt.infermax.bounds.horizon import PackingRow, least_batches, packing_rows
 from infermax_opt.infermax.data.cost import prefill_work
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.formulation import Move, PackingRow, least_batches, packing_rows, trajectory
+from infermax_opt.infermax.formulation import Move, trajectory
 from infermax_opt.infermax.replay.plain import replay_plain
 
 __all__ = ["StateFlow"]
@@ -106,7 +107,7 @@ class StateFlow:
 
     def build(self, instance: Instance, horizon: int) -> pyo.ConcreteModel:
         """Model of all schedules with at most `horizon` batches."""
-        return _Builder(instance, horizon, self).build()
+        return _FlowBuilder(instance, horizon, self).build()
 
     def warm_start(self, model: pyo.ConcreteModel, schedule: Schedule) -> None:
         """Set every variable to what `schedule` does."""
@@ -247,7 +248,7 @@ def _of_kind(is_one: Callable[[Arc], bool], kind: int, arc: Arc) -> bool:
     return arc.kind == kind and is_one(arc)
 
 
-class _Builder:
+class _FlowBuilder:
     """Builds one model; every constraint of it is one short method."""
 
     def __init__(self, instance: Instance, horizon: int, options: StateFlow):

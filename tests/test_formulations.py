@@ -14,19 +14,19 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Scope
 from infermax_opt.engines.formulations import formulation_names
 from infermax_opt.engines.lowering import lower
-from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.exact.solve_formulation import one_by_one
-from infermax_opt.infermax.formulation import (
-    get_formulation,
+from infermax_opt.infermax.bounds.horizon import (
     horizon_bound,
     least_batches,
     least_variable_cost,
     packing_rows,
-    trajectory,
 )
-from infermax_opt.infermax.replay.plain import Replay, State, replay_plain
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.schedule import Batch, Schedule
+from infermax_opt.infermax.exact.solve_formulation import one_by_one
+from infermax_opt.infermax.formulation import get_formulation, trajectory
+from infermax_opt.infermax.replay.plain import Replay, replay_plain
+from infermax_opt.infermax.replay.state import State
 
 ONE_PIECE = [["0.007", "0.000075"]]
 HINGE = [["0.007", "0.00001"], ["0.0065", "0.0004"]]

@@ -10,12 +10,12 @@ from infermax_opt import api
 from infermax_opt.core.result import Status
 from infermax_opt.engines.outcome import Limits, Termination
 from infermax_opt.infermax.bounds.counts import count_batches
+from infermax_opt.infermax.bounds.horizon import horizon_bound
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.exact.moves import Chunks
 from infermax_opt.infermax.exact.search import search
 from infermax_opt.infermax.exact.solve_formulation import one_by_one, replayed_objective, solve_formulation
-from infermax_opt.infermax.exact.space import Chunks
-from infermax_opt.infermax.formulation import horizon_bound
 
 from .oracle import optimum
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infermax_opt.infermax.bounds import closed_form_bounds, lagrangian
+from infermax_opt.infermax.bounds import _lagrangian_relaxation, closed_form_bounds, lagrangian
 from infermax_opt.infermax.bounds._kernels_lagrangian import cheapest, retrace
 from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
 from infermax_opt.infermax.checker import Rejected, check
@@ -93,7 +93,7 @@ def test_asked_to_stop_at_once() -> None:
 
 
 def test_too_many_kinds_or_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = tuple(RequestGroup(f"r{k}", k + 1, 4) for k in range(lagrangian.MAX_KINDS + 1))
+    groups = tuple(RequestGroup(f"r{k}", k + 1, 4) for k in range(_lagrangian_relaxation.MAX_KINDS + 1))
     many = Instance("many", groups, System(100, 4096, 4096), paper_cost())
     assert lagrangian_bound(many) is None
     monkeypatch.setattr(lagrangian, "MAX_STATES", 100)

@@ -14,8 +14,8 @@ from infermax_opt.engines.outcome import Limits, Termination
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.exact import staged
+from infermax_opt.infermax.exact.moves import Chunks
 from infermax_opt.infermax.exact.search import search
-from infermax_opt.infermax.exact.space import Chunks
 from infermax_opt.infermax.exact.staged import staged_search
 
 from .oracle import optimum

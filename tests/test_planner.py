@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +19,7 @@ from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch
 from infermax_opt.infermax.data.suites import paper_cost
 from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 from infermax_opt.infermax.planners.plan import _run as _planner_run
+from infermax_opt.infermax.planners.plan import planner
 from infermax_opt.infermax.planners.plan._options import decide
 from infermax_opt.infermax.planners.plan._write import batches_of
 from infermax_opt.infermax.planners.plan.planner import ArrivalsError, PlannerOptions, plan, plans
@@ -104,6 +106,23 @@ def test_prompts_are_interleaved_where_squares_are_paid() -> None:
     features = replay(instance, plan(instance)).features
     assert max(f.prefills for f in features) > 1
     assert sum(f.prefill_work for f in features) < 8 * 64**2
+
+
+def test_a_neighbour_changes_settings_that_exist() -> None:
+    """Every change that may be drawn names a setting, as it is, and the seed."""
+
+    class Watched(random.Random):
+        def sample(self, population: list[Any], k: int) -> list[Any]:  # type: ignore[override]
+            drawn.update(item if isinstance(item, str) else item.name for item in population)
+            return super().sample(population, k)
+
+    drawn: set[str] = set()
+    instance = replace(make((4, 6), (5, 7), kv_capacity=20), cost=paper_cost())
+    instance = replace(instance, policy=replace(instance.policy, chunked_prefill=True))
+    for _ in range(3):
+        planner._neighbour(instance, PlannerOptions(pilot=0.4), 0, True, Watched(1))
+    assert "chunk" in drawn
+    assert drawn <= {field.name for field in fields(PlannerOptions)} | {"seed"}
 
 
 # --- properties ---

@@ -8,10 +8,10 @@ compiled once after the package is installed or its source changes.  That takes 
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 import zlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -30,7 +30,11 @@ def tell_compiling(tell: Callable[[str], None] | None) -> None:
 
 
 def compiled(
-    function: Any, helpers: Sequence[Callable[..., Any]], *, allocates: bool = True
+    function: Any,
+    helpers: Sequence[Callable[..., Any]],
+    *,
+    allocates: bool = True,
+    helpers_allocate: bool | None = None,
 ) -> Callable[..., Any]:
     """Compile `function`, or load it from numba's cache on disk.
 
@@ -40,8 +44,10 @@ def compiled(
     helpers : sequence of plain Python functions
         What it calls, callees first.  They stay callable as plain Python.
     allocates : bool
-        Whether any of them makes arrays.  Where none does, references to the columns they pass
-        around are not counted, which can take most of the time.
+        Whether `function` makes arrays or lists.  Where nothing does, references to the columns that
+        are passed around are not counted, which can take most of the time.
+    helpers_allocate : bool, optional
+        Whether any helper does; None is what `allocates` says.
 
     Notes
     -----
@@ -49,23 +55,33 @@ def compiled(
 
     numba drops a cached function when the file of that function changes, but not when a helper
     in another file does.  A stale batch time would break the law that there is only one, so the
-    name under which the function is cached holds a checksum of its helpers' files.
+    name under which the function is cached holds a checksum of all files in its folder and its helpers'.
+    There are the named tuples, too, that they take: a cache that names a class which has moved cannot be
+    loaded.
     """
     import numba
     from numba.extending import register_jitable
 
     _listen()
     options = {} if allocates else {"_nrt": False}
-    register = register_jitable if allocates else register_jitable(**options)
+    counts = allocates if helpers_allocate is None else helpers_allocate
+    register = register_jitable if counts else register_jitable(_nrt=False)
     for helper in helpers:
         register(helper)
-    modules = sorted({helper.__module__ for helper in helpers})
-    sources = "".join(inspect.getsource(sys.modules[name]) for name in modules)
+    sources = _sources(function, helpers)
     keyed = FunctionType(function.__code__, function.__globals__, function.__name__)
     keyed.__qualname__ = f"{function.__qualname__}_{zlib.crc32(sources.encode()):08x}"
     keyed.__module__ = function.__module__
     _kernels[keyed.__qualname__] = f"{function.__module__.removeprefix('infermax_opt.')}.{function.__name__}"
     return numba.njit(cache=True, nogil=True, **options)(keyed)  # type: ignore[no-any-return]
+
+
+def _sources(function: Any, helpers: Sequence[Callable[..., Any]]) -> str:
+    """Text of every module in the folders of the function and its helpers."""
+    homes = {sys.modules[some.__module__].__file__ or "" for some in (function, *helpers)}
+    folders = sorted({Path(home).parent for home in homes})
+    files = [path for folder in folders for path in sorted(folder.glob("*.py"))]
+    return "".join(path.read_text(encoding="utf-8") for path in files)
 
 
 @functools.cache

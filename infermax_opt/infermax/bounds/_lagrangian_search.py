@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from infermax_opt.infermax.bounds.lagrangian import Kind, Relaxation, cheapest_paths, retrace
+from infermax_opt.infermax.bounds._lagrangian_relaxation import Kind, Relaxation, cheapest_paths, retrace
 from infermax_opt.infermax.bounds.pieces import maximizer
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ def find_prices(
     longest = relaxation.longest
     lists = _Lists(relaxation, relaxation.least + longest // 2)
     scale = max(1, longest // COARSE)
-    search = PriceSearch(relaxation, horizon, scale, stop)
+    search = LagrangianPrices(relaxation, horizon, scale, stop)
     if scale > 1:
         coarse = coarser(relaxation, scale)
-        draft = PriceSearch(coarse, horizon // scale, 1, stop)
+        draft = LagrangianPrices(coarse, horizon // scale, 1, stop)
         sketch = _Lists(coarse, coarse.least + longest // (2 * scale))
         sketch.extend(draft, STEPS)
         for number in sketch.needed():
@@ -109,7 +109,7 @@ class _Lists:
         best = np.max(self.values, axis=0)
         self.worst, self.level = self.relaxation.least + int(best.argmin()), float(best.min())
 
-    def extend(self, search: PriceSearch, steps: int) -> None:
+    def extend(self, search: LagrangianPrices, steps: int) -> None:
         """Add prices for the number of batches where the bound is least, until that hardly helps."""
         while len(self.prices) < LISTS:
             batches, level = self.worst, self.level
@@ -130,7 +130,7 @@ class _Lists:
         return kept
 
 
-class PriceSearch:
+class LagrangianPrices:
     """Cutting planes for one relaxation, for one number of batches after another.
 
     Parameters
@@ -151,12 +151,12 @@ class PriceSearch:
         self.choices = [np.empty((horizon, k.output_tokens + 1), np.int8) for k in relaxation.kinds]
         self.paths: list[_Path] = []
         #: The prices found so far, where 1 prices a full memory like a batch.
-        self.found: list[tuple[Nodes, npt.NDArray[np.float64]]] = []
+        self.found: list[tuple[PriceNodes, npt.NDArray[np.float64]]] = []
 
-    def like(self, nodes: Nodes, point: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    def like(self, nodes: PriceNodes, point: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
         """Prices like those found at another scale."""
         batches = min(self.horizon, nodes.batches * self.scale // nodes.scale)
-        here = Nodes(batches, self.relaxation.longest, self.scale)
+        here = PriceNodes(batches, self.relaxation.longest, self.scale)
         self.found.append((here, here.moved(nodes, point)))
         return self.prices(*self.found[-1])
 
@@ -165,8 +165,8 @@ class PriceSearch:
         import numpy as np
 
         relaxation = self.relaxation
-        nodes = Nodes(batches, relaxation.longest, self.scale)
-        master = _Master(relaxation, nodes)
+        nodes = PriceNodes(batches, relaxation.longest, self.scale)
+        master = _PathMaster(relaxation, nodes)
         for number, kind in enumerate(relaxation.kinds):
             for start in nodes.at[nodes.at <= batches - kind.output_tokens].tolist():
                 # A token in every batch from `start` on.
@@ -196,7 +196,7 @@ class PriceSearch:
         self.found.append((nodes, centre))
         return kept
 
-    def prices(self, nodes: Nodes, point: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    def prices(self, nodes: PriceNodes, point: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
         """Whole prices of every batch, 0 beyond those that count, from those of the nodes."""
         import numpy as np
 
@@ -218,7 +218,7 @@ class PriceSearch:
         return _Path(number, start, blocks[start:end], float(cost)), kind.count * float(ends[batches])
 
 
-class Nodes:
+class PriceNodes:
     """Stretches of batches of one price: `scale` batches each, or all those in the middle."""
 
     def __init__(self, batches: int, longest: int, scale: int):
@@ -239,7 +239,7 @@ class Nodes:
 
         return np.bincount(self.of[start : start + len(held)], held, len(self.at)).astype(np.float64)
 
-    def moved(self, source: Nodes, point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def moved(self, source: PriceNodes, point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Prices at these nodes like those of others: near the end, those as near to its end."""
         import numpy as np
 
@@ -267,10 +267,10 @@ def coarser(relaxation: Relaxation, scale: int) -> Relaxation:
     return replace(relaxation, batch=relaxation.batch * scale, kinds=tuple(kinds))
 
 
-class _Master:
+class _PathMaster:
     """The LP over prices (1: a full memory costs as much as a batch) and what each kind pays (batches)."""
 
-    def __init__(self, relaxation: Relaxation, nodes: Nodes):
+    def __init__(self, relaxation: Relaxation, nodes: PriceNodes):
         import highspy
         import numpy as np
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["MAX_ACTIVE", "Graph", "Prices", "kernels"]
+__all__ = ["MAX_ACTIVE", "OccupancyGraph", "Prices", "kernels"]
 
 #: Most active requests that are told apart.
 MAX_ACTIVE = 128
@@ -42,7 +42,7 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Graph:
+class OccupancyGraph:
     """The graph of one instance and piece, possibly at a coarser scale; costs in units.
 
     `plain`, `mixed`, `pure`: fixed cost of a batch without first tokens, with first tokens and
@@ -118,7 +118,7 @@ class Graph:
         """Requests of mean size that fit at once."""
         return self.capacity * self.tokens / self.area
 
-    def older(self, young: int) -> Graph:
+    def older(self, young: int) -> OccupancyGraph:
         """The graph of the tokens that requests make when they have `young` or more."""
         kinds = tuple((i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in self.kinds)
         return replace(
@@ -135,7 +135,7 @@ class Graph:
     def states(self) -> int:
         return self.rows * (max(last for _, last in self.ranges) + 1)
 
-    def coarser(self, scale: int) -> Graph:
+    def coarser(self, scale: int) -> OccupancyGraph:
         """The same graph with `scale` tokens and batches for each one; prices keep their meaning."""
         kinds = tuple((max(1, round(i / scale)), max(1, round(o / scale)), c) for i, o, c in self.kinds)
         capacity = max(round(self.capacity / scale), max(i + o for i, o, _ in kinds))
@@ -163,7 +163,7 @@ class Graph:
         """Number of prices."""
         return 4 + len(self.prompts) + len(self.ends)
 
-    def moved(self, other: Graph, point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def moved(self, other: OccupancyGraph, point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Scaled prices like those of this graph at another scale."""
         import numpy as np
 
@@ -177,7 +177,9 @@ class Graph:
             parts.append(part[[int(np.abs(np.array(theirs) * scale - size).argmin()) for size in mine]])
         return np.concatenate(parts)
 
-    def tables_like(self, other: Graph, tables: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64] | None:
+    def tables_like(
+        self, other: OccupancyGraph, tables: npt.NDArray[np.int64] | None
+    ) -> npt.NDArray[np.int64] | None:
         """Potentials like those of this graph at another scale."""
         import numpy as np
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from infermax_opt.infermax.bounds._occupancy_graph import Graph, Prices
+from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices
 from infermax_opt.infermax.bounds.pieces import PriceProgram
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["PriceSearch"]
+__all__ = ["OccupancyPrices"]
 
 #: Rows and states of the smaller graphs on which prices are sought first; how far from 0 the scaled
 #: prices there may lie, and those on the graph itself from them.
@@ -31,13 +31,13 @@ CLOSE = 0.99
 class Draft(NamedTuple):
     """The best scaled prices found on a graph, what they earn in units, and their potentials."""
 
-    graph: Graph
+    graph: OccupancyGraph
     point: npt.NDArray[np.float64]
     level: float
     tables: npt.NDArray[np.int64] | None
 
 
-class PriceSearch:
+class OccupancyPrices:
     """Search for prices by cutting planes.
 
     A cycle that gains at some prices is a linear constraint on all prices.  A linear program finds the
@@ -46,7 +46,7 @@ class PriceSearch:
     tokens; their prices then bound those to try.  Only prices that settle on the graph itself count.
     """
 
-    def __init__(self, graph: Graph, stop: Callable[[], bool]):
+    def __init__(self, graph: OccupancyGraph, stop: Callable[[], bool]):
         self.whole = graph
         self.stop = stop
         #: The best graph, what prices earn there (units), these prices and their potentials.
@@ -59,7 +59,7 @@ class PriceSearch:
         whole = self.whole
         scale = max(1, min(ROWS * whole.capacity // COARSE, whole.ends[-1] // 8))
         longest = max(o for _, o, _ in whole.kinds)
-        drafts: list[tuple[Graph, Draft]] = []
+        drafts: list[tuple[OccupancyGraph, Draft]] = []
         # Large numbers first: their graphs are small.
         several = {longest * share // 128 for share in YOUNG}
         several |= {young for young in FEW_YOUNG if young < longest <= SHORT}
@@ -75,7 +75,9 @@ class PriceSearch:
             if draft.level >= CLOSE * drafts[0][1].level:
                 self.improve(graph, TOLERANCE, True, draft)
 
-    def improve(self, graph: Graph, tolerance: float, counts: bool, draft: Draft | None = None) -> Draft:
+    def improve(
+        self, graph: OccupancyGraph, tolerance: float, counts: bool, draft: Draft | None = None
+    ) -> Draft:
         """Find the best prices on a graph, within reach of those of a draft.
 
         `counts`: whether they are proved by what settles on this graph.
@@ -88,7 +90,7 @@ class PriceSearch:
                 graph.moved(draft.graph, draft.point),
                 graph.tables_like(draft.graph, draft.tables),
             )
-        master = _Master(graph, centre, FAR_OFF if draft is None else NEAR)
+        master = _OccupancyMaster(graph, centre, FAR_OFF if draft is None else NEAR)
         best, level, less, failed = np.zeros(len(centre)), 0.0, FIRST_STEP, 0
         for _ in range(STEPS):
             if self.stop() or failed > PATIENCE:
@@ -118,10 +120,10 @@ class PriceSearch:
         return Draft(graph, best, level * graph.scale, tables)
 
 
-class _Master(PriceProgram):
+class _OccupancyMaster(PriceProgram):
     """The LP over scaled prices: 1 earns as much as the area by `token` or `size`; shares of rho."""
 
-    def __init__(self, graph: Graph, centre: npt.NDArray[np.float64], reach: float):
+    def __init__(self, graph: OccupancyGraph, centre: npt.NDArray[np.float64], reach: float):
         import numpy as np
 
         self.graph = graph

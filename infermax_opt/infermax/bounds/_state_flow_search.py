@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Integers = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Graph", "Search", "Space"]
+__all__ = ["FlowGraph", "FlowSearch", "FlowSpace"]
 
 #: States, requests at once and prices beyond which the bound is not tried.
 MAX_STATES, MAX_ACTIVE, MAX_PRICES = 60_000, 64, 400
@@ -32,7 +32,7 @@ STEPS, PATIENCE, TOLERANCE, BELOW = 600, 100, 1e-5, 1e-6
 
 
 @dataclass(frozen=True)
-class Space:
+class FlowSpace:
     """All states of an instance, and where steps lead from each: `link` of the kernels.
 
     `kinds`: input tokens, output tokens and number of the requests of each kind; `kind`, `tokens`: of
@@ -51,7 +51,7 @@ class Space:
     grown: Integers
 
     @classmethod
-    def of(cls, instance: Instance) -> Space | None:
+    def of(cls, instance: Instance) -> FlowSpace | None:
         """The states of an instance; None where they are too many."""
         import numpy as np
 
@@ -86,7 +86,7 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Graph:
+class FlowGraph:
     """Costs of all steps in the space of states, in units of 2**-exponent ticks.
 
     `plain`, `mixed`, `pure`: batches without first tokens, with them, and with them but no decodes.
@@ -94,7 +94,7 @@ class Graph:
     evictions, one for each number of tokens of each kind.
     """
 
-    space: Space
+    space: FlowSpace
     exponent: int
     plain: int
     mixed: int
@@ -105,7 +105,7 @@ class Graph:
     column: Integers
 
     @classmethod
-    def of(cls, instance: Instance, space: Space, piece: int) -> Graph | None:
+    def of(cls, instance: Instance, space: FlowSpace, piece: int) -> FlowGraph | None:
         """The graph of one affine piece; None where batches cost nothing."""
         import numpy as np
 
@@ -200,7 +200,7 @@ def kernels() -> tuple[Callable[..., Any], ...]:
     )
 
 
-class Search:
+class FlowSearch:
     """Search for prices by cutting planes, half way between the best and the furthest not ruled out.
 
     A cycle that gains at some prices is a linear constraint on all prices.  A linear program finds the
@@ -208,7 +208,7 @@ class Search:
     either settles or gains on a new cycle.
     """
 
-    def __init__(self, graph: Graph, stop: Callable[[], bool]):
+    def __init__(self, graph: FlowGraph, stop: Callable[[], bool]):
         self.graph, self.stop = graph, stop
         #: The best prices that settled, and their potentials.
         self.prices: Integers | None = None
@@ -218,7 +218,7 @@ class Search:
         """Find prices and potentials, as good as time allows."""
         import numpy as np
 
-        graph, master = self.graph, _Master(self.graph)
+        graph, master = self.graph, _FlowMaster(self.graph)
         point = master.area * (1 - BELOW)
         best, level, tables, failed = np.zeros(len(point)), 0.0, None, 0
         for _ in range(STEPS):
@@ -241,10 +241,10 @@ class Search:
             point = (best + furthest) / 2
 
 
-class _Master(PriceProgram):
+class _FlowMaster(PriceProgram):
     """The LP over scaled prices."""
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: FlowGraph):
         import numpy as np
 
         space, most = graph.space, max(1, graph.mixed)

@@ -50,7 +50,7 @@ THRESHOLDS = 64
 
 
 @dataclass(frozen=True)
-class _Cost:
+class _LeastMakespan:
     """Least makespan of some requests, and what a checker needs to recompute it.
 
     `reference`: the J0 that spreads the squares of the prompts, None where they are not spread.
@@ -114,7 +114,7 @@ def makespan_bounds(instance: Instance) -> list[LowerBound]:
 
 
 def _bound(
-    instance: Instance, source: str, since: Fraction, argument: str, cost: _Cost, counts: BatchCounts
+    instance: Instance, source: str, since: Fraction, argument: str, cost: _LeastMakespan, counts: BatchCounts
 ) -> LowerBound:
     evidence: Mapping[str, Any] = {
         "kind": "closed-form",
@@ -146,7 +146,9 @@ def _arrival_bound(instance: Instance) -> LowerBound:
     return best
 
 
-def _cost(instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts, number: int | None) -> _Cost:
+def _cost(
+    instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts, number: int | None
+) -> _LeastMakespan:
     """Least makespan of a schedule with at least `number` batches (module docstring); None: `age`."""
     ticks = instance.cost.ticks
     squares = [(k.input_tokens**2 * len(k.members) * ticks.p1, k.output_tokens) for k in kinds]
@@ -156,7 +158,7 @@ def _cost(instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts,
         for k in kinds
     )
     capacity = instance.system.kv_capacity
-    best = _Cost(-1, 0, None)
+    best = _LeastMakespan(-1, 0, None)
     for piece, (alpha, beta) in enumerate(zip(ticks.alpha, ticks.beta, strict=True)):
         # More batches never cost less presence, so the least number may be used.
         least = min(ticks.p0, ticks.d0)
@@ -175,7 +177,7 @@ def _cost(instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts,
         else:
             total += least_work(instance, kinds, piece)
         if total > best.ticks:
-            best = _Cost(total, piece, reference)
+            best = _LeastMakespan(total, piece, reference)
     return best
 
 

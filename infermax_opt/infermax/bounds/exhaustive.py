@@ -50,7 +50,7 @@ _Point = tuple[_State, int, int]
 _Move = tuple[_Node | None, int, tuple[int, ...]]
 
 
-class _GaveUp(Exception):
+class _TooManySteps(Exception):
     """Too many steps."""
 
 
@@ -65,12 +65,12 @@ def holds(instance: Instance, bound: Fraction, steps: int = MAX_STEPS) -> bool |
     if len(instance.requests) > MAX_REQUESTS or instance.output_tokens > MAX_TOKENS:
         return None
     try:
-        return _Enumeration(instance, steps).least(bound) >= bound
-    except _GaveUp:
+        return _ScheduleEnumeration(instance, steps).least(bound) >= bound
+    except _TooManySteps:
         return None
 
 
-class _Enumeration:
+class _ScheduleEnumeration:
     """All schedules of an instance, in whole units of time and of the objective's weights."""
 
     def __init__(self, instance: Instance, steps: int):
@@ -124,7 +124,7 @@ class _Enumeration:
     def _spend(self, steps: int) -> None:
         self.steps -= steps
         if self.steps < 0:
-            raise _GaveUp
+            raise _TooManySteps
 
     def _point(self, state: _State, now: int, least: int) -> _Point:
         """The point of a state reached now, if `least` is the least weight before it."""

@@ -3,7 +3,7 @@
 ``alone``: no request is faster than with the machine to itself.  Request i needs
 ceil(I/min(P, C)) batches with prefill for its first token, each at least alpha + p0, and its
 tokens' work; every later token needs a batch of its own with at least min(d0, p0), or d0 without
-preemption, and work beta + min(d1, beta) (I+n-1) (see `closed_form`).
+preemption, and its work (see `least_work`).
 
 ``order``: sort the finishing times (or first-token times).  When the k-th of them has passed, k
 requests have been served from time 0 on, which takes at least the batches and the tokens of the k
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from infermax_opt.infermax.bounds.least_work import later_work, prompt_pairs
 from infermax_opt.infermax.data.instance import Instance, Metric
 
 __all__ = ["latency_bounds"]
@@ -32,20 +33,15 @@ def latency_bounds(instance: Instance, metric: Metric) -> list[tuple[str, Fracti
 def _alone(instance: Instance, metric: Metric, piece: int) -> Fraction:
     ticks = instance.cost.ticks
     alpha, beta = ticks.alpha[piece], ticks.beta[piece]
-    preemption = instance.policy.preemption
     budget = instance.system.prefill_budget
-    # Square chunks may be as short as one token each; else the work is exactly I**2.
-    spread = instance.policy.chunked_prefill and not instance.cost.exact_attention
-    d1 = min(ticks.d1, beta) if preemption else ticks.d1
-    least = min(ticks.d0, ticks.p0) if preemption else ticks.d0
+    least = min(ticks.d0, ticks.p0) if instance.policy.preemption else ticks.d0
     total = Fraction(0)
     counted = 0
     for kind in instance.types:
         i, o, members = kind.input_tokens, kind.output_tokens, len(kind.members)
         chunks = -(-i // budget)
-        first = chunks * (alpha + ticks.p0) + beta * i + ticks.p1 * (i if spread else i * i)
-        reads = (o - 1) * i + (o - 1) * (o - 2) // 2
-        later = (o - 1) * (alpha + least + beta) + d1 * reads
+        first = chunks * (alpha + ticks.p0) + beta * i + ticks.p1 * prompt_pairs(instance, kind)
+        later = (o - 1) * (alpha + least) + later_work(instance, kind, piece)
         if metric is Metric.MEAN_TTFT:
             total += first * members
             counted += members

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
-__all__ = ["least_work", "spreads", "token_work"]
+__all__ = ["later_work", "least_work", "prompt_pairs", "spreads", "token_work"]
 
 
 def spreads(instance: Instance) -> bool:
@@ -23,21 +23,54 @@ def spreads(instance: Instance) -> bool:
     return instance.policy.chunked_prefill and not instance.cost.exact_attention
 
 
-def token_work(instance: Instance, kinds: Sequence[RequestType], piece: int) -> int:
-    """Least work in ticks but for the attention work of the prompts."""
+def prompt_pairs(instance: Instance, kind: RequestType) -> int:
+    """Least attention work of the prompt of one request: pairs of tokens."""
+    return kind.input_tokens if spreads(instance) else kind.input_tokens**2
+
+
+def later_work(instance: Instance, kind: RequestType, piece: int) -> int:
+    """Least work in ticks of the tokens that one request makes after its first.
+
+    Parameters
+    ----------
+    instance : Instance
+    kind : RequestType
+    piece : int
+        Affine piece of the batch time.
+    """
     ticks = instance.cost.ticks
     beta = ticks.beta[piece]
     d1 = min(ticks.d1, beta) if instance.policy.preemption else ticks.d1
-    work = 0
-    for kind in kinds:
-        i, o = kind.input_tokens, kind.output_tokens
-        reads = (o - 1) * i + (o - 1) * (o - 2) // 2  # sum of I + n - 1 for n = 1..O-1
-        work += len(kind.members) * (beta * (i + o - 1) + d1 * reads)
-    return int(work)
+    i, steps = kind.input_tokens, kind.output_tokens - 1
+    reads = steps * i + steps * (steps - 1) // 2  # sum of I + n - 1 for n = 1..O-1
+    return int(beta * steps + d1 * reads)
+
+
+def token_work(instance: Instance, kinds: Sequence[RequestType], piece: int) -> int:
+    """Least work in ticks but for the attention work of the prompts.
+
+    Parameters
+    ----------
+    instance : Instance
+    kinds : sequence of RequestType
+        The requests that count.
+    piece : int
+        Affine piece of the batch time.
+    """
+    beta = instance.cost.ticks.beta[piece]
+    return sum(len(k.members) * (beta * k.input_tokens + later_work(instance, k, piece)) for k in kinds)
 
 
 def least_work(instance: Instance, kinds: Sequence[RequestType], piece: int) -> int:
-    """Least work in ticks, attention work of the prompts included."""
-    spread = spreads(instance)
-    pairs = sum(len(k.members) * (k.input_tokens if spread else k.input_tokens**2) for k in kinds)
+    """Least work in ticks, attention work of the prompts included.
+
+    Parameters
+    ----------
+    instance : Instance
+    kinds : sequence of RequestType
+        The requests that count.
+    piece : int
+        Affine piece of the batch time.
+    """
+    pairs = sum(len(kind.members) * prompt_pairs(instance, kind) for kind in kinds)
     return token_work(instance, kinds, piece) + int(instance.cost.ticks.p1 * pairs)

@@ -48,7 +48,7 @@ from dataclasses import asdict
 from fractions import Fraction
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds._occupancy_graph import Graph
+from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph
 from infermax_opt.infermax.bounds.least_work import least_work
 from infermax_opt.infermax.bounds.pieces import BITS, best_piece, in_units
 from infermax_opt.infermax.data.instance import Instance
@@ -87,9 +87,9 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     if graph is None or graph.slots > MAX_SLOTS or graph.states > MAX_STATES:
         return None
     from infermax_opt.infermax.bounds._kernels_occupancy import FAR
-    from infermax_opt.infermax.bounds._occupancy_search import PriceSearch
+    from infermax_opt.infermax.bounds._occupancy_search import OccupancyPrices
 
-    search = PriceSearch(graph, stop)
+    search = OccupancyPrices(graph, stop)
     search.run()
     graph, prices, potential = search.graph, search.prices, search.potential
     if prices is None or potential is None:
@@ -110,7 +110,7 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     return LowerBound(value, "occupancy", Proof.CERTIFICATE, evidence=evidence)
 
 
-def _graph(instance: Instance, piece: int) -> tuple[Graph | None, int]:
+def _graph(instance: Instance, piece: int) -> tuple[OccupancyGraph | None, int]:
     ticks, system, policy = instance.cost.ticks, instance.system, instance.policy
     alpha, beta = ticks.alpha[piece], ticks.beta[piece]
     kinds = tuple((t.input_tokens, t.output_tokens, len(t.members)) for t in instance.types)
@@ -128,7 +128,7 @@ def _graph(instance: Instance, piece: int) -> tuple[Graph | None, int]:
     most = min(sum(count for _, _, count in kinds), system.kv_capacity // min(i for i, _, _ in kinds))
     if system.max_running is not None:
         most = min(most, system.max_running)
-    graph = Graph(
+    graph = OccupancyGraph(
         capacity=system.kv_capacity,
         most=most,
         kinds=kinds,

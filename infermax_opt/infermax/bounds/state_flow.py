@@ -78,7 +78,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds._state_flow_search import Graph, Search, Space
+from infermax_opt.infermax.bounds._state_flow_search import FlowGraph, FlowSearch, FlowSpace
 from infermax_opt.infermax.bounds.least_work import least_work
 from infermax_opt.infermax.bounds.pieces import best_piece
 from infermax_opt.infermax.data.instance import Instance
@@ -100,19 +100,21 @@ def state_flow_bound(instance: Instance, *, stop: Callable[[], bool] | None = No
     LowerBound or None
         None where there are too many states, or nothing better than zero was found.
     """
-    space = Space.of(instance)
+    space = FlowSpace.of(instance)
     if space is None:
         return None
     return best_piece(instance, functools.partial(_piece_bound, space), stop)
 
 
-def _piece_bound(space: Space, instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:
+def _piece_bound(
+    space: FlowSpace, instance: Instance, piece: int, stop: Callable[[], bool]
+) -> LowerBound | None:
     from infermax_opt.infermax.bounds._kernels_state_flow import FAR
 
-    graph = Graph.of(instance, space, piece)
+    graph = FlowGraph.of(instance, space, piece)
     if graph is None:
         return None
-    search = Search(graph, stop)
+    search = FlowSearch(graph, stop)
     search.run()
     prices, potential = search.prices, search.potential
     if prices is None or potential is None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infermax_opt.infermax.data.cost import Coefficients
-from infermax_opt.infermax.exact.space import Pattern, Space, State
+from infermax_opt.infermax.exact.moves import Pattern, State
+from infermax_opt.infermax.exact.space import Space
 
 __all__ = ["BatchOverhead"]
 

@@ -21,10 +21,11 @@ from collections.abc import Sequence
 from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.exact.batch_overhead import BatchOverhead
+from infermax_opt.infermax.exact.moves import DONE, Node, NodeMove, Pattern, State
 from infermax_opt.infermax.exact.objective_rates import Rates
-from infermax_opt.infermax.exact.space import DONE, Move, Node, Pattern, Space, State
+from infermax_opt.infermax.exact.space import Space
 
-__all__ = ["Heuristic"]
+__all__ = ["Estimate"]
 
 
 class Work:
@@ -89,7 +90,7 @@ class Work:
         return best + self.tails[node.kind][n + 1]
 
 
-class Heuristic:
+class Estimate:
     """Lower estimate of the scaled cost from a state on.
 
     The makespan part is `Work` plus `BatchOverhead`.  The per-request part lets every request run
@@ -144,7 +145,7 @@ class Heuristic:
         """Least overhead from a state on by the k-th piece, a batch of `pattern` first, in ticks."""
         return self.pieces[k][1].through(state, pattern)
 
-    def price(self, k: int, number: int, move: Move) -> int:
+    def price(self, k: int, number: int, move: NodeMove) -> int:
         """Work of a move above the least: what it adds to cost plus estimate, in ticks."""
         work = self.pieces[k][0]
         ticks = self.space.instance.cost.ticks

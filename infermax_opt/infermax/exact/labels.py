@@ -35,7 +35,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from infermax_opt.infermax.exact.space import Load, State
+from infermax_opt.infermax.exact.moves import Load, State
 
 __all__ = ["Cheapest", "Front", "Label", "Labels", "dominates"]
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import lcm
 
 from infermax_opt.infermax.data.instance import Instance, Metric
-from infermax_opt.infermax.exact.space import Node
+from infermax_opt.infermax.exact.moves import Node
 
 __all__ = ["Rates"]
 

@@ -27,10 +27,11 @@ from infermax_opt.engines.outcome import EngineOutcome, Limits, Progress, Termin
 from infermax_opt.infermax.data.cost import batch_time
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.exact.estimates import Heuristic
+from infermax_opt.infermax.exact.estimates import Estimate
 from infermax_opt.infermax.exact.labels import Cheapest, Front, Label, Labels
+from infermax_opt.infermax.exact.moves import DONE, Chunks, Load, NodeMove, State
 from infermax_opt.infermax.exact.objective_rates import Rates
-from infermax_opt.infermax.exact.space import DONE, Chunks, Load, Move, Space, State
+from infermax_opt.infermax.exact.space import Space
 
 __all__ = ["may_relax", "search", "unsupported"]
 
@@ -96,7 +97,7 @@ def search(
     """
     if chunks is Chunks.RELAXED and not may_relax(instance):
         raise ValueError("a relaxed space bounds nothing with arrivals or TPOT")
-    return _Search(instance, upper, limits or Limits(), chunks, levels, counting, progress).run()
+    return _LabelSearch(instance, upper, limits or Limits(), chunks, levels, counting, progress).run()
 
 
 class _Stop(Exception):
@@ -107,7 +108,7 @@ class _Stop(Exception):
         self.termination = termination
 
 
-class _Search:
+class _LabelSearch:
     def __init__(
         self,
         instance: Instance,
@@ -145,14 +146,14 @@ class _Search:
             relaxed_batches = min(relaxed_batches, int(self.limits.seconds * RELAXED_PER_SECOND))
         pieces = list(range(len(self.ticks.alpha)))
         start = self.space.start()
-        heuristic = Heuristic(self.space, self.rates, pieces, relaxed_batches)
+        heuristic = Estimate(self.space, self.rates, pieces, relaxed_batches)
         self.main = max(pieces, key=lambda k: heuristic.piece(k, start))
         if self.space.relaxed and len(pieces) > 1:
             # Tokens are charged right in sum only, which one affine piece bears (see `space`).
             k = self.main
             alpha, beta = self.ticks.alpha[k], self.ticks.beta[k]
             self.ticks = self.ticks._replace(alpha=(alpha,), beta=(beta,))
-            heuristic = Heuristic(self.space, self.rates, [k], relaxed_batches)
+            heuristic = Estimate(self.space, self.rates, [k], relaxed_batches)
             self.main = 0
         self.heuristic = heuristic
         self.priced = bool(self.rates.makespan) and not self.rates.per_request
@@ -367,11 +368,11 @@ class _Search:
     @staticmethod
     def _assign(
         groups: Sequence[tuple[int, int]],
-        chosen: Sequence[tuple[Move, ...]],
+        chosen: Sequence[tuple[NodeMove, ...]],
         where: dict[int, list[int]],
-    ) -> list[tuple[int, Move]]:
+    ) -> list[tuple[int, NodeMove]]:
         """Pair the moves of every group with requests, and move those on."""
-        moves: list[tuple[int, Move]] = []
+        moves: list[tuple[int, NodeMove]] = []
         for (number, _), group in zip(groups, chosen, strict=True):
             members = where.pop(number)
             moves += zip(members, group, strict=True)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
 from infermax_opt.engines.outcome import EngineOutcome, Limits, Progress, Termination
 from infermax_opt.engines.process import Engine, EngineRun, run_engine
+from infermax_opt.infermax.bounds.horizon import horizon_bound
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.formulation import get_formulation, horizon_bound, trajectory
+from infermax_opt.infermax.formulation import Formulation, get_formulation, trajectory
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import measure, objective_value
+
+if TYPE_CHECKING:
+    from pyomo.core import ConcreteModel
 
 __all__ = ["MAX_COLUMNS", "one_by_one", "solve_formulation"]
 
@@ -82,6 +87,41 @@ def replayed_objective(instance: Instance, schedule: Schedule) -> Fraction | Non
     return objective_value(instance.objective, measure(instance, replayed))
 
 
+@dataclass(frozen=True)
+class _Task:
+    """What is to be solved: the start, its value in seconds, the batches modelled and their scope."""
+
+    incumbent: Schedule
+    upper: Fraction
+    batches: int
+    scope: Scope
+
+    @classmethod
+    def of(
+        cls, instance: Instance, formulation: Formulation, warm: Schedule | None, horizon: int | None
+    ) -> _Task:
+        reason = formulation.unsupported(instance)
+        if reason is not None:
+            raise InputError(f"formulation {formulation.name!r} does not cover this instance: {reason}")
+        incumbent = warm or one_by_one(instance)
+        if replayed_objective(instance, incumbent) is None:
+            raise InputError("the warm start is not a valid schedule", field="warm_start")
+        incumbent = without_waits(instance, incumbent)
+        upper = replayed_objective(instance, incumbent)
+        if upper is None:
+            raise RuntimeError("leaving out waits broke a schedule")
+        proved = horizon_bound(instance, upper)
+        batches = horizon if horizon is not None else proved
+        if batches is None:
+            raise InputError("batches may be free of charge, so no number of them is proved", field="horizon")
+        columns = formulation.columns(instance, batches)
+        if columns > MAX_COLUMNS:
+            raise InputError(
+                f"{columns} columns for {batches} batches; the most is {MAX_COLUMNS}", field="horizon"
+            )
+        return cls(incumbent, upper, batches, formulation.scope(instance, batches, proved))
+
+
 def solve_formulation(
     instance: Instance,
     formulation_name: str,
@@ -96,12 +136,20 @@ def solve_formulation(
 
     Parameters
     ----------
+    instance : Instance
+    formulation_name : str
+        See `infermax_opt.infermax.formulation.get_formulation`.
+    engine : str
+        One of `infermax_opt.engines.worker.ENGINES`.
     warm : Schedule, optional
         Valid schedule to start from; it also bounds the number of batches.  Without one the
         requests are served one by one for that purpose.
+    limits : Limits, optional
     horizon : int, optional
         Batches modelled; by default as many as an optimal schedule can have, which makes the
         bound hold for the instance.  With fewer there is no bound.
+    progress : callable, optional
+        Receives lines for people.
 
     Raises
     ------
@@ -111,79 +159,86 @@ def solve_formulation(
     """
     limits = limits or Limits()
     formulation = get_formulation(formulation_name)
-    reason = formulation.unsupported(instance)
-    if reason is not None:
-        raise InputError(f"formulation {formulation_name!r} does not cover this instance: {reason}")
-    incumbent = warm or one_by_one(instance)
-    if replayed_objective(instance, incumbent) is None:
-        raise InputError("the warm start is not a valid schedule", field="warm_start")
-    incumbent = without_waits(instance, incumbent)
-    upper = replayed_objective(instance, incumbent)
-    if upper is None:
-        raise RuntimeError("leaving out waits broke a schedule")
     began = time.monotonic()
-    proved = horizon_bound(instance, upper)
-    batches = horizon if horizon is not None else proved
-    if batches is None:
-        raise InputError("batches may be free of charge, so no number of them is proved", field="horizon")
-    columns = formulation.columns(instance, batches)
-    if columns > MAX_COLUMNS:
-        raise InputError(
-            f"{columns} columns for {batches} batches; the most is {MAX_COLUMNS}", field="horizon"
-        )
-    scope = formulation.scope(instance, batches, proved)
+    task = _Task.of(instance, formulation, warm, horizon)
 
-    from infermax_opt.engines.lowering import assign, lower
+    from infermax_opt.engines.lowering import lower
 
-    model = formulation.build(instance, batches)
+    model = formulation.build(instance, task.batches)
     try:
-        formulation.warm_start(model, incumbent)
+        formulation.warm_start(model, task.incumbent)
         started = warm is not None
     except ValueError:
         started = False  # longer than the horizon, or off the chunk grid
     lowered, variables = lower(model, warm=started)
     if limits.seconds is not None:
         limits = replace(limits, seconds=max(1.0, limits.seconds - (time.monotonic() - began)))
-    unit = model.ticks_per_second
+    unit, source = model.ticks_per_second, f"{engine}:{formulation_name}"
 
     def listen(kind: str, ticks: int) -> None:
         if progress is not None:
-            progress(f"{engine}:{formulation_name}: {kind} {ticks / unit:.6g} s")
+            progress(f"{source}: {kind} {ticks / unit:.6g} s")
 
     run = run_engine(engine, lowered, limits, listen)
-    schedule, best = (incumbent, upper) if warm is not None else (None, None)
-    if run.values is not None and scope is not Scope.RELAXATION:
-        assign(variables, run.values)
-        found = without_lost_prefills(instance, formulation.extract(model))
-        value = replayed_objective(instance, found)
-        if value is not None and (best is None or value <= best):
-            schedule, best = found, value
-    if scope is Scope.RELAXATION:
-        schedule, best = None, None
-    lower_bound = _lower_bound(run, f"{engine}:{formulation_name}", unit, scope)
-    termination, details = run.termination, dict(run.details)
-    if termination == Termination.INFEASIBLE and scope is Scope.EXACT:
-        # Every instance has a schedule, and every optimal one fits the horizon.
-        termination, lower_bound = Termination.CRASHED, None
-        details["failure"] = "the solver calls a feasible model infeasible"
-    if lower_bound is not None and lower_bound.value > upper:
-        details["failure"] = f"the solver claims the bound {float(lower_bound.value)!r}, which is wrong"
-        termination, lower_bound = Termination.CRASHED, None
+    schedule, best = _best_schedule(
+        instance, formulation, task, run, (model, variables), warm=warm is not None
+    )
+    lower_bound, termination, failure = _checked(run, _lower_bound(run, source, unit, task.scope), task)
+    accepted = None if warm is None else False
     return EngineOutcome(
         schedule=schedule,
         lower=lower_bound,
         termination=termination,
         upper=best,
-        warm_start_accepted=run.start_accepted if started else (False if warm is not None else None),
+        warm_start_accepted=run.start_accepted if started else accepted,
         details={
             "columns": lowered.columns,
             "rows": lowered.rows,
-            "horizon": batches,
-            "scope": scope.value,
+            "horizon": task.batches,
+            "scope": task.scope.value,
             "bound_source": run.bound_source,
-            **details,
+            **run.details,
+            **failure,
         },
     )
+
+
+def _best_schedule(
+    instance: Instance,
+    formulation: Formulation,
+    task: _Task,
+    run: EngineRun,
+    built: tuple[ConcreteModel, list[Any]],
+    *,
+    warm: bool,
+) -> tuple[Schedule | None, Fraction | None]:
+    """The better of what the engine found and what it started from (if `warm`), and its value."""
+    from infermax_opt.engines.lowering import assign
+
+    if task.scope is Scope.RELAXATION:
+        return None, None
+    schedule, best = (task.incumbent, task.upper) if warm else (None, None)
+    if run.values is not None:
+        model, variables = built
+        assign(variables, run.values)
+        found = without_lost_prefills(instance, formulation.extract(model))
+        value = replayed_objective(instance, found)
+        if value is not None and (best is None or value <= best):
+            return found, value
+    return schedule, best
+
+
+def _checked(
+    run: EngineRun, bound: LowerBound | None, task: _Task
+) -> tuple[LowerBound | None, str, dict[str, str]]:
+    """The bound, the termination, and why the engine is called crashed where it told an untruth."""
+    if run.termination == Termination.INFEASIBLE and task.scope is Scope.EXACT:
+        # Every instance has a schedule, and every optimal one fits the horizon.
+        return None, Termination.CRASHED, {"failure": "the solver calls a feasible model infeasible"}
+    if bound is not None and bound.value > task.upper:
+        failure = f"the solver claims the bound {float(bound.value)!r}, which is wrong"
+        return None, Termination.CRASHED, {"failure": failure}
+    return bound, run.termination, {}
 
 
 def _lower_bound(run: EngineRun, source: str, unit: int, scope: Scope) -> LowerBound | None:

@@ -23,99 +23,34 @@ weighs a second no more later than earlier (no TPOT).
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from infermax_opt.infermax.data.cost import prefill_work
 from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.exact.moves import (
+    DONE,
+    Bucket,
+    Chunks,
+    GroupMoves,
+    Load,
+    Node,
+    NodeMove,
+    Pattern,
+    State,
+)
 
-__all__ = ["DONE", "Chunks", "Load", "Move", "Node", "Options", "Pattern", "Space", "State"]
+__all__ = ["Space"]
 
-State = tuple[int, ...]
-
-#: Node of a finished request; never part of a state.
-DONE = -1
 #: Steps of an enumeration between two looks at the limits.
 WATCH_EVERY = 4096
 
 
-class Chunks(enum.Enum):
-    """What a space does with the chunks of a prefill."""
-
-    EXACT = "exact"
-    RESTRICTED = "restricted"
-    RELAXED = "relaxed"
+Priced = Callable[[int, NodeMove], int]
 
 
-class Node(NamedTuple):
-    """Progress of one unfinished request."""
-
-    kind: int
-    generated: int
-    cached: int
-
-
-class Load(NamedTuple):
-    """What a move (or several) adds to a batch.
-
-    `held` and `running` are the KV tokens occupied and the requests holding KV after the batch,
-    finishing ones included; `limited` are the prefill tokens that count against P and C; the rest
-    are the features of the cost model.
-    """
-
-    held: int = 0
-    running: int = 0
-    limited: int = 0
-    tokens: int = 0
-    decodes: int = 0
-    decode_kv: int = 0
-    prefills: int = 0
-    work: int = 0
-
-
-class Move(NamedTuple):
-    """One request's part in a batch: the node it leads to, the tokens processed, the load."""
-
-    target: int
-    tokens: int
-    evicts: bool
-    load: Load
-
-
-class Options(NamedTuple):
-    """One way to move all requests of a node: price, nodes reached, summed load, the moves."""
-
-    price: int
-    targets: tuple[int, ...]
-    load: Load
-    moves: tuple[Move, ...]
-
-
-class Bucket(NamedTuple):
-    """The options of a group that agree in how many requests generate and in the phases held.
-
-    `held` and `limited` are the least of the options, which are sorted by price.
-    """
-
-    generates: int
-    decodes: bool
-    prefills: bool
-    held: int
-    limited: int
-    options: list[Options]
-
-
-Pattern = list[Bucket]
-"""One bucket per group of a state: who generates, and which phases the batch holds."""
-
-
-Priced = Callable[[int, Move], int]
-
-
-def _free(number: int, move: Move) -> int:
+def _free(number: int, move: NodeMove) -> int:
     return 0
 
 
@@ -134,7 +69,7 @@ class Space:
     levels : int
         Cells that a prompt is divided into (restricted and relaxed spaces).
     price : callable
-        Non-negative price of a move from a node: what it costs above the least (`Heuristic`).
+        Non-negative price of a move from a node: what it costs above the least (`Estimate`).
     budget : int or None
         Largest total price of a batch that can matter; None is no limit.
     watch : callable
@@ -156,8 +91,8 @@ class Space:
 
     def __post_init__(self) -> None:
         self._numbers: dict[Node, int] = {}
-        self._moves: dict[int, tuple[Move, ...]] = {}
-        self._options: dict[tuple[int, int], list[Options]] = {}
+        self._moves: dict[int, tuple[NodeMove, ...]] = {}
+        self._options: dict[tuple[int, int], list[GroupMoves]] = {}
         self._buckets: dict[tuple[int, int], list[Bucket]] = {}
         self._steps_taken = 0
         self.kinds = self.instance.types
@@ -185,25 +120,25 @@ class Space:
             state += [self.number(Node(kind, 0, 0))] * len(requests.members)
         return tuple(sorted(state))
 
-    def moves(self, number: int) -> tuple[Move, ...]:
+    def moves(self, number: int) -> tuple[NodeMove, ...]:
         """All moves of a node; idling comes first."""
         known = self._moves.get(number)
         if known is None:
             known = self._moves[number] = tuple(self._find_moves(number))
         return known
 
-    def _find_moves(self, number: int) -> Iterator[Move]:
+    def _find_moves(self, number: int) -> Iterator[NodeMove]:
         node = self.nodes[number]
         system, policy = self.instance.system, self.instance.policy
         kind, n, m = node
         held = system.held
         goal = self.kinds[kind].input_tokens + n
-        yield Move(number, 0, False, Load(held=held(m), running=int(m > 0)))
+        yield NodeMove(number, 0, False, Load(held=held(m), running=int(m > 0)))
         if m > 0 and policy.preemption:
-            yield Move(self.number(Node(kind, n, 0)), 0, True, Load())
+            yield NodeMove(self.number(Node(kind, n, 0)), 0, True, Load())
         if n >= 1 and goal - m == 1:
             load = Load(held(goal), 1, 0, 1, 1, m, 0, 0)
-            yield Move(self._generated(kind, n), 1, False, load)
+            yield NodeMove(self._generated(kind, n), 1, False, load)
             return
         for end in self._chunk_ends(kind, n, m, goal):
             least = self._least_chunk(kind, m, end)
@@ -214,7 +149,7 @@ class Space:
                 work = least * least
             else:
                 work = prefill_work(self.instance.cost.exact_attention, end - m, m)
-            yield Move(target, end - m, False, Load(held(end), 1, least, end - m, 0, 0, 1, work))
+            yield NodeMove(target, end - m, False, Load(held(end), 1, least, end - m, 0, 0, 1, work))
 
     def _chunk_ends(self, kind: int, n: int, m: int, goal: int) -> Iterator[int]:
         """Cached tokens that a chunk from m can end with, ascending."""
@@ -242,20 +177,20 @@ class Space:
             return DONE
         return self.number(Node(kind, n + 1, request.input_tokens + n))
 
-    def options(self, number: int, count: int) -> list[Options]:
+    def options(self, number: int, count: int) -> list[GroupMoves]:
         """Ways to move `count` requests of one node within the limits, cheapest price first."""
         key = (number, count)
         known = self._options.get(key)
         if known is None:
             priced = sorted(((self.price(number, move), move) for move in self.moves(number)), key=_by_price)
-            known = list(self._combine(priced, count, 0, Options(0, (), Load(), ())))
+            known = list(self._combine(priced, count, 0, GroupMoves(0, (), Load(), ())))
             known.sort(key=_by_price)
             self._options[key] = known
         return known
 
     def _combine(
-        self, moves: list[tuple[int, Move]], count: int, first: int, chosen: Options
-    ) -> Iterator[Options]:
+        self, moves: list[tuple[int, NodeMove]], count: int, first: int, chosen: GroupMoves
+    ) -> Iterator[GroupMoves]:
         """Multisets of `count` moves from position `first` on, added to `chosen`."""
         if count == 0:
             yield chosen
@@ -270,7 +205,7 @@ class Space:
             if not self._within(load):
                 continue
             target = () if move.target == DONE else (move.target,)
-            option = Options(total, chosen.targets + target, load, (*chosen.moves, move))
+            option = GroupMoves(total, chosen.targets + target, load, (*chosen.moves, move))
             yield from self._combine(moves, count - 1, position, option)
 
     def _step_taken(self) -> None:
@@ -306,7 +241,7 @@ class Space:
         key = (number, count)
         known = self._buckets.get(key)
         if known is None:
-            sorted_in: dict[tuple[int, bool, bool], list[Options]] = {}
+            sorted_in: dict[tuple[int, bool, bool], list[GroupMoves]] = {}
             for option in self.options(number, count):
                 generates = sum(self._generates(number, move) for move in option.moves)
                 phases = (option.load.decodes > 0, option.load.prefills > 0)
@@ -322,7 +257,7 @@ class Space:
             ]
         return known
 
-    def _generates(self, number: int, move: Move) -> bool:
+    def _generates(self, number: int, move: NodeMove) -> bool:
         if move.target == DONE:
             return True
         return self.nodes[move.target].generated > self.nodes[number].generated
@@ -387,11 +322,23 @@ class Space:
                     self.watch(len(grown))
         return grown
 
-    def find_batch(self, state: State, child: State, load: Load) -> list[tuple[Move, ...]]:
-        """Moves per group (in the order of `groups`) of a batch from `state` to `child`."""
+    def find_batch(self, state: State, child: State, load: Load) -> list[tuple[NodeMove, ...]]:
+        """Moves per group (in the order of `groups`) of a batch from `state` to `child`.
+
+        Parameters
+        ----------
+        state, child : tuple of int
+        load : Load
+            Of the batch, all moves together.
+
+        Raises
+        ------
+        LookupError
+            If there is no such batch.
+        """
         options = [self.options(number, count) for number, count in self.groups(state)]
 
-        def search(group: int, left: Counter[int], rest: Load) -> list[tuple[Move, ...]] | None:
+        def search(group: int, left: Counter[int], rest: Load) -> list[tuple[NodeMove, ...]] | None:
             if group == len(options):
                 return [] if not any(rest) and not any(left.values()) else None
             for option in options[group]:
@@ -410,5 +357,5 @@ class Space:
         return found
 
 
-def _by_price(item: tuple[int, object] | Options) -> int:
+def _by_price(item: tuple[int, object] | GroupMoves) -> int:
     return item[0]

@@ -17,8 +17,8 @@ from infermax_opt.core.result import LowerBound
 from infermax_opt.engines.outcome import EngineOutcome, Limits, Progress, Termination
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.exact.moves import Chunks
 from infermax_opt.infermax.exact.search import may_relax, search, unsupported
-from infermax_opt.infermax.exact.space import Chunks
 
 __all__ = ["staged_search", "unsupported"]
 

@@ -7,163 +7,249 @@ attention work of one batch, is at most C * (2 * M + C) <= 3e18.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from infermax_opt.infermax.data.cost import prefill_work
+from infermax_opt.infermax.replay._entries import Entries
 
-__all__ = ["replay_kernel"]
+__all__ = ["HELPERS", "ReplayLimits", "Replayed", "replay_kernel"]
+
+# Columns of `Replayed.features`: the five `BatchFeatures`, KV held, requests running.
+TOKENS, DECODES, DECODE_KV, PREFILLS, WORK, KV, RUNNING = range(7)
+# Entries of `Replayed.totals`: KV held, requests that hold some, that decode, and that are not
+# finished; evictions and refill tokens so far; requests that the batch at hand finishes.
+HELD, HOLDING, IN_DECODE, UNFINISHED, EVICTIONS, REFILLS, FINISHED = range(7)
 
 
-def replay_kernel(
-    inputs: Any, outputs: Any, batches: int,
-    token_end: Any, token_request: Any, token_count: Any, evict_end: Any, evict_request: Any,
-    decode_all: Any, repeat: Any,
-    capacity: int, batch_tokens: int, prefill_tokens: int, max_running: int, block: int,
-    hybrid: bool, chunked: bool, preemption: bool, exact: bool,
-) -> Any:  # fmt: skip
+class ReplayLimits(NamedTuple):
+    """M, C, P, R_max, tokens per block; what the policy allows; whether attention is "exact"."""
+
+    capacity: int
+    tokens: int
+    prefill: int
+    running: int
+    block: int
+    hybrid: bool
+    chunked: bool
+    preemption: bool
+    exact: bool
+
+
+class Replayed(NamedTuple):
+    """What has happened so far, a column each; -1 stands for never.
+
+    Per request: tokens `cached` and `generated`; the batches of the `first` token, of the `last` one
+    and of the first tokens processed (`touched`); the batch of the latest eviction (`evicted_in`) and
+    the entry that named it last (`named_in`).  `decoding` lists the requests in decode, in any order,
+    and `place` says where each one stands in it; `done` lists those that the batch finishes.
+    `features` has a row per batch.
+    """
+
+    cached: Any
+    generated: Any
+    first: Any
+    last: Any
+    touched: Any
+    evicted_in: Any
+    named_in: Any
+    decoding: Any
+    place: Any
+    done: Any
+    features: Any
+    totals: Any
+
+    @classmethod
+    def of(cls, requests: int, batches: int) -> Replayed:
+        """Columns for so many requests and batches, at the start."""
+
+        def never() -> Any:
+            return np.full(requests, -1)
+
+        def zeros() -> Any:
+            return np.zeros(requests, np.int64)
+
+        totals = np.zeros(7, np.int64)
+        totals[UNFINISHED] = requests
+        return cls(
+            cached=zeros(), generated=zeros(), first=never(), last=never(), touched=never(),
+            evicted_in=never(), named_in=never(), decoding=zeros(), place=never(), done=zeros(),
+            features=np.zeros((batches, 7), np.int64), totals=totals,
+        )  # fmt: skip
+
+
+def leave(now: Any, i: Any, block: Any) -> None:
+    """Free the KV of request `i`, which decodes no longer."""
+    totals, place, decoding = now.totals, now.place, now.decoding
+    totals[HELD] -= -(-now.cached[i] // block) * block
+    totals[HOLDING] -= 1
+    now.cached[i] = 0
+    if place[i] >= 0:
+        totals[IN_DECODE] -= 1
+        other = decoding[totals[IN_DECODE]]
+        decoding[place[i]] = other
+        place[other] = place[i]
+        place[i] = -1
+
+
+def evict(now: Any, limits: Any, evicted: Any, j: Any) -> Any:
+    """Evict requests before batch `j`; whether the rules allow it."""
+    for i in evicted:
+        if not limits.preemption or now.cached[i] == 0:
+            return False
+        leave(now, i, limits.block)
+        now.evicted_in[i] = j
+    now.totals[EVICTIONS] += len(evicted)
+    return True
+
+
+def decode_unnamed(now: Any, outputs: Any, block: Any, entry: Any, j: Any) -> None:
+    """Let every request in decode that the entry does not name make a token."""
+    totals, cached, generated = now.totals, now.cached, now.generated
+    decoding, named_in, done = now.decoding, now.named_in, now.done
+    decodes = decode_kv = more = 0
+    finished = totals[FINISHED]
+    for k in range(totals[IN_DECODE]):
+        i = decoding[k]
+        if named_in[i] == entry:
+            continue
+        m = cached[i]
+        decodes += 1
+        decode_kv += m
+        if m % block == 0:
+            more += block
+        cached[i] = m + 1
+        generated[i] += 1
+        if generated[i] == outputs[i]:
+            done[finished] = i
+            finished += 1
+    totals[HELD] += more
+    totals[FINISHED] = finished
+    row = now.features[j]
+    row[TOKENS] = row[DECODES] = decodes
+    row[DECODE_KV] = decode_kv
+
+
+def process_named(now: Any, limits: Any, inputs: Any, outputs: Any, named: Any, chunks: Any, j: Any) -> Any:
+    """Let the named requests process their tokens; whether the rules for each of them allow it."""
+    totals, cached, generated, place = now.totals, now.cached, now.generated, now.place
+    evicted_in, touched, decoding, first, done = (
+        now.evicted_in, now.touched, now.decoding, now.first, now.done
+    )  # fmt: skip
+    block, row = limits.block, now.features[j]
+    tokens, decodes, decode_kv = row[TOKENS], row[DECODES], row[DECODE_KV]
+    prefills = work = refills = more = begun = 0
+    in_decode, finished = totals[IN_DECODE], totals[FINISHED]
+    for k in range(len(named)):
+        i = named[k]
+        c = chunks[k]
+        m = cached[i]
+        missing = inputs[i] + generated[i] - m
+        tokens += c
+        if (
+            generated[i] == outputs[i] or evicted_in[i] == j or c < 1 or c > missing
+            or (c < missing and not limits.chunked) or tokens > limits.tokens
+        ):  # fmt: skip
+            return False
+        if touched[i] < 0:
+            touched[i] = j
+        if place[i] >= 0:
+            decodes += 1
+            decode_kv += m
+        else:
+            prefills += 1
+            work += prefill_work(limits.exact, c, m)
+            if evicted_in[i] >= 0:
+                refills += c
+        more += (-(-(m + c) // block) + (-m // block)) * block
+        begun += m == 0
+        cached[i] = m + c
+        if c == missing:
+            if generated[i] == 0:
+                first[i] = j
+            generated[i] += 1
+            if generated[i] == outputs[i]:
+                done[finished] = i
+                finished += 1
+        if place[i] < 0 and generated[i] >= 1 and inputs[i] + generated[i] - m - c == 1:
+            # It generated its first token, or a refill stopped one token short.
+            decoding[in_decode] = i
+            place[i] = in_decode
+            in_decode += 1
+    row[TOKENS], row[DECODES], row[DECODE_KV] = tokens, decodes, decode_kv
+    row[PREFILLS], row[WORK] = prefills, work
+    totals[HELD] += more
+    totals[HOLDING] += begun
+    totals[REFILLS] += refills
+    totals[IN_DECODE], totals[FINISHED] = in_decode, finished
+    return True
+
+
+def within(limits: Any, row: Any) -> Any:
+    """Whether a batch keeps the limits."""
+    # Decodes process one token each.
+    if row[TOKENS] > limits.tokens or row[TOKENS] - row[DECODES] > limits.prefill:
+        return False
+    if row[KV] > limits.capacity or row[RUNNING] > limits.running:
+        return False
+    return limits.hybrid or row[DECODES] == 0 or row[PREFILLS] == 0
+
+
+def finish(now: Any, block: Any, j: Any) -> None:
+    """Free the KV of the requests that batch `j` finished."""
+    totals = now.totals
+    for k in range(totals[FINISHED]):
+        i = now.done[k]
+        now.last[i] = j
+        leave(now, i, block)
+    totals[UNFINISHED] -= totals[FINISHED]
+    totals[FINISHED] = 0
+
+
+def replay_kernel(inputs: Any, outputs: Any, entries: Entries, limits: ReplayLimits, now: Replayed) -> bool:
     """Replay a schedule given in columns; stop at the first broken rule.
 
     Parameters
     ----------
     inputs, outputs : int64 array, per request
-    batches : int
-        Batches in all, repetitions counted.
-    token_end, evict_end, decode_all, repeat : int64 array, per entry
-        Ends of the entry's stretch of the columns below, its flag, its repetitions.
-    token_request, token_count, evict_request : int64 array
-    capacity, batch_tokens, prefill_tokens, max_running, block : int
-        M, C, P, R_max, tokens per block.
-    hybrid, chunked, preemption, exact : bool
+    entries : Entries
+        Of int64 arrays.
+    limits : ReplayLimits
+    now : Replayed
+        As `Replayed.of` makes it; set to what the schedule does.
 
     Returns
     -------
-    valid : bool
+    bool
         Whether every rule holds but those on arrivals, which need exact times.
-    features : int64 array, batches x 7
-        The five `BatchFeatures`, KV held, requests running.
-    first, last, touched : int64 array, per request
-        Batch of the first token, of the last one, and of the first tokens processed; or -1.
-    evictions, refill_tokens : int
     """
-    n = len(inputs)
-    cached = np.zeros(n, np.int64)
-    generated = np.zeros(n, np.int64)
-    first = np.full(n, -1)
-    last = np.full(n, -1)
-    touched = np.full(n, -1)
-    evicted_in = np.full(n, -1)  # batch of the latest eviction
-    named_in = np.full(n, -1)  # entry that named the request last
-    decoding = np.empty(n, np.int64)  # requests in decode, in any order
-    place = np.full(n, -1)  # where each stands in `decoding`
-    done = np.empty(n, np.int64)
-    features = np.zeros((batches, 7), np.int64)
-    in_decode = held = running = evictions = refill = 0
-    unfinished = n
+    totals = now.totals
     j = -1
     token_start = evict_start = 0
-    for entry in range(len(repeat)):
-        for k in range(token_start, token_end[entry]):
-            named_in[token_request[k]] = entry
-        for again in range(repeat[entry]):
+    for entry in range(len(entries.repeat)):
+        named = entries.request[token_start : entries.token_end[entry]]
+        chunks = entries.tokens[token_start : entries.token_end[entry]]
+        evicted = entries.evicted[evict_start : entries.evict_end[entry]]
+        token_start, evict_start = entries.token_end[entry], entries.evict_end[entry]
+        for i in named:
+            now.named_in[i] = entry
+        for again in range(entries.repeat[entry]):
             j += 1
-            if again == 0:
-                for k in range(evict_start, evict_end[entry]):
-                    i = evict_request[k]
-                    if not preemption or cached[i] == 0:
-                        return False, features, first, last, touched, evictions, refill
-                    held -= -(-cached[i] // block) * block
-                    running -= 1
-                    cached[i] = 0
-                    evicted_in[i] = j
-                    evictions += 1
-                    if place[i] >= 0:
-                        in_decode -= 1
-                        decoding[place[i]] = decoding[in_decode]
-                        place[decoding[in_decode]] = place[i]
-                        place[i] = -1
-            tokens = decodes = decode_kv = prefills = work = prefilled = finished = 0
-            if decode_all[entry]:
+            if again == 0 and not evict(now, limits, evicted, j):
+                return False
+            if entries.decode_all[entry]:
                 # Before the named requests, which may enter decode by this very batch.
-                for k in range(in_decode):
-                    i = decoding[k]
-                    if named_in[i] == entry:
-                        continue
-                    m = cached[i]
-                    decodes += 1
-                    decode_kv += m
-                    if m % block == 0:
-                        held += block
-                    cached[i] = m + 1
-                    generated[i] += 1
-                    if generated[i] == outputs[i]:
-                        done[finished] = i
-                        finished += 1
-                tokens = decodes
-            for k in range(token_start, token_end[entry]):
-                i = token_request[k]
-                c = token_count[k]
-                m = cached[i]
-                missing = inputs[i] + generated[i] - m
-                if (
-                    generated[i] == outputs[i] or evicted_in[i] == j or c < 1 or c > missing
-                    or (c < missing and not chunked)
-                ):  # fmt: skip
-                    return False, features, first, last, touched, evictions, refill
-                if touched[i] < 0:
-                    touched[i] = j
-                tokens += c
-                if place[i] >= 0:
-                    decodes += 1
-                    decode_kv += m
-                else:
-                    prefills += 1
-                    prefilled += c
-                    work += prefill_work(exact, c, m)
-                    if evicted_in[i] >= 0:
-                        refill += c
-                if tokens > batch_tokens:
-                    return False, features, first, last, touched, evictions, refill
-                held += (-(-(m + c) // block) + (-m // block)) * block
-                running += m == 0
-                cached[i] = m + c
-                if c == missing:
-                    if generated[i] == 0:
-                        first[i] = j
-                    generated[i] += 1
-                    if generated[i] == outputs[i]:
-                        done[finished] = i
-                        finished += 1
-                if place[i] < 0 and generated[i] >= 1 and inputs[i] + generated[i] - m - c == 1:
-                    # It generated its first token, or a refill stopped one token short.
-                    decoding[in_decode] = i
-                    place[i] = in_decode
-                    in_decode += 1
-            if (
-                tokens > batch_tokens or prefilled > prefill_tokens or held > capacity
-                or running > max_running or (decodes > 0 and prefills > 0 and not hybrid)
-            ):  # fmt: skip
-                return False, features, first, last, touched, evictions, refill
-            row = features[j]
-            row[0] = tokens
-            row[1] = decodes
-            row[2] = decode_kv
-            row[3] = prefills
-            row[4] = work
-            row[5] = held
-            row[6] = running
-            for k in range(finished):
-                i = done[k]
-                last[i] = j
-                held -= -(-cached[i] // block) * block
-                running -= 1
-                cached[i] = 0
-                unfinished -= 1
-                in_decode -= 1
-                decoding[place[i]] = decoding[in_decode]
-                place[decoding[in_decode]] = place[i]
-                place[i] = -1
-        token_start = token_end[entry]
-        evict_start = evict_end[entry]
-    return unfinished == 0, features, first, last, touched, evictions, refill
+                decode_unnamed(now, outputs, limits.block, entry, j)
+            if not process_named(now, limits, inputs, outputs, named, chunks, j):
+                return False
+            row = now.features[j]
+            row[KV], row[RUNNING] = totals[HELD], totals[HOLDING]
+            if not within(limits, row):
+                return False
+            finish(now, limits.block, j)
+    return bool(totals[UNFINISHED] == 0)
+
+
+HELPERS = (prefill_work, leave, evict, decode_unnamed, process_named, within, finish)
+"""What `replay_kernel` calls, callees first."""

@@ -10,15 +10,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.compiled import compiled
-from infermax_opt.infermax.data.cost import BatchFeatures, prefill_work
+from infermax_opt.infermax.data.cost import BatchFeatures
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.replay._entries import Entries, entries_of
 from infermax_opt.infermax.replay.plain import Replay, check_length, clock, replay_plain, tick_unit
+
+if TYPE_CHECKING:
+    from infermax_opt.infermax.replay._kernel import ReplayLimits
 
 __all__ = ["replay", "replay_compiled"]
 
@@ -48,29 +51,24 @@ def replay(instance: Instance, schedule: Schedule) -> Replay:
 
 def replay_compiled(instance: Instance, schedule: Schedule) -> Replay | None:
     """Replay a schedule in compiled code; None if it breaks a rule or does not fit int64."""
-    columns = _columns(instance, schedule)
-    if columns is None:
+    entries = _entries(instance, schedule)
+    if entries is None:
         return None
     import numpy as np
 
-    system, policy = instance.system, instance.policy
-    requests = instance.requests
-    most_running = len(requests) if system.max_running is None else system.max_running
-    valid, table, first, last, touched, evictions, refill = _kernel()(
-        np.array([r.input_tokens for r in requests], np.int64),
-        np.array([r.output_tokens for r in requests], np.int64),
-        schedule.length, *columns,
-        system.kv_capacity, system.max_batch_tokens, system.max_prefill_tokens, most_running,
-        system.block_size, policy.hybrid_batching, policy.chunked_prefill, policy.preemption,
-        instance.cost.exact_attention,
-    )  # fmt: skip
-    if not valid:
+    from infermax_opt.infermax.replay import _kernel as kernel
+
+    inputs = np.array([r.input_tokens for r in instance.requests], np.int64)
+    outputs = np.array([r.output_tokens for r in instance.requests], np.int64)
+    done = kernel.Replayed.of(len(inputs), schedule.length)
+    if not _kernel()(inputs, outputs, entries, _limits(instance), done):
         return None
+    table = done.features
     features = list(map(BatchFeatures._make, zip(*(table[:, k].tolist() for k in range(5)), strict=True)))
     unit = tick_unit(instance, schedule)
     starts, ends = clock(instance, unit, features, _waits(schedule))
     if not instance.offline:
-        for request, j in zip(requests, touched.tolist(), strict=True):
+        for request, j in zip(instance.requests, done.touched.tolist(), strict=True):
             if starts[j] < request.arrival * unit:
                 return None
     return Replay(
@@ -81,18 +79,35 @@ def replay_compiled(instance: Instance, schedule: Schedule) -> Replay | None:
         ends=ends,
         kv_used=table[:, 5].tolist(),
         running=table[:, 6].tolist(),
-        first_batch=first.tolist(),
-        last_batch=last.tolist(),
-        evictions=evictions,
-        refill_tokens=refill,
+        first_batch=done.first.tolist(),
+        last_batch=done.last.tolist(),
+        evictions=int(done.totals[kernel.EVICTIONS]),
+        refill_tokens=int(done.totals[kernel.REFILLS]),
     )
 
 
 @functools.cache
 def _kernel() -> Callable[..., Any]:
-    from infermax_opt.infermax.replay._kernel import replay_kernel
+    from infermax_opt.infermax.replay import _kernel as kernel
 
-    return compiled(replay_kernel, (prefill_work,))
+    return compiled(kernel.replay_kernel, kernel.HELPERS, allocates=False)
+
+
+def _limits(instance: Instance) -> ReplayLimits:
+    from infermax_opt.infermax.replay._kernel import ReplayLimits
+
+    system, policy = instance.system, instance.policy
+    return ReplayLimits(
+        capacity=system.kv_capacity,
+        tokens=system.max_batch_tokens,
+        prefill=system.max_prefill_tokens,
+        running=len(instance.requests) if system.max_running is None else system.max_running,
+        block=system.block_size,
+        hybrid=policy.hybrid_batching,
+        chunked=policy.chunked_prefill,
+        preemption=policy.preemption,
+        exact=instance.cost.exact_attention,
+    )
 
 
 def _waits(schedule: Schedule) -> dict[int, Fraction]:
@@ -106,27 +121,20 @@ def _waits(schedule: Schedule) -> dict[int, Fraction]:
     return waits
 
 
-def _columns(instance: Instance, schedule: Schedule) -> tuple[Any, ...] | None:
-    """The schedule's entries as int64 columns, in the order of the kernel's arguments.
+def _entries(instance: Instance, schedule: Schedule) -> Entries | None:
+    """The schedule's entries as int64 columns.
 
     None for what only the plain path can report: unknown requests, and numbers that are no
     int64 or no token counts at all.
     """
     import numpy as np
 
-    index, batches = instance.index, schedule.batches
+    batches = schedule.batches
+    counts = [count for batch in batches for count in batch.tokens.values()]
+    counts += [batch.repeat for batch in batches]
+    if not all(type(value) is int and 1 <= value <= 2 * MAX_TOKENS for value in counts):
+        return None
     try:
-        requests = [index[name] for batch in batches for name in batch.tokens]
-        evicted = [index[name] for batch in batches for name in batch.evict]
+        return entries_of(instance, schedule, functools.partial(np.array, dtype=np.int64))
     except KeyError:
         return None
-    tokens = [count for batch in batches for count in batch.tokens.values()]
-    repeat = [batch.repeat for batch in batches]
-    if not all(type(value) is int and 1 <= value <= 2 * MAX_TOKENS for value in tokens + repeat):
-        return None
-    columns = (
-        list(accumulate(len(batch.tokens) for batch in batches)), requests, tokens,
-        list(accumulate(len(batch.evict) for batch in batches)), evicted,
-        [batch.decode_all for batch in batches], repeat,
-    )  # fmt: skip
-    return tuple(np.array(column, np.int64) for column in columns)

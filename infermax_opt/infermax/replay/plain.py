@@ -16,11 +16,11 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import BatchFeatures, prefill_work
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
+from infermax_opt.infermax.replay.state import State
 
 __all__ = [
     "Replay",
     "Rule",
-    "State",
     "Violation",
     "check_length",
     "clock",
@@ -116,46 +116,6 @@ class Replay:
         return Fraction(ticks, self.ticks_per_second)
 
 
-class State:
-    """Progress of every request between two batches.
-
-    Attributes
-    ----------
-    cached : list of int
-        m: KV tokens cached per request.
-    generated : list of int
-        n: tokens generated per request.
-    """
-
-    def __init__(self, instance: Instance):
-        self.instance = instance
-        self.input = [r.input_tokens for r in instance.requests]
-        self.output = [r.output_tokens for r in instance.requests]
-        self.cached = [0] * len(self.input)
-        self.generated = [0] * len(self.input)
-        self.held = 0
-        self.running = 0
-
-    def finished(self, i: int) -> bool:
-        """Whether request `i` has generated all its tokens."""
-        return self.generated[i] == self.output[i]
-
-    def missing(self, i: int) -> int:
-        """Tokens that request `i` must process to generate its next token."""
-        return self.input[i] + self.generated[i] - self.cached[i]
-
-    def decoding(self, i: int) -> bool:
-        """Whether request `i` is in decode: one token short of its next one, and not its first."""
-        return self.generated[i] >= 1 and self.missing(i) == 1 and not self.finished(i)
-
-    def set_cached(self, i: int, cached: int) -> None:
-        """Change the KV of request `i`, keeping the totals."""
-        held = self.instance.system.held
-        self.held += held(cached) - held(self.cached[i])
-        self.running += (cached > 0) - (self.cached[i] > 0)
-        self.cached[i] = cached
-
-
 def check_length(schedule: Schedule) -> None:
     """Raise `InputError` where a schedule has more batches than `MAX_BATCHES`."""
     if schedule.length > MAX_BATCHES:
@@ -182,6 +142,9 @@ def clock(
 
     Parameters
     ----------
+    instance : Instance
+    unit : int
+    features : sequence of BatchFeatures
     earliest : mapping of batch position (from 0) to seconds
         Where the schedule waits.
     """

@@ -9,7 +9,8 @@ from infermax_opt.files.figure import Phase
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.fast import replay
-from infermax_opt.infermax.replay.plain import Replay, State
+from infermax_opt.infermax.replay.plain import Replay
+from infermax_opt.infermax.replay.state import State
 
 __all__ = ["Timeline", "timeline"]
 

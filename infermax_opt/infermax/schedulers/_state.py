@@ -32,10 +32,10 @@ __all__ = [
     "WAITING",
     "WAITS",
     "WORK",
-    "Limits",
-    "Plan",
-    "Requests",
-    "State",
+    "BatchPlan",
+    "QueueState",
+    "RequestColumns",
+    "SchedulerLimits",
     "enqueue",
     "evict",
     "find_victim",
@@ -48,14 +48,14 @@ __all__ = [
 DECODES, PREFILLS, WAITS = 1, 2, 4
 # Phase of a request.
 WAITING, ADMITTED, PREFILLING, DECODING, DONE = 0, 1, 2, 3, 4
-# Counters in `State.count`.
+# Counters in `QueueState.count`.
 USED, RUNNING, IN_DECODE, IN_PREFILL, NEXT_KEY = 0, 1, 2, 3, 4
-# Counters in `Plan.count`: the features of the batch in the order of the cost model, then others.
+# Counters in `BatchPlan.count`: the features of the batch in the order of the cost model, then others.
 TOKENS, STEPS, DECODE_KV, PARTS, WORK = 0, 1, 2, 3, 4
 PREFILL_TOKENS, EVICTED, EVICTED_DECODES, DEC_TAIL, PRE_TAIL = 5, 6, 7, 8, 9
 
 
-class Limits(NamedTuple):
+class SchedulerLimits(NamedTuple):
     """Limits and switches of one run.  Token counts, and 0 or 1 for the switches.
 
     `prefill` is the scheduler's P, `most_prefill` the machine's; `may_split` says whether the
@@ -76,7 +76,7 @@ class Limits(NamedTuple):
     exact: int
 
 
-class Requests(NamedTuple):
+class RequestColumns(NamedTuple):
     """Columns that stay as they are.
 
     `protected`: reserves its peak and is never evicted.  `arrival`: float seconds.  `order`:
@@ -91,7 +91,7 @@ class Requests(NamedTuple):
     place: Any
 
 
-class State(NamedTuple):
+class QueueState(NamedTuple):
     """Columns that change: one entry per request unless noted.
 
     `key` orders the running requests: admission number, or the rank.  `decoding` and
@@ -112,7 +112,7 @@ class State(NamedTuple):
     count: Any
 
 
-class Plan(NamedTuple):
+class BatchPlan(NamedTuple):
     """The batch under construction.
 
     `steps`: requests that decode; `parts`, `chunks`: requests that prefill, and their tokens;

@@ -18,7 +18,15 @@ from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance, Request
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
 from infermax_opt.infermax.schedulers import _algorithm1_loop as _loop
-from infermax_opt.infermax.schedulers._state import DECODES, PREFILLS, WAITS, Limits, Plan, Requests, State
+from infermax_opt.infermax.schedulers._state import (
+    DECODES,
+    PREFILLS,
+    WAITS,
+    BatchPlan,
+    QueueState,
+    RequestColumns,
+    SchedulerLimits,
+)
 
 __all__ = ["Options", "Order", "schedule"]
 
@@ -123,13 +131,13 @@ def schedule(instance: Instance, options: Options) -> Schedule:
 
 @functools.cache
 def _compiled() -> Callable[..., Any]:
-    return compiled(_loop.schedule_loop, _loop.HELPERS)
+    return compiled(_loop.schedule_loop, _loop.HELPERS, helpers_allocate=False)
 
 
 def _run(
     instance: Instance,
     options: Options,
-    limits: Limits,
+    limits: SchedulerLimits,
     loop: Callable[..., Any],
     integers: Callable[[Iterable[int]], Any],
     floats: Callable[[Iterable[float]], Any],
@@ -149,7 +157,7 @@ def _run(
     policy = instance.policy
     budget = instance.system.prefill_budget
     pinned = options.eviction_free or not policy.preemption
-    columns = Requests(
+    columns = RequestColumns(
         inputs=integers([r.input_tokens for r in requests]),
         outputs=integers([r.output_tokens for r in requests]),
         protected=integers(
@@ -163,12 +171,12 @@ def _run(
     def zeros(size: int = n) -> Any:
         return integers([0] * size)
 
-    state = State(
+    state = QueueState(
         cached=zeros(), generated=zeros(), reserved=zeros(), phase=zeros(), key=integers(rank),
         seen=zeros(), decoding=zeros(), prefilling=zeros(),
         after=integers([0] * n + [n]), before=integers([0] * n + [n]), count=zeros(5),
     )  # fmt: skip
-    plan = Plan(zeros(), zeros(), zeros(), zeros(), zeros(), count=zeros(10))
+    plan = BatchPlan(zeros(), zeros(), zeros(), zeros(), zeros(), count=zeros(10))
     unit = instance.cost.floats
     cost = Coefficients(floats(unit.alpha), floats(unit.beta), *unit[2:])
     groups = integers(_GROUPS.get(order, (DECODES | PREFILLS | WAITS,)))
@@ -178,10 +186,10 @@ def _run(
     return Schedule(instance.name, _batches(requests, *entries))
 
 
-def _limits(instance: Instance, options: Options) -> Limits:
+def _limits(instance: Instance, options: Options) -> SchedulerLimits:
     system, policy = instance.system, instance.policy
     running = [limit for limit in (system.max_running, options.max_running) if limit is not None]
-    return Limits(
+    return SchedulerLimits(
         capacity=system.kv_capacity,
         tokens=system.max_batch_tokens,
         prefill=min(options.prefill_tokens, system.max_prefill_tokens),

@@ -12,15 +12,15 @@ from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
 from infermax_opt.infermax.planners.beam._state import (
     KINDS,
     NO_KEY,
+    BeamMove,
+    BeamNodes,
+    BeamProblem,
+    BeamRules,
     Log,
-    Move,
-    Nodes,
-    Problem,
-    Rules,
     Scratch,
 )
 
-__all__ = ["Columns", "build", "columns", "decisions", "write"]
+__all__ = ["BeamColumns", "build", "columns", "decisions", "write"]
 
 #: Entries of the log; it is compacted when full.
 LOG_ENTRIES = 500_000
@@ -29,21 +29,21 @@ LOG_MARGIN = 20_000
 
 
 @dataclass(frozen=True)
-class Columns:
+class BeamColumns:
     """All that the kernel works on."""
 
-    problem: Problem
-    rules: Rules
-    nodes: Nodes
+    problem: BeamProblem
+    rules: BeamRules
+    nodes: BeamNodes
     log: Log
-    move: Move
+    move: BeamMove
     scratch: Scratch
     total: float
 
 
 def build(
     instance: Instance, slots: int, batches: float, credit: float, area: float
-) -> tuple[Problem, float]:
+) -> tuple[BeamProblem, float]:
     """Columns of an instance, and the pay for all of it.
 
     Parameters
@@ -96,7 +96,7 @@ def build(
         return np.array(values, dtype=np.int64)
 
     floats = np.array
-    problem = Problem(
+    problem = BeamProblem(
         system.kv_capacity, system.max_batch_tokens, system.prefill_budget, slots, system.block_size,
         int(instance.policy.chunked_prefill), exact,
         integers(first), integers(kind), integers(size), integers(left),
@@ -107,9 +107,9 @@ def build(
 
 
 def columns(
-    instance: Instance, problem: Problem, rules: Rules, total: float, upper: float,
+    instance: Instance, problem: BeamProblem, rules: BeamRules, total: float, upper: float,
     ages: float, pool_ages: float, seed: int,
-) -> Columns:  # fmt: skip
+) -> BeamColumns:  # fmt: skip
     """Columns of a search that stands at its start.
 
     Parameters
@@ -136,7 +136,7 @@ def columns(
     def zeros(length: int, kind: Any = np.int64) -> Any:
         return np.zeros(length, dtype=kind)
 
-    nodes = Nodes(
+    nodes = BeamNodes(
         held=table(problem.slots + 1), helds=zeros(rows), pool=table(pool), pools=zeros(rows),
         fresh=table(kinds), used=zeros(rows),
         cost=zeros(rows, np.float64), pay=zeros(rows, np.float64),
@@ -161,8 +161,8 @@ def columns(
 
     pool_salt = np.where(made > 0, classes(pool_ages) ^ 0x5BD1E995, 0) if pool_ages else zeros(len(made))
     scratch = Scratch(zeros(problem.slots + 1), classes(ages), pool_salt, zeros(rules.width))
-    move = Move(zeros(2), zeros(KINDS), zeros(KINDS), zeros(6))
-    return Columns(problem, rules, nodes, log, move, scratch, total)
+    move = BeamMove(zeros(2), zeros(KINDS), zeros(KINDS), zeros(6))
+    return BeamColumns(problem, rules, nodes, log, move, scratch, total)
 
 
 def decisions(log: Log) -> Iterator[list[int]]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from infermax_opt.infermax.data.cost import Coefficients
 
-__all__ = ["KINDS", "NO_KEY", "Log", "Move", "Nodes", "Problem", "Rules", "Scratch"]
+__all__ = ["KINDS", "NO_KEY", "BeamMove", "BeamNodes", "BeamProblem", "BeamRules", "Log", "Scratch"]
 
 #: Absent key, absent position.
 NO_KEY = -1
@@ -19,7 +19,7 @@ NO_KEY = -1
 KINDS = 5
 
 
-class Problem(NamedTuple):
+class BeamProblem(NamedTuple):
     """The instance, as columns.
 
     Attributes
@@ -59,7 +59,7 @@ class Problem(NamedTuple):
     cost: Coefficients
 
 
-class Rules(NamedTuple):
+class BeamRules(NamedTuple):
     """The search: nodes a bucket, width of a bucket in pay, ring length, and what is tried.
 
     Attributes
@@ -90,7 +90,7 @@ class Rules(NamedTuple):
     gain: Any
 
 
-class Nodes(NamedTuple):
+class BeamNodes(NamedTuple):
     """Columns of the nodes; bucket b has the rows from ``(b % ring) * width``.
 
     Attributes
@@ -102,7 +102,7 @@ class Nodes(NamedTuple):
     used : column of int
         KV after the next batch, whole blocks not counted.
     cost, pay, debt, value : columns of float
-        Seconds so far, pay so far, sum of `Problem.out`; ``value = cost - pay + debt``.
+        Seconds so far, pay so far, sum of `BeamProblem.out`; ``value = cost - pay + debt``.
     hash, kept, log : columns of int
         Hash of the node, its part from the pool, entry of the log.
     filled, worst : columns, one per bucket in the ring
@@ -149,7 +149,7 @@ class Log(NamedTuple):
     keep: Any
 
 
-class Move(NamedTuple):
+class BeamMove(NamedTuple):
     """A decision under consideration, changed in place.
 
     Attributes

@@ -34,8 +34,8 @@ from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Schedule
 from infermax_opt.infermax.planners.beam import _kernel as _beam_kernel
-from infermax_opt.infermax.planners.beam._build import Columns, build, columns, write
-from infermax_opt.infermax.planners.beam._state import Rules
+from infermax_opt.infermax.planners.beam._build import BeamColumns, build, columns, write
+from infermax_opt.infermax.planners.beam._state import BeamRules
 
 __all__ = ["BeamOptions", "beam_plans", "beam_search"]
 
@@ -292,7 +292,9 @@ def _search(
     return (seconds, schedule) if schedule.length <= MAX_BATCHES else (math.inf, None)
 
 
-def _prepare(instance: Instance, slots: int, options: BeamOptions, upper: float | None, seed: int) -> Columns:
+def _prepare(
+    instance: Instance, slots: int, options: BeamOptions, upper: float | None, seed: int
+) -> BeamColumns:
     system, cost = instance.system, instance.cost.floats
     area = _kv_area(instance)
     # A batch takes this long whatever it does; what more a token of KV costs is a full KV's waste.
@@ -310,7 +312,7 @@ def _prepare(instance: Instance, slots: int, options: BeamOptions, upper: float 
     step = max(total / len(instance.requests) / options.fineness, 1e-12)
     full = price * system.kv_capacity
     pace = max(1, round(options.pace * step / full)) if full > 0 else 1
-    rules = Rules(
+    rules = BeamRules(
         width=options.width,
         step=step,
         ring=RING,
@@ -325,7 +327,7 @@ def _prepare(instance: Instance, slots: int, options: BeamOptions, upper: float 
     return columns(instance, problem, rules, total, wanted, options.ages, options.pool_ages, seed)
 
 
-def _pointing_at(work: Columns) -> float:
+def _pointing_at(work: BeamColumns) -> float:
     """Makespan at which a search in its middle points: its best node's excess, twice."""
     nodes, rules = work.nodes, work.rules
     rows = [

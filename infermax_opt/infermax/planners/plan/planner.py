@@ -22,7 +22,8 @@ import math
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
@@ -49,8 +50,10 @@ HOPELESS = 1.03
 RAMP = 0.005
 #: Shares of early starts to try.
 EARLY_SHARES = (1.0, 1.3, 0.7)
-#: Most batches that the pilot method's tries may look at, and most requests in the KV where it helps.
-PILOT_WORK, PILOT_SLOTS = 4_000_000, 12
+#: Most batches that all tries of the pilot method together may look at.
+PILOT_WORK = 4_000_000
+#: Most requests that fill the KV where the pilot method is worth a try.
+PILOT_SLOTS = 12
 
 
 def plan(instance: Instance, options: PlannerOptions | None = None, *, seed: int = 0) -> Schedule:
@@ -129,7 +132,7 @@ class Planner:
         if not self.instance.offline:
             return
         while self.failed < PATIENCE or deadline is not None:
-            if self.best < math.inf and deadline is not None and time.monotonic() >= deadline:
+            if self.best < math.inf and _passed(deadline):
                 return
             options, shuffle = self._next()
             if options in self.tried and shuffle == self.shuffle:
@@ -150,7 +153,21 @@ class Planner:
     def follow(
         self, order: Sequence[int], options: PlannerOptions, deadline: float | None = None
     ) -> Schedule | None:
-        """Plan along an order of the requests; None if no better than the best so far."""
+        """Plan along an order of the requests.
+
+        Parameters
+        ----------
+        order : sequence of int
+            The requests, in the order in which they are considered.
+        options : PlannerOptions
+        deadline : float, optional
+            Moment of `time.monotonic` after which early starts are improved no further.
+
+        Returns
+        -------
+        Schedule or None
+            None if no better than the best so far.
+        """
         seconds, schedule = _candidate(self.instance, options, self.shuffle, self.best, deadline, order)
         if schedule is None or seconds >= self.best * (1 - NOISE):
             return None
@@ -164,6 +181,10 @@ class Planner:
         if self.shares:
             return replace(self.chosen, early=self.shares.pop(0), group=1, spare=0.0), self.shuffle
         return _neighbour(self.instance, self.chosen, self.shuffle, self.early, self.rng)
+
+
+def _passed(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
 
 
 def _candidate(
@@ -242,45 +263,66 @@ def _early_helps(instance: Instance) -> bool:
     return any(early_tokens(instance, 1.0, 1.0))
 
 
+@dataclass(frozen=True)
+class Change:
+    """One setting that a neighbour may have; `name` is a field of `PlannerOptions`, or "seed"."""
+
+    name: str
+    value: Any
+
+
 def _neighbour(
     instance: Instance, options: PlannerOptions, seed: int, early: bool, rng: random.Random
 ) -> tuple[PlannerOptions, int]:
-    """Change one or two settings at random."""
-    values: dict[str, object] = {
-        "by_output": options.by_output + rng.gauss(0, 0.2),
-        "by_input": options.by_input + rng.gauss(0, 0.2),
-        "noise": max(0.0, options.noise + rng.gauss(0, 0.2)),
-        "slack": max(0.0, options.slack + rng.gauss(0, 0.3)),
-        "reserve": max(0.0, options.reserve * math.exp(rng.gauss(0, 0.2))),
-        "window": rng.choice([1, 2, 4, 8, 16, 32, 64]),
-        "walk": rng.choice([4, 8, 16, 32, 64, 128, 512, 2048]),
-        "choice": rng.choice([1, 1, 2, 3, 4]),
-    }
+    """Change one to three settings at random."""
+    changes = _changes(instance, options, early, rng)
+    for change in rng.sample(changes, min(len(changes), rng.choice([1, 1, 2, 3]))):
+        if change.name == "seed":
+            seed = change.value
+        else:
+            options = replace(options, **{change.name: change.value})
+    return options, seed
+
+
+def _changes(instance: Instance, options: PlannerOptions, early: bool, rng: random.Random) -> list[Change]:
+    """What may change, each to a random value near the one it has; sorted by name."""
+    changes = [
+        Change("by_output", options.by_output + rng.gauss(0, 0.2)),
+        Change("by_input", options.by_input + rng.gauss(0, 0.2)),
+        Change("noise", max(0.0, options.noise + rng.gauss(0, 0.2))),
+        Change("slack", max(0.0, options.slack + rng.gauss(0, 0.3))),
+        Change("reserve", max(0.0, options.reserve * math.exp(rng.gauss(0, 0.2)))),
+        Change("window", rng.choice([1, 2, 4, 8, 16, 32, 64])),
+        Change("walk", rng.choice([4, 8, 16, 32, 64, 128, 512, 2048])),
+        Change("choice", rng.choice([1, 1, 2, 3, 4])),
+    ]
     if balanced_width(instance) is not None and options.chunk is not None:
-        values["chunk"] = options.chunk * math.exp(rng.gauss(0, 0.3))
-        values["chunk "] = options.chunk * math.exp(rng.gauss(0, 0.1))
+        # The width of chunks matters most: it is twice as likely to change, by much or by little.
+        changes += [
+            Change("chunk", options.chunk * math.exp(rng.gauss(0, 0.3))),
+            Change("chunk", options.chunk * math.exp(rng.gauss(0, 0.1))),
+        ]
     if len(instance.cost.batch) > 1:
-        values["fill"] = min(1.0, max(0.02, options.fill * math.exp(rng.gauss(0, 0.3))))
+        fill = options.fill * math.exp(rng.gauss(0, 0.3))
+        changes.append(Change("fill", min(1.0, max(0.02, fill))))
     if _groups_help(instance):
-        values["group"] = max(1, options.group + rng.choice([-2, -1, 1, 2, options.group]))
-        values["spare"] = max(0.0, options.spare + rng.gauss(0, 0.001))
+        changes += [
+            Change("group", max(1, options.group + rng.choice([-2, -1, 1, 2, options.group]))),
+            Change("spare", max(0.0, options.spare + rng.gauss(0, 0.001))),
+        ]
     if early:
-        values["early"] = max(0.0, options.early + rng.gauss(0, 0.3))
-        values["young"] = options.young * math.exp(rng.gauss(0, 0.2))
+        changes += [
+            Change("early", max(0.0, options.early + rng.gauss(0, 0.3))),
+            Change("young", options.young * math.exp(rng.gauss(0, 0.2))),
+        ]
     if options.pilot > 0:
-        values["pilot"] = options.pilot * math.exp(rng.gauss(0, 0.3))
+        changes.append(Change("pilot", options.pilot * math.exp(rng.gauss(0, 0.3))))
     if not instance.policy.hybrid_batching:
-        values["every"] = max(1, round(options.every * math.exp(rng.gauss(0, 0.7))))
-    values["seed"] = rng.randrange(2**31)
+        changes.append(Change("every", max(1, round(options.every * math.exp(rng.gauss(0, 0.7))))))
+    changes.append(Change("seed", rng.randrange(2**31)))
     if len(instance.types) == 1:
         # The order of alike requests decides nothing, except which of them start early.
         alike = {"by_output", "by_input", "window", "walk", "choice"}
         alike |= set() if options.early > 0 else {"noise", "seed"}
-        values = {name: some for name, some in values.items() if name not in alike}
-    shuffle = seed
-    for name in rng.sample(sorted(values), min(len(values), rng.choice([1, 1, 2, 3]))):
-        if name == "seed":
-            shuffle = int(str(values[name]))
-        else:
-            options = replace(options, **{name.strip(): values[name]})  # type: ignore[arg-type]
-    return options, shuffle
+        changes = [change for change in changes if change.name not in alike]
+    return sorted(changes, key=lambda change: change.name)

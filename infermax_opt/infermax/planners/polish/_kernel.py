@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from infermax_opt.infermax.data.cost import batch_time
 
-__all__ = ["HELPERS", "Limits", "Load", "Moves", "regroup"]
+__all__ = ["HELPERS", "BatchLoads", "Moves", "PolishLimits", "regroup"]
 
 
-class Limits(NamedTuple):
+class PolishLimits(NamedTuple):
     """Limits of a batch, whether prompts and decodes mix, and how far a prompt may be moved back."""
 
     capacity: int
@@ -31,7 +31,7 @@ class Limits(NamedTuple):
     far: int
 
 
-class Load(NamedTuple):
+class BatchLoads(NamedTuple):
     """Per batch: tokens processed, prefill tokens among them, requests that prefill and decode, KV
     held and requests holding it after the batch, and whether it stays even if nothing is processed.
     """
@@ -110,7 +110,7 @@ def regroup(limits: Any, load: Any, moves: Any, cost: Any) -> Any:
 
     Parameters
     ----------
-    limits, load, moves : Limits, Load, Moves
+    limits, load, moves : PolishLimits, BatchLoads, Moves
         `load` is used up; `moves.at` becomes the new batches, if that pays.
     cost : Coefficients
         Floats.

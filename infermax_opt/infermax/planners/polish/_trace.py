@@ -7,27 +7,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from infermax_opt.infermax.planners.polish._kernel import Load
+from infermax_opt.infermax.planners.polish._kernel import BatchLoads
+from infermax_opt.infermax.replay._entries import Entries
 from infermax_opt.infermax.schedulers._state import held
 
-__all__ = ["HELPERS", "Entries", "Progress", "trace"]
-
-
-class Entries(NamedTuple):
-    """A valid schedule in columns.
-
-    `token_end`, `evict_end`, `decode_all`, `repeat`: per entry, the ends of its stretch of the
-    columns below, its flag, its repetitions.  `request`, `tokens`, `evicted`: what is processed
-    and dropped.
-    """
-
-    token_end: Any
-    evict_end: Any
-    decode_all: Any
-    repeat: Any
-    request: Any
-    tokens: Any
-    evicted: Any
+__all__ = ["HELPERS", "Progress", "trace"]
 
 
 class Progress(NamedTuple):
@@ -67,14 +51,14 @@ def follow(now: Any, i: Any, j: Any, latest: Any) -> None:
     now.seen[i] = j + 1
 
 
-def trace(entries: Entries, now: Progress, load: Load, idle: Any, wanted: Any, block: Any) -> Any:
+def trace(entries: Entries, now: Progress, load: BatchLoads, idle: Any, wanted: Any, block: Any) -> Any:
     """Follow a valid schedule.
 
     Parameters
     ----------
     entries : Entries
     now : Progress
-    load : Load
+    load : BatchLoads
         Zeros, to be filled.
     idle : column of int
         Zeros, to be filled: requests in decode that a batch leaves out.

@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
-from infermax_opt.infermax.planners.polish._trace import Entries
 
-__all__ = ["entries_of", "rewritten"]
-
-
-def entries_of(instance: Instance, schedule: Schedule, integers: Callable[[Iterable[int]], Any]) -> Entries:
-    """A schedule in columns."""
-    index, batches = instance.index, schedule.batches
-    columns = (
-        list(accumulate(len(batch.tokens) for batch in batches)),
-        list(accumulate(len(batch.evict) for batch in batches)),
-        [int(batch.decode_all) for batch in batches],
-        [batch.repeat for batch in batches],
-        [index[name] for batch in batches for name in batch.tokens],
-        [count for batch in batches for count in batch.tokens.values()],
-        [index[name] for batch in batches for name in batch.evict],
-    )
-    return Entries(*map(integers, columns))
+__all__ = ["rewritten"]
 
 
 def rewritten(

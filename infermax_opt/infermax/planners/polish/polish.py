@@ -19,9 +19,10 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.polish import _kernel as _polish_kernel
 from infermax_opt.infermax.planners.polish import _trace as _polish_trace
-from infermax_opt.infermax.planners.polish._kernel import Limits, Load, Moves
+from infermax_opt.infermax.planners.polish._kernel import BatchLoads, Moves, PolishLimits
 from infermax_opt.infermax.planners.polish._trace import Progress
-from infermax_opt.infermax.planners.polish._write import entries_of, rewritten
+from infermax_opt.infermax.planners.polish._write import rewritten
+from infermax_opt.infermax.replay._entries import entries_of
 
 __all__ = ["FAR", "MAX_NAMED", "compiled_regroup", "polish"]
 
@@ -92,7 +93,7 @@ def _polish(
     def zeros(size: int) -> Any:
         return integers([0] * size)
 
-    def follow(load: Load, idle: Any, wanted: Any) -> Any:
+    def follow(load: BatchLoads, idle: Any, wanted: Any) -> Any:
         now = Progress(
             integers([r.input_tokens for r in requests]),
             integers([r.output_tokens for r in requests]),
@@ -100,12 +101,12 @@ def _polish(
         )
         return trace(entries, now, load, idle, wanted, system.block_size)
 
-    load, idle = Load(*(zeros(length) for _ in Load._fields)), zeros(length)
+    load, idle = BatchLoads(*(zeros(length) for _ in BatchLoads._fields)), zeros(length)
     time, request, chunk, after, latest, size, fresh, _, _ = follow(load, idle, zeros(length))
     movable = sorted((k for k in range(len(time)) if latest[k] >= 0), key=lambda k: latest[k])
     columns = (time, after, latest, chunk, size, fresh)
     moves = Moves(*(integers([column[k] for k in movable]) for column in columns))
-    limits = Limits(
+    limits = PolishLimits(
         capacity=system.kv_capacity,
         tokens=system.max_batch_tokens,
         prefill=system.max_prefill_tokens,
@@ -125,7 +126,7 @@ def _polish(
     waiting = [int(some) + more for some, more in zip(idle, accumulate(change[:length]), strict=True)]
     if sum(int(d) for d, some in zip(load.decodes, waiting, strict=True) if some) > MAX_NAMED:
         return 0.0, schedule
-    again = Load(*(zeros(length) for _ in Load._fields))
+    again = BatchLoads(*(zeros(length) for _ in BatchLoads._fields))
     *_, decode_time, decode_request = follow(again, zeros(length), integers([int(w > 0) for w in waiting]))
     return saved, rewritten(
         instance,

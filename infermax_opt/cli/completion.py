@@ -71,9 +71,9 @@ def _suites() -> list[str]:
 
 
 def _policies() -> list[str]:
-    from infermax_opt.cluster.policies.by_name import POLICIES
+    from infermax_opt.cluster.policies.by_name import policy_names
 
-    return list(POLICIES)
+    return list(policy_names())
 
 
 def _workers() -> list[str]:

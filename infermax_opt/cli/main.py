@@ -289,6 +289,8 @@ def bound(
     instance = read_instance(instance_file)
     progress_printer(progress)
     bounds = api.bound(instance, time_limit=time_limit)
+    if not bounds and (output or certificate):
+        raise InputError("no lower bound is known, so there is none to write", source=instance_file)
     if certificate is not None:
         api.write_certificate(instance, bounds[0], certificate)
     save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))

@@ -14,11 +14,10 @@ __all__ = ["simulate"]
 
 
 def _list(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    from infermax_opt.cluster.policies.by_name import POLICIES
-    from infermax_opt.files.text import aligned
+    from infermax_opt.cluster.policies.by_name import policies_text
 
     if value:
-        click.echo("\n".join(aligned(POLICIES.items(), indent="")))
+        click.echo(policies_text())
         context.exit()
 
 

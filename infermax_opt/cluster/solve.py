@@ -7,7 +7,6 @@ from dataclasses import replace
 from infermax_opt.cluster.data.stream import Stream, stream_unplaceable
 from infermax_opt.cluster.replay.metrics import StreamMetrics
 from infermax_opt.cluster.series import worker_series
-from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import Problem
 from infermax_opt.core.result import Result
 from infermax_opt.core.run import SolveOptions, SolveRun
@@ -38,9 +37,7 @@ def solve_stream(
     InputError
         If an option is unusable.
     """
-    for name in ("formulation", "memory_limit"):
-        if getattr(options, name) is not None:
-            raise InputError("streams are solved without one", field=name)
+    options.refuse("streams", "formulation", "memory_limit")
     run = StreamRun(problem, instance, options)
     reasons = stream_unplaceable(instance)
     if reasons:

@@ -16,7 +16,7 @@ from infermax_opt.cluster.data.stream import Stream
 from infermax_opt.cluster.replay.check import BeatViolation, check_stream
 from infermax_opt.cluster.replay.metrics import StreamMetrics
 from infermax_opt.core.result import Claim
-from infermax_opt.core.verification import BaseVerification, Finding, Trust, Truth, Unchecked
+from infermax_opt.core.verification import BaseVerification, Finding, Trust, Truth, Unchecked, best_of
 from infermax_opt.placement.data.limits import unplaceable
 from infermax_opt.placement.data.schedule import Placement
 
@@ -49,10 +49,6 @@ def verify_stream(
     check = None if placement is None else check_stream(stream, placement)
     metrics = check.metrics if check else None
 
-    def closed_form(source: str | None) -> Fraction | None:
-        values = [bound.value for bound in mean_bounds(stream) if source in (None, bound.source)]
-        return max(values, default=None)
-
     def confirm(lower: Fraction) -> Finding:
         requests = len(stream.requests)
         if requests > exhaustive.MAX_REQUESTS:
@@ -78,7 +74,7 @@ def verify_stream(
         violations=check.violations if check else (),
         metrics=metrics,
         objective=metrics.mean_workers if metrics and check and check.ok else None,
-        closed_form=closed_form,
+        closed_form=lambda source: best_of(mean_bounds(stream), source),
         confirm=confirm,
         trivial=trivial,
         infeasible=infeasible,

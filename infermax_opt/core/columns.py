@@ -17,6 +17,7 @@ __all__ = [
     "BOUNDS",
     "HOW",
     "SECONDS",
+    "SHARED",
     "UNKNOWN",
     "WHO",
     "WORDS",
@@ -134,7 +135,8 @@ class Columns:
     words: frozenset[str] = WORDS
 
 
-_SHARED = Columns(
+#: Those of a problem that names none of its own.
+SHARED = Columns(
     csv={
         **WHO,
         "requests": lambda r: r.requests,
@@ -181,5 +183,5 @@ class RowKind:
     fields: tuple[str, ...] = ()
     decimals: frozenset[str] = frozenset()
     cells: Callable[[Any, Any], Mapping[str, Any]] = lambda instance, result: {}
-    columns: Columns = _SHARED
+    columns: Columns = SHARED
     solver_bounds: bool = False

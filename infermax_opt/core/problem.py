@@ -22,6 +22,7 @@ from infermax_opt.core.certification import Certification
 from infermax_opt.core.columns import RowKind
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.importing import Importer
+from infermax_opt.core.plugins import make
 from infermax_opt.core.result import Claim, LowerBound, Result
 from infermax_opt.core.suite import Case
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
@@ -191,6 +192,7 @@ class Problem(ABC, Generic[I, S, M]):
         """Schedule and bound within the limits; of the heuristics and bounds alone, unless overridden."""
         from infermax_opt.core.run import SolveRun
 
+        options.refuse(f"{self.name} instances", "formulation", "memory_limit")
         run = SolveRun(self, instance, options)
         run.run()
         return run.result()
@@ -229,7 +231,7 @@ def problem_named(name: str) -> AnyProblem | None:
     """The installed problem of that name, or None."""
     for point in entry_points(group=GROUP):
         if point.name == name:
-            problem: AnyProblem = point.load()()
+            problem: AnyProblem = make(point)
             return problem
     return None
 

@@ -86,6 +86,25 @@ class SolveOptions:
             if value is not None and value < least:
                 raise InputError(f"{value} is less than {least}", field=name)
 
+    def refuse(self, who: str, *names: str) -> None:
+        """Refuse options that mean nothing here.
+
+        Parameters
+        ----------
+        who : str
+            Instances that take none of them, in words.
+        *names : str
+            Options.
+
+        Raises
+        ------
+        InputError
+            If one is given.
+        """
+        for name in names:
+            if getattr(self, name) is not None:
+                raise InputError(f"{who} are solved without one", field=name)
+
 
 @dataclass(frozen=True)
 class Incumbent(Generic[S, M]):

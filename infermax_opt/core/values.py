@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
-__all__ = ["SHARE", "SHARE_REACHED", "AnyInstance", "AnyMetrics", "AnySchedule", "amount"]
+__all__ = ["SHARE", "SHARE_REACHED", "AnyInstance", "AnyMetrics", "AnySchedule", "AnyViolation", "amount"]
 
 #: Unit of a metric that is a share, which people read in percent.
 SHARE = "share"
@@ -51,7 +52,7 @@ class AnySchedule(Protocol):
 
 
 class AnyMetrics(Protocol):
-    """Metrics of a replayed schedule of any problem.
+    """Metrics of a replayed schedule of any problem: a dataclass, whose fields are the metrics.
 
     Attributes
     ----------
@@ -66,6 +67,15 @@ class AnyMetrics(Protocol):
 
     def items(self) -> Sequence[tuple[str, Fraction | int | None]]:
         """Name and value of every metric; None is undefined."""
+        ...
+
+
+class AnyViolation(Protocol):
+    """A rule that a schedule of any problem breaks: a dataclass, whose text says what is wrong in a line."""
+
+    @property
+    def rule(self) -> enum.Enum:
+        """Which one; reports count them by its value."""
         ...
 
 

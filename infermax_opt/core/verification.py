@@ -10,18 +10,18 @@ was found; ``lower.source`` does so where the proof is no formula.  These are no
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic, Self, TypeVar
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import Claim, Proof, Status
-from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
+from infermax_opt.core.result import Claim, LowerBound, Proof, Status
+from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, AnyViolation
 
 __all__ = [
     "ROUNDING", "BaseVerification", "Fault", "FaultKind", "Finding", "Trust", "Truth", "Unchecked",
-    "found_by_enumerating",
+    "best_of", "found_by_enumerating",
 ]  # fmt: skip
 
 #: Relative rounding allowed in a claimed number: what a double can hold.
@@ -29,7 +29,7 @@ ROUNDING = Fraction(1, 10**12)
 #: Name of the claim of a lower bound, as in a result file.
 LOWER_BOUND = "lower_bound"
 
-V = TypeVar("V")
+V = TypeVar("V", bound=AnyViolation)
 M = TypeVar("M", bound=AnyMetrics)
 
 
@@ -107,6 +107,11 @@ def found_by_enumerating(holds: bool | None, why_not: str) -> Finding:
     if holds is None:
         return Finding(Trust.UNCHECKED, why_not)
     return Finding(Trust.ENUMERATED if holds else Trust.REFUTED)
+
+
+def best_of(bounds: Iterable[LowerBound], source: str | None) -> Fraction | None:
+    """The best of the bounds of that source, of all without one; None if there is none."""
+    return max((bound.value for bound in bounds if source in (None, bound.source)), default=None)
 
 
 def _no_certificate(claim: Claim) -> Fraction | None:

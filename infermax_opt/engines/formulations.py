@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.plugins import make
 
 __all__ = ["formulation_names", "load_formulation"]
 
@@ -25,6 +26,6 @@ def load_formulation(name: str, group: str) -> Any:
     """
     for point in entry_points(group=group):
         if point.name == name:
-            return point.load()()
+            return make(point)
     choices = ", ".join(formulation_names(group)) or "nothing"
     raise InputError(f"{name!r} is no installed formulation; there is {choices}", field="formulation")

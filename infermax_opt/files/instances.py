@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem, problem_named, problem_names, problem_of, problems
 from infermax_opt.core.values import AnyInstance, AnySchedule
+from infermax_opt.files.fields import shown
 from infermax_opt.files.json import dump_json, read_as
 
 __all__ = [
@@ -35,8 +37,10 @@ def read_instance(path: str | os.PathLike[str]) -> Any:
 
     def parse(value: object) -> AnyInstance:
         named = value.get("problem") if isinstance(value, dict) else None
-        problem = problem_named(named) if isinstance(named, str) and named in problem_names() else None
-        instance: AnyInstance = (problem or _first()).instance_from_json(value)
+        problem = problem_named(named) if isinstance(named, str) else _first()
+        if problem is None:
+            raise InputError(f"{shown(named)} is none of {', '.join(problem_names())}", field="problem")
+        instance: AnyInstance = problem.instance_from_json(value)
         return instance
 
     return read_as(path, parse)

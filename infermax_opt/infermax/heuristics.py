@@ -11,6 +11,7 @@ from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.plugins import load
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
@@ -64,9 +65,9 @@ def get_scheduler(name: str) -> Scheduler:
     if name in PLANNERS:
         return PLANNERS[name]
     if name in _installed():
-        found: Scheduler = _installed()[name].load()
+        found: Scheduler = load(_installed()[name])
         return found
-    return partial(schedule, options=preset(name))
+    return partial(schedule, options=preset(name, [*sorted(_installed()), *PLANNERS]))
 
 
 def run_scheduler(instance: Instance, name: str) -> Schedule:

@@ -16,6 +16,7 @@ from infermax_opt.core.verification import (
     BaseVerification,
     Finding,
     Truth,
+    best_of,
     found_by_enumerating,
 )
 from infermax_opt.files.certificates import certified_bound
@@ -99,9 +100,9 @@ def _closed_form(instance: Instance, source: str | None) -> Fraction | None:
 
     The source of a bound on several metrics names one for each: ``mean_ttft: work; makespan: KV area``.
     """
-    values = [bound.value for bound in closed_form_bounds(instance) if source in (None, bound.source)]
-    if values or source is None:
-        return max(values)
+    value = best_of(closed_form_bounds(instance), source)
+    if value is not None or source is None:
+        return value
     weights = {metric.value: weight for metric, weight in instance.objective.weights}
     named = dict(part.partition(": ")[::2] for part in source.split("; "))
     if len(weights) < 2 or named.keys() != weights.keys():

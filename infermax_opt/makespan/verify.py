@@ -16,6 +16,7 @@ from infermax_opt.core.verification import (
     BaseVerification,
     Finding,
     Truth,
+    best_of,
     found_by_enumerating,
 )
 from infermax_opt.files.certificates import certified_bound
@@ -60,10 +61,6 @@ def verify_bins(
         violations = replayed.violations
         metrics = measure_bins(schedule, replayed) if replayed.valid else None
 
-    def closed_form(source: str | None) -> Fraction | None:
-        bounds = closed_form_makespan_bounds(instance)
-        return max((some.value for some in bounds if source in (None, some.source)), default=None)
-
     def confirm(lower: Fraction) -> Finding:
         # A rounding below, so that a bound written as a double is not refuted for that.
         holds = exhaustive.holds(instance, lower * (1 - ROUNDING))
@@ -77,7 +74,7 @@ def verify_bins(
         violations=violations,
         metrics=metrics,
         objective=metrics.makespan if metrics else None,
-        closed_form=closed_form,
+        closed_form=lambda source: best_of(closed_form_makespan_bounds(instance), source),
         confirm=confirm,
         certified=lambda claim: certified_bound(instance, claim, CERTIFICATION),
         trivial=trivial,

@@ -22,6 +22,7 @@ from infermax_opt.cluster.policies.look_ahead import LookAhead
 from infermax_opt.cluster.policies.rebalanced import Rebalanced
 from infermax_opt.cluster.replay.replay import Beat, Decide
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.plugins import make
 from infermax_opt.files.text import aligned
 from infermax_opt.placement.bounds.closed_form import WorkerBound, bounds_from_simplest
 from infermax_opt.placement.bounds.exhaustive import exhaust
@@ -142,6 +143,11 @@ def keeping_policies() -> tuple[str, ...]:
     return (*KEEPING, *sorted(_installed()))
 
 
+def policy_names() -> tuple[str, ...]:
+    """All policies; those of other packages last."""
+    return (*POLICIES, *sorted(_installed()))
+
+
 def policies_text() -> str:
     """All policies, one a line, with what they do."""
     rows = [*POLICIES.items(), *((name, f"of {point.value}") for name, point in sorted(_installed().items()))]
@@ -167,10 +173,10 @@ def make_policy(name: str, *, workers: int | None = None, groups: int | None = N
         If there is no such policy, or it lacks its number of workers or groups.
     """
     if name in _installed():
-        made: Decide = _installed()[name].load()()
+        made: Decide = make(_installed()[name])
         return made
     if name not in POLICIES:
-        raise InputError(f"{name!r} is none of {', '.join(POLICIES)}", field="policy")
+        raise InputError(f"{name!r} is none of {', '.join(policy_names())}", field="policy")
     if name in SPREADERS:
         if workers is None:
             raise InputError(f"{name} needs a number of workers", field="workers")

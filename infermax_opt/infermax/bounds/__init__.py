@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import entry_points
 
+from infermax_opt.core.plugins import load
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds.closed_form import closed_form_bounds as _own_bounds
 from infermax_opt.infermax.data.instance import Instance
@@ -28,7 +29,7 @@ Bound = Callable[[Instance], Iterable[LowerBound]]
 
 @cache
 def _installed() -> tuple[Bound, ...]:
-    return tuple(point.load() for point in sorted(entry_points(group=GROUP), key=lambda point: point.name))
+    return tuple(load(point) for point in sorted(entry_points(group=GROUP), key=lambda point: point.name))
 
 
 def closed_form_bounds(instance: Instance) -> list[LowerBound]:

@@ -7,6 +7,7 @@ limit the running requests: ``sarathi``, ``vllm_ef``, ``rank_output_ef@r128``.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from infermax_opt.core.checks import MAX_TOKENS
@@ -35,8 +36,10 @@ PRESETS: dict[str, Options] = {
 """Every preset and its eviction-free variant."""
 
 
-def preset(name: str) -> Options:
+def preset(name: str, others: Iterable[str] = ()) -> Options:
     """Options of the scheduler called `name`.
+
+    `others` are names of schedulers that are no presets, for the message.
 
     Raises
     ------
@@ -46,9 +49,10 @@ def preset(name: str) -> Options:
     base, at, suffix = name.partition("@")
     options = PRESETS.get(base)
     if options is None:
-        choices = ", ".join(PRESETS)
+        choices = ", ".join([*PRESETS, *others])
         raise InputError(
-            f"no scheduler {name!r}; choose from {choices} (and @rN for at most N running)", field="scheduler"
+            f"no scheduler {name!r}; choose from {choices} (presets also with @rN for at most N running)",
+            field="scheduler",
         )
     if not at:
         return options

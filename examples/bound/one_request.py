@@ -1,0 +1,84 @@
+"""A lower bound: no request is served faster than with the machine to itself.
+
+*Batches.*  The time of a batch is the greatest of several a_k + b_k * tokens, plus attention terms; no
+coefficient is negative.  So a batch takes at least as long as one that holds only a part of its requests, and
+less of their tokens and attention work.
+
+*First token.*  Before it, the I prompt tokens of a request are processed in some J batches, with J >= q =
+ceil(I / budget), each of which prefills.  The attention work of c tokens is c or more.  Let f(c) be the time
+of a batch that prefills c tokens with work c: the greatest of some a + b * c with a, b >= 0.  For the a, b
+that are greatest at c = floor(I / q), the J batches take at least J a + b I >= q (a + b c) = q f(c).
+Without chunked prefill it is one batch of I tokens, and the work is that of a whole prompt.
+
+*Later tokens.*  Each is made in a batch of its own.  With x = I + n - 1 tokens cached, either it is a decode,
+which takes g(x) or more; or, after an eviction, the request is refilled with x + 1 >= I + 1 tokens: the last
+chunk is priced as a decode that reads x, or the refill takes at least f(I + 1), as above with q = 1.  So it
+takes at least h(x) = min(g(x), f(I + 1)), or g(x) without preemption.  As g is affine, h is concave,
+and so the sum of h over x = I, ..., I + O - 2 is at least (O - 1) (h(I) + h(I + O - 2)) / 2.
+
+*Objective.*  Nothing of a request is processed before it arrives.  So the sums above bound its TTFT,
+its end-to-end latency and (O - 1) times its TPOT, whatever waits; the makespan is at least the arrival plus
+the latency of any request.  Weights are not negative, so a weighted sum of metrics is bounded term by term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from infermax_opt import Instance, LowerBound, Metric, Proof
+from infermax_opt.infermax.data.cost import BatchFeatures, prefill_work
+from infermax_opt.infermax.data.instance import RequestType
+
+__all__ = ["one_request"]
+
+
+def one_request(instance: Instance) -> Iterator[LowerBound]:
+    """Bound the objective, whatever it is; the one function that the entry point names."""
+    makespan = ttft = e2e = tpot = Fraction(0)
+    decoding = 0
+    for kind in instance.types:
+        first, later = _first_token(instance, kind), _later_tokens(instance, kind)
+        members, steps = len(kind.members), kind.output_tokens - 1
+        makespan = max(makespan, kind.arrival + first + later)
+        ttft += members * first
+        e2e += members * (first + later)
+        if steps:
+            tpot += members * later / steps
+            decoding += members
+    requests = len(instance.requests)
+    least = {
+        Metric.MAKESPAN: makespan,
+        Metric.MEAN_TTFT: ttft / requests,
+        Metric.MEAN_E2E: e2e / requests,
+        Metric.MEAN_TPOT: tpot / max(1, decoding),
+    }
+    value = sum((weight * least[metric] for metric, weight in instance.objective.weights), Fraction(0))
+    yield LowerBound(value, "one request", Proof.CLOSED_FORM, reason="no request is faster than alone")
+
+
+def _prefill(instance: Instance, tokens: int, work: int) -> Fraction:
+    features = BatchFeatures(tokens=tokens, decodes=0, decode_kv=0, prefills=1, prefill_work=work)
+    return instance.cost.to_seconds(instance.cost.batch_ticks(features))
+
+
+def _decode(instance: Instance, cached: int) -> Fraction:
+    features = BatchFeatures(tokens=1, decodes=1, decode_kv=cached, prefills=0, prefill_work=0)
+    return instance.cost.to_seconds(instance.cost.batch_ticks(features))
+
+
+def _first_token(instance: Instance, kind: RequestType) -> Fraction:
+    prompt = kind.input_tokens
+    if not instance.policy.chunked_prefill:
+        return _prefill(instance, prompt, prefill_work(instance.cost.exact_attention, prompt, 0))
+    batches = -(-prompt // instance.system.prefill_budget)
+    return batches * _prefill(instance, prompt // batches, prompt // batches)
+
+
+def _later_tokens(instance: Instance, kind: RequestType) -> Fraction:
+    steps = kind.output_tokens - 1
+    ends = [_decode(instance, kind.input_tokens + read) for read in (0, max(0, steps - 1))]
+    if instance.policy.preemption:
+        refill = _prefill(instance, kind.input_tokens + 1, kind.input_tokens + 1)
+        ends = [min(end, refill) for end in ends]
+    return steps * sum(ends, Fraction(0)) / 2

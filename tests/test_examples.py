@@ -1,0 +1,328 @@
+"""The packages under ``examples/``, installed as a stranger would and used through the commands alone."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infermax_opt.api import verify
+from infermax_opt.cli.main import cli
+from infermax_opt.files.instances import write_instance
+
+from .oracle import optimum
+from .support import ROOT
+from .tiny import tiny
+from .waiting import OBJECTIVES, waiting
+
+TOY = ROOT / "instances" / "toy.json"
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the three packages and nothing else."""
+    folder = tmp_path_factory.mktemp("examples")
+    # From a copy, so that building leaves nothing in the checkout.
+    sources = shutil.copytree(ROOT / "examples", folder / "sources")
+    packages = [str(path.parent) for path in sorted(sources.glob("*/pyproject.toml"))]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run(
+        [
+            *pip,
+            "--no-deps",
+            "--no-index",
+            "--no-build-isolation",
+            "--target",
+            str(folder / "site"),
+            *packages,
+        ],
+        check=True,
+    )
+    return folder / "site"
+
+
+def commands(site: Path) -> Run:
+    """Runs a command of the checkout beside the packages of a folder."""
+
+    def command(*args: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "infermax_opt", *map(str, args)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(site)},
+            check=False,
+        )
+        assert done.returncode == code, (args, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        if code == 2:
+            assert len(done.stderr.splitlines()) == 1, done.stderr
+        return done
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def run(site: Path) -> Run:
+    """Runs a command beside the three packages."""
+    return commands(site)
+
+
+@pytest.fixture(scope="module")
+def tandem(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The rows of the suite `tandem`, whose folder holds their instances and results."""
+    folder = tmp_path_factory.mktemp("tandem")
+    done = run("table", "tandem", "-o", folder, "--time-limit", 2)
+    assert "verified (schedule replayed, bound re-checked): 4 of 4" in done.stdout
+    return folder
+
+
+def small(tandem: Path, seed: int = 0) -> Path:
+    """An instance of which every order is enumerated."""
+    return tandem / "instances" / f"tandem-5-s{seed}.json"
+
+
+def large(tandem: Path) -> Path:
+    """An instance of which that would take too long."""
+    return tandem / "instances" / "tandem-50-s0.json"
+
+
+# --- the scheduler ------------------------------------------------------------------------------
+
+
+def test_scheduler_is_found_and_its_schedules_are_valid(run: Run, tmp_path: Path) -> None:
+    assert "waves" in json.loads(run("schedulers", "--json").stdout)["schedulers"]
+    schedule = tmp_path / "waves.json"
+    run("schedule", TOY, "--scheduler", "waves", "-o", schedule)
+    assert "verified: nothing is wrong" in run("verify", TOY, schedule, "--strict").stdout
+    run("plot", TOY, schedule, "-o", tmp_path / "waves.png")
+    result = json.loads(run("solve", TOY, "--warm-start", "waves", "--time-limit", 20, "--json").stdout)
+    assert result["solver"]["warm_start"] == "scheduler:waves"
+    assert "waves" in run("schedule", TOY, "--scheduler", "wave", code=2).stderr
+
+
+def test_scheduler_keeps_every_limit(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(site))
+    waves = importlib.import_module("waves").waves
+    for seed in range(150):
+        instance = tiny(seed, arrivals=seed % 2 == 0)
+        assert verify(instance, waves(instance)).ok, instance
+
+
+# --- the bound ----------------------------------------------------------------------------------
+
+
+def test_bound_is_found_recomputed_and_refuted(run: Run, tmp_path: Path) -> None:
+    # A request alone: no other argument is as good, as it knows that batches read the cache.
+    instance = tiny(0, objective="mean_e2e")
+    path, result = tmp_path / "i.json", tmp_path / "r.json"
+    write_instance(instance, path)
+    found = json.loads(run("bound", path, "--time-limit", 1, "--json").stdout)["lower_bounds"]
+    (own,) = [bound for bound in found if bound["source"] == "one request"]
+    assert own["proof"] == "closed-form"
+    run("solve", path, "--time-limit", 10, "-o", result)
+    claim = json.loads(result.read_text())
+    claim["lower"] = {"source": "one request", "proof": "closed-form", "certificate": None}
+    claim["lower_bound"] = own["value"]
+    claim["gap"] = 1 - float(own["value"]) / float(claim["upper_bound"])
+    claim["status"] = "feasible" if claim["gap"] else "optimal"
+    result.write_text(json.dumps(claim))
+    run("verify", path, result, "--strict")
+    claim["lower_bound"] = float(own["value"]) * 1.001
+    claim["gap"] = 1 - claim["lower_bound"] / float(claim["upper_bound"])
+    result.write_text(json.dumps(claim))
+    assert "closed form 'one request' gives" in run("verify", path, result, code=1).stdout
+
+
+def test_bound_is_never_above_the_optimum(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(site))
+    one_request = importlib.import_module("one_request").one_request
+    offline = (tiny(seed, objective=OBJECTIVES[seed % len(OBJECTIVES)]) for seed in range(150))
+    met = set()
+    for instance in (*offline, *map(waiting, range(150))):
+        best = optimum(instance)
+        for bound in one_request(instance):
+            assert 0 <= bound.value <= best, (instance, bound)
+            if bound.value == best:
+                met.add(instance.objective_name)
+    assert len(met) > 5, "it hardly ever meets the optimum: something is left out"
+
+
+# --- the problem --------------------------------------------------------------------------------
+
+
+def test_problem_is_listed(run: Run) -> None:
+    found = {some["name"]: some for some in json.loads(run("problems", "--json").stdout)["problems"]}
+    assert found["tandem"]["engines"] == ["auto"]
+    assert list(found)[-1] == "tandem", "those of other packages come last"
+    assert json.loads(run("schedulers", "--json").stdout)["rules"] == ["as-given", "johnson"]
+
+
+def test_problem_is_solved_bounded_verified_and_drawn(run: Run, tandem: Path, tmp_path: Path) -> None:
+    instance, result, bound = small(tandem), tmp_path / "r.json.gz", tmp_path / "b.json"
+    assert "found by rule:johnson" in run("solve", instance, "-o", result).stdout
+    assert "no claims" in run("verify", instance, result, "--strict").stdout
+    assert "decode machine" in run("bound", instance, "-o", bound).stdout
+    run("verify", instance, bound, "--strict")
+    schedule = tmp_path / "s.json"
+    run("schedule", instance, "--scheduler", "as-given", "-o", schedule)
+    run("verify", instance, schedule, "--strict")
+    for name in ("a.png", "a.svg"):
+        run("plot", instance, result, "-o", tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 1000
+    again = run("solve", instance, "--warm-start", schedule, "--json").stdout
+    assert json.loads(again)["upper"] == {"source": "warm start"}
+
+
+def test_problem_makes_a_table(run: Run, tandem: Path) -> None:
+    rows = (tandem / "table.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in rows[1:]] == [
+        "tandem-5-s0", "tandem-5-s1", "tandem-50-s0", "tandem-50-s1",
+    ]  # fmt: skip
+    header = rows[0].split(",")
+    assert {"decode_use", "as-given_gap_percent", "johnson_gap_percent"} <= set(header)
+    assert all(dict(zip(header, line.split(","), strict=True))["verified"] == "true" for line in rows[1:])
+    assert "tandem-5-s0" in (tandem / "table.md").read_text()
+    before = (tandem / "table.csv").read_bytes()
+    run("table", "tandem", "-o", tandem, "--time-limit", 2)
+    assert (tandem / "table.csv").read_bytes() == before, "rows are read back, not computed again"
+
+
+def test_false_bounds_of_the_problem(run: Run, tandem: Path, tmp_path: Path) -> None:
+    """What a solver claims is decided by enumeration where that is possible, and named where not."""
+
+    def claimed(instance: Path, factor: Fraction, code: int, *flags: str) -> str:
+        result = tmp_path / "claim.json"
+        value = json.loads(run("solve", instance, "--json").stdout)
+        lower = Fraction(str(value["upper_bound"])) * factor
+        value.update(lower_bound=str(float(lower)), upper_bound=None, gap=None, status="bound-only")
+        value.update(schedule=None, upper=None, metrics=None)
+        value["lower"] = {"source": "a solver", "proof": "solver", "certificate": None}
+        result.write_text(json.dumps(value))
+        return run("verify", instance, result, *flags, code=code).stdout
+
+    one, above = Fraction(1), Fraction(1001, 1000)
+    for seed in (0, 1):
+        claimed(small(tandem, seed), one, 0, "--strict")  # Johnson's rule is optimal
+        assert "exceeds the optimum" in claimed(small(tandem, seed), above, 1)
+    assert "up to 7 are enumerated" in claimed(large(tandem), above, 0)
+    claimed(large(tandem), above, 1, "--strict")
+
+
+def test_johnson_and_the_bounds_against_every_order(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(site))
+    toy = importlib.import_module("tandem")
+    for seed in range(40):
+        instance = toy.generate(2 + seed % 5, seed)
+        best = min(toy.makespan(order) for order in itertools.permutations(instance.requests))
+        assert toy.makespan(toy.johnson(instance)) == best
+        assert all(bound.value <= best for bound in toy.closed_forms(instance))
+
+
+def test_wrong_schedules_of_the_problem(run: Run, tandem: Path, tmp_path: Path) -> None:
+    schedule = tmp_path / "s.json"
+    value = {"schema": "infermax-opt/schedule/1", "instance": "tandem-5-s0"}
+    value["order"] = ["r1", "r1", "r2", "r3", "r4", "r9"]  # type: ignore[assignment]
+    schedule.write_text(json.dumps(value))
+    found = json.loads(run("verify", small(tandem), schedule, "--json", code=1).stdout)
+    assert found["rules"] == {"once": 3}
+    assert [some["request"] for some in found["violations"]] == ["r1", "r5", "r9"]
+    assert "not drawn" in run("plot", small(tandem), schedule, "-o", tmp_path / "x.png", code=1).stderr
+    assert not (tmp_path / "x.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"problem": "tandme"}, "problem: 'tandme' is none of"),
+        ({"machines": 2}, "machines: is not a known key"),
+        ({"requests": []}, "requests: holds no request"),
+        ({"requests": [{"id": "a", "prefill": -1, "decode": 1}]}, "requests[0].prefill: -1 is negative"),
+        ({"requests": [{"id": "a", "prefill": 1}]}, "requests[0].decode: is missing"),
+        ({"requests": [{"id": "a", "prefill": 1, "decode": "x"}]}, "requests[0].decode: 'x' is not a"),
+        ({"requests": [{"id": "a", "prefill": 1, "decode": 1}] * 2}, "id 'a' is used twice"),
+    ],
+    ids=str,
+)
+def test_unusable_instances(
+    change: dict[str, Any], words: str, run: Run, tandem: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "i.json"
+    path.write_text(json.dumps({**json.loads(small(tandem).read_text()), **change}))
+    for args in (("solve", path), ("bound", path), ("schedule", path, "--scheduler", "johnson")):
+        done = run(*args, code=2)
+        assert words in done.stderr
+        assert str(path) in done.stderr
+
+
+def test_unusable_options(run: Run, tandem: Path, tmp_path: Path) -> None:
+    instance, certificate = small(tandem), tmp_path / "c.json"
+    for args, words in (
+        (("schedule", instance, "--scheduler", "jonson"), "there are as-given, johnson"),
+        (("solve", instance, "--warm-start", "jonson"), "there are as-given, johnson"),
+        (("solve", instance, "--solver", "highs"), "'highs' is none of auto"),
+        (("solve", instance, "--formulation", "flow"), "formulation"),
+        (("solve", instance, "--memory-limit", 100), "memory_limit"),
+        (("bound", instance, "--certificate", certificate), "certificate"),
+        (("plot", instance, instance, "-o", tmp_path / "x.png"), "schema"),
+        (("plot", instance, TOY, "-o", tmp_path / "x.pdf"), ".png or .svg"),
+        (("table", "tandme", "-o", tmp_path / "t"), "tandem"),
+        (("table", "tandem", "--only", "x*", "-o", tmp_path / "t"), "matches no row"),
+    ):
+        assert words in run(*args, code=2).stderr, args
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_schedules_of_other_problems(run: Run, tandem: Path, tmp_path: Path) -> None:
+    order, batches = tmp_path / "order.json", tmp_path / "batches.json"
+    run("schedule", small(tandem), "--scheduler", "johnson", "-o", order)
+    run("schedule", TOY, "--scheduler", "vllm", "-o", batches)
+    assert "have batches" in run("verify", TOY, order, code=2).stderr
+    assert "have order" in run("verify", small(tandem), batches, code=2).stderr
+
+
+# --- what the house says of packages that are wrong -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("group", "module", "args"),
+    [
+        ("problems", "raise RuntimeError('no luck')", ("problems",)),
+        ("problems", "def broken(): raise RuntimeError('no luck')", ("problems",)),
+        ("problems", "raise RuntimeError('no luck')", ("solve", TOY)),
+        ("schedulers", "raise RuntimeError('no luck')", ("schedule", TOY, "--scheduler", "broken")),
+        ("bounds", "raise RuntimeError('no luck')", ("bound", TOY)),
+    ],
+)
+def test_broken_packages_are_named(group: str, module: str, args: tuple[object, ...], tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(module)
+    info = tmp_path / "some_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[infermax_opt.{group}]\nbroken = broken:broken\n")
+    done = commands(tmp_path)(*args, code=2)
+    assert f"infermax_opt.{group}: broken: " in done.stderr
+    assert "some-package" in done.stderr
+    assert "RuntimeError: no luck" in done.stderr
+
+
+def test_no_bound_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("infermax_opt.api.bound", lambda instance, **options: ())
+    for option in ("-o", "--certificate"):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["bound", str(TOY), option, str(tmp_path / "x.json")])
+        assert stop.value.code == 2
+        assert "no lower bound is known" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -99,7 +99,7 @@ def solve(
         ``"best"`` runs every scheduler and takes the best schedule, a scheduler's name takes that
         one, ``"none"`` takes none; or a schedule.
     bounds : sequence of LowerBound
-        Bounds that are known already.  Those with a certificate are checked; the best is kept.
+        Bounds that are known already, such as those of `bound`.  The verifier checks each before it counts.
     time_limit : float, optional
         Wall-clock seconds for everything; None is no limit.
     memory_limit : int, optional
@@ -118,10 +118,12 @@ def solve(
     Raises
     ------
     InputError
-        If an option is unusable, the warm start breaks a rule, or the chosen engine cannot
-        express the instance.
+        If an option is unusable, the warm start breaks a rule, a bound is wrong or cannot be checked, or
+        the chosen engine cannot express the instance.
     """
     problem = problem_of(instance)
+    for lower in bounds:
+        _require_true(problem, instance, lower)
     if not isinstance(warm_start, str | problem.schedule):
         text = f"is a {type(warm_start).__name__}, not a {problem.schedule.__name__}"
         raise InputError(text, field="warm_start")
@@ -138,6 +140,15 @@ def solve(
         progress=progress,
     )
     return problem.solve(instance, options)
+
+
+def _require_true(problem: AnyProblem, instance: AnyInstance, lower: LowerBound) -> None:
+    """Check a bound that comes from elsewhere."""
+    known = Result[Any, Any](instance.name, instance.sha256, instance.objective_name, lower=lower)
+    check = problem.verify(instance, None, known.claim())
+    wrong = [*check.faults, *check.unchecked]
+    if wrong:
+        raise InputError(f"the bound {float(lower.value):.6g} is not proved: {wrong[0]}", field="bounds")
 
 
 def verify(

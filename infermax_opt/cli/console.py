@@ -48,6 +48,9 @@ def _limit_files(context: click.Context, option: click.Parameter, mebibytes: int
         context.call_on_close(lambda: limit_bytes(None))
 
 
+INSTANCE = click.argument("instance_file", metavar="INSTANCE", shell_complete=files)
+SUBJECT = click.argument("subject_file", metavar="SCHEDULE|RESULT", shell_complete=files)
+
 #: Option of every command that reads files.
 MAX_SIZE = click.option(
     "--max-size",

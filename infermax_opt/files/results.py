@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text, to_fraction
 from infermax_opt.core.problem import problem_of, problems
-from infermax_opt.core.result import Claim, Proof, Result, SolverReport, Status
+from infermax_opt.core.result import Claim, LowerBound, Proof, Result, SolverReport, Status
 from infermax_opt.core.values import AnyInstance, AnySchedule
-from infermax_opt.files.certificates import write_certificate
+from infermax_opt.files.certificates import CERTIFICATE_SCHEMA, write_certificate
 from infermax_opt.files.fields import SCHEDULE_SCHEMA, Fields, shown
 from infermax_opt.files.instances import any_schedule_from_json, any_schedule_to_json
 from infermax_opt.files.json import STANDARD, dump_json, read_as
@@ -23,9 +23,11 @@ from infermax_opt.files.schemas import SCHEMAS
 __all__ = [
     "RESULT_SCHEMA",
     "claim_from_json",
+    "read_bound",
     "read_schedule_or_claim",
     "read_subject",
     "result_to_json",
+    "schedule_of",
     "write_result",
     "write_with_certificate",
 ]
@@ -219,3 +221,57 @@ def read_subject(path: str | os.PathLike[str], instance: AnyInstance) -> AnySche
         problem = f"schedules of the instance {instance.name!r} have {needs}"
         raise InputError(problem, field=f"schedule.{has}" if inside else has, source=os.fspath(path))
     return subject
+
+
+def read_bound(path: str | os.PathLike[str]) -> LowerBound:
+    """Read a lower bound from a certificate, or from a result with the certificate that it names.
+
+    Whether it holds is the verifier's question.
+
+    Raises
+    ------
+    InputError
+        Naming file and field; also for a result without a lower bound.
+    """
+
+    def parse(value: object) -> LowerBound | Claim:
+        if isinstance(value, dict) and value.get("schema") == CERTIFICATE_SCHEMA:
+            return _bound_of_certificate(value)
+        return claim_from_json(value)
+
+    found = read_as(path, parse)
+    if isinstance(found, LowerBound):
+        return found
+    if found.lower_bound is None or found.proof is None or found.lower_source is None:
+        raise InputError("holds no lower bound", field="lower_bound", source=os.fspath(path))
+    if found.certificate is None:
+        return LowerBound(found.lower_bound, found.lower_source, found.proof)
+    return read_bound(os.path.join(os.path.dirname(path), found.certificate))
+
+
+def _bound_of_certificate(value: dict[str, Any]) -> LowerBound:
+    names = [
+        "schema",
+        "instance",
+        "instance_sha256",
+        "objective",
+        "cost",
+        "lower_bound",
+        "source",
+        "evidence",
+    ]
+    fields = Fields(value, "", [*names, "sha256"])
+    evidence = fields.get("evidence")
+    if not isinstance(evidence, dict):
+        raise InputError(f"{shown(evidence)} is not an object", field="evidence")
+    text = fields.text("lower_bound")
+    try:
+        bound = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise InputError(f"{shown(text)} is not a number", field="lower_bound") from None
+    return LowerBound(bound, fields.text("source"), Proof.CERTIFICATE, evidence=evidence)
+
+
+def schedule_of(subject: AnySchedule | Claim) -> AnySchedule | None:
+    """The schedule of what `read_subject` read, if there is one."""
+    return subject.schedule if isinstance(subject, Claim) else subject

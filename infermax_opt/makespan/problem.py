@@ -107,6 +107,13 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
         remark = f"{len(run.decision_seconds)} decisions, the slowest took {slowest:.2g} ms"
         return Heuristic(run.schedule, (remark,))
 
+    def formulations(self) -> Sequence[str]:
+        """Names of the installed formulations."""
+        from infermax_opt.engines.formulations import formulation_names
+        from infermax_opt.makespan.exact.solve_formulation import GROUP
+
+        return formulation_names(GROUP)
+
     def solve(
         self, instance: MakespanInstance, options: SolveOptions
     ) -> Result[MakespanSchedule, MakespanMetrics]:

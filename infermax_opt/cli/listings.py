@@ -1,0 +1,86 @@
+"""Commands that list what there is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from infermax_opt.cli.console import (
+    AS_JSON,
+    DONE,
+    save,
+)
+from infermax_opt.files.schemas import SCHEMAS
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["problem_kinds", "profiles", "schedulers", "versions"]
+
+
+@click.command()
+@AS_JSON
+def versions(as_json: bool) -> int:
+    """Versions of this package and of what it computes with."""
+    import platform
+
+    from infermax_opt.api import package_versions
+
+    found = {**package_versions(), "python": platform.python_version()}
+    value = {"schema": SCHEMAS["versions"], **found}
+    save(value, None, None if as_json else "\n".join(f"{name:13} {text}" for name, text in found.items()))
+    return DONE
+
+
+@click.command()
+@AS_JSON
+def schedulers(as_json: bool) -> int:
+    """Names for `schedule --scheduler` and `solve --warm-start`."""
+    from infermax_opt.core.problem import problems
+
+    found: dict[str, Any] = {"schema": SCHEMAS["schedulers"]}
+    for problem in problems():
+        found.setdefault(problem.heuristics_title, []).extend(problem.heuristics())
+    text = "\n\n".join(
+        f"{problem.heuristics_title} of {problem.name} instances\n{problem.heuristics_text()}"
+        for problem in problems()
+    )
+    save(found, None, None if as_json else text)
+    return DONE
+
+
+@click.command(name="problems")
+@AS_JSON
+def problem_kinds(as_json: bool) -> int:
+    """Kinds of instances, and the engines of each for `solve --solver`."""
+    from infermax_opt.core.problem import problems
+    from infermax_opt.files.text import aligned
+
+    rows = [(problem.name, problem.about, f"--solver {'|'.join(problem.engines)}") for problem in problems()]
+    found = [
+        {"name": problem.name, "about": problem.about, "engines": list(problem.engines)}
+        for problem in problems()
+    ]
+    save(
+        {"schema": SCHEMAS["problems"], "problems": found},
+        None,
+        None if as_json else "\n".join(aligned(rows, indent="")),
+    )
+    return DONE
+
+
+@click.command()
+@AS_JSON
+def profiles(as_json: bool) -> int:
+    """Shipped cost profiles, with the mean relative error of their fit."""
+    from infermax_opt.infermax.data.profiles import load_profile, profile_names, profiles_text
+
+    found = [load_profile(name) for name in profile_names()]
+    value = [
+        {"name": p.name, "model": p.model, "device": p.device, "kv_capacity": p.kv_capacity,
+         "fit_error": p.fit_error, "source": p.source}
+        for p in found
+    ]  # fmt: skip
+    save({"schema": SCHEMAS["profiles"], "profiles": value}, None, None if as_json else profiles_text(found))
+    return DONE

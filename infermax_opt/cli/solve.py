@@ -1,0 +1,292 @@
+"""The commands `solve`, `bound` and `schedule`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from infermax_opt.cli import completion
+from infermax_opt.cli.console import (
+    AS_JSON,
+    DONE,
+    FAILED,
+    INSTANCE,
+    MAX_SIZE,
+    PROGRESS,
+    check_output,
+    output_option,
+    progress_printer,
+    save,
+)
+from infermax_opt.core.errors import InputError
+from infermax_opt.files.json import STANDARD
+
+if TYPE_CHECKING:
+    from infermax_opt.core.result import LowerBound
+    from infermax_opt.core.values import AnyInstance, AnySchedule
+
+__all__ = ["bound", "schedule", "solve"]
+
+
+class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions only
+    """A positive number of seconds."""
+
+    name = "s"
+    MOST = 10**7
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        if not 0 < number <= self.MOST:
+            self.fail(f"{value} is not between 0 and {self.MOST} seconds.", param, ctx)
+        return number
+
+
+@click.command()
+@INSTANCE
+@MAX_SIZE
+@click.option(
+    "--formulation",
+    metavar="NAME",
+    shell_complete=completion.formulations,
+    help="For highs or cpsat: flow, csp; arcs, mip; aladdin.",
+)
+@click.option(
+    "--solver",
+    metavar="NAME",
+    default="auto",
+    show_default=True,
+    shell_complete=completion.engines,
+    help="Engine; `infermax-opt problems` lists those of each kind of instance.",
+)
+@click.option(
+    "--warm-start",
+    metavar="NAME|FILE|best|none",
+    shell_complete=completion.starts,
+    default="best",
+    show_default=True,
+    help="Scheduler, or schedule or result file (a name with '/' or '.json'), to start from.",
+)
+@click.option(
+    "--bound",
+    "bounds",
+    metavar="FILE",
+    multiple=True,
+    shell_complete=completion.files,
+    help="Lower bound found before: a certificate, or a result that `bound` or `solve` wrote; checked.",
+)
+@click.option(
+    "--time-limit",
+    metavar="S",
+    type=Seconds(),
+    default=60.0,
+    show_default=True,
+    help="Time for everything, s.",
+)
+@click.option(
+    "--memory-limit",
+    metavar="MIB",
+    type=click.IntRange(1, 2**24),
+    help="Memory that the engine may use, MiB.",
+)
+@click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the engine. Default: all cores.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@output_option("RESULT", "Write the result, schedule included, to this file.")
+@PROGRESS
+@AS_JSON
+def solve(
+    instance_file: str,
+    formulation: str | None,
+    solver: str,
+    warm_start: str,
+    bounds: tuple[str, ...],
+    time_limit: float,
+    memory_limit: int | None,
+    threads: int | None,
+    seed: int,
+    output: str | None,
+    progress: bool | None,
+    as_json: bool,
+) -> int:
+    """Find a schedule and a lower bound, as close as the limits allow.
+
+    Runs the schedulers, the closed-form bounds and one exact engine; where that has no chance,
+    planners that know the output lengths, and a search for a better bound beside them.  Verifies
+    what they found and reports both bounds and the gap.  Ctrl-C or SIGTERM stops early and still reports.
+    With -o, the certificate of the bound is written beside the result, where there is one.
+    Makespan instances: the paper's methods (with estimated and with true output lengths), then
+    the exact engine where that has a chance, then annealing.
+    Placements: heuristics, packing, then an engine that decides whether fewer workers are enough;
+    says for every smaller number of workers why it is not enough.
+
+    \b
+    Examples:
+      infermax-opt solve instances/toy.json
+      infermax-opt solve instances/makespan-100x20.json --time-limit 20 -o result.json
+      infermax-opt solve instances/placement-long-prompts-50.json -o result.json
+      infermax-opt solve instances/paper-csp/i64.json --solver cpsat --time-limit 20 -o result.json
+      infermax-opt solve trace.json --warm-start sarathi.json --json > result.json
+      infermax-opt solve trace.json --bound certificate.json.gz --time-limit 300
+    """  # noqa: D301
+    from infermax_opt import api
+    from infermax_opt.core.result import Status
+    from infermax_opt.files.instances import read_instance
+    from infermax_opt.files.report import result_text
+    from infermax_opt.files.results import read_bound, result_to_json, write_with_certificate
+
+    check_output(output, instance_file, warm_start, *bounds)
+    instance = read_instance(instance_file)
+    _check_solver(solver, instance, instance_file)
+    result = api.solve(
+        instance,
+        formulation=formulation,
+        solver=solver,
+        warm_start=_warm_start(warm_start, instance),
+        bounds=[read_bound(path) for path in bounds],
+        time_limit=time_limit,
+        memory_limit=memory_limit and memory_limit * 2**20,
+        threads=threads,
+        seed=seed,
+        progress=progress_printer(progress),
+    )
+    failure = None
+    if output is not None:
+        tell_left_out(result.lower, output)
+        try:
+            result = write_with_certificate(instance, result, output)
+        except InputError as error:  # the result itself must not be lost for it
+            failure = error
+    save(result_to_json(result), output, None if as_json else result_text(instance, result))
+    if failure is not None:
+        raise failure
+    return FAILED if result.status is Status.INFEASIBLE else DONE
+
+
+@click.command()
+@INSTANCE
+@MAX_SIZE
+@click.option(
+    "--time-limit",
+    metavar="S",
+    type=Seconds(),
+    default=60.0,
+    show_default=True,
+    help="Time to improve the bounds, s.",
+)
+@click.option(
+    "--certificate",
+    metavar="FILE",
+    shell_complete=completion.files,
+    help="Write the best bound's certificate, for `check`, to this file.",
+)
+@output_option("RESULT", "Write the best bound to this file, as a result without a schedule.")
+@PROGRESS
+@AS_JSON
+def bound(
+    instance_file: str,
+    time_limit: float,
+    certificate: str | None,
+    output: str | None,
+    progress: bool | None,
+    as_json: bool,
+) -> int:
+    """Lower bounds alone; no schedule does better.
+
+    \b
+    Examples:
+      infermax-opt bound instances/paper-csp/i64.json
+      infermax-opt bound trace.json --certificate certificate.json.gz
+    """  # noqa: D301
+    from infermax_opt import api
+    from infermax_opt.core.result import Result
+    from infermax_opt.files.instances import read_instance
+    from infermax_opt.files.report import bounds_text, bounds_to_json
+    from infermax_opt.files.results import write_result, write_with_certificate
+
+    check_output(output, instance_file)
+    check_output(certificate, instance_file)
+    if output and certificate and os.path.realpath(output) == os.path.realpath(certificate):
+        raise InputError("result and certificate cannot be the same file", source=output)
+    instance = read_instance(instance_file)
+    progress_printer(progress)
+    bounds = api.bound(instance, time_limit=time_limit)
+    if not bounds and (output or certificate):
+        raise InputError("no lower bound is known, so there is none to write", source=instance_file)
+    if certificate is not None:
+        api.write_certificate(instance, bounds[0], certificate)
+    save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
+    if output is not None:
+        tell_left_out(bounds[0], output)
+        result = Result[Any, Any](instance.name, instance.sha256, instance.objective_name, lower=bounds[0])
+        write_result(write_with_certificate(instance, result, output), output)
+    return DONE
+
+
+@click.command()
+@INSTANCE
+@MAX_SIZE
+@click.option(
+    "--scheduler",
+    metavar="NAME",
+    required=True,
+    shell_complete=completion.schedulers,
+    help="See `infermax-opt schedulers`.",
+)
+@output_option("SCHEDULE", "Write the schedule to this file.")
+@AS_JSON
+def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bool) -> int:
+    """Run one scheduler, method or placement heuristic and print the metrics of its schedule.
+
+    With --json the schedule itself is printed, as it would be written to a file.
+
+    \b
+    Examples:
+      infermax-opt schedule instances/toy.json --scheduler vllm
+      infermax-opt schedule trace.json --scheduler sarathi@r64 -o sarathi.json
+      infermax-opt schedule instances/placement-toy.json --scheduler best-fit
+    """  # noqa: D301
+    from infermax_opt import api
+    from infermax_opt.files.instances import any_schedule_to_json, read_instance
+    from infermax_opt.files.report import verification_text
+
+    check_output(output, instance_file)
+    instance = read_instance(instance_file)
+    made = api.run_heuristic(instance, scheduler)
+    check = api.verify(instance, made.schedule)
+    text = "\n".join([verification_text(instance, check), *(f"  {remark}" for remark in made.remarks)])
+    save(any_schedule_to_json(made.schedule), output, None if as_json else text)
+    return DONE if check.ok else FAILED
+
+
+def _check_solver(solver: str, instance: AnyInstance, path: str) -> None:
+    from infermax_opt.core.problem import problem_of
+
+    problem = problem_of(instance)
+    if solver not in problem.engines:
+        able = ", ".join(problem.engines)
+        text = f"{solver!r} is none of {able}, which instances of the problem {problem.name} take"
+        raise InputError(text, field="solver", source=path)
+
+
+def _warm_start(value: str, instance: AnyInstance) -> str | AnySchedule:
+    if os.sep not in value and ".json" not in value and value != STANDARD:
+        return value
+    from infermax_opt.files.results import read_subject, schedule_of
+
+    schedule = schedule_of(read_subject(value, instance))
+    if schedule is None:
+        raise InputError("holds no schedule", source=value, field="schedule")
+    return schedule
+
+
+def tell_left_out(lower: LowerBound | None, output: str) -> None:
+    """Say that there is no file beside standard output to hold the certificate of a bound."""
+    from infermax_opt.core.result import Proof
+
+    if output == STANDARD and lower is not None and lower.proof is Proof.CERTIFICATE:
+        text = "the certificate of the bound is left out; -o FILE writes it beside the result"
+        click.echo(f"infermax-opt: {text}", err=True)

@@ -25,7 +25,7 @@ Aggregation removes the symmetry of identical requests; the only Big-M are on ad
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
@@ -40,7 +40,7 @@ from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.formulation import Move, trajectory
 from infermax_opt.infermax.replay.plain import replay_plain
 
-__all__ = ["StateFlow"]
+__all__ = ["Arc", "StateFlow", "arcs_of", "columns_of"]
 
 #: Columns above which the automatic chunk grid gets coarser.
 MAX_COLUMNS = 60_000
@@ -224,8 +224,8 @@ def _count_arcs(instance: Instance, grid: int) -> int:
     return total
 
 
-def _arcs(instance: Instance, grid: int) -> Iterator[Arc]:
-    """Yield every decision of every type that breaks no rule by itself."""
+def arcs_of(instance: Instance, grid: int) -> Iterator[Arc]:
+    """Yield every decision of every type that breaks no rule by itself; chunks end on a grid."""
     system, policy = instance.system, instance.policy
     for t, kind in enumerate(instance.types):
         for n in range(kind.output_tokens):
@@ -244,6 +244,27 @@ def _arcs(instance: Instance, grid: int) -> Iterator[Arc]:
                 if full - m <= most:
                     kept = 0 if n + 1 == kind.output_tokens else full
                     yield Arc(t, m, n, full - m, False, decodes, kept, n + 1, full)
+
+
+def columns_of(instance: Instance, arcs: Sequence[Arc], horizon: int) -> Iterator[tuple[int, int]]:
+    """Positions of arcs, and batches in which requests may take them.
+
+    Arcs that come too early or leave too few batches for what is missing are left out: before
+    batch j at most j - 1 tokens are generated, and O - n2 more batches must follow.
+
+    Parameters
+    ----------
+    instance : Instance
+    arcs : sequence of Arc
+    horizon : int
+        Number of batches.
+    """
+    kinds = instance.types
+    for j in range(1, horizon + 1):
+        for a, arc in enumerate(arcs):
+            enough = kinds[arc.kind].output_tokens - arc.n2 <= horizon - j
+            if arc.n <= j - 1 and (arc.m == 0 or j > 1) and enough:
+                yield a, j
 
 
 def _tokens(arc: Arc) -> int:
@@ -268,7 +289,7 @@ class _FlowBuilder:
     def __init__(self, instance: Instance, horizon: int, options: StateFlow):
         self.instance = instance
         self.options = options
-        self.arcs = list(_arcs(instance, options.grid(instance, horizon)))
+        self.arcs = list(arcs_of(instance, options.grid(instance, horizon)))
         self.ticks = instance.cost.ticks
         self.model = pyo.ConcreteModel(name=f"flow:{instance.name}")
         self.model.instance = instance
@@ -283,20 +304,10 @@ class _FlowBuilder:
         return self.model
 
     def add_variables(self) -> None:
-        """Columns, without arcs that come too early or leave too few batches for what is missing.
-
-        Before batch j at most j - 1 tokens are generated, and O - n2 more batches must follow.
-        """
+        """Columns; see `columns_of`."""
         model, kinds = self.model, self.instance.types
         model.J = range(1, model.horizon + 1)
-        places = [
-            (a, j)
-            for j in model.J
-            for a, arc in enumerate(self.arcs)
-            if arc.n <= j - 1
-            and (arc.m == 0 or j > 1)
-            and kinds[arc.kind].output_tokens - arc.n2 <= model.horizon - j
-        ]
+        places = list(columns_of(self.instance, self.arcs, model.horizon))
         most = [len(kinds[arc.kind].members) for arc in self.arcs]
         model.x = pyo.Var(places, domain=pyo.NonNegativeIntegers, bounds=lambda _, a, j: (0, most[a]))
         model.u, model.ad, model.ap = (pyo.Var(model.J, domain=pyo.Binary) for _ in range(3))

@@ -109,9 +109,7 @@ def lower(model: ConcreteModel, *, warm: bool = False) -> tuple[LoweredModel, li
 
     variables = [v for v in model.component_data_objects(Var, active=True) if not v.fixed]
     column = {id(v): k for k, v in enumerate(variables)}
-    for v in variables:
-        if v.lb is None or v.ub is None:
-            raise ValueError(f"{v.name} has no finite bounds")
+    _check_bounds(variables)
     objective = next(model.component_data_objects(Objective, active=True))
     repn = generate_standard_repn(objective.expr)
     cost = [0] * len(variables)
@@ -133,6 +131,12 @@ def lower(model: ConcreteModel, *, warm: bool = False) -> tuple[LoweredModel, li
     for constraint in model.component_data_objects(Constraint, active=True):
         _add_row(lowered, constraint, column)
     return lowered, variables
+
+
+def _check_bounds(variables: list[Any]) -> None:
+    for v in variables:
+        if v.lb is None or v.ub is None:
+            raise ValueError(f"{v.name} has no finite bounds")
 
 
 def _add_row(lowered: LoweredModel, constraint: Any, column: Mapping[int, int]) -> None:

@@ -106,17 +106,14 @@ class OccupancyPrices:
                 break
             point = (best + furthest) / 2
             if level == 0 and less < 1 and centre.any():
-                # Somewhat smaller prices than those of the smaller graph, to begin with.
-                point = centre * (1 - less)
-                point[2:4] = centre[2:4]
+                point = _smaller(centre, less)
                 less *= 2
             prices = master.whole(point)
             settled, weights = graph.settle(prices, tables)
             if settled is not None:
                 best, level, tables, failed = point, float(point @ master.gain), settled, 0
-                if counts and level * graph.scale > self.level:
-                    self.graph, self.level, self.prices = graph, level * graph.scale, prices
-                    self.potential = settled[0]
+                if counts:
+                    self.note(graph, level * graph.scale, prices, settled[0])
             elif len(weights):
                 failed += 1
                 for row in weights:
@@ -124,6 +121,20 @@ class OccupancyPrices:
             else:
                 break
         return Draft(graph, best, level * graph.scale, tables)
+
+    def note(
+        self, graph: OccupancyGraph, level: float, prices: Prices, potential: npt.NDArray[np.int64]
+    ) -> None:
+        """Keep prices that settled on a graph, if they earn more than all before."""
+        if level > self.level:
+            self.graph, self.level, self.prices, self.potential = graph, level, prices, potential
+
+
+def _smaller(centre: npt.NDArray[np.float64], less: float) -> npt.NDArray[np.float64]:
+    """Prices somewhat smaller than those of a smaller graph, to begin with."""
+    point = centre * (1 - less)
+    point[2:4] = centre[2:4]
+    return point
 
 
 class _OccupancyMaster(PriceProgram):

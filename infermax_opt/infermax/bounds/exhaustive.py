@@ -38,8 +38,9 @@ __all__ = ["MAX_STEPS", "holds"]
 
 #: Steps of the enumeration after which the check gives up; a second or two.
 MAX_STEPS = 300_000
-#: Requests and generated tokens beyond which it does not even start.
+#: Requests beyond which it does not even start.
 MAX_REQUESTS = 16
+#: Generated tokens beyond which it does not even start.
 MAX_TOKENS = 200
 
 _Node = tuple[int, int, int]
@@ -55,7 +56,15 @@ class _TooManySteps(Exception):
 
 
 def holds(instance: Instance, bound: Fraction, steps: int = MAX_STEPS) -> bool | None:
-    """Tell whether `bound` is a lower bound on the objective, in exact seconds.
+    """Tell whether `bound` is a lower bound on the objective.
+
+    Parameters
+    ----------
+    instance : Instance
+    bound : Fraction
+        Exact seconds.
+    steps : int
+        Most steps of the enumeration.
 
     Returns
     -------

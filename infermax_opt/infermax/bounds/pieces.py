@@ -29,7 +29,16 @@ Stop = Callable[[], bool]
 def best_piece(
     instance: Instance, search: Callable[[Instance, int, Stop], LowerBound | None], stop: Stop | None
 ) -> LowerBound | None:
-    """The best of the bounds that a search finds for each affine piece of the batch time."""
+    """The best of the bounds that a search finds for each affine piece of the batch time.
+
+    Parameters
+    ----------
+    instance : Instance
+    search : callable
+        Takes the instance, the number of a piece, and `stop`.
+    stop : callable or None
+        Asked often whether to search no longer.
+    """
     best = None
     for piece in range(len(instance.cost.batch)):
         found = search(instance, piece, stop or (lambda: False))

@@ -73,6 +73,17 @@ def batch_time(
 ) -> Any:  # fmt: skip
     """Time of one batch, in the unit of the coefficients.
 
+    Parameters
+    ----------
+    alpha, beta : sequence
+        Affine pieces of the non-attention time: per batch, and per token.
+    d0, d1, p0, p1
+        Of a batch that decodes and per cached token read; of one that prefills and per unit of work.
+    tokens, decodes, decode_kv, prefills, work
+        The `BatchFeatures`.
+
+    Notes
+    -----
     Written for scalars of any kind, so that exact replay (fractions, integers), compiled
     simulation (floats) and the bounds all run this very function.
     """
@@ -89,7 +100,17 @@ def batch_time(
 
 
 def prefill_work(exact: Any, tokens: Any, cached: Any) -> Any:
-    """Attention work of a chunk of `tokens` behind `cached` tokens, in token pairs."""
+    """Attention work of a chunk, in token pairs.
+
+    Parameters
+    ----------
+    exact : bool or int
+        Whether attention is "exact", else "square".
+    tokens : int
+        Of the chunk.
+    cached : int
+        Tokens before it.
+    """
     if exact:
         return tokens * (2 * cached + tokens)
     return tokens * tokens

@@ -291,7 +291,18 @@ class Instance:
     def of_requests(
         cls, name: str, requests: Iterable[tuple[int, int]], system: System, cost: CostModel, **rest: Any
     ) -> Instance:
-        """Build an instance from (input, output) token pairs, named ``r1``, ``r2``, ..."""
+        """Build an instance from (input, output) token pairs.
+
+        Parameters
+        ----------
+        name : str
+        requests : iterable of (int, int)
+            They are named ``r1``, ``r2``, ...
+        system : System
+        cost : CostModel
+        **rest
+            Other fields of an instance.
+        """
         groups = tuple(RequestGroup(f"r{k}", i, o) for k, (i, o) in enumerate(requests, 1))
         return cls(name=name, groups=groups, system=system, cost=cost, **rest)
 

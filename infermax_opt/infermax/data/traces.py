@@ -25,7 +25,14 @@ def _misfit(request: TraceRequest, system: System, policy: Policy) -> str | None
 
 
 def without_unfit(trace: Trace, system: System, policy: Policy) -> Trace:
-    """Leave out, and count, the requests that no schedule can serve."""
+    """Leave out, and count, the requests that no schedule can serve.
+
+    Parameters
+    ----------
+    trace : Trace
+    system : System
+    policy : Policy
+    """
     return keep_fit(trace, partial(_misfit, system=system, policy=policy))
 
 
@@ -38,6 +45,16 @@ def trace_instance(
     objective: str = "makespan",
 ) -> Instance:
     """Make an instance of a trace; its requests are named ``r1``, ``r2``, ... by arrival.
+
+    Parameters
+    ----------
+    trace : Trace
+    name : str
+        Of the instance.
+    system : System
+    cost : CostModel
+    policy : Policy, optional
+    objective : str
 
     Raises
     ------

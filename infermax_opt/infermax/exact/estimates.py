@@ -61,7 +61,17 @@ class Work:
         return int(self.beta + self.d1 * (kind_input + n - 1))
 
     def generate(self, kind_input: int, n: int, cached: int) -> int:
-        """Least work to generate token n + 1 from `cached` tokens without evicting."""
+        """Least work to generate token n + 1 without evicting.
+
+        Parameters
+        ----------
+        kind_input : int
+            Input tokens.
+        n : int
+            Tokens generated.
+        cached : int
+            Tokens cached.
+        """
         best = self.prefill(cached, kind_input + n)
         ready = kind_input + n - 1
         if n >= 1 and (cached == ready or self.chunked):
@@ -142,11 +152,30 @@ class Estimate:
         return sum([works[i] for i in state])
 
     def through(self, k: int, state: State, pattern: Pattern) -> int:
-        """Least overhead from a state on by the k-th piece, a batch of `pattern` first, in ticks."""
+        """Least overhead from a state on, in ticks.
+
+        Parameters
+        ----------
+        k : int
+            Which of the pieces.
+        state : tuple of int
+        pattern : list of Bucket
+            Of the first batch.
+        """
         return self.pieces[k][1].through(state, pattern)
 
     def price(self, k: int, number: int, move: NodeMove) -> int:
-        """Work of a move above the least: what it adds to cost plus estimate, in ticks."""
+        """Work of a move above the least: what it adds to cost plus estimate, in ticks.
+
+        Parameters
+        ----------
+        k : int
+            Which of the pieces.
+        number : int
+            Node.
+        move : NodeMove
+            One of that node's.
+        """
         work = self.pieces[k][0]
         ticks = self.space.instance.cost.ticks
         load = move.load

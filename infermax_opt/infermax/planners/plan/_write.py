@@ -14,31 +14,46 @@ __all__ = ["batches_of"]
 
 def batches_of(instance: Instance, plan: Plan) -> Schedule:
     """Write a plan as a schedule."""
-    rules, last = plan.rules, plan.batches - 1
     names = [request.id for request in instance.requests]
-    chunks: list[list[tuple[int, int]]] = [[] for _ in range(plan.batches)]
-    cuts: list[list[str]] = [[] for _ in range(plan.batches)]
-    for time, i, tokens in plan.chunks:
-        chunks[last - time if rules.backwards else time].append((i, tokens))
-    for time, i in plan.cuts:
-        cuts[last - time if rules.backwards else time].append(names[i])
-    decodes = plan.decodes[::-1] if rules.backwards else plan.decodes
+    chunks, cuts = _forwards(plan)
+    decodes = plan.decodes[::-1] if plan.rules.backwards else plan.decodes
     named = _decoding_beside_idle(instance, plan)
     entries: list[Batch] = []
-    for j, (mine, evict, decode) in enumerate(zip(chunks, cuts, decodes, strict=True)):
+    for j, (mine, cut, decode) in enumerate(zip(chunks, cuts, decodes, strict=True)):
+        evict = tuple(names[i] for i in cut)
         if j in named:
-            parts = {names[i]: c for i, c in mine} | {names[i]: 1 for i in named[j]}
-            entries.append(Batch(parts, tuple(evict)))
+            entries.append(_batch(names, [*mine, *((i, 1) for i in named[j])], evict))
         elif not mine and not evict:
             if decode:
                 add_decodes(entries)
-        elif rules.hybrid:
-            entries.append(Batch({names[i]: c for i, c in mine}, tuple(evict), None, decode))
+        elif plan.rules.hybrid:
+            entries.append(_batch(names, mine, evict, decode))
         else:
-            entries += [Batch({names[i]: c for i, c in part}) for part in _packed(rules, mine)]
+            entries += [_batch(names, part) for part in _packed(plan.rules, mine)]
             if decode:
                 entries.append(Batch(decode_all=True))
     return Schedule(instance.name, run_length(entries))
+
+
+def _batch(
+    names: Sequence[str],
+    parts: Sequence[tuple[int, int]],
+    evict: tuple[str, ...] = (),
+    decode_all: bool = False,
+) -> Batch:
+    return Batch({names[i]: tokens for i, tokens in parts}, evict, None, decode_all)
+
+
+def _forwards(plan: Plan) -> tuple[list[list[tuple[int, int]]], list[list[int]]]:
+    """Chunks and cuts of every batch, first batch first."""
+    last, backwards = plan.batches - 1, plan.rules.backwards
+    chunks: list[list[tuple[int, int]]] = [[] for _ in range(plan.batches)]
+    cuts: list[list[int]] = [[] for _ in range(plan.batches)]
+    for time, i, tokens in plan.chunks:
+        chunks[last - time if backwards else time].append((i, tokens))
+    for time, i in plan.cuts:
+        cuts[last - time if backwards else time].append(i)
+    return chunks, cuts
 
 
 def _decoding_beside_idle(instance: Instance, plan: Plan) -> dict[int, list[int]]:

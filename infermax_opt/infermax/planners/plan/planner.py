@@ -140,15 +140,22 @@ class Planner:
                 if self.failed > 10 * PATIENCE:
                     return
                 continue
-            self.tried.add(options)
-            self.number += 1
-            seconds, schedule = _candidate(self.instance, options, shuffle, self.best, deadline)
-            if schedule is not None and seconds < self.best * (1 - NOISE):
-                self.best, self.chosen, self.shuffle, self.failed = seconds, options, shuffle, 0
+            schedule = self._try(options, shuffle, deadline)
+            if schedule is not None:
                 yield f"planner:{self.number}", schedule
-            elif not (self.opening or self.shares):
-                # Early starts take the time of several plans.
-                self.failed += 4 if options.early > 0 else 1
+
+    def _try(self, options: PlannerOptions, shuffle: int, deadline: float | None) -> Schedule | None:
+        """Plan by these settings; None if no better than the best so far."""
+        self.tried.add(options)
+        self.number += 1
+        seconds, schedule = _candidate(self.instance, options, shuffle, self.best, deadline)
+        if schedule is not None and seconds < self.best * (1 - NOISE):
+            self.best, self.chosen, self.shuffle, self.failed = seconds, options, shuffle, 0
+            return schedule
+        if not (self.opening or self.shares):
+            # Early starts take the time of several plans.
+            self.failed += 4 if options.early > 0 else 1
+        return None
 
     def follow(
         self, order: Sequence[int], options: PlannerOptions, deadline: float | None = None

@@ -1,7 +1,6 @@
 """The exact makespan search: depth first over the bins of requests that are on clients already.
 
-Arrays and bound as in `infermax_opt.makespan.exact._bound`; ``twin[i]`` is the set of the requests
-before i that equal it, the nearest one alone.
+Arrays and bound as in `infermax_opt.makespan.exact._bound`.
 
 *Branching.*  A bin starts a request on each of a set of clients, once the last of these is free (earliest
 times; a client that waits for company is one that earlier bins leave out).
@@ -18,8 +17,6 @@ such a node is expanded again only with fewer ticks.
 from __future__ import annotations
 
 from typing import Any
-
-import numpy as np
 
 from infermax_opt.makespan.exact._bound import (
     BINS,
@@ -42,9 +39,18 @@ __all__ = ["HELPERS", "explore"]
 MIX, MASK = 1000003, 2**40 - 1
 
 
-def known(node: Any, clients: Any, sums: Any, decode: Any, key: Any, table: Any) -> Any:
-    """Whether the table holds this node with no more ticks; if not it does from now on."""
-    at = 2 * clients
+def copy_row(row: Any, into: Any) -> None:
+    """Copy a row; an assignment of all of it may need memory of its own, which this code has not."""
+    for k in range(len(row)):
+        into[k] = row[k]
+
+
+def name_of(data: Any, node: Any, key: Any) -> Any:
+    """Write what a node is but for the past into `key`; the round of the first client that is free.
+
+    The name holds per client the set left and when it is free, then the end of clients with nothing left.
+    """
+    clients = data.clients
     base = -1
     for j in range(clients):
         if node[j] > 0 and (base < 0 or node[clients + j] < base):
@@ -55,7 +61,7 @@ def known(node: Any, clients: Any, sums: Any, decode: Any, key: Any, table: Any)
         time = 0
         if name > 0:
             time = node[clients + j] - base
-            end = max(end, node[clients + j] + sums[name])
+            end = max(end, node[clients + j] + data.sums[name])
         # Which client it is does not matter: sorted by what they have left.
         k = j
         while k > 0 and key[2 * k - 2] > name:
@@ -63,8 +69,15 @@ def known(node: Any, clients: Any, sums: Any, decode: Any, key: Any, table: Any)
             k -= 1
         key[2 * k], key[2 * k + 1] = name, time
     # An end before that of clients with something left does not matter.
-    key[at] = node[at + ENDED] - base if node[at + ENDED] > end else 0
-    value = node[at + TICKS] + decode * base
+    ended = node[2 * clients + ENDED]
+    key[2 * clients] = ended - base if ended > end else 0
+    return base
+
+
+def known(data: Any, node: Any, key: Any, table: Any) -> Any:
+    """Whether the table holds this node with no more ticks; if not it does from now on."""
+    at = 2 * data.clients
+    value = node[at + TICKS] + data.decode * name_of(data, node, key)
     code = 0
     for k in range(at + 1):
         code = (code ^ (key[k] & MASK)) * MIX
@@ -84,110 +97,161 @@ def known(node: Any, clients: Any, sums: Any, decode: Any, key: Any, table: Any)
     return False
 
 
-def expand(
-    node: Any, clients: Any, inputs: Any, output: Any, twin: Any, sums: Any, levels: Any, decode: Any,
-    best: Any, cost: Any, pick: Any, stack: Any, top: Any,
-) -> Any:  # fmt: skip
-    """Push all children that may lead below `best`; the new top."""
-    at = 2 * clients
+def free_at(node: Any, clients: Any, chosen: Any) -> Any:
+    """The round in which all of the chosen clients are free."""
+    time = 0
+    for j in range(clients):
+        if chosen >> j & 1:
+            time = max(time, node[clients + j])
+    return time
+
+
+def end_after(data: Any, node: Any, time: Any) -> Any:
+    """Rounds if no client starts anything before a round, and none waits after it."""
+    clients = data.clients
+    end = node[2 * clients + ENDED]
+    for j in range(clients):
+        if node[j] > 0:
+            end = max(end, max(time, node[clients + j]) + data.sums[node[j]])
+    return end
+
+
+def next_choice(data: Any, node: Any, chosen: Any, pick: Any, fresh: Any) -> Any:
+    """Choose a request for each of the chosen clients, other than before; whether there is a choice left.
+
+    `pick` holds the choice of each client; with `fresh` the first one is made.  Of equal requests on a client
+    it takes the first.
+    """
+    clients, twin = data.clients, data.twin
+    j = 0
+    if not fresh:
+        j = clients - 1
+        while j >= 0 and chosen >> j & 1 == 0:
+            j -= 1
+    while 0 <= j < clients:
+        if chosen >> j & 1 == 0:
+            j += 1
+            continue
+        i = pick[j] + 1
+        while node[j] >> i > 0 and (node[j] >> i & 1 == 0 or node[j] & twin[i] > 0):
+            i += 1
+        if node[j] >> i > 0:
+            pick[j] = i
+            j += 1
+            continue
+        # None is left: back to the client chosen for before.
+        pick[j] = -1
+        j -= 1
+        while j >= 0 and chosen >> j & 1 == 0:
+            j -= 1
+    return j >= 0
+
+
+def better_joined(data: Any, node: Any, time: Any, tokens: Any, level: Any) -> Any:
+    """Whether one stage with the bin before, at the same time, takes fewer ticks."""
+    at = 2 * data.clients
+    if time != node[at + TIME]:
+        return False
+    levels, before = data.levels, node[at + TOKENS]
+    both = level_row(tokens + before, levels)
+    apart = levels[level, 1] + levels[level_row(before, levels), 1]
+    return both >= 0 and levels[both, 1] < apart
+
+
+def leaves_out(data: Any, node: Any, chosen: Any, time: Any, room: Any) -> Any:
+    """Whether a free client is left out though each request that it has left would fit."""
+    clients, inputs = data.clients, data.inputs
+    for k in range(clients):
+        if node[k] > 0 and chosen >> k & 1 == 0 and node[clients + k] <= time:
+            fits = True
+            i = 0
+            while node[k] >> i > 0:
+                if node[k] >> i & 1 and inputs[i] > room:
+                    fits = False
+                    break
+                i += 1
+            if fits:
+                return True
+    return False
+
+
+def level_of(data: Any, node: Any, chosen: Any, time: Any, pick: Any) -> Any:
+    """Tokens of the bin that starts the picked requests, and its level; -1 if the bin is cut off."""
+    tokens = 0
+    for k in range(data.clients):
+        if chosen >> k & 1:
+            tokens += data.inputs[pick[k]]
+    level = level_row(tokens, data.levels)
+    if level >= 0 and (
+        better_joined(data, node, time, tokens, level)
+        or leaves_out(data, node, chosen, time, data.levels[level, 0] - tokens)
+    ):
+        level = -1
+    return tokens, level
+
+
+def fill_child(
+    data: Any, node: Any, chosen: Any, time: Any, pick: Any, cost: Any, later: Any, child: Any
+) -> None:
+    """Start the picked requests on the chosen clients; `later` is what the node has to pay, by sets."""
+    clients = data.clients
+    at, count = 2 * clients, len(data.inputs)
     start = at + COLUMNS
-    count = len(inputs)
+    copy_row(node, child)
+    rest = later
+    for k in range(clients):
+        if chosen >> k & 1:
+            i = pick[k]
+            child[k] = node[k] & ~(1 << i)
+            child[clients + k] = time + data.output[i]
+            rest += cost[child[k]] - cost[node[k]]
+            child[start + i] = node[at + BINS]
+            child[start + count + i] = time
+            child[start + 2 * count + i] = k
+            if child[k] == 0:
+                child[at + ENDED] = max(child[at + ENDED], child[clients + k])
+        elif node[k] > 0:
+            child[clients + k] = max(time, node[clients + k])
+    child[at + LATER] = rest
+    child[at + TIME] = time
+    child[at + BINS] += 1
+
+
+def expand(data: Any, node: Any, best: Any, cost: Any, pick: Any, stack: Any, top: Any) -> Any:
+    """Push all children that may lead below `best`; the new top."""
+    clients = data.clients
+    at = 2 * clients
     active = 0
-    total = 0
+    later = 0
     for j in range(clients):
         if node[j] > 0:
             active |= 1 << j
-            total += cost[node[j]]
+            later += cost[node[j]]
+    paid = node[at + TICKS] + node[at + LATER]
     chosen = -active & active
     while chosen > 0:
-        time = 0
-        for j in range(clients):
-            if chosen >> j & 1:
-                time = max(time, node[clients + j])
-        end = node[at + ENDED]
-        for j in range(clients):
-            pick[j] = -1
-            if node[j] > 0:
-                end = max(end, max(time, node[clients + j]) + sums[node[j]])
-        if node[at + TICKS] + node[at + LATER] + decode * end >= best:
-            chosen = (chosen - active) & active
-            continue
-        # All choices of a request for each of the chosen clients: `j` is the one to choose for next.
-        j = 0
-        while j >= 0:
-            if j < clients:
-                if chosen >> j & 1 == 0:
-                    j += 1
-                    continue
-                i = pick[j] + 1
-                while node[j] >> i > 0 and (node[j] >> i & 1 == 0 or node[j] & twin[i] > 0):
-                    i += 1
-                if node[j] >> i > 0:
-                    pick[j] = i
-                    j += 1
-                    continue
-                pick[j] = -1
-            else:
-                tokens = 0
-                for k in range(clients):
-                    if chosen >> k & 1:
-                        tokens += inputs[pick[k]]
-                level = level_row(tokens, levels)
-                good = level >= 0
-                if good and time == node[at + TIME]:
-                    before = node[at + TOKENS]
-                    both = level_row(tokens + before, levels)
-                    apart = levels[level, 1] + levels[level_row(before, levels), 1]
-                    good = both < 0 or levels[both, 1] >= apart
-                if good:
-                    room = levels[level, 0] - tokens
-                    for k in range(clients):
-                        if node[k] > 0 and chosen >> k & 1 == 0 and node[clients + k] <= time:
-                            fits = True
-                            i = 0
-                            while node[k] >> i > 0:
-                                if node[k] >> i & 1 and inputs[i] > room:
-                                    fits = False
-                                    break
-                                i += 1
-                            if fits:
-                                good = False
-                                break
-                if good:
+        time = free_at(node, clients, chosen)
+        if paid + data.decode * end_after(data, node, time) < best:
+            pick[:] = -1
+            more = next_choice(data, node, chosen, pick, True)
+            while more:
+                tokens, level = level_of(data, node, chosen, time, pick)
+                if level >= 0:
                     child = stack[top]
-                    child[:] = node
-                    rest = total
-                    for k in range(clients):
-                        if chosen >> k & 1:
-                            i = pick[k]
-                            child[k] = node[k] & ~(1 << i)
-                            child[clients + k] = time + output[i]
-                            rest += cost[child[k]] - cost[node[k]]
-                            child[start + i] = node[at + BINS]
-                            child[start + count + i] = time
-                            child[start + 2 * count + i] = k
-                            if child[k] == 0:
-                                child[at + ENDED] = max(child[at + ENDED], child[clients + k])
-                        elif node[k] > 0:
-                            child[clients + k] = max(time, node[clients + k])
-                    child[at + TICKS] += levels[level, 1]
-                    child[at + LATER] = rest
-                    child[at + TIME] = time
+                    fill_child(data, node, chosen, time, pick, cost, later, child)
+                    child[at + TICKS] += data.levels[level, 1]
                     child[at + TOKENS] = tokens
-                    child[at + BINS] += 1
-                    child[at + BOUND] = child[at + TICKS] + rest + decode * last_end(child, clients, sums)
+                    end = data.decode * last_end(child, clients, data.sums)
+                    child[at + BOUND] = child[at + TICKS] + child[at + LATER] + end
                     if child[at + BOUND] < best:
                         top += 1
-            # Back to the client chosen for before.
-            j -= 1
-            while j >= 0 and chosen >> j & 1 == 0:
-                j -= 1
+                more = next_choice(data, node, chosen, pick, False)
         chosen = (chosen - active) & active
     return top
 
 
-def best_last(rows: Any, column: Any, order: Any) -> None:
-    """Sort rows by a column, least last; `order` is working space."""
+def best_last(rows: Any, column: Any, order: Any, spare: Any) -> None:
+    """Sort rows by a column, least last; `order` and `spare`, a row, are working space."""
     # By Shell: `np.argsort` takes seconds to compile.
     count = len(rows)
     for k in range(count):
@@ -202,15 +266,24 @@ def best_last(rows: Any, column: Any, order: Any) -> None:
                 at -= gap
             order[at] = row
         gap //= 2
-    before = rows.copy()
+    # Row by row along the cycles of the order.
     for k in range(count):
-        rows[k] = before[order[k]]
+        if order[k] == k:
+            continue
+        copy_row(rows[k], spare)
+        at = k
+        while order[at] != k:
+            row = order[at]
+            copy_row(rows[row], rows[at])
+            order[at] = at
+            at = row
+        copy_row(spare, rows[at])
+        order[at] = at
 
 
 def explore(
-    clients: Any, inputs: Any, output: Any, twin: Any, sums: Any, least: Any, levels: Any, decode: Any,
-    stack: Any, state: Any, found: Any, table: Any, cost: Any, children: Any, steps: Any,
-) -> Any:  # fmt: skip
+    data: Any, stack: Any, state: Any, found: Any, table: Any, scratch: Any, children: Any, steps: Any
+) -> Any:
     """Search on from the nodes on the stack, for so many steps.
 
     `state` holds the number of nodes on the stack, the ticks of the best known, and the nodes
@@ -221,12 +294,9 @@ def explore(
     bool
         Whether the stack has to grow first.
     """
+    clients = data.clients
     at = 2 * clients
-    key = np.zeros(at + 1, np.int64)
-    pick = np.zeros(clients, np.int64)
-    company = np.zeros(clients, np.int64)
-    node = np.zeros(stack.shape[1], np.int64)
-    order = np.zeros(children, np.int64)
+    cost, company, pick, key, node, order = scratch
     for _ in range(steps):
         top = state[0]
         if top == 0:
@@ -235,7 +305,7 @@ def explore(
             return True
         top -= 1
         state[0] = top
-        node[:] = stack[top]
+        copy_row(stack[top], node)
         best = state[1]
         if node[at + BOUND] >= best:
             continue
@@ -244,20 +314,21 @@ def explore(
             left |= node[j]
         if left == 0:
             state[1] = node[at + BOUND]
-            found[:] = node
+            copy_row(node, found)
             continue
-        if known(node, clients, sums, decode, key, table):
+        if known(data, node, key, table):
             continue
         state[2] += 1
-        if not tighten(node, clients, inputs, sums, least, levels, decode, best, cost, company):
+        if not tighten(data, node, best, cost, company):
             continue
-        after = expand(
-            node, clients, inputs, output, twin, sums, levels, decode, best, cost, pick, stack, top
-        )
-        best_last(stack[top:after], at + BOUND, order)
+        after = expand(data, node, best, cost, pick, stack, top)
+        best_last(stack[top:after], at + BOUND, order, node)
         state[0] = after
     return False
 
 
-HELPERS = (*NODE, known, expand, best_last)
+HELPERS = (
+    *NODE, copy_row, name_of, known, free_at, end_after, next_choice, better_joined, leaves_out, level_of,
+    fill_child, expand, best_last,
+)  # fmt: skip
 """What `explore` calls, callees first."""

@@ -39,18 +39,19 @@ class Arrays:
 
         count = len(requests)
         self.requests, self.clients = requests, clients
-        self.inputs = np.array([r.input_tokens for r in requests], np.int64)
-        self.output = np.array([r.output_tokens for r in requests], np.int64)
         kinds = kinds_of(requests)
-        self.twin = np.array(
-            [1 << (i - 1) if i and kinds[i - 1] == kinds[i] else 0 for i in range(count)], np.int64
-        )
-        self.sums = np.array(subset_sums(self.output.tolist()), np.int64)
-        self.least = np.full(1 << count, 2**62, np.int64)
+        inputs = np.array([r.input_tokens for r in requests], np.int64)
+        output = np.array([r.output_tokens for r in requests], np.int64)
+        twin = [1 << (i - 1) if i and kinds[i - 1] == kinds[i] else 0 for i in range(count)]
+        least = np.full(1 << count, 2**62, np.int64)
         for i in range(count):
-            self.least[1 << i : 2 << i] = np.minimum(self.least[: 1 << i], self.inputs[i])
-        self.levels = np.array([(tokens, ticks // unit) for tokens, ticks in instance.level_ticks], np.int64)
+            least[1 << i : 2 << i] = np.minimum(least[: 1 << i], inputs[i])
+        levels = [(tokens, ticks // unit) for tokens, ticks in instance.level_ticks]
         self.decode = instance.round_ticks // unit
+        self.data = kernel.Data(
+            clients, inputs, output, np.array(twin, np.int64),
+            np.array(subset_sums(output.tolist()), np.int64), least, np.array(levels, np.int64), self.decode,
+        )  # fmt: skip
         at = 2 * clients
         self.starts, self.bound, self.time = at + kernel.COLUMNS, at + kernel.BOUND, at + kernel.TIME
         self.width = self.starts + 3 * count
@@ -63,8 +64,8 @@ class Arrays:
         for node, groups in zip(nodes, batch, strict=True):
             node[: len(groups)] = groups
         nodes[:, self.time] = -1
-        cost = np.zeros(len(self.sums), np.int64)
-        _rate()(nodes, self.clients, self.inputs, self.sums, self.least, self.levels, self.decode, best, cost)
+        cost = np.zeros(len(self.data.sums), np.int64)
+        _rate()(self.data, nodes, best, cost, np.zeros(self.clients, np.int64))
         return nodes[nodes[:, self.bound] < best]
 
     def schedule(self, instance: MakespanInstance, node: npt.NDArray[np.int64]) -> MakespanSchedule:
@@ -85,13 +86,17 @@ class Worker:
     def __init__(self, arrays: Arrays):
         import numpy as np
 
+        from infermax_opt.makespan.exact import _bound as kernel
+
+        clients = arrays.clients
         self.arrays = arrays
         self.stack = np.zeros((NODES, arrays.width), np.int64)
         self.state = np.zeros(3, np.int64)
         self.found = np.zeros(arrays.width, np.int64)
         self.table = np.zeros((ROWS, 2 * arrays.clients + 2), np.int64)
-        self.cost = np.zeros(len(arrays.sums), np.int64)
         self.children = 0
+        sizes = len(arrays.data.sums), clients, clients, 2 * clients + 1, arrays.width, 0
+        self.scratch = kernel.Scratch(*(np.zeros(size, np.int64) for size in sizes))
 
     @property
     def open(self) -> bool:
@@ -110,10 +115,14 @@ class Worker:
 
     def start(self, root: npt.NDArray[np.int64]) -> None:
         """Begin with this grouping."""
+        import numpy as np
+
         self.stack[0, : len(root)] = root
         self.state[0] = 1
         # Each client starts one of its requests, or none.
         self.children = math.prod(int(some).bit_count() + 1 for some in root[: self.arrays.clients])
+        if self.children > len(self.scratch.order):
+            self.scratch = self.scratch._replace(order=np.zeros(self.children, np.int64))
 
     def go(self, best: int) -> None:
         """Search on for a while, for something better than `best`."""
@@ -122,9 +131,8 @@ class Worker:
         a = self.arrays
         self.state[1] = best
         full = _explore()(
-            a.clients, a.inputs, a.output, a.twin, a.sums, a.least, a.levels, a.decode,
-            self.stack, self.state, self.found, self.table, self.cost, self.children, STEPS,
-        )  # fmt: skip
+            a.data, self.stack, self.state, self.found, self.table, self.scratch, self.children, STEPS
+        )
         if full:
             more = np.zeros((max(self.children, len(self.stack)), a.width), np.int64)
             self.stack = np.concatenate([self.stack, more])
@@ -134,14 +142,14 @@ class Worker:
 def _rate() -> Callable[..., None]:
     from infermax_opt.makespan.exact import _bound as plain
 
-    return compiled(plain.rate, plain.NODE)
+    return compiled(plain.rate, plain.NODE, allocates=False)
 
 
 @functools.cache
 def _explore() -> Callable[..., bool]:
     from infermax_opt.makespan.exact import _explore as plain
 
-    return compiled(plain.explore, plain.HELPERS)
+    return compiled(plain.explore, plain.HELPERS, allocates=False)
 
 
 def kinds_of(requests: Sequence[ClientRequest]) -> list[int]:

@@ -11,11 +11,12 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	"$$p" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& command -v "$$p" && break; done)
 
-.PHONY: help solve test lint clean
+.PHONY: help solve test quick lint clean
 
 help:
 	@echo "make solve    set up, solve $(INSTANCE) (INSTANCE=...), verify and draw the result into out/"
 	@echo "make test     set up with the development tools, run the tests"
+	@echo "make quick    the fast ones among them, under a minute (PYTEST=... passes options)"
 	@echo "make lint     ruff and mypy"
 	@echo "make clean    remove .venv and everything built"
 
@@ -41,6 +42,11 @@ solve: .venv/.installed
 
 test: .venv/.installed-dev
 	$(BIN)/python -m pytest -n 2
+
+# Named without their folders, so that a test file may move.
+quick: .venv/.installed-dev
+	$(BIN)/python -m pytest -n 2 $(PYTEST) \
+		$$(for name in $$(cat tests/quick.txt); do find tests -name "$$name"; done)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check .

@@ -26,6 +26,7 @@ from .tiny import tiny
 from .waiting import OBJECTIVES, waiting
 
 TOY = ROOT / "instances" / "toy.json"
+SCHEDULE_BROKEN = ("schedule", TOY, "--scheduler", "broken")
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -300,8 +301,10 @@ def test_schedules_of_other_problems(run: Run, tandem: Path, tmp_path: Path) -> 
         ("problems", "raise RuntimeError('no luck')", ("problems",)),
         ("problems", "def broken(): raise RuntimeError('no luck')", ("problems",)),
         ("problems", "raise RuntimeError('no luck')", ("solve", TOY)),
-        ("schedulers", "raise RuntimeError('no luck')", ("schedule", TOY, "--scheduler", "broken")),
+        ("schedulers", "raise RuntimeError('no luck')", SCHEDULE_BROKEN),
+        ("schedulers", "def broken(instance): raise RuntimeError('no luck')", SCHEDULE_BROKEN),
         ("bounds", "raise RuntimeError('no luck')", ("bound", TOY)),
+        ("bounds", "def broken(instance):\n yield\n raise RuntimeError('no luck')", ("bound", TOY)),
     ],
 )
 def test_broken_packages_are_named(group: str, module: str, args: tuple[object, ...], tmp_path: Path) -> None:

@@ -102,6 +102,8 @@ class Program(click.Group):
         except click.ClickException as error:
             return _complain(error.format_message(), UNUSABLE)
         except InputError as error:
+            if error.__cause__ is not None and os.environ.get(DEBUG):
+                traceback.print_exc()
             return _complain(str(error), UNUSABLE)
         except (KeyboardInterrupt, click.Abort) as stop:
             code = exit_code(stop)

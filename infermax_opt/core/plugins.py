@@ -1,45 +1,30 @@
-"""What other packages add, found through entry points; a broken one is named in a line."""
+"""What other packages add, found through entry points; one that fails is named in a line."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint
-from typing import Any
 
 from infermax_opt.core.errors import InputError
 
-__all__ = ["load", "make"]
+__all__ = ["blaming"]
 
 
-def load(point: EntryPoint) -> Any:
-    """What an entry point names.
-
-    Raises
-    ------
-    InputError
-        Naming the package, if that cannot be loaded.
-    """
-    try:
-        return point.load()
-    except Exception as error:
-        raise _unusable(point, "loaded", error) from error
-
-
-def make(point: EntryPoint) -> Any:
-    """What the class or function that an entry point names gives when called.
+@contextmanager
+def blaming(point: EntryPoint) -> Iterator[None]:
+    """Load and call in this block what an entry point names.
 
     Raises
     ------
     InputError
-        Naming the package, if that cannot be loaded, or fails.
+        Naming the package, if that fails in any way but with an error of this kind.
     """
-    found = load(point)
     try:
-        return found()
+        yield
+    except (InputError, MemoryError):
+        raise
     except Exception as error:
-        raise _unusable(point, "called", error) from error
-
-
-def _unusable(point: EntryPoint, done: str, error: Exception) -> InputError:
-    package = point.dist.name if point.dist else "a package"
-    text = f"{point.value} of {package} cannot be {done}: {type(error).__name__}: {error}"
-    return InputError(text, field=point.name, source=point.group)
+        package = point.dist.name if point.dist else "a package"
+        text = f"{point.value} of {package} failed: {type(error).__name__}: {error}"
+        raise InputError(text, field=point.name, source=point.group) from error

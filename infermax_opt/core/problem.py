@@ -22,7 +22,7 @@ from infermax_opt.core.certification import Certification
 from infermax_opt.core.columns import RowKind
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.importing import Importer
-from infermax_opt.core.plugins import make
+from infermax_opt.core.plugins import blaming
 from infermax_opt.core.result import Claim, LowerBound, Result
 from infermax_opt.core.suite import Case
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
@@ -231,7 +231,8 @@ def problem_named(name: str) -> AnyProblem | None:
     """The installed problem of that name, or None."""
     for point in entry_points(group=GROUP):
         if point.name == name:
-            problem: AnyProblem = make(point)
+            with blaming(point):
+                problem: AnyProblem = point.load()()
             return problem
     return None
 

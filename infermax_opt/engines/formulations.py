@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.plugins import make
+from infermax_opt.core.plugins import blaming
 
 __all__ = ["formulation_names", "load_formulation"]
 
@@ -26,6 +26,7 @@ def load_formulation(name: str, group: str) -> Any:
     """
     for point in entry_points(group=group):
         if point.name == name:
-            return make(point)
+            with blaming(point):
+                return point.load()()
     choices = ", ".join(formulation_names(group)) or "nothing"
     raise InputError(f"{name!r} is no installed formulation; there is {choices}", field="formulation")

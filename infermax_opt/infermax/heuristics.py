@@ -11,7 +11,7 @@ from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.plugins import load
+from infermax_opt.core.plugins import blaming
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
@@ -65,9 +65,14 @@ def get_scheduler(name: str) -> Scheduler:
     if name in PLANNERS:
         return PLANNERS[name]
     if name in _installed():
-        found: Scheduler = load(_installed()[name])
-        return found
+        return partial(_run_installed, _installed()[name])
     return partial(schedule, options=preset(name, [*sorted(_installed()), *PLANNERS]))
+
+
+def _run_installed(point: EntryPoint, instance: Instance) -> Schedule:
+    with blaming(point):
+        made: Schedule = point.load()(instance)
+    return made
 
 
 def run_scheduler(instance: Instance, name: str) -> Schedule:

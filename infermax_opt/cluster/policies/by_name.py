@@ -22,7 +22,7 @@ from infermax_opt.cluster.policies.look_ahead import LookAhead
 from infermax_opt.cluster.policies.rebalanced import Rebalanced
 from infermax_opt.cluster.replay.replay import Beat, Decide
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.plugins import make
+from infermax_opt.core.plugins import blaming
 from infermax_opt.files.text import aligned
 from infermax_opt.placement.bounds.closed_form import WorkerBound, bounds_from_simplest
 from infermax_opt.placement.bounds.exhaustive import exhaust
@@ -173,7 +173,9 @@ def make_policy(name: str, *, workers: int | None = None, groups: int | None = N
         If there is no such policy, or it lacks its number of workers or groups.
     """
     if name in _installed():
-        made: Decide = make(_installed()[name])
+        point = _installed()[name]
+        with blaming(point):
+            made: Decide = point.load()()
         return made
     if name not in POLICIES:
         raise InputError(f"{name!r} is none of {', '.join(policy_names())}", field="policy")

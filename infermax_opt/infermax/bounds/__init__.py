@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
-from infermax_opt.core.plugins import load
+from infermax_opt.core.plugins import blaming
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds.closed_form import closed_form_bounds as _own_bounds
 from infermax_opt.infermax.data.instance import Instance
@@ -28,14 +28,15 @@ Bound = Callable[[Instance], Iterable[LowerBound]]
 
 
 @cache
-def _installed() -> tuple[Bound, ...]:
-    return tuple(load(point) for point in sorted(entry_points(group=GROUP), key=lambda point: point.name))
+def _installed() -> tuple[EntryPoint, ...]:
+    return tuple(sorted(entry_points(group=GROUP), key=lambda point: point.name))
 
 
 def closed_form_bounds(instance: Instance) -> list[LowerBound]:
     """All closed-form lower bounds in seconds, best first; see `infermax_opt.infermax.bounds.closed_form`."""
     found = _own_bounds(instance)
-    if _installed():
-        found = [*found, *(bound for make in _installed() for bound in make(instance))]
-        found.sort(key=lambda bound: -bound.value)
-    return list(found)
+    for point in _installed():
+        with blaming(point):
+            make: Bound = point.load()
+            found = [*found, *make(instance)]
+    return sorted(found, key=lambda bound: -bound.value)

@@ -1,0 +1,71 @@
+"""What the documents name exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from infermax_opt.core.problem import Problem
+
+from .support import ROOT
+
+DOCUMENTS = ("CONTRIBUTING.md", "docs/architecture.md", "examples/README.md")
+#: What stands in backticks and looks like a path of the checkout.
+PATH = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]*)+|[A-Za-z0-9_-]+\.(?:py|toml|md|txt|json)")
+#: Files that a reader makes, and files named in the row of their folder.
+ELSEWHERE = {
+    "instance.json",
+    "result.json",
+    "closed_form.py",
+    "by_name.py",
+    "out/tandem",
+    ".venv/.installed-dev",
+}
+
+
+def quoted(document: str) -> list[str]:
+    """Texts in backticks, blocks of code left out."""
+    text = re.sub(r"^```.*?^```", "", (ROOT / document).read_text(), flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"`([^`]+)`", text)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_paths_exist(document: str) -> None:
+    paths = [word for words in quoted(document) for word in words.split() if PATH.fullmatch(word)]
+    assert paths or document.startswith("examples")
+    assert [path for path in paths if path not in ELSEWHERE and not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, "CHANGELOG.md", "README.md"])
+def test_links_lead_somewhere(document: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / document).read_text())
+    base = (ROOT / document).parent
+    assert [link for link in links if "://" not in link and not (base / link).exists()] == []
+
+
+def test_the_protocol_is_described_whole() -> None:
+    """Every public part of the protocol stands in the table of the architecture, and nothing else."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    section = text.split("## The protocol")[1].split("What its instances")[0]
+    named = {
+        word for line in section.splitlines() if line.startswith("|") for word in re.findall(r"`(\w+)`", line)
+    }
+    parts = {name for name in (*vars(Problem), *Problem.__annotations__) if not name.startswith("_")}
+    assert named == parts - {"require_certification"}
+
+
+def test_commands_of_the_documents_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    for document in DOCUMENTS:
+        for words in quoted(document):
+            if words.startswith("make ") and not words.startswith("make .venv"):
+                assert words.split()[1] in targets, words
+
+
+def test_quick_files_are_there_once_and_in_order() -> None:
+    names = (ROOT / "tests" / "quick.txt").read_text().split()
+    assert names == sorted(set(names))
+    found = [path.name for path in Path(ROOT, "tests").rglob("test_*.py")]
+    assert [name for name in names if found.count(name) != 1] == []

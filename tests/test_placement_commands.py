@@ -120,7 +120,8 @@ def test_bounds(tmp_path: Path) -> None:
 
 
 def test_there_are_no_certificates(tmp_path: Path) -> None:
-    message = "certificate: closed-form bounds of placement instances have no certificate file; `verify` recomputes them"
+    message = "certificate: closed-form bounds of placement instances have no certificate file"
+    message += "; `verify` recomputes them"
     done = run("bound", TOY, "--certificate", tmp_path / "c.json")
     assert (done.exit_code, done.stderr) == (2, f"infermax-opt: {message}\n")
     assert not (tmp_path / "c.json").exists()

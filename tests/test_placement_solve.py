@@ -20,7 +20,7 @@ from infermax_opt import api
 from infermax_opt.api import verify
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim, LowerBound, Proof, Result, Status
-from infermax_opt.core.verification import FaultKind, Trust
+from infermax_opt.core.truth import FaultKind, Trust
 from infermax_opt.engines.outcome import EngineOutcome
 from infermax_opt.files.results import read_schedule_or_claim, result_to_json, write_result
 from infermax_opt.placement import solve as placement_solve

@@ -24,7 +24,7 @@ from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.solve_formulation import one_by_one
-from infermax_opt.infermax.formulation import get_formulation, trajectory
+from infermax_opt.infermax.formulation import GROUP, get_formulation, trajectory
 from infermax_opt.infermax.replay.plain import Replay, replay_plain
 from infermax_opt.infermax.replay.state import State
 
@@ -244,7 +244,7 @@ def test_grid_refuses_steps_it_left_out() -> None:
 
 
 def test_formulations_are_found_by_name() -> None:
-    assert {"csp", "flow"} <= set(formulation_names())
+    assert {"csp", "flow"} <= set(formulation_names(GROUP))
     assert isinstance(get_formulation("csp"), CSP)
     with pytest.raises(InputError, match="csp, flow"):
         get_formulation("nonesuch")

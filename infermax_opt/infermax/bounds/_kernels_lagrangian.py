@@ -30,6 +30,8 @@ def cheapest(
 ) -> None:
     """Cheapest path that ends by each batch.
 
+    Long on purpose: the loop over tokens is the whole work of the bound, a few operations each.
+
     Parameters
     ----------
     prices : int64 array (T,)

@@ -124,7 +124,11 @@ def relax(
     tables: Any, came: Any, first: Any, last: Any, capacity: Any, wide: Any,
     prompts: Any, ends: Any, shortest: Any, longest: Any, evictions: Any, costs: Any,
 ) -> Any:  # fmt: skip
-    """Relax every edge once, by number of requests; return whether a distance fell."""
+    """Relax every edge once, by number of requests; return whether a distance fell.
+
+    Long on purpose: what it shares with its parts are a dozen offsets and columns, and numba, which
+    counts references to columns where a kernel makes arrays, would do so for each number of requests.
+    """
     changed = False
     most = len(first) - 1
     potential, admitted, pure = tables
@@ -266,7 +270,8 @@ def weigh(
 ) -> None:
     """Weights of a cycle: its cost is weights @ (1, token, size, out_fixed, out_size, *first, *finish).
 
-    `rho` is what refilling costs more per token: costs.in_size + costs.out_size.
+    `rho` is what refilling costs more per token: costs.in_size + costs.out_size.  Long on purpose:
+    one branch for each kind of edge.
     """
     _, rows, width = came.shape
     flat = came.reshape(came.size)

@@ -113,7 +113,11 @@ def relax(
     tables: Any, came: Any, moved: Any, offsets: Any, element: Any, removed: Any, lowered: Any, grown: Any,
     cost: Any, plain: Any, mixed: Any, pure: Any,
 ) -> Any:  # fmt: skip
-    """Relax every step once; return whether a distance fell."""
+    """Relax every step once; return whether a distance fell.
+
+    Long on purpose: one branch for each kind of step, and a call for each would pass ten columns to
+    which numba counts references.
+    """
     changed = False
     between, admitted, alone = tables
     states = len(grown)

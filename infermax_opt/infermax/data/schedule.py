@@ -99,7 +99,7 @@ def add_decodes(batches: list[Batch]) -> None:
     if last is not None and last.decode_all and not last.tokens:
         batches[-1] = Batch(last.tokens, last.evict, last.start, True, last.repeat + 1)
     else:
-        batches.append(Batch(decode_all=True))
+        batches.append(Batch({}, decode_all=True))
 
 
 def run_length(batches: Iterable[Batch]) -> tuple[Batch, ...]:

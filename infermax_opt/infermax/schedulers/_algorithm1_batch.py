@@ -122,7 +122,10 @@ def decode(limits: Any, requests: Any, state: Any, plan: Any, i: Any, open_to: A
 
 
 def prefill(limits: Any, requests: Any, state: Any, plan: Any, i: Any, source: Any, open_to: Any) -> Any:
-    """Let request `i` prefill as far as the batch has room; sources open from now on."""
+    """Let request `i` prefill as far as the batch has room; sources open from now on.
+
+    Long on purpose: one branch for each rule of GetNextBatch on prefills, in its order.
+    """
     size = plan.count
     if size[STEPS] > 0 and not limits.hybrid:
         return open_to & DECODES

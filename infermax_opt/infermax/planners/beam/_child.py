@@ -103,7 +103,10 @@ def sliced(problem: Any, nodes: Any, row: Any, move: Any, key: Any) -> Any:
 
 
 def consider(problem: Any, rules: Any, nodes: Any, log: Any, row: Any, move: Any, scratch: Any) -> None:
-    """Work out the child of node `row` by `move` and put it where it belongs."""
+    """Work out the child of node `row` by `move` and put it where it belongs.
+
+    Long on purpose: it runs for each child, where a call costs as much as in `insert`.
+    """
     count, used, ends = move.stays[0], move.stays[1], move.stays[2]
     stay, cached = count, used - count
     prompt = prompts = work = 0
@@ -208,7 +211,10 @@ def insert(
     problem: Any, rules: Any, nodes: Any, log: Any, row: Any, move: Any, scratch: Any,
     ring: Any, ell: Any, gain: Any, seconds: Any, pay: Any, debt: Any,
 ) -> None:  # fmt: skip
-    """Keep a child among the best of its bucket, one per multiset of held requests."""
+    """Keep a child among the best of its bucket, one per multiset of held requests.
+
+    Long on purpose: in five parts, which pass all columns to each other, the search measured 30 % slower.
+    """
     entry = log.state[0]
     if entry == len(log.parent):
         return

@@ -100,6 +100,8 @@ def choose(rules: Any, jobs: Any, profiles: Any, trial: Any, t: Any) -> Any:
 def plan_loop(rules: Any, jobs: Any, profiles: Any, trial: Any, cost: Any, least: Any) -> Any:
     """Place every request.
 
+    Long on purpose: it grows seven lists, to which numba counts references wherever they are passed.
+
     Parameters
     ----------
     rules, jobs, profiles, trial : Rules, Jobs, Profiles, Trial

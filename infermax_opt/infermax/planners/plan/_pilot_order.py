@@ -71,6 +71,8 @@ def pilot_loop(
 ) -> Any:
     """Order of types in which to start the requests, one after the other.
 
+    Long on purpose: one loop over tries, each of which saves, goes on and restores the same columns.
+
     Parameters
     ----------
     rules, kinds, profiles, trial : Rules, Kinds, Profiles, Trial

@@ -121,7 +121,10 @@ def note(trial: Any, u: Any, chunk: Any) -> None:
 def fit(
     rules: Any, profiles: Any, trial: Any, t: Any, inputs: Any, outputs: Any, width: Any, refill: Any
 ) -> Any:
-    """Try a request in batch t: output tokens until a limit stops it (all, if none does), or 0."""
+    """Try a request in batch t: output tokens until a limit stops it (all, if none does), or 0.
+
+    Long on purpose: it runs for each try, and its steps share where the request has got to.
+    """
     count = trial.count
     count[CHUNKS] = 0
     count[FIRST] = count[END] = u = t
@@ -166,7 +169,10 @@ def fit(
 
 
 def commit(rules: Any, profiles: Any, trial: Any, t: Any, inputs: Any, outputs: Any) -> None:
-    """Write the request that `fit` tried in batch t, up to `outputs` tokens, into the profiles."""
+    """Write the request that `fit` tried in batch t, up to `outputs` tokens, into the profiles.
+
+    Long on purpose: it mirrors `fit` step by step.
+    """
     count, kv = trial.count, profiles.kv
     for k in range(count[CHUNKS]):
         u, chunk = trial.time[k], trial.chunk[k]

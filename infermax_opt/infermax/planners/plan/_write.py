@@ -20,7 +20,7 @@ def batches_of(instance: Instance, plan: Plan) -> Schedule:
     named = _decoding_beside_idle(instance, plan)
     entries: list[Batch] = []
     for j, (mine, cut, decode) in enumerate(zip(chunks, cuts, decodes, strict=True)):
-        evict = tuple(names[i] for i in cut)
+        evict = tuple(names[i] for i in cut) if cut else ()
         if j in named:
             entries.append(_batch(names, [*mine, *((i, 1) for i in named[j])], evict))
         elif not mine and not evict:

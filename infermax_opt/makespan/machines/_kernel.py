@@ -1,6 +1,6 @@
 """Packing by depth-first search, and repair of a few machines at a time: jobs on machines of limited load.
 
-The functions run as plain Python or compiled; see `infermax_opt.infermax.schedulers._state`.
+The functions run as plain Python or compiled; see `infermax_opt.core.compiled`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ All requests are on some worker all the time.  What is minimised is the sum, ove
 or d, and e, of what requests exceed the limit by, as a share of the limit of a fresh worker.  A move takes a
 request to another worker, or exchanges two; many begin at a worker that exceeds a limit.
 
-The functions run as plain Python or compiled; see `infermax_opt.infermax.schedulers._state`.
+The functions run as plain Python or compiled; see `infermax_opt.core.compiled`.
 """
 
 from __future__ import annotations

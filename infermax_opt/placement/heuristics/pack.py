@@ -79,7 +79,7 @@ def pack(
         If a request fits on no worker.
     """
     check_placeable(instance)
-    return _Search(instance, seed, threads, deadline, stop).run(workers, start)
+    return _PackingSearch(instance, seed, threads, deadline, stop).run(workers, start)
 
 
 def anytime_placements(
@@ -117,7 +117,7 @@ def anytime_placements(
     InputError
         If a request fits on no worker.
     """
-    search = _Search(instance, seed, threads, deadline, stop)
+    search = _PackingSearch(instance, seed, threads, deadline, stop)
     best: Placement | None = None
     count = 0
     for name in ("best-fit", "best-fit-size", "multi-start"):
@@ -152,7 +152,7 @@ def _fill() -> Callable[..., Any]:
     return compiled(kernel.fill, (enter,), allocates=False)
 
 
-class _Search:
+class _PackingSearch:
     """Searches for placements of one instance."""
 
     def __init__(

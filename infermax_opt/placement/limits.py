@@ -116,14 +116,15 @@ class Limits:
     @classmethod
     def _work_out(cls, instance: PlacementInstance) -> Limits:
         worker, slo, theta, requests = instance.worker, instance.slo, instance.theta, instance.requests
-        split = instance.split_phase
+        split, none = instance.split_phase, Fraction(0)
         by_input, by_output = worker.decode_context, worker.decode_context * instance.gamma
         by_request = theta * worker.decode_request
-        by_prompt = Fraction(0) if split else worker.prefill_token
+        by_prompt = none if split else worker.prefill_token
         most_context = theta * (slo.atgt - worker.decode_overhead)
-        most_prompt = Fraction(0) if split else slo.ttft - worker.prefill_overhead
+        most_prompt = none if split else slo.ttft - worker.prefill_overhead
         on = _members(instance)
-        free = {number: most_prompt - (0 if split else instance.busy.get(number, 0)) for number in on}
+        busy = {} if split else instance.busy
+        free = {number: most_prompt - busy.get(number, none) for number in on}
         rooms = free if split else _prefill_rooms(instance, on, free)
         ticks = common_denominator(
             [by_input, by_output, by_request, by_prompt, most_context, most_prompt, *free.values(),
@@ -142,7 +143,7 @@ class Limits:
                 + one_request
                 for r in requests
             ),
-            prompt=tuple(0 if r.ongoing else one_prompt * r.input_tokens for r in requests),
+            prompt=tuple(one_prompt * r.input_tokens * (not r.ongoing) for r in requests),
             held=tuple(grows * (r.input_tokens + r.generated_tokens) + at_once for r in requests),
             lasts=_lasts(instance),
             grows=grows,

@@ -188,11 +188,9 @@ class _PackingSearch:
             return start
         columns = self.columns
         fresh = workers - columns.closed - len(columns.open)
-        if fresh < 0:
-            return None
-        if not len(self.movable):
+        if fresh >= 0 and not len(self.movable):
             return columns.placement([])
-        if self.hopeless(fresh):
+        if fresh < 0 or self.hopeless(fresh):
             return None
         fresh = min(fresh, len(self.movable))
         steps, most = FIRST, MOST_STEPS * len(self.movable)
@@ -200,21 +198,24 @@ class _PackingSearch:
             for number in itertools.count():
                 if self.halted() or (number >= rounds and (rounds < ROUNDS or self.deadline is None)):
                     break
-                found = threading.Event()
-                jobs = [
-                    pool.submit(self.anneal, fresh, [self.seed, workers, number, k], steps, start, found)
-                    for k in range(self.threads)
-                ]
-                try:
-                    results = [job.result() for job in jobs]
-                except KeyboardInterrupt:
-                    found.set()  # so that nothing waits for the runs
-                    raise
-                for result in results:
-                    if result is not None:
-                        return columns.placement(result)
+                result = self.round(pool, fresh, [self.seed, workers, number], steps, start)
+                if result is not None:
+                    return columns.placement(result)
                 steps, start = min(most, int(steps * GROWTH)), None
         return None
+
+    def round(
+        self, pool: ThreadPoolExecutor, fresh: int, seed: Sequence[int], steps: int, start: Placement | None
+    ) -> list[int] | None:
+        """A run in each thread, until one succeeds; the worker of each request, if one did."""
+        found = threading.Event()
+        jobs = [pool.submit(self.anneal, fresh, [*seed, k], steps, start, found) for k in range(self.threads)]
+        try:
+            results = [job.result() for job in jobs]
+        except KeyboardInterrupt:
+            found.set()  # so that nothing waits for the runs
+            raise
+        return next((result for result in results if result is not None), None)
 
     def hopeless(self, fresh: int) -> bool:
         """Whether all requests together need more than all workers have."""

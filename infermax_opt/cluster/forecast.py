@@ -85,16 +85,7 @@ def fit_forecast(
     InputError
         If fewer than two different rates are left, or a number of workers is not above 0.
     """
-    used = [(rate, workers) for rate, workers in pairs if rate > least_rate]
-    for index, (_, workers) in enumerate(pairs):
-        if workers <= 0:
-            raise InputError(f"{workers} is not above 0", field=f"pairs[{index}].workers")
-    if len({rate for rate, _ in used}) < 2:
-        raise InputError(
-            f"{len(used)} of {len(pairs)} pairs have a rate above R = {float(least_rate):.6g} requests/s; "
-            "eq 7 needs two different ones",
-            field="pairs",
-        )
+    used = _used(pairs, least_rate)
     count = len(used)
     mean_rate, mean_workers = (_sum(pair[k] for pair in used) / count for k in (0, 1))
     spread = _sum((rate - mean_rate) ** 2 for rate, _ in used)
@@ -116,6 +107,23 @@ def fit_forecast(
         short=sum(miss < 0 for miss in misses),
         r_squared=1 - residual / variance if variance else None,
     )
+
+
+def _used(
+    pairs: Sequence[tuple[Fraction, Fraction]], least_rate: Fraction
+) -> list[tuple[Fraction, Fraction]]:
+    """Pairs with a rate above R, checked."""
+    used = [(rate, workers) for rate, workers in pairs if rate > least_rate]
+    for index, (_, workers) in enumerate(pairs):
+        if workers <= 0:
+            raise InputError(f"{workers} is not above 0", field=f"pairs[{index}].workers")
+    if len({rate for rate, _ in used}) < 2:
+        raise InputError(
+            f"{len(used)} of {len(pairs)} pairs have a rate above R = {float(least_rate):.6g} requests/s; "
+            "eq 7 needs two different ones",
+            field="pairs",
+        )
+    return used
 
 
 def forecast_of(beats: Sequence[tuple[Fraction, int, int]], heartbeat: Fraction) -> WorkerForecast | None:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from infermax_opt.cluster.replay.replay import StreamReplay
 from infermax_opt.core.values import SHARE_REACHED
+from infermax_opt.placement.data.instance import Slo
 
 __all__ = [
     "STREAM_DEFINITIONS",
@@ -112,19 +113,15 @@ def measure_stream(replay: StreamReplay) -> StreamMetrics:
     ttft, atgt = request_ttft(replay), request_atgt(replay)
     slow = [value for value in atgt if value is not None]
     waits = [stream.beat(request) * stream.heartbeat - request.arrival for request in stream.requests]
-    in_time = [rest is None or rest <= slo.atgt for rest in atgt]
-    met = sum(first <= slo.ttft and good for first, good in zip(ttft, in_time, strict=True))
-    from_arrival = sum(
-        first + wait <= slo.ttft and good for first, wait, good in zip(ttft, waits, in_time, strict=True)
-    )
+    since_arrival = [first + wait for first, wait in zip(ttft, waits, strict=True)]
     used = [beat.workers for beat in replay.beats]
     return StreamMetrics(
         requests=len(ttft),
         peak_workers=max(used),
         mean_workers=Fraction(sum(used), len(used)),
         peak_gpus=max(used) * stream.worker.gpus,
-        attainment=Fraction(met, len(ttft)),
-        attainment_from_arrival=Fraction(from_arrival, len(ttft)),
+        attainment=_attainment(slo, ttft, atgt),
+        attainment_from_arrival=_attainment(slo, since_arrival, atgt),
         late_ttft=sum(value > slo.ttft for value in ttft),
         late_atgt=sum(value > slo.atgt for value in slow),
         mean_ttft=_mean(ttft),
@@ -135,6 +132,12 @@ def measure_stream(replay: StreamReplay) -> StreamMetrics:
         preemptions=replay.preemptions,
         makespan=Fraction(max(served.last or 0 for served in replay.served), replay.units.ticks_per_second),
     )
+
+
+def _attainment(slo: Slo, first: Sequence[Fraction], rest: Sequence[Fraction | None]) -> Fraction:
+    """Share of the requests that keep both limits."""
+    kept = (a <= slo.ttft and (b is None or b <= slo.atgt) for a, b in zip(first, rest, strict=True))
+    return Fraction(sum(kept), len(first))
 
 
 def percentile(values: Sequence[Fraction], share: int) -> Fraction:

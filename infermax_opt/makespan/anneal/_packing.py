@@ -1,6 +1,6 @@
 """Which request takes which arc, so that prompts fill the levels of the prefill stages.
 
-The functions run as plain Python or compiled; see `infermax_opt.infermax.schedulers._state`.
+The functions run as plain Python or compiled; see `infermax_opt.core.compiled`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,26 @@ def pack(
 ) -> None:  # fmt: skip
     """Exchange the arcs of two requests again and again, so that prefill takes fewer ticks.
 
-    `taken`: arc per request, requests from the longest to the shortest.  `length`, `node`: per arc.
-    `output`, `prompt`: per request.  `load`: input tokens per node.  `capacity`, `ticks`: per level.
     No request takes an arc that is too short for it unless it did before.
+
+    Parameters
+    ----------
+    taken : array of int
+        Arc per request, requests from the longest to the shortest; updated.
+    length, node : array of int
+        Rounds of each arc, and where it begins.
+    output, prompt : array of int
+        Tokens per request.
+    load : array of int
+        Input tokens per node; updated.
+    capacity, ticks : array
+        Per level.
+    share : float
+        Of the reward for free tokens; see `stage`.
+    steps : int
+    hot, cold : float
+        Temperatures, in ticks.
+    random : numpy Generator
     """
     n = len(taken)
     temperature = hot

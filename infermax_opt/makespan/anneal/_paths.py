@@ -11,7 +11,7 @@ by, the second longest those, and so on.
 What is minimised is missing + weight * (rounds + prefill in rounds); prefill is taken from a table of how
 many requests start in a bin, as if all had the average prompt.
 
-The functions run as plain Python or compiled; see `infermax_opt.infermax.schedulers._state`.
+The functions run as plain Python or compiled; see `infermax_opt.core.compiled`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,17 @@ __all__ = ["HELPERS", "Arcs", "anneal"]
 
 #: Steps between changes of the temperature.
 SAME = 1024
-#: Shares of the moves: a change to another bin, a bin to another moment, a change to elsewhere; the
-#: rest move a bin and all later ones.
-SHIFT, MOMENT, RELOCATE = 0.4, 0.15, 0.445
-#: Shares of long moves among those.
-FAR, JUMP = 0.1, 0.2
+#: Share of the moves in which a client changes to its next request in another bin.
+SHIFT = 0.4
+#: Share of the moves in which a bin begins at another moment.
+MOMENT = 0.15
+#: Share of the moves in which a change of one client goes to another client.  The rest of the moves begin a
+#: bin and all later ones at another moment.
+RELOCATE = 0.445
+#: Share of the moves to another bin that may go to any bin, not only to one nearby.
+FAR = 0.1
+#: Share of the moves to another moment that may be of up to `LONG` rounds.
+JUMP = 0.2
 #: Rounds of a long move of a bin.
 LONG = 30
 
@@ -146,7 +152,20 @@ def anneal(
 ) -> None:  # fmt: skip
     """Run steps `first` .. `first + steps - 1` of `total`, over which it cools down from `hot` to `cold`.
 
-    `cost`: prefill, in rounds, of 0, 1, .. requests that start together.
+    The four moves stay in one function: as a function each the same steps take a tenth longer.
+
+    Parameters
+    ----------
+    arcs : Arcs
+        Updated.
+    cost : array of float
+        Prefill, in rounds, of 0, 1, .. requests that start together.
+    weight : float
+        Tokens that may miss for one round less.
+    steps, first, total : int
+    hot, cold : float
+        Temperatures, in tokens that miss.
+    random : numpy Generator
     """
     time, source, target = arcs.time, arcs.source, arcs.target
     end, n = len(time) - 1, len(source)

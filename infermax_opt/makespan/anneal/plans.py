@@ -2,9 +2,9 @@
 
 A request is an arc from the bin in which it starts to the one in which its client starts the next one, and
 fits if there are as many rounds between them as it has output tokens.  Moments of the bins and paths of
-the clients are annealed without saying which request takes which arc (`_anneal_kernel`).  Then the longest
+the clients are annealed without saying which request takes which arc (`_paths`).  Then the longest
 request takes the longest arc and so on, bins begin as early as these allow (longest paths), and requests
-exchange arcs where they may, until their prompts fill the levels of the prefill stages (`_packing_kernel`).
+exchange arcs where they may, until their prompts fill the levels of the prefill stages (`_packing`).
 
 How many bins there are is tried out: short runs with several numbers first; then longer ones near the best,
 from nothing or from the best schedule so far.
@@ -33,23 +33,45 @@ from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule, merged
 
 __all__ = ["anneal_plans"]
 
-#: Steps of the first runs, and the same per request; of one call of the kernel; by how much runs grow from
-#: round to round, up to so many steps per request.
-FIRST, FIRST_EACH, CHUNK, GROWTH, MOST_STEPS = 1_000_000, 1_500, 500_000, 1.5, 40_000
+#: Steps of each of the first runs, at least.
+FIRST = 1_000_000
+#: Steps of each of the first runs, per request.
+FIRST_EACH = 1_500
+#: Steps of one call of the kernel; between two calls the clock is looked at.
+CHUNK = 500_000
+#: Factor by which runs get longer from round to round.
+GROWTH = 1.5
+#: Steps of a run, per request, at most.
+MOST_STEPS = 40_000
 #: Rounds of runs where there is no deadline.
 ROUNDS = 4
-#: Numbers of bins of the first runs, relative to a guess, and of later ones, to the best so far.
-WIDE, NEAR = (1.0, 0.75, 1.3, 0.55), (1.1, 0.95, 1.25, 1.0)
-#: Temperatures, in tokens that miss: at first, of runs from nothing and from a schedule; at last; and of the
-#: share of all steps after that.
-HOT, WARM, COLD, FROZEN, COOLED = 4.0, (0.5, 0.8, 1.2), 0.12, 1e-6, 0.05
+#: Numbers of bins of the first runs, relative to a guess.
+WIDE = (1.0, 0.75, 1.3, 0.55)
+#: Numbers of bins of later runs from nothing, one a round in turn, relative to the best so far.
+NEAR = (1.1, 0.95, 1.25, 1.0)
+# Temperatures: a change for the worse by so many missing tokens is taken with probability 1/e.
+#: At the beginning of a run from nothing.
+HOT = 4.0
+#: At the beginning of runs from the best schedule so far.
+WARM = (0.5, 0.8, 1.2)
+#: At the end of a run.
+COLD = 0.12
+#: In the last steps of a run, in which practically nothing worse is taken.
+FROZEN = 1e-6
+#: Share of the steps of a run that are these last ones.
+COOLED = 0.05
 #: Units of output tokens of the longest request, at most.
 MOST_UNITS = 4096
 #: Weight of a round against a token that misses, times the root of the number of clients.
 WEIGHT = 0.75
-#: Steps per request in which prompts are exchanged, at most so many in all; temperatures at first and at
-#: last, and the reward for free tokens, in steps between levels.
-EXCHANGES, MOST_EXCHANGES, EXCHANGE_HEAT, SHARE = 2_000, 3_000_000, (0.2, 0.01), 0.5
+#: Steps per request in which prompts are exchanged.
+EXCHANGES = 2_000
+#: Steps in which prompts are exchanged, at most.
+MOST_EXCHANGES = 3_000_000
+#: Temperatures of the exchange at its beginning and at its end, in ticks between two levels.
+EXCHANGE_HEAT = (0.2, 0.01)
+#: Reward for free tokens in a prefill stage, as a share of the ticks between two levels.
+SHARE = 0.5
 #: Most entries of the lists of arcs at nodes; instances beyond are left to the other methods.
 MOST_LISTED = 50_000_000
 #: Seconds below which no further round begins.
@@ -86,7 +108,7 @@ def anneal_plans(
         Where the schedule comes from.
     schedule : MakespanSchedule
     """
-    search = _Search(instance, seed, deadline, stop)
+    search = _AnnealingRuns(instance, seed, deadline, stop)
     best: Fraction | int | None = None if upper is None else upper * instance.ticks_per_second
     for run in search.runs(threads):
         if best is None or run.ticks < best:
@@ -95,7 +117,7 @@ def anneal_plans(
 
 
 @dataclass(frozen=True)
-class _Run:
+class _AnnealedPaths:
     """What a run found: makespan, bins in use, moments of nodes, nodes of arcs, and arcs of requests."""
 
     ticks: int
@@ -114,7 +136,7 @@ def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
     )
 
 
-class _Search:
+class _AnnealingRuns:
     """Runs for one instance."""
 
     def __init__(
@@ -143,9 +165,9 @@ class _Search:
         self.cost = np.array(prefill) / self.round
         self.weight = WEIGHT * math.sqrt(self.clients)
 
-    def runs(self, threads: int) -> Iterator[_Run]:
+    def runs(self, threads: int) -> Iterator[_AnnealedPaths]:
         """Runs of growing length, round after round."""
-        best: _Run | None = None
+        best: _AnnealedPaths | None = None
         n = len(self.output)
         steps, speed, most = max(FIRST, FIRST_EACH * n), math.inf, MOST_STEPS * n
         with ThreadPoolExecutor(threads) as pool:
@@ -184,7 +206,9 @@ class _Search:
         """Whether to stop now."""
         return self.ended or self.left() <= 0 or (self.stop is not None and self.stop())
 
-    def plans(self, best: _Run | None, number: int) -> list[tuple[int, float, _Run | None]]:
+    def plans(
+        self, best: _AnnealedPaths | None, number: int
+    ) -> list[tuple[int, float, _AnnealedPaths | None]]:
         """Runs of a round: numbers of bins, temperatures at first, and schedules to begin with."""
         n = len(self.output)
         if best is None:
@@ -196,12 +220,14 @@ class _Search:
             middle, factors = best.bins, [NEAR[number % len(NEAR)]]
         least = -(-n // self.clients)
         most = min(n, max(least, MOST_LISTED // self.clients))
-        plans: list[tuple[int, float, _Run | None]] = [
+        plans: list[tuple[int, float, _AnnealedPaths | None]] = [
             (min(most, max(least, round(middle * factor))), HOT, None) for factor in factors
         ]
         return plans if best is None else [*plans, *((best.bins, hot, best) for hot in WARM)]
 
-    def run(self, seed: Sequence[int], steps: int, bins: int, hot: float, begin: _Run | None) -> _Run | None:
+    def run(
+        self, seed: Sequence[int], steps: int, bins: int, hot: float, begin: _AnnealedPaths | None
+    ) -> _AnnealedPaths | None:
         """Anneal; None if stopped before, or out of time with a schedule at hand."""
         anneal, pack = _kernels()
         random = np.random.default_rng(seed)
@@ -219,9 +245,7 @@ class _Search:
                 if self.halted():
                     return None
                 part = min(CHUNK, total - done)
-                anneal(
-                    arcs, self.cost, self.weight, part, done, total, start, cold, random
-                )  # fmt: skip
+                anneal(arcs, self.cost, self.weight, part, done, total, start, cold, random)
         if self.left() <= 0 and self.found:
             # What follows takes seconds where requests are many.
             return None
@@ -240,7 +264,7 @@ class _Search:
         stages = self.stages(source[taken], bins)
         prefill = sum(self.instance.prefill_ticks(tokens) or 0 for some in stages for tokens, _ in some)
         ticks = prefill + int(moments[-1]) * self.instance.round_ticks
-        return _Run(ticks, sum(map(bool, stages)), moments, source, target, taken)
+        return _AnnealedPaths(ticks, sum(map(bool, stages)), moments, source, target, taken)
 
     def moments(self, taken: Any, source: Any, target: Any, bins: int) -> Any:
         """Moments of the nodes if bins begin as early as possible."""
@@ -263,7 +287,7 @@ class _Search:
                 here.append((tokens, [int(k)]))
         return found
 
-    def schedule(self, run: _Run) -> MakespanSchedule:
+    def schedule(self, run: _AnnealedPaths) -> MakespanSchedule:
         """The schedule of a run."""
         bins = len(run.time) - 1
         client = follow_paths(run.source, run.target, self.clients, bins + 1)

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["MOST_ARCS", "decide"]
 
-#: Most arcs that HiGHS is asked about, and the largest capacity for which they are counted.
-MOST_ARCS, MOST_LOAD = 25_000, 200_000
+#: Most arcs that HiGHS is asked about.
+MOST_ARCS = 25_000
+#: The largest capacity for which arcs are counted.
+MOST_LOAD = 200_000
 #: Most nodes of its tree.
 NODES = 20_000
 #: Least proved number of jobs left out that counts as "one or more".  HiGHS's tolerances are 1e-8 and less
@@ -91,20 +93,81 @@ def decide(
         return False, []
     if sum(bits.bit_count() for bits in starts) > MOST_ARCS:
         return None, []
-    unused = machines * capacity - sum(s * c for s, c in zip(sizes, copies, strict=True))
-    first: list[Any] = [_positions(bits, capacity) for bits in starts]
-    kind = np.repeat(np.arange(len(sizes)), [len(part) for part in first])
-    tail = np.concatenate(first)
-    head = tail + np.array(sizes)[kind]
-    nodes = np.unique(np.concatenate([tail, head, [0]]))
-    ends = nodes[nodes >= capacity - unused]
-    # Rows: the nodes (in less out is 0; at 0 out is at most the number of machines), then the kinds.
-    a, e, k, v = len(tail), len(ends), len(sizes), len(nodes)
+    graph = _Graph.of(sizes, copies, machines, capacity, starts)
+    solver = highspy.Highs()
+    options: dict[str, Any] = {"output_flag": False, "threads": 1, "random_seed": seed}
+    options |= {"mip_max_nodes": NODES}
+    options |= {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
+    options |= {"mip_feasibility_tolerance": 1e-8, "mip_rel_gap": 0.0, "mip_abs_gap": 0.0}
+    if deadline is not None:
+        options["time_limit"] = max(0.01, deadline - time.monotonic())
+    for name, setting in options.items():
+        solver.setOptionValue(name, setting)
+    if solver.passModel(_program(graph, copies, machines)) == highspy.HighsStatus.kError:
+        return None, []
+    solver.run()
+    info = solver.getInfo()
+    if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
+        flow = np.round(np.array(solver.getSolution().col_value)).astype(np.int64)
+        arcs = len(graph.tail)
+        if not flow[arcs + len(graph.ends) :].any():
+            parts = _paths(flow[:arcs], graph.tail, graph.kind, list(sizes), list(copies), machines)
+            if parts is not None:
+                return True, parts
+    done = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return (False if done and info.mip_dual_bound > MARGIN else None), []
+
+
+class _Graph(NamedTuple):
+    """Arcs between loads.
+
+    Attributes
+    ----------
+    kind, tail, head : array of int, one per arc
+        Kind of job, and the loads at both ends.
+    nodes : array of int
+        All loads, ascending.
+    ends : array of int
+        Those at which a machine may end.
+    """
+
+    kind: Any
+    tail: Any
+    head: Any
+    nodes: Any
+    ends: Any
+
+    @classmethod
+    def of(
+        cls, sizes: Sequence[int], copies: Sequence[int], machines: int, capacity: int, starts: Sequence[int]
+    ) -> _Graph:
+        """The graph with arcs that start at these loads, per kind of job, as bits."""
+        import numpy as np
+
+        unused = machines * capacity - sum(s * c for s, c in zip(sizes, copies, strict=True))
+        first: list[Any] = [_positions(bits, capacity) for bits in starts]
+        kind = np.repeat(np.arange(len(sizes)), [len(part) for part in first])
+        tail = np.concatenate(first)
+        head = tail + np.array(sizes)[kind]
+        nodes = np.unique(np.concatenate([tail, head, [0]]))
+        return cls(kind, tail, head, nodes, nodes[nodes >= capacity - unused])
+
+
+def _program(graph: _Graph, copies: Sequence[int], machines: int) -> Any:
+    """The program of HiGHS: flow on arcs, machines that end at each load, jobs of each kind left out.
+
+    Rows are the nodes (in less out is 0; at 0 out is at most the number of machines), then the kinds.
+    """
+    import highspy
+    import numpy as np
+
+    a, e, k, v = len(graph.tail), len(graph.ends), len(copies), len(graph.nodes)
     columns = np.arange(a)
-    rows = [np.searchsorted(nodes, tail), np.searchsorted(nodes, head), v + kind]
+    tails_at, heads_at = np.searchsorted(graph.nodes, graph.tail), np.searchsorted(graph.nodes, graph.head)
     entries = [
-        (rows[0], columns, -np.ones(a)), (rows[1], columns, np.ones(a)), (rows[2], columns, np.ones(a)),
-        (np.searchsorted(nodes, ends), a + np.arange(e), -np.ones(e)),
+        (tails_at, columns, -np.ones(a)), (heads_at, columns, np.ones(a)),
+        (v + graph.kind, columns, np.ones(a)),
+        (np.searchsorted(graph.nodes, graph.ends), a + np.arange(e), -np.ones(e)),
         (v + np.arange(k), a + e + np.arange(k), np.ones(k)),
     ]  # fmt: skip
     row, column, value = (np.concatenate([entry[i] for entry in entries]) for i in range(3))
@@ -115,7 +178,8 @@ def decide(
     lp.col_cost_ = np.concatenate([np.zeros(a + e), np.ones(k)])
     lp.col_lower_ = np.zeros(total)
     most = np.array(copies, float)
-    lp.col_upper_ = np.concatenate([np.minimum(most[kind], machines), np.full(e, float(machines)), most])
+    arcs, ends = np.minimum(most[graph.kind], machines), np.full(e, float(machines))
+    lp.col_upper_ = np.concatenate([arcs, ends, most])
     lower, upper = np.concatenate([np.zeros(v), most]), np.concatenate([np.zeros(v), most])
     lower[0] = -machines
     lp.row_lower_, lp.row_upper_ = lower, upper
@@ -124,27 +188,7 @@ def decide(
     lp.a_matrix_.index_ = row[order].astype(np.int32)
     lp.a_matrix_.value_ = value[order]
     lp.integrality_ = [highspy.HighsVarType.kInteger] * total
-    solver = highspy.Highs()
-    options: dict[str, Any] = {"output_flag": False, "threads": 1, "random_seed": seed}
-    options |= {"mip_max_nodes": NODES}
-    options |= {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
-    options |= {"mip_feasibility_tolerance": 1e-8, "mip_rel_gap": 0.0, "mip_abs_gap": 0.0}
-    if deadline is not None:
-        options["time_limit"] = max(0.01, deadline - time.monotonic())
-    for name, setting in options.items():
-        solver.setOptionValue(name, setting)
-    if solver.passModel(lp) == highspy.HighsStatus.kError:
-        return None, []
-    solver.run()
-    info = solver.getInfo()
-    if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
-        flow = np.round(np.array(solver.getSolution().col_value)).astype(np.int64)
-        if not flow[a + e :].any():
-            parts = _paths(flow[:a], tail, kind, list(sizes), list(copies), machines)
-            if parts is not None:
-                return True, parts
-    done = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-    return (False if done and info.mip_dual_bound > MARGIN else None), []
+    return lp
 
 
 def _positions(bits: int, capacity: int) -> Any:

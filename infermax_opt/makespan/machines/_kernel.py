@@ -1,6 +1,6 @@
 """Packing by depth-first search, and repair of a few machines at a time: jobs on machines of limited load.
 
-The functions run as plain Python or compiled; see `infermax_opt.infermax.schedulers._state`.
+The functions run as plain Python or compiled; see `infermax_opt.core.compiled`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ def pack(items: Any, bins: Any, capacity: Any, limit: Any, where: Any) -> Any:
     fits (moving a smaller item in from a later bin does no harm), and if what it wastes is no
     more than all bins may waste together: bins * capacity less the sum of the items.  Of items of one
     size only the first is tried in a place.
+
+    It stays in one function: each step forward and back changes most of the eleven numbers of its state.
 
     Parameters
     ----------
@@ -141,6 +143,8 @@ def repair_loop(
     lengths: Any, machine: Any, load: Any, target: Any, width: Any, limit: Any, budget: Any, state: Any
 ) -> Any:
     """Repack a few machines at a time until no load exceeds `target`, or the budget is used up.
+
+    It stays in one function: what is drawn, and in which order, is the search.
 
     Parameters
     ----------

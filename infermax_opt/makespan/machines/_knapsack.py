@@ -1,6 +1,6 @@
 """The best filling of a machine, for every load at once: a bounded knapsack in whole numbers.
 
-The functions run as plain Python or compiled; see `infermax_opt.infermax.schedulers._state`.
+The functions run as plain Python or compiled; see `infermax_opt.core.compiled`.
 """
 
 from __future__ import annotations

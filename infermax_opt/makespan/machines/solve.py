@@ -89,15 +89,7 @@ def solve_parallel_machines(
     InputError
         No machines, a length that is not a whole number of 1 or more, or a negative time limit.
     """
-    if not _whole(machines) or machines < 1:
-        raise InputError(f"{machines!r} machines: a whole number of 1 or more is needed", field="machines")
-    for i, length in enumerate(lengths):
-        if not _whole(length) or length < 1:
-            raise InputError(f"{length!r} is not a whole number of 1 or more", field=f"lengths[{i}]")
-    if not _whole(seed):
-        raise InputError(f"{seed!r} is not a whole number", field="seed")
-    if time_limit is not None and not time_limit >= 0:
-        raise InputError(f"{time_limit!r} is not a number of seconds", field="time_limit")
+    _check(lengths, machines, time_limit, seed)
     if not lengths:
         return Assignment((), 0, 0, "average")
     deadline = None if time_limit is None else time.monotonic() + time_limit
@@ -112,6 +104,18 @@ def solve_parallel_machines(
             homes.setdefault(length * unit, []).append(k)
     machine = tuple(homes[p].pop() for p in lengths)
     return Assignment(machine, search.high * unit, search.low * unit, search.proof)
+
+
+def _check(lengths: Sequence[int], machines: int, time_limit: float | None, seed: int) -> None:
+    if not _whole(machines) or machines < 1:
+        raise InputError(f"{machines!r} machines: a whole number of 1 or more is needed", field="machines")
+    for i, length in enumerate(lengths):
+        if not _whole(length) or length < 1:
+            raise InputError(f"{length!r} is not a whole number of 1 or more", field=f"lengths[{i}]")
+    if not _whole(seed):
+        raise InputError(f"{seed!r} is not a whole number", field="seed")
+    if time_limit is not None and not time_limit >= 0:
+        raise InputError(f"{time_limit!r} is not a number of seconds", field="time_limit")
 
 
 def _whole(value: object) -> bool:

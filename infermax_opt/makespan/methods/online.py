@@ -67,7 +67,7 @@ def run_online(instance: MakespanInstance, options: OnlineOptions) -> OnlineRun:
         If the assignment does not name a client for every request.
     """
     waiting = _Waiting(instance, options)
-    return _Run(instance, options, waiting).run()
+    return _OnlineState(instance, options, waiting).run()
 
 
 class _Waiting:
@@ -116,7 +116,7 @@ class _Waiting:
         return k
 
 
-class _Run:
+class _OnlineState:
     """State of the machine."""
 
     def __init__(self, instance: MakespanInstance, options: OnlineOptions, waiting: _Waiting):

@@ -124,7 +124,7 @@ def replay_bins(instance: MakespanInstance, schedule: MakespanSchedule) -> BinRe
         Violations as data.  What breaks a rule is left out of the replay: a request that cannot
         start does not, tokens that cannot be generated are not.
     """
-    run = _Run(instance)
+    run = _ReplayState(instance)
     for position, some in enumerate(schedule.bins):
         run.bin(position, some)
     for k, request in enumerate(instance.requests):
@@ -161,7 +161,7 @@ def replay_valid(instance: MakespanInstance, schedule: MakespanSchedule, most: i
     return found
 
 
-class _Run:
+class _ReplayState:
     """State of a replay."""
 
     def __init__(self, instance: MakespanInstance):

@@ -8,7 +8,7 @@ to R_e on worker e with ongoing requests.  All new requests are on some worker, 
     sum over all i of w_i  <=  C * fresh + sum over e of R_e,
 
 and fresh >= (sum of w_i - sum of R_e) / C, rounded up.  Every bound here but *levels* and *ends* is of this
-form; `rows`, `_bounds_dual` and `pairs` say for which w, C and R it holds, and why.
+form; `rows`, `dual` and `cliques` say for which w, C and R it holds, and why.
 
 - *continuous*: a row as it is.  KV summed over a span of time, or any other sum of rows, says no more than
   the best of its rows: a ratio of sums is at most the largest of the ratios.
@@ -25,10 +25,10 @@ form; `rows`, `_bounds_dual` and `pairs` say for which w, C and R it holds, and 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from infermax_opt.placement.bounds.cliques import best_clique
+from infermax_opt.placement.bounds.cliques import Clique, best_clique
 from infermax_opt.placement.bounds.dual import Found, best_count, best_function
 from infermax_opt.placement.bounds.first_ends import workers_by_ends
 from infermax_opt.placement.bounds.levels import best_levels
@@ -114,7 +114,6 @@ def bounds_from_simplest(instance: PlacementInstance) -> Iterator[WorkerBound]:
     heavy = [*plain, *kv[:SUMMED_KV]]
     rows = tightened([*plain, *kv], heavy)
     heavy = rows[: len(heavy)]
-    used_text = f", {used} in use" if used else ""
 
     yield from _continuous(rows, used)
     sums = [combined([(a, one), (b, other)]) for one, other in itertools.combinations(heavy, 2)
@@ -124,25 +123,38 @@ def bounds_from_simplest(instance: PlacementInstance) -> Iterator[WorkerBound]:
     yield from _functions([*rows, *sums], used)
     yield from _counts([*rows, *sums], used)
     yield from _levels([*rows, *sums], used)
+    yield from _ends(limits, new, workers, rows)
+    clique = best_clique(limits, new, [*rows[: len(heavy)], *sums])
+    if clique is not None:
+        yield _pairs(clique, [instance.requests[new[k]].id for k in clique.members], used)
+
+
+def _ends(
+    limits: Limits, new: Sequence[int], workers: Sequence[int], rows: Sequence[Row]
+) -> Iterator[WorkerBound]:
+    used = len(limits.ongoing)
     shut = used - len(workers)
     known = used + max(row.fresh for row in rows) if rows else used
     ends = workers_by_ends(limits, new, workers, known - shut)
-    if ends is not None:
-        reason = (
-            f"KV from iteration {ends.iteration} on: until the first request on each worker ends, the others "
-            f"grow to more than {ends.workers} workers hold{used_text}"
-        )
-        detail = {"iteration": ends.iteration, "refuted": ends.workers, "reason": reason}
-        yield WorkerBound(shut + ends.workers + 1, "ends", detail)
-    clique = best_clique(limits, new, [*rows[: len(heavy)], *sums])
-    if clique is not None:
-        members = [instance.requests[new[k]].id for k in clique.members]
-        some = ", ".join(members[:5]) + (", .." if len(members) > 5 else "")
-        reason = f"of {len(members)} new requests no two fit on a worker ({some}){used_text}"
-        yield WorkerBound(
-            used + clique.fresh, "pairs",
-            {"requests": tuple(members), "taken": clique.taken, "reason": reason},
-        )  # fmt: skip
+    if ends is None:
+        return
+    reason = (
+        f"KV from iteration {ends.iteration} on: until the first request on each worker ends, the others "
+        f"grow to more than {ends.workers} workers hold{_used_text(used)}"
+    )
+    detail = {"iteration": ends.iteration, "refuted": ends.workers, "reason": reason}
+    yield WorkerBound(shut + ends.workers + 1, "ends", detail)
+
+
+def _pairs(clique: Clique, members: Sequence[str], used: int) -> WorkerBound:
+    some = ", ".join(members[:5]) + (", .." if len(members) > 5 else "")
+    reason = f"of {len(members)} new requests no two fit on a worker ({some}){_used_text(used)}"
+    detail = {"requests": tuple(members), "taken": clique.taken, "reason": reason}
+    return WorkerBound(used + clique.fresh, "pairs", detail)
+
+
+def _used_text(used: int) -> str:
+    return f", {used} in use" if used else ""
 
 
 def _continuous(rows: list[Row], used: int) -> Iterator[WorkerBound]:

@@ -50,7 +50,7 @@ def exhaust(instance: PlacementInstance, workers: int, *, nodes: int = MAX_NODES
     if len(limits.new) > MAX_REQUESTS:
         return Exhausted(None, False)
     fresh = min(fresh, len(limits.new))
-    search = _Search(limits, fresh, nodes)
+    search = _ExhaustiveSearch(limits, fresh, nodes)
     found = search.place(0)
     if not found:
         return Exhausted(None, search.nodes > 0)
@@ -64,7 +64,7 @@ def _numbers(limits: Limits, count: int) -> list[int]:
     return list(itertools.islice((w for w in itertools.count(1) if w not in limits.ongoing), count))
 
 
-class _Search:
+class _ExhaustiveSearch:
     """A depth-first search."""
 
     def __init__(self, limits: Limits, fresh: int, nodes: int):

@@ -208,20 +208,10 @@ class PlacementInstance:
         checked_text(self.name, "name")
         object.__setattr__(self, "groups", tuple(self.groups))
         for name in ("theta", "gamma"):
-            value = checked_decimal(getattr(self, name), name)
-            if value > 1 or (value == 0 and name == "theta"):
-                least = "above 0" if name == "theta" else "0 or more"
-                raise InputError(f"{float(value):g} is not {least} and up to 1", field=name)
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, _share(getattr(self, name), name))
         if self.horizon is not None:
             object.__setattr__(self, "horizon", checked_whole(self.horizon, "horizon", 1, MAX_TOKENS))
-        if not isinstance(self.busy, Mapping):
-            raise InputError(f"{self.busy!r} is not a mapping of worker to seconds", field="busy")
-        busy = {
-            checked_whole(worker, "busy", 1, MAX_WORKERS): checked_decimal(value, f"busy.{worker}")
-            for worker, value in self.busy.items()
-        }
-        object.__setattr__(self, "busy", busy)
+        object.__setattr__(self, "busy", _busy(self.busy))
         if not isinstance(self.split_phase, bool):
             raise InputError(f"{self.split_phase!r} is not true or false", field="split_phase")
         checked_total(self.groups)
@@ -287,3 +277,22 @@ class PlacementInstance:
                 r.generated_tokens, r.decode_seconds, r.worker,
             )  # fmt: skip
         return meaning.hexdigest()
+
+
+def _share(value: object, name: str) -> Fraction:
+    """Theta or gamma, checked."""
+    share = checked_decimal(value, name)
+    if share > 1 or (share == 0 and name == "theta"):
+        least = "above 0" if name == "theta" else "0 or more"
+        raise InputError(f"{float(share):g} is not {least} and up to 1", field=name)
+    return share
+
+
+def _busy(value: object) -> dict[int, Fraction]:
+    """Seconds per worker, checked."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"{value!r} is not a mapping of worker to seconds", field="busy")
+    return {
+        checked_whole(worker, "busy", 1, MAX_WORKERS): checked_decimal(seconds, f"busy.{worker}")
+        for worker, seconds in value.items()
+    }

@@ -22,7 +22,7 @@ it takes no new request.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -116,22 +116,16 @@ class Limits:
     @classmethod
     def _work_out(cls, instance: PlacementInstance) -> Limits:
         worker, slo, theta, requests = instance.worker, instance.slo, instance.theta, instance.requests
-        split = instance.split_phase
+        split, none = instance.split_phase, Fraction(0)
         by_input, by_output = worker.decode_context, worker.decode_context * instance.gamma
         by_request = theta * worker.decode_request
-        by_prompt = Fraction(0) if split else worker.prefill_token
+        by_prompt = none if split else worker.prefill_token
         most_context = theta * (slo.atgt - worker.decode_overhead)
-        most_prompt = Fraction(0) if split else slo.ttft - worker.prefill_overhead
-        on: dict[int, list[int]] = {number: [] for number in instance.busy}
-        for k, r in enumerate(requests):
-            if r.worker is not None:
-                on.setdefault(r.worker, []).append(k)
-        free = {number: most_prompt - (0 if split else instance.busy.get(number, 0)) for number in on}
-        rooms = dict(free)
-        for number, members in on.items():
-            if members and not split:
-                saved = least_saved([requests[k] for k in members], slo.atgt)
-                rooms[number] = min(free[number], theta * saved - worker.prefill_overhead)
+        most_prompt = none if split else slo.ttft - worker.prefill_overhead
+        on = _members(instance)
+        busy = {} if split else instance.busy
+        free = {number: most_prompt - busy.get(number, none) for number in on}
+        rooms = free if split else _prefill_rooms(instance, on, free)
         ticks = common_denominator(
             [by_input, by_output, by_request, by_prompt, most_context, most_prompt, *free.values(),
              *rooms.values()]
@@ -142,8 +136,6 @@ class Limits:
         )
         scale = common_denominator([worker.kv_capacity, worker.kv_token, worker.kv_request])
         grows, at_once = int(worker.kv_token * scale), int(worker.kv_request * scale)
-        last = None if instance.horizon is None else instance.horizon - 1
-        lasts = [r.remaining_tokens if last is None else min(last, r.remaining_tokens) for r in requests]
         return cls(
             context=tuple(
                 one_input * r.input_tokens
@@ -151,9 +143,9 @@ class Limits:
                 + one_request
                 for r in requests
             ),
-            prompt=tuple(0 if r.ongoing else one_prompt * r.input_tokens for r in requests),
+            prompt=tuple(one_prompt * r.input_tokens * (not r.ongoing) for r in requests),
             held=tuple(grows * (r.input_tokens + r.generated_tokens) + at_once for r in requests),
-            lasts=tuple(lasts),
+            lasts=_lasts(instance),
             grows=grows,
             most_context=int(most_context * ticks),
             most_prompt=int(most_prompt * ticks),
@@ -200,6 +192,34 @@ class Limits:
             for limit, need, most, unit in rows
             if need > most
         ]
+
+
+def _members(instance: PlacementInstance) -> dict[int, list[int]]:
+    """Positions of the ongoing requests of each worker in use."""
+    on: dict[int, list[int]] = {number: [] for number in instance.busy}
+    for k, r in enumerate(instance.requests):
+        if r.worker is not None:
+            on.setdefault(r.worker, []).append(k)
+    return on
+
+
+def _prefill_rooms(
+    instance: PlacementInstance, on: Mapping[int, Sequence[int]], free: Mapping[int, Fraction]
+) -> dict[int, Fraction]:
+    """Limits c and d together, in seconds, of workers whose limit c is `free`."""
+    rooms = dict(free)
+    for number, members in on.items():
+        if members:
+            saved = least_saved([instance.requests[k] for k in members], instance.slo.atgt)
+            rooms[number] = min(free[number], instance.theta * saved - instance.worker.prefill_overhead)
+    return rooms
+
+
+def _lasts(instance: PlacementInstance) -> tuple[int, ...]:
+    """Last iteration of each request, or that of the horizon."""
+    if instance.horizon is None:
+        return tuple(r.remaining_tokens for r in instance.requests)
+    return tuple(min(instance.horizon - 1, r.remaining_tokens) for r in instance.requests)
 
 
 def least_saved(requests: Sequence[PlacementRequest], atgt: Fraction) -> Fraction:

@@ -17,7 +17,7 @@ found has to be checked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infermax_opt.engines.lowering import LoweredModel
@@ -29,6 +29,10 @@ __all__ = ["Program"]
 
 #: Iterations whose KV rows are there from the start.
 FIRST_KV = 6
+
+
+#: Entries (column, weight), and the least and the most of their sum; None is no limit.
+_ProgramRow = tuple[list[tuple[int, int]], int | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -140,19 +144,7 @@ class Program:
         lb = [0] * len(ub)
         for j, t in enumerate(self.leaders):
             lb[self.column(t, len(self.workers) + j)] = 1
-        rows: list[tuple[list[tuple[int, int]], int | None, int | None]] = []
-        for t, members in enumerate(self.types):
-            number = len(members)
-            rows.append(([(self.column(t, p), 1) for p in range(places)], number, number))
-        for row in [*self.base, *self.kv.values()]:
-            for p in range(places):
-                end = row.rooms[p] if p < len(self.workers) else row.capacity
-                rows.append((self._entries(row.weights, p), None, end))
-        load = self._load()
-        for p in range(len(self.workers), places - 1):
-            if self._leader(p) == self._leader(p + 1):
-                entries = self._entries(load, p) + self._entries([-w for w in load], p + 1)
-                rows.append((entries, 0, None))
+        rows = [*self._all_placed(places), *self._capacities(places), *self._order(places)]
         start, index, value = [0], list[int](), list[int]()
         for entries, _, _ in rows:
             index += [column for column, _ in entries]
@@ -162,6 +154,25 @@ class Program:
             lb, ub, [True] * len(ub), [0] * len(ub), 0, start, index, value,
             [low for _, low, _ in rows], [high for _, _, high in rows],
         )  # fmt: skip
+
+    def _all_placed(self, places: int) -> Iterator[_ProgramRow]:
+        """All requests of each type are on some worker."""
+        for t, members in enumerate(self.types):
+            yield [(self.column(t, p), 1) for p in range(places)], len(members), len(members)
+
+    def _capacities(self, places: int) -> Iterator[_ProgramRow]:
+        """No worker takes more than it has."""
+        for row in [*self.base, *self.kv.values()]:
+            for p in range(places):
+                end = row.rooms[p] if p < len(self.workers) else row.capacity
+                yield self._entries(row.weights, p), None, end
+
+    def _order(self, places: int) -> Iterator[_ProgramRow]:
+        """Of fresh workers that are alike, the one before has the larger load."""
+        load = self._load()
+        for p in range(len(self.workers), places - 1):
+            if self._leader(p) == self._leader(p + 1):
+                yield self._entries(load, p) + self._entries([-w for w in load], p + 1), 0, None
 
     def column(self, t: int, place: int) -> int:
         """Number of the column of a type and a worker."""

@@ -1,6 +1,6 @@
 """Fits one request after the other: on the most loaded worker that takes it, or on a new one.
 
-The functions run as plain Python or compiled; see `infermax_opt.infermax.schedulers._state`.
+The functions run as plain Python or compiled; see `infermax_opt.core.compiled`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ All requests are on some worker all the time.  What is minimised is the sum, ove
 or d, and e, of what requests exceed the limit by, as a share of the limit of a fresh worker.  A move takes a
 request to another worker, or exchanges two; many begin at a worker that exceeds a limit.
 
-The functions run as plain Python or compiled; see `infermax_opt.infermax.schedulers._state`.
+The functions run as plain Python or compiled; see `infermax_opt.core.compiled`.
 """
 
 from __future__ import annotations
@@ -90,8 +90,24 @@ def anneal(
 ) -> Any:  # fmt: skip
     """Run steps `first` .. `first + steps - 1` of `total`; whether it came to where no limit is exceeded.
 
-    `movable`: new requests.  `most`: limits b, c, e; `unit`: one over each.  It cools down from `hot` to
-    `cold`, in shares of a limit.
+    It stays in one function: a step is left as soon as what is known of its rise is too much.
+
+    Parameters
+    ----------
+    requests, workers : see `infermax_opt.placement.heuristics._state`
+        Updated.
+    bad, place : array of int
+        Workers above a limit, with their number at the end, and where each of them is there; updated.
+    movable : array of int
+        New requests.
+    most, unit : array
+        Limits b, c and e, and one over each.
+    grows : int
+        KV that a request takes with each iteration.
+    steps, first, total : int
+    hot, cold : float
+        Temperatures, in shares of a limit.
+    random : numpy Generator
     """
     number, many = len(place), len(movable)
     temperature = hot

@@ -3,7 +3,7 @@
 The requests of a worker are a linked list from the one that ends last to the one that ends first, so that
 the peak of their KV takes one pass; only moments at which one ends matter.
 
-The functions run as plain Python or compiled; see `infermax_opt.infermax.schedulers._state`.
+The functions run as plain Python or compiled; see `infermax_opt.core.compiled`.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def pack(
         If a request fits on no worker.
     """
     check_placeable(instance)
-    return _Search(instance, seed, threads, deadline, stop).run(workers, start)
+    return _PackingSearch(instance, seed, threads, deadline, stop).run(workers, start)
 
 
 def anytime_placements(
@@ -117,7 +117,7 @@ def anytime_placements(
     InputError
         If a request fits on no worker.
     """
-    search = _Search(instance, seed, threads, deadline, stop)
+    search = _PackingSearch(instance, seed, threads, deadline, stop)
     best: Placement | None = None
     count = 0
     for name in ("best-fit", "best-fit-size", "multi-start"):
@@ -152,7 +152,7 @@ def _fill() -> Callable[..., Any]:
     return compiled(kernel.fill, (enter,), allocates=False)
 
 
-class _Search:
+class _PackingSearch:
     """Searches for placements of one instance."""
 
     def __init__(
@@ -188,11 +188,9 @@ class _Search:
             return start
         columns = self.columns
         fresh = workers - columns.closed - len(columns.open)
-        if fresh < 0:
-            return None
-        if not len(self.movable):
+        if fresh >= 0 and not len(self.movable):
             return columns.placement([])
-        if self.hopeless(fresh):
+        if fresh < 0 or self.hopeless(fresh):
             return None
         fresh = min(fresh, len(self.movable))
         steps, most = FIRST, MOST_STEPS * len(self.movable)
@@ -200,21 +198,24 @@ class _Search:
             for number in itertools.count():
                 if self.halted() or (number >= rounds and (rounds < ROUNDS or self.deadline is None)):
                     break
-                found = threading.Event()
-                jobs = [
-                    pool.submit(self.anneal, fresh, [self.seed, workers, number, k], steps, start, found)
-                    for k in range(self.threads)
-                ]
-                try:
-                    results = [job.result() for job in jobs]
-                except KeyboardInterrupt:
-                    found.set()  # so that nothing waits for the runs
-                    raise
-                for result in results:
-                    if result is not None:
-                        return columns.placement(result)
+                result = self.round(pool, fresh, [self.seed, workers, number], steps, start)
+                if result is not None:
+                    return columns.placement(result)
                 steps, start = min(most, int(steps * GROWTH)), None
         return None
+
+    def round(
+        self, pool: ThreadPoolExecutor, fresh: int, seed: Sequence[int], steps: int, start: Placement | None
+    ) -> list[int] | None:
+        """A run in each thread, until one succeeds; the worker of each request, if one did."""
+        found = threading.Event()
+        jobs = [pool.submit(self.anneal, fresh, [*seed, k], steps, start, found) for k in range(self.threads)]
+        try:
+            results = [job.result() for job in jobs]
+        except KeyboardInterrupt:
+            found.set()  # so that nothing waits for the runs
+            raise
+        return next((result for result in results if result is not None), None)
 
     def hopeless(self, fresh: int) -> bool:
         """Whether all requests together need more than all workers have."""

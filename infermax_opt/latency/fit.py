@@ -204,21 +204,13 @@ def fit(
     """
     import numpy as np
 
-    for name, value, known in (("weights", weights, WEIGHTS), ("cover", cover, COVERS)):
-        if value not in known:
-            raise InputError(f"{value!r} is none of {', '.join(known)}", field=name)
+    _check_choices(weights, cover)
     model = MODELS[kind]
     rows = [model.features(s.given) for s in samples]
     _check(kind, model, samples)
     matrix = np.array([[float(x) for x in row] for row in rows])
     measured = np.array([float(s.measured) for s in samples])
-    if _least_squares.dependent(matrix):
-        columns = " and ".join(repr(column) for column in KINDS[kind][:-1])
-        raise InputError(
-            f"in the {len(samples)} rows of kind {kind!r} that {model.equation} uses, no different changes "
-            f"tell {', '.join(model.coefficients)} apart",
-            field=f"column {columns}",
-        )
+    _check_independent(kind, model, matrix)
     scale = measured if weights == "relative" else np.ones_like(measured)
     weighted = matrix / scale[:, None]
     if cover == "mean":
@@ -228,16 +220,12 @@ def fit(
         free = ()
         exact = list(_least_squares.least_above(rows, [s.measured for s in samples], (1 / scale).tolist()))
     coefficients = _rounded(exact, rows, samples, cover)
-    predicted = [sum((c * x for c, x in zip(coefficients, row, strict=True)), Fraction(0)) for row in rows]
+    predicted = [_predicted(coefficients, row) for row in rows]
     # Exact differences: where a model is exact, its errors are 0.
     residual = np.array([float(s.measured - value) for s, value in zip(samples, predicted, strict=True)])
     relative = np.abs(residual) / measured
     variance = float(((measured - measured.mean()) ** 2).sum())
-    freedom = len(samples) - len(free)
-    error, spread = None, np.zeros((len(coefficients),) * 2)
-    if free and freedom > 0:
-        error = math.sqrt(float(((residual / scale) ** 2).sum()) / freedom)
-        spread[np.ix_(free, free)] = error**2 * _inverse(weighted[:, free])
+    error, spread = _spread(weighted, residual / scale, free)
     made = Fit(
         kind, coefficients, len(samples), left_out, weights, cover,
         float(relative.mean()), float(relative.max()),
@@ -245,6 +233,39 @@ def fit(
         error, None, None, tuple(tuple(map(float, row)) for row in spread),
     )  # fmt: skip
     return _with_interval(made, samples, predicted)
+
+
+def _spread(matrix: Any, residual: Any, free: tuple[int, ...]) -> tuple[float | None, Any]:
+    """Standard error of a sample, and covariances of the coefficients; those that are not free have none."""
+    import numpy as np
+
+    count, columns = matrix.shape
+    spread = np.zeros((columns, columns))
+    if not free or count <= len(free):
+        return None, spread
+    error = math.sqrt(float((residual**2).sum()) / (count - len(free)))
+    spread[np.ix_(free, free)] = error**2 * _inverse(matrix[:, free])
+    return error, spread
+
+
+def _check_choices(weights: str, cover: str) -> None:
+    for name, value, known in (("weights", weights, WEIGHTS), ("cover", cover, COVERS)):
+        if value not in known:
+            raise InputError(f"{value!r} is none of {', '.join(known)}", field=name)
+
+
+def _check_independent(kind: str, model: Model, matrix: Any) -> None:
+    if _least_squares.dependent(matrix):
+        columns = " and ".join(repr(column) for column in KINDS[kind][:-1])
+        raise InputError(
+            f"in the {len(matrix)} rows of kind {kind!r} that {model.equation} uses, no different changes "
+            f"tell {', '.join(model.coefficients)} apart",
+            field=f"column {columns}",
+        )
+
+
+def _predicted(coefficients: Sequence[Fraction], row: Sequence[Fraction]) -> Fraction:
+    return sum((c * x for c, x in zip(coefficients, row, strict=True)), Fraction(0))
 
 
 def _check(kind: str, model: Model, samples: Sequence[Sample]) -> None:

@@ -100,14 +100,8 @@ def read_samples(path: str | os.PathLike[str]) -> Samples:
     name = os.fspath(path)
     rows: dict[str, list[Sample]] = {}
     for line, row in _rows(name):
-        kind = row["kind"].strip()
-        if kind not in KINDS:
-            _fault(name, line, "kind", f"{shown(kind)} is none of {', '.join(KINDS)}")
+        kind = _kind(name, line, row)
         *given, measured = KINDS[kind]
-        for column in (*given, measured):
-            if column not in row:
-                problem = f"is missing; row {line} of kind {kind!r} needs it"
-                _fault(name, 1, column, f"{problem}; the header is {shown(','.join(row))}")
         counts = tuple(_count(name, line, column, row[column]) for column in given)
         gpus = 1
         if kind != "kv" and row.get("gpus", "").strip():
@@ -127,6 +121,18 @@ def read_samples(path: str | os.PathLike[str]) -> Samples:
     if not rows:
         raise InputError("holds no sample", source=name)
     return Samples(name, {kind: tuple(rows[kind]) for kind in KINDS if kind in rows})
+
+
+def _kind(path: str, line: int, row: Mapping[str, str]) -> str:
+    """Kind of a row that has all columns of it."""
+    kind = row["kind"].strip()
+    if kind not in KINDS:
+        _fault(path, line, "kind", f"{shown(kind)} is none of {', '.join(KINDS)}")
+    for column in KINDS[kind]:
+        if column not in row:
+            problem = f"is missing; row {line} of kind {kind!r} needs it"
+            _fault(path, 1, column, f"{problem}; the header is {shown(','.join(row))}")
+    return kind
 
 
 def _rows(path: str) -> Iterator[tuple[int, Mapping[str, str]]]:

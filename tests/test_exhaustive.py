@@ -10,7 +10,7 @@ import pytest
 from infermax_opt import api
 from infermax_opt.api import verify
 from infermax_opt.core.result import LowerBound, Proof, UpperBound
-from infermax_opt.core.verification import FaultKind, Trust
+from infermax_opt.core.truth import FaultKind, Trust
 from infermax_opt.infermax.bounds.exhaustive import MAX_REQUESTS, holds
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 

@@ -141,7 +141,7 @@ WINGS: dict[str, dict[str, str]] = {
         "columns": "data replay",
         "importing": "data",
         "plot": "data replay",
-        "problem": "bounds certificates columns data importing methods plot replay solve verify",
+        "problem": "bounds certificates columns data exact importing methods plot replay solve verify",
     },
     "placement": {
         "data": "",

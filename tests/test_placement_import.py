@@ -98,6 +98,7 @@ def test_options(trace: Path) -> None:
         "-o", trace.with_name("q.json"),
     )  # fmt: skip
     assert json.loads(done.stdout) == {
+        "schema": "infermax-opt/import/1",
         "instance": "my.trace", "requests": 2, "left_out": {}, "input_tokens": 1600, "output_tokens": 7,
         "at": 2, "heartbeat": 1, "worker": "70b", "ttft": 1.6, "atgt": 0.075,
         "ongoing": 0,

@@ -11,7 +11,7 @@ import pytest
 from infermax_opt import api
 from infermax_opt.api import verify
 from infermax_opt.core.result import LowerBound, Proof, Result, Status
-from infermax_opt.core.verification import FaultKind, Trust
+from infermax_opt.core.truth import FaultKind, Trust
 from infermax_opt.engines.outcome import Termination
 from infermax_opt.infermax.bounds import closed_form_bounds, exhaustive
 from infermax_opt.infermax.bounds.exhaustive import holds

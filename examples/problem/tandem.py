@@ -26,15 +26,9 @@ from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.problem import Heuristic, Problem
 from infermax_opt.core.result import Claim, LowerBound, Proof
 from infermax_opt.core.suite import Case
+from infermax_opt.core.truth import ROUNDING, Finding, Truth, best_of, found_by_enumerating
 from infermax_opt.core.values import SHARE
-from infermax_opt.core.verification import (
-    ROUNDING,
-    BaseVerification,
-    Finding,
-    Truth,
-    best_of,
-    found_by_enumerating,
-)
+from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, Fields
 from infermax_opt.files.json import under
 

@@ -16,7 +16,8 @@ from infermax_opt.cluster.data.stream import Stream
 from infermax_opt.cluster.replay.check import BeatViolation, check_stream
 from infermax_opt.cluster.replay.metrics import StreamMetrics
 from infermax_opt.core.result import Claim
-from infermax_opt.core.verification import BaseVerification, Finding, Trust, Truth, Unchecked, best_of
+from infermax_opt.core.truth import Finding, Trust, Truth, Unchecked, best_of
+from infermax_opt.core.verification import BaseVerification
 from infermax_opt.placement.data.limits import unplaceable
 from infermax_opt.placement.data.schedule import Placement
 

@@ -11,14 +11,8 @@ from functools import cache
 
 from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.result import Claim
-from infermax_opt.core.verification import (
-    ROUNDING,
-    BaseVerification,
-    Finding,
-    Truth,
-    best_of,
-    found_by_enumerating,
-)
+from infermax_opt.core.truth import ROUNDING, Finding, Truth, best_of, found_by_enumerating
+from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.certificates import certified_bound
 from infermax_opt.infermax.bounds import closed_form_bounds, exhaustive
 from infermax_opt.infermax.certificates import CERTIFICATION

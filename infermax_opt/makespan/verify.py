@@ -11,14 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from infermax_opt.core.result import Claim
-from infermax_opt.core.verification import (
-    ROUNDING,
-    BaseVerification,
-    Finding,
-    Truth,
-    best_of,
-    found_by_enumerating,
-)
+from infermax_opt.core.truth import ROUNDING, Finding, Truth, best_of, found_by_enumerating
+from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.certificates import certified_bound
 from infermax_opt.makespan.bounds import exhaustive
 from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds

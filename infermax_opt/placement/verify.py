@@ -16,15 +16,8 @@ from fractions import Fraction
 from functools import cache
 
 from infermax_opt.core.result import Claim, Proof
-from infermax_opt.core.verification import (
-    BaseVerification,
-    Fault,
-    FaultKind,
-    Finding,
-    Truth,
-    Unchecked,
-    found_by_enumerating,
-)
+from infermax_opt.core.truth import Fault, FaultKind, Finding, Truth, Unchecked, found_by_enumerating
+from infermax_opt.core.verification import BaseVerification
 from infermax_opt.placement.bounds import exhaustive
 from infermax_opt.placement.bounds.closed_form import WorkerBound, placement_bounds
 from infermax_opt.placement.data.instance import MAX_WORKERS, PlacementInstance

@@ -18,9 +18,12 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.problem import problem_of
 from infermax_opt.core.result import Result, UpperBound
+from infermax_opt.core.truth import Trust
 from infermax_opt.core.values import AnyInstance, AnySchedule
-from infermax_opt.core.verification import BaseVerification, Trust
+from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.certificates import check_certificate, write_certificate
+from infermax_opt.files.results import write_result
+from infermax_opt.table.archive import Archive, schedule_sha256
 from infermax_opt.table.row import Row, RowOptions
 
 __all__ = ["Job", "compute_row", "run_job"]
@@ -84,9 +87,6 @@ def run_job(value: Mapping[str, Any]) -> dict[str, Any]:
 
 def compute_row(instance: AnyInstance, job: Job) -> Row:
     """Solve, run every scheduler, verify, write the result file and fill in the row."""
-    from infermax_opt.files.results import write_result
-    from infermax_opt.table.archive import Archive, schedule_sha256
-
     archived = None
     if job.archive is not None:
         archived = Archive(job.archive, job.suite).schedule(instance)
@@ -96,6 +96,39 @@ def compute_row(instance: AnyInstance, job: Job) -> Row:
     for name, run in runs.items():
         if run is not None:
             result = _better(result, f"{kind}:{name}", *run)
+    result, check = _verified(instance, result)
+    result, path, certificate = _written(instance, result, job)
+    row_kind = problem_of(instance).row_kind
+    return Row(
+        kind=row_kind,
+        own=row_kind.cells(instance, result),
+        suite=job.suite,
+        instance=instance.name,
+        instance_sha256=result.instance_sha256,
+        protocol=job.options.protocol(job.version),
+        requests=len(instance.requests),
+        bound_check=check.bound_words,
+        certificate=certificate,
+        result=path,
+        schedulers={name: run and run[1].objective for name, run in runs.items()},
+        time_limit=job.options.time_limit,
+        seed=job.options.seed,
+        best_known=job.options.best_known,
+        threads=job.threads,
+        **_found(result),
+    )
+
+
+def _verified(
+    instance: AnyInstance, result: Result[Any, Any]
+) -> tuple[Result[Any, Any], BaseVerification[Any, Any]]:
+    """The result as the table states it, and what the verifier says of that.
+
+    Raises
+    ------
+    InputError
+        If something in it is wrong.
+    """
     check = api.verify(instance, result)
     takes_word = problem_of(instance).row_kind.solver_bounds
     if check.bound is Trust.UNCHECKED and result.certified is not None and not takes_word:
@@ -104,47 +137,41 @@ def compute_row(instance: AnyInstance, job: Job) -> Row:
         check = api.verify(instance, result)
     if not check.ok:
         raise InputError(f"did not pass verification: {[*check.violations, *check.faults][0]}")
+    return result, check
 
-    protocol = job.options.protocol(job.version)
-    folder = Path(job.folder)
-    made = [folder / kind / protocol for kind in ("results", "certificates")]
-    for place in made:
+
+def _written(
+    instance: AnyInstance, result: Result[Any, Any], job: Job
+) -> tuple[Result[Any, Any], str, str | None]:
+    """Write result and certificate; the result that names it, and both files below the table's folder."""
+    protocol, folder = job.options.protocol(job.version), Path(job.folder)
+    results, certificates = (folder / kind / protocol for kind in ("results", "certificates"))
+    for place in (results, certificates):
         place.mkdir(parents=True, exist_ok=True)
-    results, certificates = made
-    certificate = _certificate(instance, result, certificates)
-    if certificate is not None and result.lower is not None:
-        named = f"../../certificates/{protocol}/{certificate}"
+    name = _certificate(instance, result, certificates)
+    if name is not None and result.lower is not None:
+        named = f"../../certificates/{protocol}/{name}"
         result = replace(result, lower=replace(result.lower, certificate=named))
     path = results / f"{instance.name}.json.gz"
     write_result(result, path)
+    certificate = f"certificates/{protocol}/{name}" if name else None
+    return result, path.relative_to(folder).as_posix(), certificate
 
+
+def _found(result: Result[Any, Any]) -> dict[str, Any]:
+    """The fields of a row that come from the result alone."""
     upper, lower, report = result.upper, result.lower, result.solver
-    shared: dict[str, Any] = {
-        "suite": job.suite,
-        "instance": instance.name,
-        "instance_sha256": result.instance_sha256,
-        "protocol": protocol,
-        "requests": len(instance.requests),
+    return {
         "status": result.status.value,
         "upper_bound": _rounded(upper.value, "ceiling") if upper else None,
         "lower_bound": _rounded(lower.value, "floor") if lower else None,
         "bound": lower.source if lower else None,
         "proof": lower.proof.value if lower else None,
-        "bound_check": check.bound_words,
-        "certificate": f"certificates/{protocol}/{certificate}" if certificate else None,
         "schedule_source": upper.source if upper else None,
         "schedule_sha256": schedule_sha256(result.schedule) if result.schedule else None,
-        "result": path.relative_to(folder).as_posix(),
-        "schedulers": {name: run and run[1].objective for name, run in runs.items()},
         "seconds": round(report.seconds, 3) if report and report.seconds is not None else None,
-        "time_limit": job.options.time_limit,
-        "seed": job.options.seed,
-        "best_known": job.options.best_known,
-        "threads": job.threads,
         "versions": dict(report.versions) if report else {},
     }
-    row_kind = problem_of(instance).row_kind
-    return Row(kind=row_kind, own=row_kind.cells(instance, result), **shared)
 
 
 def _rounded(value: Fraction, rounding: Literal["floor", "ceiling", "nearest"]) -> Fraction:

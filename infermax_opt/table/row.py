@@ -14,7 +14,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.problem import problems
 from infermax_opt.core.result import Status
-from infermax_opt.core.verification import Trust
+from infermax_opt.core.truth import Trust
 from infermax_opt.files.fields import Fields
 
 __all__ = ["SHARED_FIELDS", "Row", "RowOptions", "row_from_json"]

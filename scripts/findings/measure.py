@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import infermax_opt as imx
-from infermax_opt.core.verification import Trust
+from infermax_opt.core.truth import Trust
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.data.instance import Metric
 from infermax_opt.infermax.heuristics import scheduler_names

@@ -1,0 +1,190 @@
+"""The checks of one claim against the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import Claim, Proof, Status
+from infermax_opt.core.truth import (
+    LOWER_BOUND,
+    ROUNDING,
+    Fault,
+    FaultKind,
+    Trust,
+    Truth,
+    Unchecked,
+)
+
+__all__ = ["Judgement"]
+
+
+def _close(claimed: Fraction, true: Fraction) -> bool:
+    return abs(claimed - true) <= ROUNDING * abs(true)
+
+
+class Judgement:
+    """The checks of one claim, and the faults that they found."""
+
+    def __init__(self, truth: Truth[Any, Any]):
+        self.truth = truth
+        self.faults: list[Fault] = []
+        self.unchecked: list[Unchecked] = []
+
+    def fault(self, kind: FaultKind, message: str) -> None:
+        """Note a wrong claim."""
+        self.faults.append(Fault(kind, message))
+
+    def claim(self, claim: Claim) -> Trust | None:
+        """Check everything; how far the lower bound was checked."""
+        instance = self.truth.instance
+        if claim.instance != instance.name:
+            self.fault(FaultKind.INSTANCE, f"is for {claim.instance!r}, the instance is {instance.name!r}")
+        if claim.instance_sha256 != instance.sha256:
+            self.fault(FaultKind.INSTANCE, "instance_sha256 differs from the instance's")
+        objective = instance.objective_name
+        if claim.objective != objective:
+            self.fault(FaultKind.OBJECTIVE, f"is {claim.objective!r}, the instance's is '{objective}'")
+        self.upper(claim)
+        self.metrics(claim.metrics)
+        trust = self.lower(claim)
+        self.gap_and_status(claim)
+        wrong, unchecked = self.truth.details(claim)
+        self.faults += wrong
+        self.unchecked += unchecked
+        return trust
+
+    def metrics(self, claimed: Mapping[str, Fraction | int | None]) -> None:
+        """Check claimed metrics against the replayed ones."""
+        if self.truth.metrics is None:
+            if claimed:
+                self.fault(FaultKind.METRICS, "metrics without a valid schedule")
+            return
+        true_metrics = dict(self.truth.metrics.items())
+        for name, value in claimed.items():
+            true = true_metrics[name]
+            same = value == true or (
+                value is not None and true is not None and _close(Fraction(value), Fraction(true))
+            )
+            if not same:
+                self.fault(FaultKind.METRICS, f"{name} is {_show(value)}, replay gives {_show(true)}")
+
+    def upper(self, claim: Claim) -> None:
+        """Check the claimed upper bound."""
+        upper, objective = claim.upper_bound, self.truth.objective
+        problem = None
+        if upper is None:
+            if claim.schedule is not None:
+                problem = "is null though there is a schedule"
+        elif claim.schedule is None:
+            problem = f"{_show(upper)} has no schedule to show for it"
+        elif self.truth.violations:
+            problem = f"{_show(upper)} rests on a schedule that breaks rules"
+        elif objective is not None and not _close(upper, objective):
+            problem = f"is {_show(upper)}, replay gives {_show(objective)}"
+        if problem is not None:
+            self.fault(FaultKind.UPPER_BOUND, problem)
+
+    def lower(self, claim: Claim) -> Trust | None:
+        """Check the claimed lower bound, as its proof asks."""
+        lower, objective = claim.lower_bound, self.truth.objective
+        if lower is None:
+            return None
+        if claim.proof is None:
+            self.fault(FaultKind.LOWER_BOUND, f"{_show(lower)} does not say how it was proved")
+            return None
+        if lower < 0:
+            self.fault(FaultKind.LOWER_BOUND, f"{_show(lower)} is negative")
+        if objective is not None and lower > objective * (1 + ROUNDING):
+            return self.refuted(f"{_show(lower)} exceeds {_show(objective)}, which the schedule attains")
+        if claim.proof is Proof.SOLVER:
+            return self.word(lower)
+        if claim.proof is Proof.CERTIFICATE:
+            return self.certificate(claim, lower)
+        return self.formula(claim.lower_source, lower)
+
+    def formula(self, source: str | None, lower: Fraction) -> Trust:
+        """Check a bound that a closed form is said to give."""
+        value = None if source is None else self.truth.closed_form(source)
+        if value is None:
+            return self.refuted(
+                f"{_show(lower)} is said to come from {source!r}, which is no closed form here"
+            )
+        if lower > value * (1 + ROUNDING):
+            return self.refuted(f"is {_show(lower)}, the closed form {source!r} gives {_show(value)}")
+        return Trust.RECOMPUTED
+
+    def word(self, lower: Fraction) -> Trust:
+        """Check a bound that a solver is said to have proved."""
+        best = self.truth.closed_form(None)
+        if best is not None and lower <= best * (1 + ROUNDING):
+            return Trust.RECOMPUTED
+        found = self.truth.confirm(lower)
+        if found.trust is Trust.REFUTED:
+            return self.refuted(f"{_show(lower)} exceeds the optimum")
+        if found.trust is not Trust.UNCHECKED:
+            return found.trust
+        if self.above_trivial(lower):
+            return Trust.REFUTED
+        self.unchecked.append(Unchecked(LOWER_BOUND, f"proved by a solver; {found.reason}"))
+        return Trust.UNCHECKED
+
+    def above_trivial(self, lower: Fraction) -> bool:
+        """Whether a bound is above what a schedule of the verifier's own takes at most; that is a fault."""
+        attained = self.truth.trivial()
+        if attained is None or lower <= attained * (1 + ROUNDING):
+            return False
+        self.refuted(f"{_show(lower)} exceeds {_show(attained)}, and a plain schedule takes no more")
+        return True
+
+    def certificate(self, claim: Claim, lower: Fraction) -> Trust | None:
+        """Check the certificate of a claim."""
+        try:
+            proved = self.truth.certified(claim)
+        except InputError as error:
+            return self.refuted(f"{_show(lower)} rests on a certificate that fails: {error}")
+        if proved is None:
+            self.fault(FaultKind.LOWER_BOUND, f"{_show(lower)} names no certificate")
+            return None
+        if lower > proved * (1 + ROUNDING):
+            return self.refuted(f"is {_show(lower)}, its certificate proves {_show(proved)}")
+        return Trust.REFUTED if self.above_trivial(lower) else Trust.CERTIFIED
+
+    def refuted(self, message: str) -> Trust:
+        """Note a wrong lower bound."""
+        self.fault(FaultKind.LOWER_BOUND, message)
+        return Trust.REFUTED
+
+    def gap_and_status(self, claim: Claim) -> None:
+        """Check what follows from the two bounds."""
+        upper, lower = claim.upper_bound, claim.lower_bound
+        true: Fraction | None = None
+        if upper is not None and lower is not None:
+            true = Fraction(0) if upper == 0 else (upper - lower) / upper
+        known = true is not None and claim.gap is not None
+        if (claim.gap is None) != (true is None) or (known and abs(claim.gap - true) > ROUNDING):  # type: ignore[operator]
+            self.fault(FaultKind.GAP, f"is {_show(claim.gap)}, the bounds give {_show(true)}")
+        expected = self.status(claim)
+        if claim.status is Status.INFEASIBLE and expected is not Status.INFEASIBLE:
+            self.fault(FaultKind.STATUS, "is 'infeasible', but there is a schedule")
+        elif claim.status is not expected:
+            message = f"is {claim.status.value!r}, the bounds support {expected.value!r}"
+            self.fault(FaultKind.STATUS, message)
+
+    def status(self, claim: Claim) -> Status:
+        """What the bounds of a claim support."""
+        upper, lower = claim.upper_bound, claim.lower_bound
+        if upper is not None:
+            proved = lower is not None and _close(lower, upper)
+            return Status.OPTIMAL if proved else Status.FEASIBLE
+        if claim.status is Status.INFEASIBLE and self.truth.infeasible():
+            return Status.INFEASIBLE
+        return Status.UNKNOWN if lower is None else Status.BOUND_ONLY
+
+
+def _show(value: Fraction | int | None) -> str:
+    if value is None:
+        return "null"
+    return repr(float(value)) if isinstance(value, Fraction) else str(value)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from infermax_opt.core.problem import Problem
-
-from .support import ROOT
+from tests.support import ROOT
 
 DOCUMENTS = ("CONTRIBUTING.md", "docs/architecture.md", "examples/README.md")
 #: What stands in backticks and looks like a path of the checkout.

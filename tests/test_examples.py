@@ -19,11 +19,10 @@ import pytest
 from infermax_opt.api import verify
 from infermax_opt.cli.main import cli
 from infermax_opt.files.instances import write_instance
-
-from .oracle import optimum
-from .support import ROOT
-from .tiny import tiny
-from .waiting import OBJECTIVES, waiting
+from tests.infermax.oracle import optimum
+from tests.infermax.tiny import tiny
+from tests.infermax.waiting import OBJECTIVES, waiting
+from tests.support import ROOT
 
 TOY = ROOT / "instances" / "toy.json"
 SCHEDULE_BROKEN = ("schedule", TOY, "--scheduler", "broken")

@@ -15,8 +15,7 @@ import networkx
 import pytest
 
 import infermax_opt
-
-from .support import ROOT
+from tests.support import ROOT
 
 PACKAGE = ROOT / "infermax_opt"
 HEAVY = ("pyomo", "ortools", "highspy", "numba", "matplotlib", "numpy", "scipy", "pandas")

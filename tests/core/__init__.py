@@ -1,0 +1,1 @@
+"""What all problems share."""

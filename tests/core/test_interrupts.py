@@ -1,0 +1,165 @@
+"""SIGTERM ends every command as Ctrl-C does: with the result there is, and no worker left behind."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from infermax_opt.cli.main import cli
+from infermax_opt.cluster import series
+from infermax_opt.cluster.data.formats import write_stream
+from infermax_opt.cluster.data.generate import poisson_stream
+from infermax_opt.core.interrupts import Terminated, heed_termination, patient
+from tests.support import ROOT
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start the program as from a terminal; whatever is left of it ends with the test."""
+    begun = []
+
+    def as_from_a_terminal() -> None:
+        # Where the tests run in the background of a shell, Ctrl-C would be ignored.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def run(*args: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "infermax_opt", *map(str, args)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=as_from_a_terminal,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        begun.append(process)
+        return process
+
+    yield run
+    for process in begun:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def workers_of(process: int) -> list[int]:
+    return [int(k) for k in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def until(true: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def batches(tmp_path: Path, count: int, tokens: int, capacity: int) -> Path:
+    value = json.loads((ROOT / "instances" / "paper-csp" / "i64.json").read_text())
+    value["requests"][0].update(count=count, output_tokens=tokens)
+    value["system"]["kv_capacity"] = capacity
+    path = tmp_path / "batches.json"
+    path.write_text(json.dumps(value))
+    return path
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_solve_reports_what_it_has(tmp_path: Path, start: Start, number: signal.Signals) -> None:
+    path, out = batches(tmp_path, 24, 40, 300), tmp_path / "r.json"
+    process = start("solve", path, "--solver", "search", "--threads", "1", "-o", out)
+    time.sleep(4)
+    process.send_signal(number)
+    text, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, "")
+    assert "ended by      interrupted" in text
+    assert CliRunner().invoke(cli, ["verify", str(path), str(out)]).exit_code == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_engines_in_processes_end_too(tmp_path: Path, start: Start, number: signal.Signals) -> None:
+    path = batches(tmp_path, 8, 6, 200)
+    process = start("solve", path, "--formulation", "csp", "--solver", "cpsat", "--threads", "1")
+    until(lambda: bool(workers_of(process.pid)))
+    (worker,) = workers_of(process.pid)
+    time.sleep(1)
+    process.send_signal(number)
+    text, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, "")
+    assert "ended by      interrupted" in text
+    assert not Path(f"/proc/{worker}").exists()
+
+
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """Signals raise in this process as they do in the program."""
+    old = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    heed_termination()
+    yield
+    for number, handler in old.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("heeded")
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize(("part", "cut"), [("fewest_at", True), ("any_policy_bounds", False)])
+def test_workers_reports_its_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, part: str, cut: bool
+) -> None:
+    """Wherever it comes: in the search, which it ends, or after it."""
+    path = tmp_path / "stream.json"
+    write_stream(poisson_stream(2, 20, seed=3), path)
+    work, calls = getattr(series, part), itertools.count()
+
+    def interrupted(*args: object, **options: object) -> object:
+        if next(calls) == 0:
+            signal.raise_signal(number)
+        return work(*args, **options)
+
+    monkeypatch.setattr(series, part, interrupted)
+    done = CliRunner().invoke(cli, ["workers", str(path), "--json"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    value = json.loads(done.stdout)
+    assert value["verified"]
+    assert (value["cut_short"] is not None) == cut
+
+
+def test_a_command_without_a_result_says_how_it_ended(tmp_path: Path, start: Start) -> None:
+    process = start(
+        "table", "paper-csp", "-o", tmp_path / "t", "--time-limit", "30", "--only", "*i512*chunked"
+    )
+    until(lambda: (tmp_path / "t" / "rows.jsonl").exists())
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    text, errors = process.communicate(timeout=30)
+    assert (process.returncode, text, errors) == (143, "", "infermax-opt: terminated\n")
+    assert "rows: 0 of 22" in (tmp_path / "t" / "table.md").read_text()
+
+
+@pytest.mark.usefixtures("heeded")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_patience_raises_in_a_search_and_for_the_second_signal(number: signal.Signals) -> None:
+    kind = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+    before = signal.getsignal(number)
+    with patient() as patience:
+        signal.raise_signal(number)
+        assert patience.stopped
+        with pytest.raises(kind):
+            signal.raise_signal(number)
+    with patient() as patience:
+        patience.searching = True
+        with pytest.raises(kind):
+            signal.raise_signal(number)
+    assert signal.getsignal(number) is before

@@ -1,0 +1,1 @@
+"""The InferMax wing, and its oracles."""

@@ -1,0 +1,194 @@
+"""The Lagrangian bound on cases checked by hand, its limits and its search."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from infermax_opt.infermax.bounds import _lagrangian_relaxation, closed_form_bounds, lagrangian
+from infermax_opt.infermax.bounds._kernels_lagrangian import cheapest, retrace
+from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
+from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.suites import paper_cost
+from infermax_opt.table.suites import get_suite
+from tests.infermax.occupancy_adversary import signed
+from tests.support import certificate_to_json, check_evidence
+
+
+def equal(count: int, i: int, o: int, capacity: int, **changes: Any) -> Instance:
+    fields = {"policy": Policy(), "cost": paper_cost(), **changes}
+    return Instance("equal", (RequestGroup("r", i, o, count=count),), System(capacity, 4096, 4096), **fields)
+
+
+def test_memory_fills_slowly() -> None:
+    """Nine requests of three tokens, room for nine tokens of KV, no evictions: six batches by area.
+
+    Six batches would have to be full, the first one with nine first tokens; the second would hold 18.
+    """
+    cost = CostModel([(1, 0)], (0, 0), (0, 0))
+    instance = equal(9, 1, 3, 9, policy=Policy(preemption=False), cost=cost)
+    assert max(bound.value for bound in closed_form_bounds(instance)) == 6
+    bound = lagrangian_bound(instance)
+    assert bound is not None
+    assert 6 < bound.value <= 8
+    assert check_evidence(instance, bound) == bound.value
+
+
+@pytest.mark.parametrize(("i", "o", "capacity", "least"), [(1, 8, 1000, "0.928"), (1, 32, 10000, "3.13")])
+def test_cells_of_the_grid(i: int, o: int, capacity: int, least: str) -> None:
+    """Known from linear programs over all paths: 0.9285 and 3.144."""
+    (case,) = [
+        case for case in get_suite("paper-b1024").cases if case.name == f"b1024-i{i}-o{o}-m{capacity}-p4096"
+    ]
+    instance = case.build()
+    bound = lagrangian_bound(instance)
+    assert bound is not None
+    assert Fraction(least) < bound.value < Fraction(least) * Fraction("1.005")
+    assert check_evidence(instance, bound) == bound.value
+
+
+def test_the_order_of_requests_does_not_matter() -> None:
+    lengths = [(i, o) for i in (3, 8) for o in (5, 9) for _ in range(20)]
+    values = set()
+    for seed in range(3):
+        random.Random(seed).shuffle(lengths)
+        groups = tuple(RequestGroup(f"r{k}", i, o) for k, (i, o) in enumerate(lengths))
+        instance = Instance("mixed", groups, System(200, 4096, 4096), paper_cost())
+        bound = lagrangian_bound(instance)
+        assert bound is not None
+        values.add(bound.value)
+    assert len(values) == 1
+
+
+def test_a_coarse_scale_loses_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    from infermax_opt.infermax.bounds import _lagrangian_search as search
+
+    instance = equal(200, 4, 64, 2000)
+    fine = lagrangian_bound(instance)
+    monkeypatch.setattr(search, "COARSE", 16)
+    coarse = lagrangian_bound(instance)
+    assert fine is not None
+    assert coarse is not None
+    assert check_evidence(instance, coarse) == coarse.value
+    assert coarse.value > fine.value * Fraction("0.99")
+    assert coarse.value > closed_form_bounds(instance)[0].value
+
+
+def test_asked_to_stop_at_once() -> None:
+    instance = equal(200, 4, 64, 2000)
+    bound = lagrangian_bound(instance, stop=lambda: True)
+    if bound is not None:
+        assert check_evidence(instance, bound) == bound.value
+
+
+def test_too_many_kinds_or_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = tuple(RequestGroup(f"r{k}", k + 1, 4) for k in range(_lagrangian_relaxation.MAX_KINDS + 1))
+    many = Instance("many", groups, System(100, 4096, 4096), paper_cost())
+    assert lagrangian_bound(many) is None
+    monkeypatch.setattr(lagrangian, "MAX_STATES", 100)
+    assert lagrangian_bound(equal(200, 4, 64, 2000)) is None
+
+
+def test_free_batches_have_no_bound() -> None:
+    assert lagrangian_bound(equal(3, 1, 2, 9, cost=CostModel([(0, 1)], (0, 0), (0, 0)))) is None
+
+
+def slowest(
+    prices: list[int], sizes: list[int], steps: list[int], refills: list[int], evictions: bool
+) -> int:
+    """Cheapest path by trying everything: a state is (tokens, held)."""
+    states = {(0, False): 0}
+    for price in prices:
+        following: dict[tuple[int, bool], int] = {}
+
+        def reach(
+            state: tuple[int, bool], cost: int, following: dict[tuple[int, bool], int] = following
+        ) -> None:
+            following[state] = min(cost, following.get(state, cost))
+
+        for (n, held), cost in states.items():
+            if n == len(sizes) - 1:
+                reach((n, held), cost)
+                continue
+            kv = price * sizes[n + 1]
+            if held:
+                reach((n + 1, True), cost + steps[n + 1] + kv)
+                reach((n, True), cost + price * sizes[n])
+                if evictions:
+                    reach((n, False), cost)
+            else:
+                reach((n, False), cost)
+                reach((n + 1, True), cost + refills[n + 1] + kv)
+        states = following
+    return min(cost for (n, _), cost in states.items() if n == len(sizes) - 1)
+
+
+def test_the_kernel_finds_cheapest_paths() -> None:
+    rng = random.Random(5)
+    for _ in range(200):
+        tokens, batches = rng.randint(1, 4), rng.randint(4, 9)
+        sizes = [0, *sorted(rng.randint(1, 9) for _ in range(tokens))]
+        refills = [0, 0, *(rng.randint(0, 20) for _ in range(tokens - 1))]
+        steps = [0, *(min(rng.randint(0, 4), r) for r in refills[1:])]
+        evictions = rng.random() < 0.6
+        prices = [rng.choice([0, 0, 1, 2, 5]) for _ in range(batches)]
+        prices = sorted(prices) if rng.random() < 0.3 else prices
+        arrays = [np.array(values, np.int64) for values in (prices, sizes, steps, refills)]
+        ends, rows = np.empty(batches + 1, np.int64), np.empty(batches, np.int64)
+        choices = np.empty((batches, tokens + 1), np.int8)
+        cheapest(*arrays, evictions, ends, choices, rows)
+        for upto in range(tokens, batches + 1):
+            assert ends[upto] == slowest(prices[:upto], sizes, steps, refills, evictions)
+        end = int(np.argmax(ends == ends[-1]))
+        blocks = np.empty(batches, np.int64)
+        paid = retrace(choices, rows, end, *arrays[1:], blocks)
+        assert paid + int(blocks @ arrays[0]) == ends[-1]
+
+
+def submit(instance: Instance, certificate: dict[str, Any]) -> Fraction:
+    shown = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
+    return check(json.loads(json.dumps(shown, default=str)), signed(certificate))
+
+
+def test_what_the_checker_wants_of_the_prices() -> None:
+    instance = equal(20, 2, 5, 30)
+    bound = lagrangian_bound(instance)
+    assert bound is not None
+    original = json.loads(json.dumps(certificate_to_json(instance, bound)))
+    first = original["evidence"]["prices"][0]
+    price, times = first[-1]
+    split = [*first[:-1], *[[price, 1]] * times]
+    faults: list[Any] = [
+        [], [[]], [[[-1, times]]], [[[price, times + 1]], first], [[[price, 10**9]]], [[[True, times]]],
+        [[[0.5, times]]], [[["1", times]]], [[[price]]], [[price]], None, [[[price, -1], *first]],
+    ]  # fmt: skip
+    for prices in faults:
+        altered = copy.deepcopy(original)
+        altered["evidence"]["prices"] = prices
+        with pytest.raises(Rejected):
+            submit(instance, altered)
+    # Runs may be split: they prove the same.
+    altered = copy.deepcopy(original)
+    altered["evidence"]["prices"][0] = split
+    assert submit(instance, altered) == bound.value
+    for theta in ("-1", str(10**12), "1/2"):
+        altered = copy.deepcopy(original)
+        altered["evidence"]["theta"] = theta
+        with pytest.raises(Rejected):
+            submit(instance, altered)
+    with pytest.raises(Rejected, match="claims"):
+        check_too_much(instance, replace(bound, value=bound.value + Fraction(1, 10**30)))
+
+
+def check_too_much(instance: Instance, bound: Any) -> None:
+    submit(instance, json.loads(json.dumps(certificate_to_json(instance, bound))))

@@ -1,0 +1,284 @@
+"""Every bound against the optimum of thousands of tiny instances; every certificate checked."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from infermax_opt.infermax.bounds import _occupancy_graph, _occupancy_search, closed_form_bounds
+from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
+from infermax_opt.infermax.bounds.occupancy import occupancy_bound
+from infermax_opt.infermax.bounds.state_flow import state_flow_bound
+from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.exact.staged import staged_search
+from tests.infermax import state_flow_adversary as states
+from tests.infermax.occupancy_adversary import BESIDES, KINDS, WIDE_KINDS, certified, edges, signed, strongest
+from tests.infermax.oracle import optimum
+from tests.infermax.tiny import cost_model, tiny
+from tests.support import certificate_to_json, check_evidence, few
+
+INSTANCES, BLOCKS = 5_000, 50
+
+
+def slight(seed: int) -> Instance:
+    """A random instance that enumerates in milliseconds: every flag, limit and cost shape."""
+    rng = random.Random(seed)
+    policy = Policy(rng.random() < 0.6, rng.random() < 0.5, rng.random() < 0.7)
+    requests = rng.choice([1, 2, 2, 2, 3])
+    longest = 6 - requests - policy.chunked_prefill
+    groups: list[RequestGroup] = []
+    while len(groups) < requests:
+        i, o = rng.randint(1, min(longest, 4)), rng.randint(1, min(longest, 3))
+        if groups and rng.random() < 0.5:
+            i, o = groups[-1].input_tokens, groups[-1].output_tokens
+        late = seed % 5 == 4 and rng.random() < 0.7
+        groups.append(
+            RequestGroup(f"q{len(groups)}", i, o, Fraction(rng.randint(0, 300), 100) if late else 0)
+        )
+    block = rng.choice([1, 1, 1, 2, 3])
+    peak = max(-(-(g.input_tokens + g.output_tokens - 1) // block) * block for g in groups)
+    prompt = 1 if policy.chunked_prefill else max(g.input_tokens for g in groups)
+    roomy = rng.random() < 0.5
+    system = System(
+        kv_capacity=peak + rng.choice([0, 1, 2, peak // 2, peak, 3 * peak]),
+        max_batch_tokens=50 if roomy else prompt + rng.randint(0, 4),
+        max_prefill_tokens=50 if roomy else prompt + rng.randint(0, 4),
+        max_running=rng.choice([None, None, None, 1, 2]),
+        block_size=block,
+    )
+    return Instance(f"slight-{seed}", tuple(groups), system, cost_model(rng), policy)
+
+
+def crowd(seed: int) -> Instance:
+    """Up to seven short requests, so that many are active at once."""
+    rng = random.Random(seed)
+    count = rng.randint(3, 5)
+    groups = [RequestGroup("a", rng.randint(1, 2), rng.randint(1, 3), count=count)]
+    if rng.random() < 0.3:
+        groups.append(RequestGroup("b", rng.randint(1, 3), rng.randint(1, 3), count=rng.randint(1, 2)))
+    peak = max(g.input_tokens + g.output_tokens - 1 for g in groups)
+    system = System(
+        peak + rng.randint(0, 3 * peak),
+        rng.choice([50, 50, rng.randint(3, 6)]),
+        rng.choice([50, 50, rng.randint(3, 6)]),
+        rng.choice([None, None, None, 3]),
+    )
+    policy = Policy(rng.random() < 0.6, rng.random() < 0.5, rng.random() < 0.6)
+    return Instance(f"crowd-{seed}", tuple(groups), system, cost_model(rng), policy)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_no_bound_exceeds_the_optimum(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    each = INSTANCES // BLOCKS
+    searched = 0
+    for seed in range(each * block, each * block + each):
+        # Few rows, so that the last one stands for several numbers of requests.
+        monkeypatch.setattr(_occupancy_graph, "MAX_ACTIVE", (128, 1, 2)[seed % 3])
+        monkeypatch.setattr(_occupancy_search, "ROWS", (32, 1)[seed % 2])
+        monkeypatch.setattr(_occupancy_search, "YOUNG", ((0, 64), (64,), (0, 43, 86))[seed % 3])
+        instance = slight(seed)
+        best = optimum(instance)
+        bounds = closed_form_bounds(instance)
+        for search in (occupancy_bound, lagrangian_bound, state_flow_bound):
+            found = search(instance, stop=few(40))
+            if found is None:
+                continue
+            searched += 1
+            bounds.append(found)
+            with pytest.raises(Rejected, match="claims"):
+                submit(instance, replace(found, value=found.value + Fraction(1, 10**40)))
+        for bound in bounds:
+            assert bound.value <= best, (seed, bound.source)
+            assert check_evidence(instance, bound) == bound.value, (seed, bound.source)
+    assert searched >= each
+
+
+def test_a_closed_form_certificate_proves_no_more_than_its_bound() -> None:
+    for seed in range(200):
+        instance = slight(seed)
+        for bound in closed_form_bounds(instance):
+            with pytest.raises(Rejected, match="claims"):
+                submit(instance, replace(bound, value=bound.value + Fraction(1, 10**40)))
+
+
+def submit(instance: Instance, what: object) -> Fraction:
+    """What the checker says of a bound, or of a certificate as JSON, as if both came from files."""
+    shown = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
+    value = what if isinstance(what, dict) else certificate_to_json(instance, what)  # type: ignore[arg-type]
+    return check(json.loads(json.dumps(shown, default=str)), json.loads(json.dumps(value)))
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_the_strongest_prices_do_not_exceed_the_optimum(block: int) -> None:
+    """The best certificate of each graph, by linear programming on an independent list of edges."""
+    accepted = 0
+    for seed in range(30 * block, 30 * block + 30):
+        instance = crowd(seed) if seed % 2 else tiny(seed)
+        if instance.system.kv_capacity > 16:
+            continue
+        best = staged_search(instance).upper
+        assert best is not None
+        pieces = range(len(instance.cost.batch))
+        for piece, top, young in itertools.product(pieces, (1, 2, 99), (0, 1 + seed % 3)):
+            certificate = strongest(instance, edges(instance, piece, top, young))
+            if certificate is None:
+                continue
+            claimed = submit(instance, certificate)
+            assert claimed == Fraction(certificate["lower_bound"])
+            assert claimed <= best, (seed, piece, top, young)
+            accepted += 1
+    assert accepted > 20
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "growth"])
+def test_certificates_that_leave_out_steps(kind: str) -> None:
+    """Without one kind of step the potentials prove too much: the checker must know every kind."""
+    refused = 0
+    seeds = [(crowd, seed) for seed in (1, 2, 22, 59, 61, 107, 318, 379, *range(400, 425))]
+    seeds += [(tiny, seed) for seed in (6, 11, 16, 20, 125, 1330, *range(400, 425))]
+    for make, seed in seeds:
+        instance = make(seed)
+        if instance.system.kv_capacity > 14:
+            continue
+        graph = edges(instance, 0, 1 if kind in WIDE_KINDS or seed % 2 else 99)
+        if not any(kind in edge.kinds for edge in graph.edges):
+            continue
+        bold, honest = strongest(instance, graph, without=kind), strongest(instance, graph)
+        if bold is None or honest is None:
+            continue
+        most = Fraction(honest["lower_bound"]) * Fraction("1.002")
+        if Fraction(bold["lower_bound"]) > most:
+            with pytest.raises(Rejected):
+                submit(instance, bold)
+            refused += 1
+    assert refused > 0, "no instance where this kind matters"
+
+
+@pytest.mark.parametrize("kind", ["admit", "pure admit", "finish", "again"])
+def test_certificates_whose_steps_do_not_pay(kind: str) -> None:
+    """Where one kind of step does not pay what all requests earn besides, too much would be proved."""
+    refused = 0
+    for make, seed in itertools.product((crowd, tiny), range(60)):
+        instance = make(seed)
+        if instance.system.kv_capacity > 14:
+            continue
+        graph = edges(instance, 0, 1 if kind == "again" or seed % 2 else 99)
+        unpaid = [
+            replace(edge, prices=edge.prices[:BESIDES] + (0,) * (graph.columns - BESIDES))
+            if kind in edge.kinds
+            else edge
+            for edge in graph.edges
+        ]
+        bold, honest = strongest(instance, replace(graph, edges=unpaid)), strongest(instance, graph)
+        if bold is None or honest is None:
+            continue
+        if Fraction(bold["lower_bound"]) > Fraction(honest["lower_bound"]) * Fraction("1.002"):
+            with pytest.raises(Rejected):
+                submit(instance, bold)
+            refused += 1
+    assert refused > 0, "no instance where this payment matters"
+
+
+def test_steps_beyond_the_capacity_from_the_last_list() -> None:
+    """A full batch of more requests than the last list's number ends above M plus that number."""
+    instance = tiny(1330)
+    graph = edges(instance, 0, 1)
+    certificate = strongest(instance, graph, without="beyond")
+    assert certificate is not None
+    assert Fraction(certificate["lower_bound"]) > optimum(instance)
+    with pytest.raises(Rejected):
+        submit(instance, certificate)
+    certificate = strongest(instance, graph)
+    assert certificate is not None
+    assert submit(instance, certificate) <= optimum(instance)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_the_strongest_prices_of_states_do_not_exceed_the_optimum(block: int) -> None:
+    """The best state-flow certificate, by linear programming on an independent list of steps."""
+    accepted = 0
+    for seed in range(20 * block, 20 * block + 20):
+        instance = crowd(seed) if seed % 2 else tiny(seed)
+        if instance.system.kv_capacity > 16:
+            continue
+        best = staged_search(instance).upper
+        assert best is not None
+        for piece in range(len(instance.cost.batch)):
+            certificate = states.strongest(instance, states.graph(instance, piece))
+            if certificate is None:
+                continue
+            claimed = submit(instance, certificate)
+            assert claimed == Fraction(certificate["lower_bound"])
+            assert claimed <= best, (seed, piece)
+            accepted += 1
+            if len(instance.cost.batch) == 1:
+                found = state_flow_bound(instance, stop=few(400))
+                assert found is not None
+                assert found.value >= claimed * Fraction("0.9999")
+    assert accepted > 15
+
+
+@pytest.mark.parametrize("kind", states.KINDS)
+def test_state_certificates_that_leave_out_steps(kind: str) -> None:
+    """Without one kind of step the potentials prove too much: the checker must know every kind."""
+    refused = 0
+    for seed in (3, 5, 6, 7, 9, 15, 19, 24, 26, 34):
+        instance = crowd(seed)
+        if instance.system.kv_capacity > 16:
+            continue
+        listed = states.graph(instance, 0)
+        bold = states.strongest(instance, states.lacking(listed, kind))
+        honest = states.strongest(instance, listed)
+        if bold is None or honest is None:
+            continue
+        if Fraction(bold["lower_bound"]) > Fraction(honest["lower_bound"]) * Fraction("1.002"):
+            with pytest.raises(Rejected):
+                submit(instance, bold)
+            refused += 1
+    assert refused > 0, "no instance where this kind matters"
+
+
+def test_numbers_too_large_for_the_checker_prove_nothing() -> None:
+    """Whatever the scale, unreached states must not hide steps."""
+    instance = Instance(
+        "scaled",
+        (RequestGroup("r", 2, 3, count=2),),
+        System(8, 50, 50),
+        cost_model(random.Random(3)),
+        Policy(preemption=False),
+    )
+    best = optimum(instance)
+    base = certificate_to_json(instance, closed_form_bounds(instance)[0])
+    lists = [[0] * (min(5 * k, 8 + k) - 2 * k + 1) for k in range(3)]
+    for exponent, digits, level in itertools.product(
+        (0, 20, 150, 198, 200, 260, 1000, 4000), (0, 9, 60, 90), (0, 1 << 60, (1 << 199) - 1, (1 << 200) - 1)
+    ):
+        prices: dict[str, object] = {"token": f"-18e{digits}", "size": f"9e{digits}"}
+        prices |= {"out_fixed": 0, "out_size": 0, "first": [0], "finish": [0]}
+        for top in (1, 2):
+            potential = [[value + level for value in values] for values in lists[: top + 1]]
+            if top == 1:
+                potential[1] = [level] * (8 + 2 - 2 + 1)
+            evidence = {"kind": "occupancy", "piece": 0, "exponent": exponent, "young": 0}
+            evidence |= {"prices": prices, "potential": potential}
+            for claim in (best + 1, best * 1000):
+                text = f"{claim.numerator}/{claim.denominator}"
+                certificate = signed({**base, "evidence": evidence, "lower_bound": text})
+                with pytest.raises(Rejected):
+                    submit(instance, certificate)
+
+
+def test_certified_is_what_the_checker_says() -> None:
+    """The adversary's own arithmetic agrees with the checker's."""
+    instance = tiny(7)
+    graph = edges(instance, 0, 99)
+    free = certified(instance, graph, [0] * graph.columns)
+    assert free is not None
+    assert submit(instance, free) == Fraction(free["lower_bound"])

@@ -1,0 +1,244 @@
+"""The planner: validity under every flag, determinism, quality against the presets."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.data.cost import Attention, CostModel
+from infermax_opt.infermax.data.instance import Instance, Objective, System
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch
+from infermax_opt.infermax.data.suites import paper_cost
+from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
+from infermax_opt.infermax.planners.plan import _run as _planner_run
+from infermax_opt.infermax.planners.plan import planner
+from infermax_opt.infermax.planners.plan._options import decide
+from infermax_opt.infermax.planners.plan._write import batches_of
+from infermax_opt.infermax.planners.plan.planner import ArrivalsError, PlannerOptions, plan, plans
+from infermax_opt.infermax.replay.fast import replay
+from tests.infermax.strategies import instances
+from tests.infermax.test_replay import DECODE, make, step
+from tests.infermax.tiny import tiny
+from tests.support import value
+
+MANY = settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(MANY, max_examples=150)
+OPTIONS = st.builds(
+    PlannerOptions,
+    by_output=st.sampled_from([-1.0, 0.0, 0.4, 1.0]),
+    by_input=st.sampled_from([-1.0, 0.0, 0.4]),
+    noise=st.sampled_from([0.0, 0.5]),
+    backwards=st.booleans(),
+    chunk=st.none() | st.sampled_from([0.01, 0.2, 1.0, 5.0]),
+    slack=st.sampled_from([0.0, 0.3, 1.0, 50.0]),
+    window=st.sampled_from([1, 2, 16]),
+    walk=st.sampled_from([1, 3, 100]),
+    choice=st.sampled_from([1, 2, 5]),
+    reserve=st.sampled_from([0.0, 1.0, 3.0]),
+    fill=st.sampled_from([0.01, 0.5, 1.0]),
+    every=st.sampled_from([1, 2, 7]),
+    evict=st.sampled_from([0.0, 0.001, 0.1, 1.0]),
+    pilot=st.sampled_from([0.0, 0.0, 0.5, 3.0]),
+    group=st.sampled_from([1, 1, 2, 5]),
+    spare=st.sampled_from([0.0, 0.0, 0.1, 0.5]),
+    early=st.sampled_from([0.0, 0.0, 1.0, 5.0]),
+    young=st.sampled_from([0.0, 1.0]),
+)
+PAPER = paper_cost(Attention.EXACT)
+
+
+def mix(inputs: tuple[int, ...], outputs: tuple[int, ...], capacity: int, count: int) -> Instance:
+    rng = random.Random(0)
+    sizes = [(rng.choice(inputs), rng.choice(outputs)) for _ in range(count)]
+    return Instance.of_requests("mix", sizes, System(capacity, 4096, 4096), PAPER)
+
+
+# --- by hand ---
+
+
+def test_a_request_alone_is_prefilled_and_decoded() -> None:
+    options = PlannerOptions(chunk=None)
+    for backwards in (False, True):
+        instance = make((7, 4), max_batch_tokens=7)
+        found = plan(instance, PlannerOptions(backwards=backwards, chunk=None, reserve=0.0))
+        assert list(found.batches) == [step(r1=7), Batch(decode_all=True, repeat=3)]
+    assert list(plan(make((7, 1)), options).batches) == [step(r1=7)]
+
+
+def test_nothing_is_evicted_unless_asked_for() -> None:
+    instance = make((2, 6), (2, 6), (2, 6), kv_capacity=12)
+    for backwards in (False, True):
+        assert replay(instance, plan(instance, PlannerOptions(backwards=backwards))).evictions == 0
+    # r2 fits beside r1 for a while only; it is cut there and refilled when r1 is done.
+    cutting = plan(instance, PlannerOptions(backwards=False, evict=1e-9, slack=50.0))
+    assert replay(instance, cutting).evictions > 0
+    assert value(instance, cutting) > 0
+
+
+def test_backwards_all_end_together() -> None:
+    # KV of 10 holds both peaks: planned from the end, the shorter one decodes later.  Its prompt
+    # joins the other one, as a batch with prefill costs more than one without.
+    instance = make((1, 5), (1, 3), kv_capacity=10)
+    options = PlannerOptions(noise=0.0, reserve=0.0, slack=50.0)
+    found = plan(instance, options)
+    assert list(found.batches) == [
+        step(r1=1, r2=1), Batch({"r1": 1}, repeat=2), Batch(decode_all=True, repeat=2)
+    ]  # fmt: skip
+    # Idle requests are not good for other objectives.
+    found = plan(replace(instance, objective=Objective.of("mean_tpot")), options)
+    assert list(found.batches) == [
+        step(r1=1), DECODE, Batch({"r2": 1}, decode_all=True), Batch(decode_all=True, repeat=2)
+    ]  # fmt: skip
+
+
+def test_prompts_are_interleaved_where_squares_are_paid() -> None:
+    cost = CostModel([("0.01", "0.0001")], ("0", "0"), ("0", "0.001"), "square")  # type: ignore[arg-type]
+    instance = Instance.of_requests("squares", [(64, 2)] * 8, System(10**6, 64, 64), cost)
+    features = replay(instance, plan(instance)).features
+    assert max(f.prefills for f in features) > 1
+    assert sum(f.prefill_work for f in features) < 8 * 64**2
+
+
+def test_a_neighbour_changes_settings_that_exist() -> None:
+    """Every change that may be drawn names a setting, as it is, and the seed."""
+
+    class Watched(random.Random):
+        def sample(self, population: list[Any], k: int) -> list[Any]:  # type: ignore[override]
+            drawn.update(item if isinstance(item, str) else item.name for item in population)
+            return super().sample(population, k)
+
+    drawn: set[str] = set()
+    instance = replace(make((4, 6), (5, 7), kv_capacity=20), cost=paper_cost())
+    instance = replace(instance, policy=replace(instance.policy, chunked_prefill=True))
+    for _ in range(3):
+        planner._neighbour(instance, PlannerOptions(pilot=0.4), 0, True, Watched(1))
+    assert "chunk" in drawn
+    assert drawn <= {field.name for field in fields(PlannerOptions)} | {"seed"}
+
+
+# --- properties ---
+
+
+@MANY
+@given(instance=instances(arrivals=False), options=OPTIONS, seed=st.integers(0, 3))
+def test_plans_are_valid(instance: Instance, options: PlannerOptions, seed: int) -> None:
+    found = plan(instance, options, seed=seed)
+    assert value(instance, found) > 0 or not any(a for a, _ in instance.cost.batch)
+    assert plan(instance, options, seed=seed) == found
+
+
+@SOME
+@given(instance=instances(arrivals=False, max_requests=12, max_tokens=30), options=OPTIONS)
+def test_plans_of_more_requests_are_valid(instance: Instance, options: PlannerOptions) -> None:
+    value(instance, plan(instance, options))
+
+
+@SOME
+@given(
+    instance=instances(arrivals=False, max_requests=2, max_tokens=12),
+    count=st.integers(2, 30),
+    room=st.integers(0, 60),
+    early=st.sampled_from([0.5, 1.0, 1.5, 4.0]),
+    young=st.sampled_from([0.0, 0.5, 1.0]),
+    options=OPTIONS,
+)
+def test_early_starts_are_valid(
+    instance: Instance, count: int, room: int, early: float, young: float, options: PlannerOptions
+) -> None:
+    group = replace(instance.groups[0], count=count)
+    system = replace(instance.system, kv_capacity=instance.system.kv_capacity + room)
+    instance = replace(instance, groups=(group,), system=system)
+    options = replace(options, backwards=True, early=early, young=young)
+    found = decide(instance, options, 0)
+    schedule = batches_of(instance, found)
+    seconds = value(instance, schedule)
+    if found.cuts:
+        assert replay(instance, schedule).evictions == len(found.cuts)
+        assert float(seconds) == pytest.approx(found.seconds)
+    assert found.seconds <= decide(instance, replace(options, early=0.0), 0).seconds
+
+
+@SOME
+@given(instance=instances(arrivals=False), options=OPTIONS)
+def test_compiled_loop_decides_the_same(instance: Instance, options: PlannerOptions) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_planner_run, "PLAIN_WORK", 10**9)
+        patch.setattr(_planner_run, "PLAIN_WORK_LOADED", 10**9)
+        plain = plan(instance, options)
+        patch.setattr(_planner_run, "PLAIN_WORK", 0)
+        patch.setattr(_planner_run, "PLAIN_WORK_LOADED", 0)
+        assert plan(instance, options) == plain
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_the_series_of_plans_is_valid_and_deterministic(seed: int) -> None:
+    instance = tiny(seed)
+    found = list(plans(instance, seed=seed))
+    assert found
+    assert [name for name, _ in found] == sorted((n for n, _ in found), key=lambda n: int(n.split(":")[1]))
+    for _, schedule in found:
+        value(instance, schedule)
+    assert list(plans(instance, seed=seed)) == found
+
+
+@pytest.mark.parametrize("hybrid", [True, False])
+@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize("backwards", [True, False])
+@pytest.mark.parametrize("evict", [0.0, 0.5])
+def test_mid_size_workload(hybrid: bool, chunked: bool, backwards: bool, evict: float) -> None:
+    instance = make(
+        *[(1 + 37 * k % 400, 1 + 61 * k % 300) for k in range(800)],
+        kv_capacity=8000, max_batch_tokens=2048, max_prefill_tokens=1024, block_size=16, max_running=40,
+        hybrid_batching=hybrid, chunked_prefill=chunked,
+    )  # fmt: skip
+    value(instance, plan(instance, PlannerOptions(backwards=backwards, evict=evict)))
+
+
+# --- what it does not take ---
+
+
+def test_arrivals_are_left_to_others() -> None:
+    instance = make((1, 1), (1, 1, "10.1"))
+    assert list(plans(instance)) == []
+    with pytest.raises(ArrivalsError, match="start"):
+        plan(instance)
+
+
+def test_plans_beyond_the_limit_of_batches_are_refused() -> None:
+    with pytest.raises(InputError, match="batches"):
+        plan(make((1, MAX_BATCHES + 2), kv_capacity=10**8))
+
+
+def test_a_deadline_in_the_past_still_gives_one_plan() -> None:
+    assert len(list(plans(mix((8, 16), (5, 9), 300, 20), deadline=time.monotonic() - 1))) == 1
+
+
+# --- quality ---
+
+
+@pytest.mark.parametrize("capacity", [10_000, 100_000])
+@pytest.mark.parametrize(
+    ("inputs", "outputs"),
+    [
+        ((8, 16), (8, 16)),
+        ((8, 16), (512, 1024)),
+        ((512, 1024), (8, 16)),
+        ((512, 1024), (512, 1024)),
+        ((8, 16, 512, 1024), (8, 16, 512, 1024)),
+    ],
+)
+def test_better_than_every_preset_on_mixes(
+    inputs: tuple[int, ...], outputs: tuple[int, ...], capacity: int
+) -> None:
+    instance = mix(inputs, outputs, capacity, 256)
+    found = min(value(instance, schedule) for _, schedule in plans(instance))
+    presets = min(value(instance, run_scheduler(instance, name)) for name in scheduler_names())
+    assert closed_form_bounds(instance)[0].value <= found <= presets

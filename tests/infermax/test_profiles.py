@@ -1,0 +1,115 @@
+"""Shipped profiles are exact and match the fits they came from."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.cost import BatchFeatures, CostModel
+from infermax_opt.infermax.data.profiles import load_profile, profile_names
+from tests.support import ROOT, shared_data
+
+PROFILES = ROOT / "infermax_opt" / "infermax" / "data" / "profiles"
+
+FITS = shared_data("data/batch_time_coefficients.json")
+NAMES = (
+    "paper-example", "llama-2-7b_a100", "llama-3.1-8b_a100", "llama-3.1-8b_h100", "llama-3.1-8b_h200",
+    "llama-3.1-70b_h100_tp4",
+)  # fmt: skip
+
+
+def test_the_promised_profiles_are_there() -> None:
+    assert set(NAMES) <= set(profile_names())
+    hinged = {name for name in profile_names() if name.endswith("_hinge")}
+    assert hinged == {f"{name}_hinge" for name in profile_names()} & set(profile_names())
+    assert len(hinged) >= 5
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_profiles_load(name: str) -> None:
+    profile = load_profile(name)
+    assert profile.name == name
+    assert profile.cost.profile == name
+    assert profile.kv_capacity > 10_000
+    assert len(profile.cost.batch) == (2 if name.endswith("_hinge") else 1)
+    assert profile.source
+    assert (profile.fit_error is None) == (name == "paper-example")
+    raw = (PROFILES / f"{name}.json").read_text()
+    value = json.loads(raw, parse_float=Decimal)
+    numbers = [
+        *value["cost"]["decode"],
+        *value["cost"]["prefill"],
+        *(n for piece in value["cost"]["batch"] for n in piece),
+    ]
+    assert all(isinstance(number, str) for number in numbers)
+    # One batch of an ordinary size takes milliseconds, not microseconds and not seconds.
+    ticks = profile.cost.batch_ticks(BatchFeatures(512, 32, 32_000, 1, 480**2))
+    assert 1e-3 < profile.cost.to_seconds(ticks) < 0.2
+
+
+def test_the_example_has_the_documented_coefficients() -> None:
+    cost = CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9"))
+    assert load_profile("paper-example").cost == cost
+    assert load_profile("paper-example").kv_capacity == 100_000
+
+
+def test_unknown_profiles_are_named() -> None:
+    with pytest.raises(InputError, match="'abacus' is no profile; there are llama-2-7b_a100"):
+        load_profile("abacus")
+
+
+@pytest.mark.skipif(FITS is None, reason="the shared coefficients are not on this machine")
+def test_profiles_match_their_fits() -> None:
+    assert FITS is not None
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        import make_profiles
+    finally:
+        sys.path.pop(0)
+    sets = make_profiles.FITS
+    fits = {fit["name"]: fit for fit in json.loads(FITS.read_text(), parse_float=Decimal)["sets"]}
+    assert {"paper-example", *sets, *(f"{name}_hinge" for name in sets)} == set(profile_names())
+    for name in profile_names():
+        kind = "hinge" if name.endswith("_hinge") else "linear"
+        source = (
+            make_profiles.EXAMPLE
+            if name == "paper-example"
+            else f"{sets[name.removesuffix('_hinge')]}_{kind}"
+        )
+        fit, profile = fits[source], load_profile(name)
+        coef = {key: Fraction(value) for key, value in fit["coef"].items()}
+        assert profile.kv_capacity == fit["M_tokens"]
+        assert profile.cost.decode == (coef["d0"], coef["d1"])
+        assert profile.cost.prefill == (coef["p0"], coef["p1"])
+        for tokens in (0, 1, 17, 255, 256, 257, 448, 1000, 4096):
+            if kind == "linear":
+                expected = coef["b0"] + coef["b1"] * tokens
+            else:
+                step = (coef["b1_hi"] - coef["b1_lo"]) * max(Fraction(0), tokens - coef["knee"])
+                expected = coef["b0"] + coef["b1_lo"] * tokens + step
+            ticks = profile.cost.batch_ticks(BatchFeatures(tokens, 0, 0, 0, 0))
+            assert profile.cost.to_seconds(ticks) == expected
+
+
+@pytest.mark.skipif(FITS is None, reason="the shared coefficients are not on this machine")
+def test_the_script_writes_the_shipped_files(tmp_path: Path) -> None:
+    script = ROOT / "scripts" / "make_profiles.py"
+    subprocess.run([sys.executable, script, str(FITS), "--into", tmp_path], check=True, cwd=ROOT)
+    written = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    shipped = {path.name: path.read_text() for path in PROFILES.glob("*.json")}
+    assert written == shipped
+
+
+def test_the_shipped_instances_are_what_their_script_writes(tmp_path: Path) -> None:
+    script = ROOT / "scripts" / "make_instances.py"
+    subprocess.run([sys.executable, script, "--into", tmp_path], check=True, cwd=ROOT)
+    for path in tmp_path.rglob("*.json"):
+        shipped = ROOT / "instances" / path.relative_to(tmp_path)
+        assert shipped.read_text() == path.read_text()

@@ -1,0 +1,259 @@
+"""Algorithm 1: hand-computed schedules, and validity on random instances."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from infermax_opt.api import verify
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch
+from infermax_opt.infermax.heuristics import get_scheduler, run_scheduler, scheduler_names
+from infermax_opt.infermax.replay.fast import replay
+from infermax_opt.infermax.schedulers import Options, Order, algorithm1
+from infermax_opt.infermax.schedulers import _algorithm1_loop as _loop
+from infermax_opt.infermax.schedulers import schedule as schedule_by
+from tests.infermax.strategies import instances
+from tests.infermax.test_replay import DECODE, make, step
+
+NAMES = st.sampled_from(scheduler_names())
+MANY = settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(MANY, max_examples=300)
+OPTIONS = st.builds(
+    Options,
+    order=st.sampled_from(Order),
+    hybrid=st.booleans(),
+    chunked=st.booleans(),
+    prefill_tokens=st.integers(1, 9),
+    eviction_free=st.booleans(),
+    max_running=st.none() | st.integers(1, 4),
+)
+
+
+def batches(instance: Instance, name: str) -> list[Batch]:
+    return list(run_scheduler(instance, name).batches)
+
+
+# --- what each scheduler does, by hand ---
+
+
+def test_vllm_prefills_all_it_can_then_evicts_the_last_admitted() -> None:
+    # Both prompts fit (4 of 5); the second decode step does not, and nobody else can go.
+    assert batches(make((2, 2), (2, 2), kv_capacity=5), "vllm") == [
+        step(r1=2, r2=2),
+        Batch(evict=("r2",), decode_all=True),
+        step(r2=3),
+    ]
+
+
+def test_vllm_holds_decodes_back_while_it_can_prefill() -> None:
+    # P = 3 takes one prompt at a time; no hybrid batching, so r1 decodes only after r2's prefill.
+    assert batches(make((2, 2), (2, 2), max_prefill_tokens=3), "vllm") == [step(r1=2), step(r2=2), DECODE]
+    assert batches(make((2, 2), (2, 2), max_prefill_tokens=3), "vllm_hy") == [
+        step(r1=2),
+        Batch({"r2": 2}, decode_all=True),
+        DECODE,
+    ]
+
+
+def test_sarathi_decodes_first_and_fills_up_with_chunks() -> None:
+    instance = make((2, 3), (4, 1), max_batch_tokens=4, max_prefill_tokens=3)
+    assert batches(instance, "sarathi") == [
+        step(r1=2, r2=1),
+        Batch({"r2": 3}, decode_all=True),
+        DECODE,
+    ]
+
+
+def test_sarathi_evicts_the_last_admitted_for_a_decode() -> None:
+    # After two batches M = 6 is full; r1's next step evicts r2, which comes back for three tokens + 1.
+    assert batches(make((2, 4), (2, 3), kv_capacity=6), "sarathi") == [
+        step(r1=2, r2=2),
+        DECODE,
+        Batch(evict=("r2",), decode_all=True, repeat=2),
+        step(r2=4),
+    ]
+
+
+def test_sarathi_without_hybrid_batching_drains_the_decodes_first() -> None:
+    assert batches(make((2, 3), (2, 1), max_prefill_tokens=3), "sarathi_nohy") == [
+        step(r1=2),
+        Batch(decode_all=True, repeat=2),
+        step(r2=2),
+    ]
+
+
+def test_eviction_free_reserves_the_peak() -> None:
+    assert batches(make((2, 2), (2, 2), kv_capacity=5), "vllm_ef") == [
+        step(r1=2), DECODE, step(r2=2), DECODE,
+    ]  # fmt: skip
+    # Peaks of 3 are held in blocks of 2: two of them need 8.
+    assert len(batches(make((2, 2), (2, 2), kv_capacity=7, block_size=2), "vllm_ef")) == 4
+    assert len(batches(make((2, 2), (2, 2), kv_capacity=8, block_size=2), "vllm_ef")) == 2
+
+
+def test_ranks_order_all_requests() -> None:
+    instance = make((1, 3), (2, 1), max_running=1)
+    by_output = [step(r2=2), step(r1=1), Batch(decode_all=True, repeat=2)]
+    by_input = [step(r1=1), Batch(decode_all=True, repeat=2), step(r2=2)]
+    assert batches(instance, "rank_output") == by_output
+    assert batches(instance, "rank_input") == by_input
+    assert batches(instance, "rank_org") == by_input
+
+
+def test_a_higher_rank_evicts_a_lower_one() -> None:
+    # r2 arrives while r1 holds 4 of 5 tokens and takes its place.
+    instance = make((4, 2), (2, 1, 1), kv_capacity=5)
+    assert batches(instance, "rank_input") == [step(r1=4), step(evict=("r1",), r2=2), step(r1=5)]
+    assert batches(instance, "rank_input_ef") == [step(r1=4), DECODE, step(r2=2)]
+
+
+def test_a_limit_on_running_requests_by_name() -> None:
+    instance = make((1, 1), (1, 1), (1, 1))
+    assert batches(instance, "vllm") == [step(r1=1, r2=1, r3=1)]
+    assert batches(instance, "vllm@r2") == [step(r1=1, r2=1), step(r3=1)]
+    assert batches(make((1, 1), (1, 1), max_running=1), "vllm@r2") == [step(r1=1), step(r2=1)]
+
+
+def test_a_batch_short_of_tokens_names_its_decodes() -> None:
+    assert batches(make((1, 3), (1, 3), max_batch_tokens=1), "sarathi") == [
+        step(r1=1),
+        Batch(decode_all=True, repeat=2),
+        step(r2=1),
+        Batch(decode_all=True, repeat=2),
+    ]
+    instance = make(*[(1, 2)] * 3, max_batch_tokens=2)
+    assert batches(instance, "vllm")[2:] == [step(r1=1, r2=1), DECODE]
+
+
+def test_waits_for_arrivals() -> None:
+    assert batches(make((1, 1), (1, 1, "10.1"), (1, 1, "10.1")), "sarathi") == [
+        step(r1=1),
+        step(start=Fraction("10.1"), r2=1, r3=1),
+    ]
+
+
+def test_prompts_longer_than_a_batch_are_split_by_every_scheduler() -> None:
+    instance = make((7, 1), max_prefill_tokens=3)
+    for name in scheduler_names():
+        assert batches(instance, name) == [step(r1=3, repeat=2), step(r1=1)], name
+
+
+def test_indivisible_prompts_may_exceed_the_schedulers_own_limit() -> None:
+    instance = make((7, 1), (1, 1), chunked_prefill=False)
+    options = Options(Order.DECODE, hybrid=True, chunked=True, prefill_tokens=3)
+    assert list(schedule_by(instance, options).batches) == [step(r1=7), step(r2=1)]
+
+
+def test_a_request_that_could_not_be_refilled_is_never_evicted() -> None:
+    # A refill of r1 or r2 would take 3 tokens at once, one more than P.
+    instance = make((2, 2), (2, 2), kv_capacity=5, max_prefill_tokens=2, chunked_prefill=False)
+    assert batches(instance, "vllm") == [step(r1=2), DECODE, step(r2=2), DECODE]
+
+
+# --- names ---
+
+
+@pytest.mark.parametrize("name", ["orca", "vllm@", "vllm@r0", "vllm@64", "vllm@r1_0", ""])
+def test_unknown_names_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match="scheduler"):
+        get_scheduler(name)
+
+
+def test_names() -> None:
+    assert len(scheduler_names()) == 18
+    with pytest.raises(InputError, match="sarathi_nocp_ef"):
+        get_scheduler("orca")
+
+
+# --- properties ---
+
+
+@MANY
+@given(instance=instances(), name=NAMES)
+def test_schedules_are_valid(instance: Instance, name: str) -> None:
+    check = verify(instance, run_scheduler(instance, name))
+    assert check.ok, check.violations
+    assert check.metrics is not None
+    if name.endswith("_ef"):
+        assert check.metrics.evictions == 0
+
+
+@MANY
+@given(instance=instances(), options=OPTIONS)
+def test_any_options_give_valid_schedules(instance: Instance, options: Options) -> None:
+    check = verify(instance, schedule_by(instance, options))
+    assert check.ok, check.violations
+
+
+@SOME
+@given(instance=instances())
+def test_phases_mix_only_where_allowed(instance: Instance) -> None:
+    for name in ("sarathi_nohy", "vllm", "vllm_ef"):
+        features = replay(instance, run_scheduler(instance, name)).features
+        assert not any(f.decodes and f.prefills for f in features)
+
+
+@SOME
+@given(instance=instances(), options=OPTIONS)
+def test_compiled_loop_decides_the_same(instance: Instance, options: Options) -> None:
+    plain = schedule_by(instance, options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(algorithm1, "PLAIN_WORK", 0)
+        patch.setattr(algorithm1, "PLAIN_WORK_LOADED", 0)
+        assert schedule_by(instance, options) == plain
+
+
+@SOME
+@given(instance=instances(max_tokens=12), options=OPTIONS)
+def test_leaping_over_equal_batches_changes_nothing(instance: Instance, options: Options) -> None:
+    leaping = schedule_by(instance, options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_loop, "leap", lambda *_: 0)
+        patch.setattr(algorithm1, "PLAIN_WORK_LOADED", algorithm1.PLAIN_WORK)
+        assert schedule_by(instance, options) == leaping
+
+
+@pytest.mark.parametrize("name", scheduler_names())
+def test_mid_size_workload(name: str) -> None:
+    instance = make(
+        *[(1 + 37 * k % 400, 1 + 61 * k % 300) for k in range(800)],
+        kv_capacity=8000, max_batch_tokens=2048, max_prefill_tokens=1024, block_size=16,
+    )  # fmt: skip
+    check = verify(instance, run_scheduler(instance, name))
+    assert check.ok, check.violations[:3]
+
+
+def test_schedules_beyond_the_limit_of_batches_are_refused() -> None:
+    instance = make((1, MAX_BATCHES + 1), kv_capacity=10**8)
+    with pytest.raises(InputError, match="batches"):
+        run_scheduler(instance, "vllm")
+
+
+def test_options_follow_the_policy() -> None:
+    instance = make((4, 2), (4, 2), kv_capacity=9, hybrid_batching=False)
+    mixed = make((4, 2), (4, 2), kv_capacity=9)
+    options = Options(Order.DECODE, hybrid=True, chunked=True, prefill_tokens=6)
+    assert schedule_by(instance, options) == schedule_by(mixed, replace(options, hybrid=False))
+
+
+def test_small_instances_load_no_compiler() -> None:
+    code = (
+        "import sys\n"
+        "from infermax_opt.infermax.data.cost import CostModel\n"
+        "from infermax_opt.infermax.data.instance import Instance, System\n"
+        "from infermax_opt.infermax.schedulers import run_scheduler\n"
+        "from infermax_opt.api import verify\n"
+        "cost = CostModel([(1, 1)], (1, 1), (1, 1))\n"
+        "instance = Instance.of_requests('tiny', [(3, 4)] * 5, System(20, 9, 9), cost)\n"
+        "assert verify(instance, run_scheduler(instance, 'sarathi')).ok\n"
+        "assert 'numba' not in sys.modules and 'numpy' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

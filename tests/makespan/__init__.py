@@ -1,0 +1,1 @@
+"""The makespan wing, and its oracle."""

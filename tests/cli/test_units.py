@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 from click.testing import CliRunner
-from infermax_opt.table.columns import columns_of
 
 from infermax_opt.cli.main import cli
+from infermax_opt.core.problem import problems
 from infermax_opt.files.report import counted
 from tests.support import ROOT
 
@@ -35,9 +35,10 @@ def test_no_other_word_for_a_unit(name: str) -> None:
 
 
 def test_columns_of_times_say_s() -> None:
-    titles = list(columns_of(None).markdown)
-    assert "time, s" in titles
-    assert not [title for title in titles if "seconds" in title]
+    for problem in problems():
+        titles = list(problem.row_kind.columns.markdown)
+        assert "time, s" in titles
+        assert not [title for title in titles if "seconds" in title]
 
 
 def test_counts_say_what_they_count() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from infermax_opt.table.columns import gap_text
 
+from infermax_opt.core.columns import gap_text
 from infermax_opt.core.exact import Rounding, fixed_text, percent_text
 from infermax_opt.files.report import percent
 

@@ -16,25 +16,20 @@ from click.testing import Result as Done
 
 import infermax_opt as imx
 from infermax_opt import api
+from infermax_opt.api import verify
 from infermax_opt.cli.main import cli
 from infermax_opt.cluster.data.stream import Stream, StreamRequest
-from infermax_opt.cluster.replay.check import check_stream
-from infermax_opt.core.problem import AnyInstance, objective_name
-from infermax_opt.core.result import Claim, LowerBound, Proof, Status, result_kind
+from infermax_opt.core.result import Claim, LowerBound, Proof, Result, Status
+from infermax_opt.core.truth import FaultKind, Trust
+from infermax_opt.core.values import AnyInstance
+from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.instances import write_instance
 from infermax_opt.files.results import write_result
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.bounds.exhaustive import MAX_REQUESTS as MAX_BATCHED
 from infermax_opt.infermax.bounds.exhaustive import MAX_STEPS, MAX_TOKENS
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective, RequestGroup, System
-from infermax_opt.infermax.verify import (
-    AnyVerification,
-    FaultKind,
-    Trust,
-    longest_each,
-    one_after_another,
-    verify,
-)
+from infermax_opt.infermax.verify import longest_each, one_after_another
 from infermax_opt.makespan import verify as makespan_verification
 from infermax_opt.makespan.bounds import exhaustive
 from infermax_opt.makespan.bounds.exhaustive import holds, least_makespan
@@ -44,7 +39,8 @@ from infermax_opt.makespan.replay.bins import replay_bins
 from infermax_opt.placement.bounds.exhaustive import MAX_REQUESTS, exhaust
 from infermax_opt.placement.data.generate import generate
 from infermax_opt.placement.data.instance import PlacementInstance
-from infermax_opt.placement.data.schedule import Placement, check_placement
+from infermax_opt.placement.data.schedule import Placement
+from infermax_opt.placement.replay.check import check_placement
 from infermax_opt.placement.verify import alone
 from tests.infermax import oracle
 from tests.infermax.test_optimum import OBJECTIVES
@@ -63,16 +59,15 @@ def claim(
 ) -> Claim:
     """A bound alone."""
     bound = LowerBound(Fraction(lower), source, proof)
-    kind = result_kind(instance)
-    return kind(instance.name, instance.sha256, objective_name(instance), lower=bound).claim()
+    return Result(instance.name, instance.sha256, instance.objective_name, lower=bound).claim()
 
 
-def word(instance: AnyInstance, lower: Fraction | int) -> AnyVerification:
+def word(instance: AnyInstance, lower: Fraction | int) -> BaseVerification:
     """What the verifier makes of a solver's bare word."""
     return verify(instance, claim(instance, lower))
 
 
-def refuted(check: AnyVerification) -> bool:
+def refuted(check: BaseVerification) -> bool:
     return check.bound is Trust.REFUTED and [f.kind for f in check.faults] == [FaultKind.LOWER_BOUND]
 
 
@@ -230,7 +225,7 @@ def test_more_workers_than_anyone_has() -> None:
 # --- what cannot be checked is said, with the reason --------------------------------------------
 
 
-def between(instance: AnyInstance) -> AnyVerification:
+def between(instance: AnyInstance) -> BaseVerification:
     """A solver's word that is a little above the closed forms."""
     best = max(
         bound.value for bound in api.bound(instance, time_limit=0.01) if bound.proof is Proof.CLOSED_FORM
@@ -423,7 +418,7 @@ def test_strict_passes_what_is_checked_and_fails_what_is_wrong(
 
 def test_a_stream_without_a_worker_for_everyone() -> None:
     requests = [StreamRequest(f"r{k}", Fraction(k), 100, 20, 20) for k in range(1, 6)]
-    check = check_stream(Stream("s", requests, OPEN.worker, OPEN.slo, Fraction(1)), Placement("s", {"r1": 1}))
+    check = verify(Stream("s", requests, OPEN.worker, OPEN.slo, Fraction(1)), Placement("s", {"r1": 1}))
     assert not check.ok
     assert [str(some) for some in check.unchecked] == [
         "limits at every heartbeat: 4 of 5 requests have no worker, so nothing can be replayed"

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from infermax_opt.api import check_certificate, write_certificate
 from infermax_opt.cli.main import cli
 from infermax_opt.core.certification import CertificateRejected
 from infermax_opt.core.errors import InputError
@@ -40,7 +41,7 @@ from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, 
 from infermax_opt.infermax.exact.staged import staged_search
 from infermax_opt.makespan import checker as makespan_checker
 from tests.infermax.occupancy_adversary import signed
-from tests.support import ROOT, certificate_to_json, check_certificate, check_evidence, write_certificate
+from tests.support import ROOT, certificate_to_json, check_evidence
 
 CHECKER = Path(certificate_checker.__file__)
 COST = CostModel([("1", "0.1"), ("0.5", "0.2")], ("0.25", "0.05"), ("0.3", "0.02"))

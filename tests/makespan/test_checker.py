@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from infermax_opt.api import write_certificate
 from infermax_opt.makespan import checker as makespan_checker
 from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
 from infermax_opt.makespan.data.formats import makespan_instance_to_json, write_makespan_instance
@@ -20,7 +21,7 @@ from infermax_opt.makespan.data.generate import gsm8k_like
 from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
 from tests.infermax.test_certificates import judged, mutants
 from tests.makespan.oracle import optimum, tiny_makespan
-from tests.support import ROOT, certificate_to_json, write_certificate
+from tests.support import ROOT, certificate_to_json
 
 
 def checked(instance: MakespanInstance, certificate: Any) -> Fraction:

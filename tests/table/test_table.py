@@ -28,6 +28,7 @@ from infermax_opt.cli.main import cli
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Result
 from infermax_opt.files.results import read_schedule_or_claim
+from infermax_opt.infermax.columns import ROW_KIND
 from infermax_opt.infermax.data.formats import read_instance, write_instance
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.suites import csp_case
@@ -49,14 +50,18 @@ only_linux = pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="lo
 
 
 def some_row(name: str = "mine", **changes: Any) -> Row:
+    own = {
+        "input_tokens": 1, "output_tokens": 4, "kv_capacity": 8, "max_batch_tokens": 16,
+        "max_prefill_tokens": 16, "batches": 7, "evictions": 0,
+    }  # fmt: skip
+    own |= {name: changes.pop(name) for name in own if name in changes}
     row = Row(
-        suite="paper-csp", instance=name, instance_sha256=name * 3, protocol="01234567", requests=4,
-        input_tokens=1, output_tokens=4, kv_capacity=8, max_batch_tokens=16, max_prefill_tokens=16,
+        kind=ROW_KIND, own=own, suite="paper-csp", instance=name, instance_sha256=name * 3, protocol="01234567", requests=4,
         status="feasible", upper_bound=Fraction("0.2"), lower_bound=Fraction("0.15"), bound="KV area",
         proof="closed-form", bound_check="recomputed", certificate=None, schedule_source="scheduler:vllm",
         schedule_sha256="ab" * 32, result=f"results/01234567/{name}.json.gz",
-        schedulers={"vllm": Fraction("0.2"), "vllm_ef": Fraction("0.3"), "rank": None}, batches=7,
-        evictions=0, seconds=0.125, time_limit=60.0, seed=0, best_known=False, threads=1,
+        schedulers={"vllm": Fraction("0.2"), "vllm_ef": Fraction("0.3"), "rank": None},
+        seconds=0.125, time_limit=60.0, seed=0, best_known=False, threads=1,
         versions={"infermax-opt": "0.1.0"},
     )  # fmt: skip
     return replace(row, **changes)
@@ -121,7 +126,7 @@ def wait_for_rows(path: Path, count: int, process: subprocess.Popen[str]) -> Non
 
 @pytest.mark.parametrize("row", [some_row(), UNKNOWN])
 def test_a_row_is_read_back(row: Row) -> None:
-    assert Row.from_json(json.loads(json.dumps(row.to_json()))) == row
+    assert Row.from_json(json.loads(json.dumps(row.to_json())), ROW_KIND) == row
 
 
 def test_gaps() -> None:
@@ -287,7 +292,12 @@ def test_a_row_is_a_function_of_its_instance_and_options(tmp_path: Path) -> None
     instance = csp_case(2, chunked=False)
     row = compute_row(instance, job(tmp_path, instance))
     assert row == replace(compute_row(instance, job(tmp_path, instance)), seconds=row.seconds)
-    assert (row.requests, row.input_tokens, row.output_tokens, row.kv_capacity) == (4, 2, 4, 5)
+    assert (row.requests, row.own["input_tokens"], row.own["output_tokens"], row.own["kv_capacity"]) == (
+        4,
+        2,
+        4,
+        5,
+    )
     assert row.status == "optimal"
     assert row.gap == 0
     assert row.verified
@@ -303,7 +313,7 @@ def test_mixed_lengths_are_null(tmp_path: Path) -> None:
     toy = read_instance(ROOT / "instances" / "toy.json")
     mixed = replace(toy, groups=(toy.groups[0], replace(toy.groups[1], input_tokens=3)))
     row = compute_row(mixed, job(tmp_path, mixed))
-    assert (row.requests, row.input_tokens, row.output_tokens) == (2, None, 4)
+    assert (row.requests, row.own["input_tokens"], row.own["output_tokens"]) == (2, None, 4)
 
 
 def test_nothing_wrong_gets_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import random
 import time
 from fractions import Fraction
 
+import networkx
 import numpy as np
 import pytest
 
@@ -188,3 +189,26 @@ def test_long_outputs_are_measured_in_units() -> None:
     assert found.valid
     # 15 million rounds for each client, and three prefill stages or more.
     assert 15_000_003 <= found.makespan <= 15_100_000
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hall_and_longest_paths_against_networkx(seed: int) -> None:
+    """Tokens miss if and only if no matching gives each request an arc; moments are longest paths."""
+    rng = random.Random(seed)
+    clients, n = rng.randint(1, 4), rng.randint(4, 20)
+    output = np.array(sorted((rng.randint(1, 30) for _ in range(n)), reverse=True), np.int64)
+    bins = rng.randint(-(-n // clients), n)
+    time_, source, target = first_paths(output, clients, bins, np.random.default_rng(seed))
+    arcs = arcs_of(time_, source, target, output, clients)
+    length = time_[target] - time_[source]
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(2 * n))
+    graph.add_edges_from((i, n + k) for i in range(n) for k in range(n) if output[i] <= length[k])
+    matching = networkx.bipartite.hopcroft_karp_matching(graph, range(n))
+    assert (missing(arcs) == 0) == (len(matching) == 2 * n)
+    paths_ = networkx.DiGraph()
+    paths_.add_weighted_edges_from((node, node + 1, 0) for node in range(bins))
+    for i, j, rounds in zip(source.tolist(), target.tolist(), output.tolist(), strict=True):
+        known = paths_.get_edge_data(i, j, {"weight": -1})["weight"]
+        paths_.add_edge(i, j, weight=max(known, rounds))
+    assert earliest(source, target, output, bins + 1)[-1] == networkx.dag_longest_path_length(paths_)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections import Counter
 from fractions import Fraction
 
+import networkx
 import pytest
 
-from infermax_opt.placement.bounds import dual as _bounds_dual
-from infermax_opt.placement.bounds.cliques import excluding
+from infermax_opt.core import dual_feasible
+from infermax_opt.placement.bounds.cliques import best_clique, excluding
 from infermax_opt.placement.bounds.closed_form import WorkerBound, excluded, placement_bounds
 from infermax_opt.placement.bounds.dual import Multiset, best_count, best_function
 from infermax_opt.placement.bounds.rows import (
@@ -23,6 +25,7 @@ from infermax_opt.placement.bounds.rows import (
     placeable,
     tightened,
 )
+from infermax_opt.placement.data.generate import FAMILIES, generate
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
 from infermax_opt.placement.data.limits import Limits
 from tests.placement.oracle import broken, fewest_workers, tiny_placement
@@ -50,7 +53,7 @@ def test_no_bound_exceeds_the_optimum() -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_are_superadditive_and_rising(name: str) -> None:
-    function = getattr(_bounds_dual, name)
+    function = getattr(dual_feasible, name)
     for capacity in range(1, 26):
         for parameter in range(1, {"cut": capacity // 2, "steps": capacity, "parts": 12}[name] + 1):
             values = [function(x, capacity, parameter) for x in range(capacity + 1)]
@@ -73,7 +76,7 @@ def test_sums_of_functions(name: str) -> None:
         parameter = rng.randint(1, {"cut": max(1, capacity // 2), "steps": capacity, "parts": 9}[name])
         if name == "cut" and parameter > capacity // 2:
             continue
-        one_by_one = sum(getattr(_bounds_dual, name)(x, capacity, parameter) for x in values)
+        one_by_one = sum(getattr(dual_feasible, name)(x, capacity, parameter) for x in values)
         assert getattr(Multiset(values), name)(capacity, parameter) == one_by_one
 
 
@@ -205,3 +208,24 @@ def test_a_thousand_requests_take_less_than_a_second(share: int) -> None:
     assert time.process_time() - began < 2.5, "twice what it takes on a slow core"
     assert bounds[0].value > 100
     assert isinstance(bounds[0], WorkerBound)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cliques_are_cliques_and_nearly_the_largest(family: str) -> None:
+    """Against all maximal cliques of the graph of requests that exclude each other."""
+    found = largest = 0
+    for seed in range(4):
+        limits = Limits.of(generate(family, requests=60, seed=seed))
+        new, workers = placeable(limits), open_workers(limits)
+        rows = base_rows(limits, new, workers)
+        rows += [kv_row(limits, new, workers, k) for k in kv_iterations(limits, new, workers, 4)]
+        best, excludes = best_clique(limits, new, rows), excluding(limits)
+        assert best is not None
+        graph = networkx.Graph()
+        graph.add_nodes_from(range(len(new)))
+        graph.add_edges_from((i, k) for i, k in itertools.combinations(graph, 2) if excludes(new[i], new[k]))
+        assert all(graph.has_edge(*pair) for pair in itertools.combinations(best.members, 2))
+        most = max(map(len, networkx.find_cliques(graph)))
+        assert len(best.members) <= most
+        found, largest = found + len(best.members), largest + most
+    assert found >= 0.9 * largest

@@ -6,7 +6,8 @@ starts in the bin of its first node and has at most as many output tokens as the
 request takes which arc is left open: by Hall's theorem all have one if and only if, for every x, there are
 as many arcs of x rounds or more as requests of x tokens or more.  ``spare[x]`` is the difference, and
 tokens that miss are ``sum over x of max(0, -spare[x])``: what the longest requests exceed the longest arcs
-by, the second longest those, and so on.
+by, the second longest those, and so on.  A step changes it in as many places as an arc gets longer; with 1319
+requests one matching by networkx's `hopcroft_karp_matching` takes 5 s.
 
 What is minimised is missing + weight * (rounds + prefill in rounds); prefill is taken from a table of how
 many requests start in a bin, as if all had the average prompt.

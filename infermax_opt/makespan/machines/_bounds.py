@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from infermax_opt.core import dual_feasible
 from infermax_opt.makespan.machines.closed_form import average, counting, longest, quick
 
 if TYPE_CHECKING:
@@ -48,10 +49,7 @@ def lifted(lengths: Sequence[int], machines: int) -> int:
 def does_not_fit(sizes: Ints, copies: Ints, machines: int, capacity: int) -> bool:
     """Whether a dual-feasible function shows that the jobs do not fit on the machines.
 
-    Such a function f keeps the promise that lengths which add up to `capacity` or less have values that
-    add up to f(capacity) or less; so the values of all jobs may not exceed m f(capacity).  Tried are
-    the thresholds of Martello and Toth (L2), the steps of Fekete and Schepers (u^(k)) and the rounded
-    multiples of Carlier, Clautiaux and Moukrim, all in whole numbers.
+    The values of all jobs may not exceed m f(capacity); see `infermax_opt.core.dual_feasible`.
 
     Parameters
     ----------
@@ -70,20 +68,15 @@ def does_not_fit(sizes: Ints, copies: Ints, machines: int, capacity: int) -> boo
     if len(levels) > THRESHOLDS:
         levels = levels[np.linspace(0, len(levels) - 1, THRESHOLDS).astype(int)]
     level = levels[:, None]
-    value = np.where(sizes > capacity - level, capacity, np.where(sizes >= level, sizes, 0))
+    value = dual_feasible.cut(sizes, capacity, level)
     if len(levels) and int((value @ copies).max()) > machines * capacity:
         return True
     step = np.arange(1, STEPS + 1)[:, None]
-    multiple = sizes * (step + 1)
-    value = np.where(multiple % capacity == 0, sizes * step, multiple // capacity * capacity)
+    value = dual_feasible.parts(sizes, capacity, step)
     if (value @ copies > machines * capacity * step[:, 0]).any():
         return True
     whole = capacity // level
-    value = np.where(
-        2 * sizes > capacity,
-        2 * (whole - (capacity - sizes) // level),
-        np.where(2 * sizes == capacity, whole, 2 * (sizes // level)),
-    )
+    value = dual_feasible.steps(sizes, capacity, level)
     return bool((value @ copies > 2 * machines * whole[:, 0]).any())
 
 

@@ -3,6 +3,10 @@
 Of requests no two of which fit on a fresh worker, each worker takes one at most, fresh or not (ongoing
 requests only take room).  Those in use take no more of them than there are of these workers that one of them
 fits on, and no more than there are of them that fit on one of these workers.
+
+The sets are found greedily, without a graph.  Of 400 requests of `infermax_opt.placement.data.generate`,
+networkx's `find_cliques` finds no larger set in any family.  To write the graph down alone takes 47 to 70 ms,
+a fifth of the time of all bounds, where the greedy search takes 3 to 7 ms.
 """
 
 from __future__ import annotations

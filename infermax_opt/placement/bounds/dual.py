@@ -1,14 +1,7 @@
 r"""Bounds on the fresh workers from one row: dual-feasible functions, and how many requests fit at most.
 
-Let C be the capacity of a row.  A function f from 0..C to whole numbers with f(x) + f(y) <= f(x + y) and
-f(x) <= f(x + 1) turns the row into another: what fits on a fresh worker has sum of f(w_i) <= f(sum of w_i)
-<= f(C), and on one with room R <= C at most f(R).  Three families (survey: Clautiaux, Alves and Valério
-de Carvalho 2010):
-
-- `cut` t (Martello and Toth): 0 below t, C above C - t, else x; 1 <= t <= C/2.
-- `steps` t (Carlier, Clautiaux and Moukrim): with n(x) = floor(x / t), 2 n(x) below C/2, n(C) at C/2,
-  2 (n(C) - n(C - x)) above.
-- `parts` k (Fekete and Schepers): with m = (k + 1) x / C, k x if m is whole, else C floor(m); k C at C.
+A dual-feasible function turns a row into another (`infermax_opt.core.dual_feasible`): what is lacking of it
+is at most what fresh workers have of it.
 
 *Count.*  Of the requests T with weights from some one on, at most q fit on a fresh worker, if the q + 1
 smallest of T do not; on a worker with room R likewise.  So weight 1 for those in T is a row of capacity q.
@@ -23,7 +16,7 @@ from itertools import accumulate
 
 from infermax_opt.placement.bounds.rows import Row
 
-__all__ = ["Found", "Multiset", "best_count", "best_function", "cut", "parts", "steps"]
+__all__ = ["Found", "Multiset", "best_count", "best_function"]
 
 #: Thresholds are tried down to this share of the capacity; functions with more steps than this are not.
 MOST_STEPS = 24
@@ -32,7 +25,7 @@ MOST_THRESHOLDS = 120
 
 
 class Multiset:
-    """Whole numbers from 0 on, and sums of functions over them."""
+    """Whole numbers from 0 on, and sums over them of the functions of `infermax_opt.core.dual_feasible`."""
 
     def __init__(self, values: Sequence[int]):
         self.values = sorted(value for value in values if value)
@@ -78,43 +71,6 @@ class Multiset:
                 # Where m is whole: k x in place of C m = (k + 1) x.
                 total -= edge * self.equal(edge)
         return total
-
-
-def cut(x: int, capacity: int, t: int) -> int:
-    """Martello and Toth (module docstring).
-
-    Parameters
-    ----------
-    x, capacity, t : int
-        Size, capacity of the row, and threshold.
-    """
-    return 0 if x < t else capacity if x > capacity - t else x
-
-
-def steps(x: int, capacity: int, t: int) -> int:
-    """Carlier, Clautiaux and Moukrim (module docstring).
-
-    Parameters
-    ----------
-    x, capacity, t : int
-        Size, capacity of the row, and height of a step.
-    """
-    if 2 * x < capacity:
-        return 2 * (x // t)
-    most = capacity // t
-    return most if 2 * x == capacity else 2 * (most - (capacity - x) // t)
-
-
-def parts(x: int, capacity: int, k: int) -> int:
-    """Fekete and Schepers (module docstring).
-
-    Parameters
-    ----------
-    x, capacity, k : int
-        Size, capacity of the row, and number of parts, less one.
-    """
-    whole, rest = divmod((k + 1) * x, capacity)
-    return capacity * whole if rest else k * x
 
 
 @dataclass(frozen=True, slots=True)

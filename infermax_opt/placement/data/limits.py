@@ -153,8 +153,8 @@ class Limits:
             ticks_per_second=ticks,
             kv_scale=scale,
             ongoing={number: tuple(members) for number, members in on.items()},
-            worker_ttft={number: int(value * ticks) for number, value in free.items()},
-            worker_prompt={number: int(value * ticks) for number, value in rooms.items()},
+            worker_ttft=_in_ticks(free, ticks),
+            worker_prompt=_in_ticks(rooms, ticks),
         )
 
     @cached_property
@@ -213,6 +213,10 @@ def _prefill_rooms(
             saved = least_saved([instance.requests[k] for k in members], instance.slo.atgt)
             rooms[number] = min(free[number], instance.theta * saved - instance.worker.prefill_overhead)
     return rooms
+
+
+def _in_ticks(seconds: Mapping[int, Fraction], ticks: int) -> dict[int, int]:
+    return {number: int(value * ticks) for number, value in seconds.items()}
 
 
 def _lasts(instance: PlacementInstance) -> tuple[int, ...]:

@@ -4,46 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
-from typing import Any
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from infermax_opt.core.completing import Items, files, folders, names
+
 __all__ = [
     "COMPLETE_VAR", "completion", "engines", "files", "folders", "formulations", "policies",
-    "profiles", "schedulers", "starts", "suites", "workers",
+    "profiles", "schedulers", "starts", "suites",
 ]  # fmt: skip
 
 PROGRAM = "infermax-opt"
 #: Variable by which the script of a shell asks the program, as click names it.
 COMPLETE_VAR = "_INFERMAX_OPT_COMPLETE"
-
-#: Of click's `CompletionItem`, which is generic in recent versions only.
-Items = list[Any]
-Completer = Callable[[click.Context, click.Parameter, str], Items]
-
-
-def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of files."""
-    return [CompletionItem(incomplete, type="file")]
-
-
-def folders(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of folders."""
-    return [CompletionItem(incomplete, type="dir")]
-
-
-def _names(load: Callable[[], Iterable[str]], or_files: bool = False) -> Completer:
-    """Complete names, or files where none fits and these are taken, too."""
-
-    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-        found = [] if os.sep in incomplete else [name for name in load() if name.startswith(incomplete)]
-        if or_files and not found:
-            return files(context, parameter, incomplete)
-        return [CompletionItem(name) for name in found]
-
-    return complete
 
 
 def _schedulers() -> list[str]:
@@ -76,12 +50,6 @@ def _policies() -> list[str]:
     return list(policy_names())
 
 
-def _workers() -> list[str]:
-    from infermax_opt.placement.data.generate import MODELS
-
-    return [*MODELS, *_profiles()]
-
-
 def engines(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Engines that the instance on the command line can take; all of them where there is none."""
     from infermax_opt.core.errors import InputError
@@ -97,15 +65,13 @@ def engines(context: click.Context, parameter: click.Parameter, incomplete: str)
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-schedulers = _names(_schedulers)
+schedulers = names(_schedulers)
 #: Values of --warm-start.
-starts = _names(lambda: ["best", "none", *_schedulers()], or_files=True)
-formulations = _names(_formulations)
-profiles = _names(_profiles)
-suites = _names(_suites)
-policies = _names(_policies)
-#: Values of --worker.
-workers = _names(_workers, or_files=True)
+starts = names(lambda: ["best", "none", *_schedulers()], or_files=True)
+formulations = names(_formulations)
+profiles = names(_profiles)
+suites = names(_suites)
+policies = names(_policies)
 
 
 @click.command()

@@ -68,7 +68,8 @@ def verify_stream(
 
     unchecked: tuple[Unchecked, ...] = ()
     if check is not None and check.metrics is None:
-        reason = "requests have no worker, so nothing can be replayed"
+        homeless = sum(request.id not in placement.workers for request in stream.requests) if placement else 0
+        reason = f"{homeless} of {len(stream.requests)} requests have no worker, so nothing can be replayed"
         unchecked = (Unchecked("limits at every heartbeat", reason),)
     truth = Truth(
         instance=stream,

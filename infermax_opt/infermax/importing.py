@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from infermax_opt.core.completing import names
 from infermax_opt.core.importing import Made
 from infermax_opt.files.text import seconds
 from infermax_opt.files.traces import Trace
 from infermax_opt.infermax.data.instance import Policy, System
-from infermax_opt.infermax.data.profiles import load_profile
+from infermax_opt.infermax.data.profiles import load_profile, profile_names
 from infermax_opt.infermax.data.traces import trace_instance, without_unfit
 
 __all__ = ["import_trace", "options"]
@@ -17,7 +18,10 @@ __all__ = ["import_trace", "options"]
 def options() -> list[click.Option]:
     """Options of the machine, the policy and the objective."""
     return [
-        click.Option(["--profile"], default="llama-3.1-8b_h100", show_default=True, help="Cost profile."),
+        click.Option(
+            ["--profile"], default="llama-3.1-8b_h100", show_default=True,
+            shell_complete=names(profile_names), help="Cost profile.",
+        ),
         click.Option(["--kv-capacity"], type=click.IntRange(1), help="KV tokens. Default: the profile's."),
         click.Option(["--max-batch-tokens"], type=click.IntRange(1), default=4096, show_default=True),
         click.Option(["--max-prefill-tokens"], type=click.IntRange(1), default=4096, show_default=True),

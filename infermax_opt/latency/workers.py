@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from infermax_opt.core.completing import names
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.options import decimal_option
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from infermax_opt.placement.data.instance import Slo, Worker
 
 __all__ = ["chosen_worker", "worker_options"]
+
+
+def _names() -> list[str]:
+    from infermax_opt.infermax.data.profiles import profile_names
+    from infermax_opt.placement.data.generate import MODELS
+
+    return [*MODELS, *profile_names()]
 
 
 def worker_options(prefix: str = "") -> list[click.Option]:
@@ -28,6 +36,7 @@ def worker_options(prefix: str = "") -> list[click.Option]:
             metavar="13b|70b|PROFILE|FILE",
             default="13b",
             show_default=True,
+            shell_complete=names(_names, or_files=True),
             help=f"{prefix}Type of worker: the paper's 13b on an A100 or 70b on two, a cost profile, or a "
             "file that `calibrate` wrote.",
         ),

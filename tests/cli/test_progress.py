@@ -57,5 +57,7 @@ def test_a_first_compilation_says_what_it_waits_for(tmp_path: Path) -> None:
         )  # fmt: skip
         seen.append(done.stderr)
     assert LINE.fullmatch(seen[0].strip())
-    assert "compiling makespan._segments.next_row, once after install: this takes some seconds" in seen[0]
+    assert (
+        "compiling makespan.bounds._segments.next_row, once after install: this takes some seconds" in seen[0]
+    )
     assert seen[1] == ""

@@ -373,7 +373,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     write_instance(instance, tmp_path / "i.json")
     bound = LowerBound(best + 1, "exact", Proof.SOLVER)
     write_result(
-        imx.result.MakespanResult(instance.name, instance.sha256, "makespan", lower=bound),
+        Result(instance.name, instance.sha256, "makespan", lower=bound),
         tmp_path / "r.json",
     )
     return tmp_path / "i.json", tmp_path / "r.json"

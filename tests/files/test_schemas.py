@@ -32,6 +32,7 @@ CALLS = [
         "--output-tokens", "256",
     ),
     ("schedulers",),
+    ("problems",),
     ("profiles",),
     ("versions",),
 ]  # fmt: skip

@@ -28,6 +28,7 @@ from infermax_opt.cli.main import cli
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Result
 from infermax_opt.files.results import read_schedule_or_claim
+from infermax_opt.infermax import heuristics
 from infermax_opt.infermax.columns import ROW_KIND
 from infermax_opt.infermax.data.formats import read_instance, write_instance
 from infermax_opt.infermax.data.instance import Instance
@@ -56,7 +57,8 @@ def some_row(name: str = "mine", **changes: Any) -> Row:
     }  # fmt: skip
     own |= {name: changes.pop(name) for name in own if name in changes}
     row = Row(
-        kind=ROW_KIND, own=own, suite="paper-csp", instance=name, instance_sha256=name * 3, protocol="01234567", requests=4,
+        kind=ROW_KIND, own=own,
+        suite="paper-csp", instance=name, instance_sha256=name * 3, protocol="01234567", requests=4,
         status="feasible", upper_bound=Fraction("0.2"), lower_bound=Fraction("0.15"), bound="KV area",
         proof="closed-form", bound_check="recomputed", certificate=None, schedule_source="scheduler:vllm",
         schedule_sha256="ab" * 32, result=f"results/01234567/{name}.json.gz",
@@ -88,7 +90,7 @@ def workers_of(process: int) -> list[int]:
     for task in Path(f"/proc/{process}/task").iterdir():
         with contextlib.suppress(OSError):
             for child in (task / "children").read_text().split():
-                if b"table_worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                if b"table.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
                     found.append(int(child))
     return found
 
@@ -350,17 +352,16 @@ def test_no_scheduler_beats_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_failed_schedulers_are_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import infermax_opt.infermax.schedulers as schedulers
 
     instance = csp_case(2, chunked=False)
-    real = schedulers.run_scheduler
+    real = heuristics.run_scheduler
 
     def run_scheduler(instance: Instance, name: str) -> Any:
         if name == "sarathi":
             raise InputError("needs too many batches")
         return real(instance, name)
 
-    monkeypatch.setattr(schedulers, "run_scheduler", run_scheduler)
+    monkeypatch.setattr(heuristics, "run_scheduler", run_scheduler)
     row = compute_row(instance, job(tmp_path, instance))
     assert row.schedulers["sarathi"] is None
     assert row.schedulers["vllm"] is not None

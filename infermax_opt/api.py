@@ -205,6 +205,14 @@ def check_certificate(instance: AnyInstance, path: str | os.PathLike[str]) -> Fr
 def write_certificate(instance: AnyInstance, lower: LowerBound, path: str | os.PathLike[str]) -> None:
     """Write the certificate of a bound, whole or not at all.
 
+    Parameters
+    ----------
+    instance : instance of any problem
+    lower : LowerBound
+        One with evidence.
+    path : path
+        ``.gz`` is compressed.
+
     Raises
     ------
     InputError

@@ -63,7 +63,16 @@ MAX_SIZE = click.option(
 
 
 def output_option(metavar: str, text: str, required: bool = False) -> Callable[[F], F]:
-    """Option -o: where the command writes its file, whole or not at all."""
+    """Option -o: where the command writes its file, whole or not at all.
+
+    Parameters
+    ----------
+    metavar : str
+        What the file holds.
+    text : str
+        For the help.
+    required : bool
+    """
     return click.option("-o", "--output", metavar=metavar, required=required, shell_complete=files, help=text)
 
 
@@ -203,6 +212,15 @@ def save(value: Mapping[str, Any], output: str | None, summary: str | None) -> N
     The summary comes out even where the file cannot be written; the value is then kept in a
     temporary file, which the error names: work that took hours must not be lost.
     Without a summary, the value that went to standard output is not printed again.
+
+    Parameters
+    ----------
+    value : mapping
+        As JSON knows it.
+    output : str, optional
+        File, or ``-`` for standard output.
+    summary : str, optional
+        What people read; None: they get the value.
     """
     from infermax_opt.files.json import dump_json, to_json_text
 

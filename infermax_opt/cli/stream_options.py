@@ -71,6 +71,17 @@ def stream_parameters() -> list[click.Parameter]:
 def given_stream(context: click.Context, input_file: str, form: str | None, **options: Any) -> Stream:
     """The stream that the options name.
 
+    Parameters
+    ----------
+    context : click.Context
+        Tells which options were given.
+    input_file : str
+        A stream, or a trace.
+    form : str, optional
+        Layout of the trace; None: it is a stream.
+    **options
+        As the commands have them.
+
     Raises
     ------
     InputError

@@ -16,7 +16,16 @@ __all__ = ["requests_csv", "simulation_text", "simulation_to_json"]
 
 
 def simulation_text(replay: StreamReplay, check: StreamCheck, policy: str) -> str:
-    """What became of a stream under a policy."""
+    """What became of a stream under a policy.
+
+    Parameters
+    ----------
+    replay : StreamReplay
+    check : StreamCheck
+        Of the same placement.
+    policy : str
+        Its name.
+    """
     broken = ", ".join(f"{rule} {count}" for rule, count in check.rules.items())
     lines = [
         printable(replay.stream.name),
@@ -29,7 +38,16 @@ def simulation_text(replay: StreamReplay, check: StreamCheck, policy: str) -> st
 
 
 def simulation_to_json(replay: StreamReplay, check: StreamCheck, policy: str) -> dict[str, Any]:
-    """The same as a JSON value, with every request and the workers in use at every heartbeat."""
+    """The same as a JSON value, with every request and the workers in use at every heartbeat.
+
+    Parameters
+    ----------
+    replay : StreamReplay
+    check : StreamCheck
+        Of the same placement.
+    policy : str
+        Its name.
+    """
     stream = replay.stream
     return {
         "schema": SCHEMAS["simulate"],

@@ -46,7 +46,17 @@ def checked_text(value: object, field: str) -> None:
 
 
 def checked_whole(value: object, field: str, least: int, most: int) -> int:
-    """Read a whole number from `least` to `most`."""
+    """Read a whole number from `least` to `most`.
+
+    Parameters
+    ----------
+    value : object
+        What was given.
+    field : str
+        Names it in an error.
+    least, most : int
+        Limits.
+    """
     if type(value) is int and least <= value <= most:  # nearly always; a million requests count
         return value
     number = read_whole(value, field)

@@ -17,12 +17,28 @@ Completer = Callable[[click.Context, click.Parameter, str], Items]
 
 
 def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of files."""
+    """Names of files.
+
+    Parameters
+    ----------
+    context, parameter : click.Context, click.Parameter
+        As click hands them over.
+    incomplete : str
+        What was typed so far.
+    """
     return [CompletionItem(incomplete, type="file")]
 
 
 def folders(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of folders."""
+    """Names of folders.
+
+    Parameters
+    ----------
+    context, parameter : click.Context, click.Parameter
+        As click hands them over.
+    incomplete : str
+        What was typed so far.
+    """
     return [CompletionItem(incomplete, type="dir")]
 
 

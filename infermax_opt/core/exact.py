@@ -140,7 +140,15 @@ def percent_text(value: Fraction, *, digits: int = 3, rounding: Rounding = "near
 
 
 def fixed_text(value: Fraction | float, decimals: int, rounding: Literal["floor", "ceiling"]) -> str:
-    """Write `value` with so many decimals, an attainment rounded down and a gap up."""
+    """Write `value` with so many decimals, an attainment rounded down and a gap up.
+
+    Parameters
+    ----------
+    value : Fraction
+    decimals : int
+        Digits behind the point.
+    rounding : {"nearest", "floor", "ceiling"}
+    """
     scaled = value * 10**decimals
     whole = math.floor(scaled) if rounding == "floor" else math.ceil(scaled)
     return f"{whole / 10**decimals:.{decimals}f}"

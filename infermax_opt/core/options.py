@@ -19,7 +19,15 @@ LARGEST_SEED = 2**31 - 1
 
 
 def window(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
-    """A span of time A:B in seconds."""
+    """A span of time A:B in seconds.
+
+    Parameters
+    ----------
+    context, parameter : click.Context, click.Parameter
+        As click hands them over.
+    value : str, optional
+        What was typed.
+    """
     if value is None:
         return None
     try:
@@ -32,7 +40,15 @@ def window(context: click.Context, parameter: click.Parameter, value: str | None
 
 
 def decimal(context: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
-    """A decimal of 0 or more."""
+    """A decimal of 0 or more.
+
+    Parameters
+    ----------
+    context, parameter : click.Context, click.Parameter
+        As click hands them over.
+    value : str, optional
+        What was typed.
+    """
     if value is None:
         return None
     try:
@@ -62,7 +78,15 @@ def decimal_option(name: str, default: str | None, text: str, metavar: str = "S"
 
 
 def token_counts(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
-    """A list of token counts N,N,..."""
+    """A list of token counts N,N,...
+
+    Parameters
+    ----------
+    context, parameter : click.Context, click.Parameter
+        As click hands them over.
+    value : str, optional
+        What was typed.
+    """
     if value is None:
         return None
     parts = value.split(",")

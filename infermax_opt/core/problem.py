@@ -137,7 +137,16 @@ class Problem(ABC, Generic[I, S, M]):
 
     @abstractmethod
     def verify(self, instance: I, schedule: S | None, subject: S | Claim) -> BaseVerification[Any, M]:
-        """Verify a schedule, and what a claim says of it; nothing is raised for a wrong one."""
+        """Verify a schedule, and what a claim says of it; nothing is raised for a wrong one.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule, optional
+            Of the subject; None where that is a bound alone.
+        subject : schedule or Claim
+            The schedule itself, or all that is claimed with it.
+        """
 
     @abstractmethod
     def bounds(self, instance: I, *, stop: Callable[[], bool] | None = None) -> Iterable[LowerBound]:
@@ -201,6 +210,13 @@ class Problem(ABC, Generic[I, S, M]):
 
     def plot(self, instance: I, subject: S | Claim, path: str | os.PathLike[str]) -> None:
         """Draw a valid schedule, or the schedule of a result with its bound and gap.
+
+        Parameters
+        ----------
+        instance : instance
+        subject : schedule or Claim
+        path : path
+            PNG or SVG by its ending; written whole or not at all.
 
         Raises
         ------

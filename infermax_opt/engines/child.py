@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import IO
 
-__all__ = ["Lines", "end_child", "read_lines", "start_child"]
+__all__ = ["Lines", "end_child", "end_with_parent", "read_lines", "start_child"]
 
 #: Whole lines of the output of a process; None at its end.
 Lines = queue.SimpleQueue[bytes | None]
@@ -71,3 +71,13 @@ def end_child(child: subprocess.Popen[bytes]) -> int:
         with contextlib.suppress(OSError):
             pipe.close()  # type: ignore[union-attr]
     return code
+
+
+def end_with_parent() -> None:
+    """In a child: end as soon as standard input does, which is when its parent ends, however that ends."""
+
+    def watch() -> None:
+        sys.stdin.read()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()

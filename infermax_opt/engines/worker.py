@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from infermax_opt.engines.child import end_with_parent
 from infermax_opt.engines.lowering import LoweredModel
 from infermax_opt.engines.outcome import Termination
 
@@ -51,16 +52,11 @@ def _private_output() -> Callable[[dict[str, Any]], None]:
     return emit
 
 
-def _end_with_parent() -> None:
-    sys.stdin.read()
-    os._exit(1)
-
-
 def main() -> None:
     """Run one job."""
     emit = _private_output()
     job = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     try:
         if job["memory"] is not None:
             limit_memory(job["memory"])

@@ -148,7 +148,16 @@ def check_certificate(
 
 
 def check_evidence(instance: AnyInstance, lower: LowerBound, certification: Certification[Any]) -> Fraction:
-    """Check the certificate of a bound that was not written to a file; as `check_certificate`."""
+    """Check the certificate of a bound that was not written to a file; as `check_certificate`.
+
+    Parameters
+    ----------
+    instance : AnyInstance
+    lower : LowerBound
+        One with evidence.
+    certification : Certification
+        Of the instance's problem.
+    """
     return certification.check(instance, certificate_to_json(instance, lower, certification))
 
 
@@ -156,6 +165,13 @@ def certified_bound(
     instance: AnyInstance, claim: Claim, certification: Certification[Any]
 ) -> Fraction | None:
     """Bound that the certificate of a claim proves; None if the claim names none.
+
+    Parameters
+    ----------
+    instance : AnyInstance
+    claim : Claim
+    certification : Certification
+        Of the instance's problem.
 
     Raises
     ------

@@ -163,6 +163,13 @@ def _metrics(value: object, kind: Any) -> dict[str, Fraction | int | None]:
 def write_with_certificate(instance: AnyInstance, result: R, path: str | os.PathLike[str]) -> R:
     """Write the certificate of a result that has one beside where its file will be, if it is a file.
 
+    Parameters
+    ----------
+    instance : AnyInstance
+    result : Result
+    path : path
+        Of the result; ``-`` has nothing beside it.
+
     Returns
     -------
     result

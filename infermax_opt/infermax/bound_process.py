@@ -7,7 +7,6 @@ Every bound that is found comes out as its certificate, one a line.
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.engines.child import end_child, read_lines, start_child
+from infermax_opt.engines.child import end_child, end_with_parent, read_lines, start_child
 from infermax_opt.files.certificates import certificate_to_json
 from infermax_opt.files.json import parse_json, to_json_text
 from infermax_opt.infermax.bounds.searched import searched_bounds
@@ -105,7 +104,7 @@ class BoundProcess:
 def main() -> None:
     """Search for bounds on the instance that standard input names."""
     job: dict[str, Any] = parse_json(sys.stdin.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     instance = instance_from_json(job["instance"])
     seconds = job["seconds"]
     end = None if seconds is None else time.monotonic() + float(seconds)
@@ -114,12 +113,6 @@ def main() -> None:
             _print(certificate_to_json(instance, lower, CERTIFICATION))
     except Exception as error:  # one bound the less is no reason to lose the rest
         _print({"failure": f"{type(error).__name__}: {error}"})
-
-
-def _end_with_parent() -> None:
-    """Standard input ends when the process at its other end does, however that ends."""
-    sys.stdin.read()
-    os._exit(0)
 
 
 def _print(value: dict[str, Any]) -> None:

@@ -212,7 +212,17 @@ class Meaning:
 
 
 def check_envelope(certificate: Field, data: Any, instance_sha256: str) -> None:
-    """The certificate is whole, and made out for this instance and its objective."""
+    """The certificate is whole, and made out for this instance and its objective.
+
+    Parameters
+    ----------
+    certificate : Field
+        As parsed.
+    data : Any
+        The instance, as parsed.
+    instance_sha256 : str
+        Of the instance.
+    """
     if not isinstance(certificate.value, dict):
         certificate.fail(f"{shown(certificate.value)} is not an object")
     body = {key: value for key, value in certificate.value.items() if key != "sha256"}
@@ -458,7 +468,17 @@ def blocks_up_to(last: int, size: int) -> int:
 
 
 def check(instance_data: Any, certificate: Any, profiles: Path | None = None) -> Fraction:
-    """Return the bound in seconds that the certificate proves for the instance, or raise Rejected."""
+    """Return the bound in seconds that the certificate proves for the instance, or raise Rejected.
+
+    Parameters
+    ----------
+    instance_data : Any
+        The instance, as parsed.
+    certificate : Any
+        As parsed.
+    profiles : Path | None
+        Folder of the cost profiles.
+    """
     try:
         instance = Instance(instance_data, profiles)
     except Rejected as problem:
@@ -491,7 +511,16 @@ def prove(instance: Instance, evidence: Field) -> Fraction:
 
 
 def closed_form(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
-    """Work, attention constants and a least number of batches."""
+    """Work, attention constants and a least number of batches.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
     since = evidence["since"].number()
     kinds = instance.since(since)
     require(since >= 0 and len(kinds) > 0, "since: no request arrives then or later")
@@ -626,7 +655,17 @@ Step = tuple[int, int, int, int]
 
 
 def push(queue: deque[tuple[Any, int]], key: Any, position: int) -> None:
-    """Add a value to those of a window that no later one undercuts, so that the first is the least."""
+    """Add a value to those of a window that no later one undercuts, so that the first is the least.
+
+    Parameters
+    ----------
+    queue : deque[tuple[Any, int]]
+        Candidates, best first.
+    key : Any
+        Value of the new candidate.
+    position : int
+        Where it stands.
+    """
     while queue and queue[-1][0] >= key:
         queue.pop()
     queue.append((key, position))
@@ -637,7 +676,18 @@ def reach(
 ) -> list[Any]:
     """Least source[u - s] + cost of s over the tokens s of a step, for each u of the span, or FAR.
 
-    `held`: tokens of the first and the last value of the source.
+    Parameters
+    ----------
+    source : list[Any]
+        Values to take the least of.
+    held : tuple[int, int]
+        Tokens of the first and the last value of the source.
+    span : tuple[int, int]
+        The first and the last u that are wanted.
+    step : Step
+        Fewest and most tokens of the step, its fixed cost, and that of each token.
+    work : Work
+        Counts the steps.
     """
     (start, end), (first, last), (low, high, fixed, slope) = held, span, step
     begin, stop = max(first, start + low), min(last, end + high)
@@ -713,7 +763,16 @@ Layers = list[list[Any]]
 
 
 def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
-    """No step of the graph earns more than it costs: a schedule costs what its requests earn, at least."""
+    """No step of the graph earns more than it costs: a schedule costs what its requests earn, at least.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
     graph, kinds = Occupancy(instance, evidence, piece), instance.since()
     layers: Layers = [graph.potential[0], [FAR], [FAR]]
     for k in range(1, graph.top + 1):
@@ -731,6 +790,16 @@ def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
     """No refill between batches earns; return the least potentials of k requests in a batch.
 
     A request joins fewer by one; in a last list for several numbers, those of that list, too.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    k : int
+        Active requests.
+    below : Layers
+        Potentials of one request less.
+    work : Work
+        Counts the steps.
     """
     token, size, (fixed, slope) = graph.token, graph.size, graph.out
     starts, span, several = graph.starts.items(), graph.ranges[k], graph.last_of_several(k)
@@ -756,7 +825,18 @@ def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
 
 
 def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:
-    """Lower the potentials in a batch by joins within their list: once, as all lead to more tokens."""
+    """Lower the potentials in a batch by joins within their list: once, as all lead to more tokens.
+
+    Parameters
+    ----------
+    between : list[Any]
+    layer : list[Any]
+    first : int
+    joins : list[Step]
+        Requests that join.
+    work : Work
+        Counts the steps.
+    """
     work.spend(8 * len(layer) * len(joins))
     windows = [(join, deque[tuple[Any, int]]()) for join in joins]
     for u in range(first, first + len(layer)):
@@ -771,7 +851,15 @@ def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Ste
 
 
 def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:
-    """Neither idling nor a batch of k requests earns: one that makes a token of each, or prompts alone."""
+    """Neither idling nor a batch of k requests earns: one that makes a token of each, or prompts alone.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    k : int
+        Active requests.
+    layers : Layers
+    """
     (first, last), (row, admitted, pure) = graph.ranges[k], layers
     require(all(map(le, row, [v + graph.pure for v in pure])), "potential: a prefill batch earns")
     require(all(map(le, row, [v + graph.idle for v in row[1:]])), "potential: idling earns")
@@ -786,7 +874,16 @@ def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:
 
 
 def check_leaves(graph: Occupancy, k: int, work: Work) -> None:
-    """Neither a finish nor an eviction earns: steps to more tokens on the lists read backwards."""
+    """Neither a finish nor an eviction earns: steps to more tokens on the lists read backwards.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    k : int
+        Active requests.
+    work : Work
+        Counts the steps.
+    """
     leaves: list[Step] = [(end, end, -pay, 0) for end, pay in graph.finishes.items()]
     if graph.evictions:
         leaves.append((graph.shortest + 1, graph.longest, *graph.out))
@@ -822,6 +919,14 @@ def state_flow(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
 
     So a schedule costs at least what first tokens earn by the prices
     (`infermax_opt.infermax.bounds.state_flow`).
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
     """
     groups = groupby(sorted(instance.since()), lambda kind: kind[:2])
     kinds = [(i, o, sum(c for *_, c in same)) for (i, o), same in groups]
@@ -847,7 +952,20 @@ def state_flow(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
 def list_states(
     instance: Instance, kinds: Kinds, elements: list[Element], most: int, expected: int
 ) -> list[State]:
-    """All sets of requests that memory holds until their next tokens, smallest first, then in order."""
+    """All sets of requests that memory holds until their next tokens, smallest first, then in order.
+
+    Parameters
+    ----------
+    instance : Instance
+    kinds : Kinds
+        Kinds of requests.
+    elements : list[Element]
+        Of the states.
+    most : int
+        Requests in memory at most.
+    expected : int
+        States that the certificate has.
+    """
     starts = [0, *accumulate(o + 1 for _, o, _ in kinds)]
     states: list[State] = [()]
     for state in states:
@@ -891,7 +1009,17 @@ class Costs:
 
 
 def check_states(elements: list[Element], between: dict[State, Any], costs: Costs, work: Work) -> None:
-    """No refill, finish, eviction, idling or batch earns, from any state."""
+    """No refill, finish, eviction, idling or batch earns, from any state.
+
+    Parameters
+    ----------
+    elements : list[Element]
+        Of the states.
+    between : dict[State, Any]
+    costs : Costs
+    work : Work
+        Counts the steps.
+    """
     admitted, alone = dict.fromkeys(between, FAR), dict.fromkeys(between, FAR)
     for state, here in between.items():
         distinct = set(state)
@@ -926,6 +1054,14 @@ def lagrangian(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
 
     Each list bounds what so many batches cost; the least over their number, each by its best list, is
     the bound (`infermax_opt.infermax.bounds.lagrangian`).
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
     """
     kinds, blocks = instance.since(), instance.capacity // instance.block
     theta = evidence["theta"].whole(0, min(instance.d0, instance.p0))
@@ -962,7 +1098,19 @@ def read_prices(prices: Field, work: Work) -> list[Runs]:
 
 
 def least_total(instance: Instance, kinds: Kinds, best: list[Any], batch: int, unit: Fraction) -> Fraction:
-    """Least ticks of batches, paths and prompts, over the numbers of batches by area or more."""
+    """Least ticks of batches, paths and prompts, over the numbers of batches by area or more.
+
+    Parameters
+    ----------
+    instance : Instance
+    kinds : Kinds
+        Kinds of requests.
+    best : list[Any]
+    batch : int
+        Least units of a batch.
+    unit : Fraction
+        Units of a tick.
+    """
     size = instance.block
     sizes = sum(c * (blocks_up_to(i + o - 1, size) - blocks_up_to(i - 1, size)) for i, o, c in kinds)
     least = max(-(-sizes // (instance.capacity // size)), max(o for _, o, _ in kinds))
@@ -1031,6 +1179,16 @@ def cheapest_paths(instance: Instance, kind: tuple[int, int], runs: Runs, share:
 
     In each batch a request that is held makes its next token or waits; one that is out enters; and one
     that was held before may be out again afterwards.
+
+    Parameters
+    ----------
+    instance : Instance
+    kind : tuple[int, int]
+        Kind of requests.
+    runs : Runs
+        Prices by batch.
+    share : int
+    rho : int
     """
     path = RequestPath(instance, kind, share, rho, max(price for price, _ in runs))
     width, unreached, least = path.lanes.width, path.unreached, path.lanes.least

@@ -67,7 +67,16 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
     def verify(
         self, instance: Instance, schedule: Schedule | None, subject: Schedule | Claim
     ) -> Verification:
-        """Verify a schedule, and what a claim says of it."""
+        """Verify a schedule, and what a claim says of it.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule, optional
+            Of the subject; None where that is a bound alone.
+        subject : schedule or Claim
+            The schedule itself, or all that is claimed with it.
+        """
         from infermax_opt.infermax.verify import verify_schedule
 
         return verify_schedule(instance, schedule, subject)
@@ -142,7 +151,15 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         return run.result()
 
     def plot(self, instance: Instance, subject: Schedule | Claim, path: str | os.PathLike[str]) -> None:
-        """Draw what each request does over time, and the KV cache it takes."""
+        """Draw what each request does over time, and the KV cache it takes.
+
+        Parameters
+        ----------
+        instance : instance
+        subject : schedule or Claim
+        path : path
+            PNG or SVG by its ending; written whole or not at all.
+        """
         from infermax_opt.infermax.plot import plot_schedule
 
         plot_schedule(instance, subject, path)

@@ -212,7 +212,17 @@ class Meaning:
 
 
 def check_envelope(certificate: Field, data: Any, instance_sha256: str) -> None:
-    """The certificate is whole, and made out for this instance and its objective."""
+    """The certificate is whole, and made out for this instance and its objective.
+
+    Parameters
+    ----------
+    certificate : Field
+        As parsed.
+    data : Any
+        The instance, as parsed.
+    instance_sha256 : str
+        Of the instance.
+    """
     if not isinstance(certificate.value, dict):
         certificate.fail(f"{shown(certificate.value)} is not an object")
     body = {key: value for key, value in certificate.value.items() if key != "sha256"}

@@ -152,7 +152,15 @@ class Archive:
         return schedule
 
     def beaten_by(self, name: str, upper: Fraction | None, lower: Fraction | None) -> bool:
-        """Whether such bounds would improve the entry of that name, or contradict it."""
+        """Whether such bounds would improve the entry of that name, or contradict it.
+
+        Parameters
+        ----------
+        name : str
+            Of the instance.
+        upper, lower : Fraction, optional
+            Objective of a schedule, and a lower bound.
+        """
         entry = self.entries().get(name)
         if entry is None:
             return True

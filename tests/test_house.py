@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import statistics
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -364,3 +365,73 @@ def test_every_folder_of_modules_is_packaged() -> None:
     packages = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
     folders = {name for name, path in MODULES.items() if path.name == "__init__.py"}
     assert packages == folders
+
+
+# --- sizes --------------------------------------------------------------------------------------
+
+#: Most lines and branches of a function that does not say why it is longer.
+MOST_LINES, MOST_BRANCHES = 80, 12
+#: Words with which the docstring of a kernel says why it stays long.
+REASON = "Long on purpose"
+#: Most lines of a module.
+MOST_MODULE_LINES = 400
+#: Modules that may be longer: formulations are tables of contents, a checker is one file for others to copy.
+LONG_MODULES = (
+    "infermax_opt.models.infermax_csp",
+    "infermax_opt.models.infermax_flow",
+    "infermax_opt.infermax.checker",
+    "infermax_opt.makespan.checker",
+)
+#: Methods and callbacks whose parameters click defines.
+CLICKS = {
+    ("infermax_opt.cli.console", "main"),
+    ("infermax_opt.cli.solve", "convert"),
+    ("infermax_opt.cli.completion", "engines"),
+}
+BRANCHES = (ast.If, ast.For, ast.While, ast.Try, ast.IfExp, ast.BoolOp, ast.comprehension, ast.ExceptHandler)
+
+
+def functions(node: ast.AST, public: bool = True) -> Iterator[tuple[ast.FunctionDef, bool]]:
+    """Functions and methods of a module, and whether they are public."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            yield from functions(child, public and not child.name.startswith("_"))
+        elif isinstance(child, ast.FunctionDef):
+            yield child, public and not child.name.startswith("_")
+
+
+def branches(function: ast.FunctionDef) -> int:
+    """Branches of a function itself, those of functions inside it apart."""
+    todo, count = list(ast.iter_child_nodes(function)), 0
+    while todo:
+        node = todo.pop()
+        count += isinstance(node, BRANCHES)
+        if not isinstance(node, ast.FunctionDef | ast.Lambda):
+            todo.extend(ast.iter_child_nodes(node))
+    return count
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_functions_are_short_or_say_why(name: str) -> None:
+    for function, _ in functions(tree(name)):
+        lines = (function.end_lineno or 0) - function.lineno + 1
+        if lines > MOST_LINES or branches(function) > MOST_BRANCHES:
+            assert REASON in (ast.get_docstring(function) or ""), f"{name}.{function.name}"
+
+
+def test_modules_are_short() -> None:
+    lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in MODULES.items()}
+    assert {name for name, length in lengths.items() if length > MOST_MODULE_LINES} <= set(LONG_MODULES)
+    assert statistics.median(lengths.values()) <= 150
+
+
+def test_public_functions_tell_of_their_parameters() -> None:
+    for name in own(MODULES):
+        for function, public in functions(tree(name)):
+            marks = {ast.unparse(mark).partition("(")[0] for mark in function.decorator_list}
+            if not public or name.split(".")[-1].startswith("_") or marks & {"click.command", "overload"}:
+                continue
+            names = [some.arg for some in (*function.args.args, *function.args.kwonlyargs)]
+            told = "Parameters\n" in (ast.get_docstring(function) or "")
+            short = len([some for some in names if some not in ("self", "cls")]) < 3
+            assert told or short or (name, function.name) in CLICKS, f"{name}.{function.name}"

@@ -108,31 +108,33 @@ class Program(click.Group):
             sys.stdout.flush()
         except click.exceptions.Exit as stop:
             return stop.exit_code
-        except click.ClickException as error:
-            return _complain(error.format_message(), UNUSABLE)
-        except InputError as error:
-            if error.__cause__ is not None and os.environ.get(DEBUG):
-                traceback.print_exc()
-            return _complain(str(error), UNUSABLE)
+        except BrokenPipeError:
+            return BROKEN_PIPE
         except (KeyboardInterrupt, click.Abort) as stop:
             code = exit_code(stop)
             return _complain("terminated" if code == TERMINATED else "interrupted", code)
-        except BrokenPipeError:
-            return BROKEN_PIPE
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename else "output: "
-            return _complain(f"{where}{error.strerror or error}", UNUSABLE)
-        except MemoryError:
-            return _complain("out of memory; try a smaller instance or --memory-limit", UNUSABLE)
         except Exception as error:
-            if os.environ.get(DEBUG):
-                traceback.print_exc()
-            return _complain(
-                f"internal error: {type(error).__name__}: {error}; please report it, with the output "
-                f"under {DEBUG}=1",
-                UNUSABLE,
-            )
+            return _complain(_in_words(error), UNUSABLE)
         return code if isinstance(code, int) else DONE
+
+
+def _in_words(error: Exception) -> str:
+    """What went wrong, for the user; the traceback of a defect is printed where it is asked for."""
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else "output: "
+        return f"{where}{error.strerror or error}"
+    if isinstance(error, MemoryError):
+        return "out of memory; try a smaller instance or --memory-limit"
+    ours = isinstance(error, InputError)
+    if os.environ.get(DEBUG) and (not ours or error.__cause__ is not None):
+        traceback.print_exc()
+    if ours:
+        return str(error)
+    return (
+        f"internal error: {type(error).__name__}: {error}; please report it, with the output under {DEBUG}=1"
+    )
 
 
 def _complain(message: str, code: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,9 @@ from infermax_opt.cli.console import (
 )
 from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable, write_twice
 from infermax_opt.core.interrupts import patient
+
+if TYPE_CHECKING:
+    from infermax_opt.cluster.series import WorkerSeries
 
 __all__ = ["workers"]
 
@@ -95,15 +98,14 @@ def workers(
     """  # noqa: D301
     from infermax_opt.cluster.data.formats import write_stream
     from infermax_opt.cluster.prefill import prefill_stream
-    from infermax_opt.cluster.report import series_csv, series_text, series_to_json
     from infermax_opt.cluster.series import worker_series
-    from infermax_opt.files.json import write_text
     from infermax_opt.placement.data.formats import write_placement
 
     write_twice(output, placement, stream_file, plot)
     for path in (output, placement, stream_file, plot):
         check_output(path, input_file)
     if plot is not None:
+        from infermax_opt.cluster.plot import plot_series
         from infermax_opt.files.figure import picture_format
 
         picture_format(plot)
@@ -123,11 +125,17 @@ def workers(
     if placement is not None:
         write_placement(series.placement, placement)
     if plot is not None:
-        from infermax_opt.cluster.plot import plot_series
-
         plot_series(series, plot)
-    value = series_to_json(series)
-    text = series_text(series)
+    _report(series, sides, output, as_json)
+    return DONE
+
+
+def _report(series: WorkerSeries, sides: list[WorkerSeries], output: str | None, as_json: bool) -> None:
+    """Print the series, and that of the workers that do the prefill; write the former to a file."""
+    from infermax_opt.cluster.report import series_csv, series_text, series_to_json
+    from infermax_opt.files.json import write_text
+
+    value, text = series_to_json(series), series_text(series)
     for before in sides:
         value["prefill"] = series_to_json(before)
         text = f"{text}\n\n{series_text(before)}"
@@ -138,4 +146,3 @@ def workers(
     save(value, output, None if as_json else text)
     if not as_json:
         wrote(made)
-    return DONE

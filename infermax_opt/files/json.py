@@ -226,6 +226,15 @@ def _print(data: bytes) -> None:
     sys.stdout.flush()
 
 
+def _copy(temporary: str, target: Path | None) -> None:
+    """Copy a file to a device or a pipe, or to standard output."""
+    if target is None:
+        _print(Path(temporary).read_bytes())
+        return
+    with open(temporary, "rb") as source, open(target, "wb") as sink:
+        shutil.copyfileobj(source, sink)
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
     """Give a temporary name (same ending) that replaces `path` when the block succeeds.
@@ -251,23 +260,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
         handle, temporary = tempfile.mkstemp(prefix=".tmp-", suffix=suffix, dir=folder)
         os.close(handle)
         yield temporary
-        if name == STANDARD:
-            _print(Path(temporary).read_bytes())
-        elif special:
-            with open(temporary, "rb") as source, open(target, "wb") as sink:
-                shutil.copyfileobj(source, sink)
+        if special:
+            _copy(temporary, None if name == STANDARD else target)
         else:
             umask = os.umask(0)
             os.umask(umask)
             os.chmod(temporary, 0o666 & ~umask)
             os.replace(temporary, target)
             temporary = None
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror or error}", source=name) from None
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"cannot be written: {error}", source=name) from None
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be written: {reason}", source=name) from None
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):

@@ -153,7 +153,7 @@ def anneal(
 ) -> None:  # fmt: skip
     """Run steps `first` .. `first + steps - 1` of `total`, over which it cools down from `hot` to `cold`.
 
-    The four moves stay in one function: as a function each the same steps take a tenth longer.
+    Long on purpose: with the four moves as a function each the same steps take a tenth longer.
 
     Parameters
     ----------

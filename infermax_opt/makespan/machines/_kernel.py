@@ -32,7 +32,7 @@ def pack(items: Any, bins: Any, capacity: Any, limit: Any, where: Any) -> Any:
     more than all bins may waste together: bins * capacity less the sum of the items.  Of items of one
     size only the first is tried in a place.
 
-    It stays in one function: each step forward and back changes most of the eleven numbers of its state.
+    Long on purpose: each step forward and back changes most of the eleven numbers of its state.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def repair_loop(
 ) -> Any:
     """Repack a few machines at a time until no load exceeds `target`, or the budget is used up.
 
-    It stays in one function: what is drawn, and in which order, is the search.
+    Long on purpose: what is drawn, and in which order, is the search.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def anneal(
 ) -> Any:  # fmt: skip
     """Run steps `first` .. `first + steps - 1` of `total`; whether it came to where no limit is exceeded.
 
-    It stays in one function: a step is left as soon as what is known of its rise is too much.
+    Long on purpose: a step is left as soon as what is known of its rise is too much.
 
     Parameters
     ----------

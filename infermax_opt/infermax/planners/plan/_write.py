@@ -20,19 +20,28 @@ def batches_of(instance: Instance, plan: Plan) -> Schedule:
     named = _decoding_beside_idle(instance, plan)
     entries: list[Batch] = []
     for j, (mine, cut, decode) in enumerate(zip(chunks, cuts, decodes, strict=True)):
-        evict = tuple(names[i] for i in cut) if cut else ()
+        evict = tuple(names[i] for i in cut)
         if j in named:
             entries.append(_batch(names, [*mine, *((i, 1) for i in named[j])], evict))
-        elif not mine and not evict:
-            if decode:
-                add_decodes(entries)
-        elif plan.rules.hybrid:
-            entries.append(_batch(names, mine, evict, decode))
-        else:
-            entries += [_batch(names, part) for part in _packed(plan.rules, mine)]
-            if decode:
-                entries.append(Batch(decode_all=True))
+        elif mine or evict:
+            entries += _entries(plan.rules, names, mine, evict, bool(decode))
+        elif decode:
+            add_decodes(entries)
     return Schedule(instance.name, run_length(entries))
+
+
+def _entries(
+    rules: Rules,
+    names: Sequence[str],
+    mine: Sequence[tuple[int, int]],
+    evict: tuple[str, ...],
+    decode: bool,
+) -> list[Batch]:
+    """One batch for prompts and decodes, or several where they may not share one."""
+    if rules.hybrid:
+        return [_batch(names, mine, evict, decode)]
+    apart = [_batch(names, part) for part in _packed(rules, mine)]
+    return [*apart, Batch(decode_all=True)] if decode else apart
 
 
 def _batch(

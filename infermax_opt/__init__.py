@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule
     from infermax_opt.makespan.data.traces import client_instance
     from infermax_opt.makespan.replay.metrics import MakespanMetrics
-    from infermax_opt.makespan.verify import MakespanVerification
+    from infermax_opt.makespan.verify import MakespanResult, MakespanVerification
     from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
     from infermax_opt.placement.data.schedule import Placement
     from infermax_opt.placement.data.traces import heartbeat_instance
     from infermax_opt.placement.replay.metrics import PlacementMetrics
-    from infermax_opt.placement.verify import PlacementVerification
+    from infermax_opt.placement.verify import PlacementResult, PlacementVerification
 
     __version__: str
 
@@ -67,6 +67,7 @@ __all__ = [
     "LowerBound",
     "MakespanInstance",
     "MakespanMetrics",
+    "MakespanResult",
     "MakespanSchedule",
     "MakespanVerification",
     "Metric",
@@ -76,6 +77,7 @@ __all__ = [
     "PlacementGroup",
     "PlacementInstance",
     "PlacementMetrics",
+    "PlacementResult",
     "PlacementVerification",
     "Policy",
     "PrefillLevel",
@@ -190,7 +192,7 @@ _HOMES = {
     ),
     "makespan.data.traces": ("client_instance",),
     "makespan.replay.metrics": ("MakespanMetrics",),
-    "makespan.verify": ("MakespanVerification",),
+    "makespan.verify": ("MakespanResult", "MakespanVerification"),
     "placement.data.instance": (
         "PlacementGroup",
         "PlacementInstance",
@@ -200,7 +202,7 @@ _HOMES = {
     "placement.data.schedule": ("Placement",),
     "placement.data.traces": ("heartbeat_instance",),
     "placement.replay.metrics": ("PlacementMetrics",),
-    "placement.verify": ("PlacementVerification",),
+    "placement.verify": ("PlacementResult", "PlacementVerification"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from infermax_opt.core.result import Claim
+from infermax_opt.core.result import Claim, Result
 from infermax_opt.core.truth import ROUNDING, Finding, Truth, best_of, found_by_enumerating
 from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.certificates import certified_bound
@@ -22,7 +22,11 @@ from infermax_opt.makespan.data.schedule import Bin, MakespanSchedule
 from infermax_opt.makespan.replay.bins import BinViolation, replay_bins
 from infermax_opt.makespan.replay.metrics import MakespanMetrics, measure_bins
 
-__all__ = ["MakespanVerification", "one_after_another", "verify_bins"]
+__all__ = ["MakespanResult", "MakespanVerification", "one_after_another", "verify_bins"]
+
+
+#: The results of this problem.
+MakespanResult = Result[MakespanSchedule, MakespanMetrics]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from infermax_opt.core.result import Claim, Proof
+from infermax_opt.core.result import Claim, Proof, Result
 from infermax_opt.core.truth import Fault, FaultKind, Finding, Truth, Unchecked, found_by_enumerating
 from infermax_opt.core.verification import BaseVerification
 from infermax_opt.placement.bounds import exhaustive
@@ -26,10 +26,14 @@ from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.replay.check import PlacementViolation, check_placement
 from infermax_opt.placement.replay.metrics import PlacementMetrics, measure_placement
 
-__all__ = ["PlacementVerification", "alone", "verify_placement"]
+__all__ = ["PlacementResult", "PlacementVerification", "alone", "verify_placement"]
 
 #: Why a detail could not be checked.
 OTHER_WORDS = "is not among the reasons that the verifier recomputes"
+
+
+#: The results of this problem.
+PlacementResult = Result[Placement, PlacementMetrics]
 
 
 @dataclass(frozen=True)

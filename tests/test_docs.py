@@ -66,5 +66,4 @@ def test_commands_of_the_documents_exist() -> None:
 def test_quick_files_are_there_once_and_in_order() -> None:
     names = (ROOT / "tests" / "quick.txt").read_text().split()
     assert names == sorted(set(names))
-    found = [path.name for path in Path(ROOT, "tests").rglob("test_*.py")]
-    assert [name for name in names if found.count(name) != 1] == []
+    assert [name for name in names if not Path(ROOT, "tests", name).is_file()] == []

@@ -201,7 +201,7 @@ def test_command(trace: str, tmp_path: Path) -> None:
     assert checked.exit_code == 1
     assert "heartbeat" in checked.stdout
     drawn = run("plot", files["stream.json"], files["p.json"], "-o", files["s.png"])
-    assert drawn.exit_code == 2
+    assert drawn.exit_code == 1
     assert drawn.stderr.count("\n") == 1
 
 

@@ -249,7 +249,7 @@ def test_small_instances_load_no_compiler() -> None:
         "import sys\n"
         "from infermax_opt.infermax.data.cost import CostModel\n"
         "from infermax_opt.infermax.data.instance import Instance, System\n"
-        "from infermax_opt.infermax.schedulers import run_scheduler\n"
+        "from infermax_opt.infermax.heuristics import run_scheduler\n"
         "from infermax_opt.api import verify\n"
         "cost = CostModel([(1, 1)], (1, 1), (1, 1))\n"
         "instance = Instance.of_requests('tiny', [(3, 4)] * 5, System(20, 9, 9), cost)\n"

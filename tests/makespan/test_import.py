@@ -70,6 +70,7 @@ def test_options(trace: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == {
+        "schema": "infermax-opt/import/1",
         "instance": "n", "requests": 2, "left_out": {"no input tokens": 1, "can never fit": 1},
         "input_tokens": 17, "output_tokens": 3, "clients": 2, "prefill_levels": 2, "largest_level": 100,
         "arrivals": "dropped",

@@ -409,7 +409,7 @@ def test_schedules_of_the_other_problem_are_one_line(path: Path, tmp_path: Path)
         assert done.stderr == (
             f"infermax-opt: {tmp_path / 'bins.json'}: bins: schedules of the instance 'toy' have batches\n"
         )
-    assert "for makespan instances: fcfs, offline, online, hybrid" in run("schedulers").stdout
+    assert "methods of makespan instances\nfcfs, offline, online, hybrid" in run("schedulers").stdout
 
 
 def test_metrics_of_the_other_problem_are_named(solved: Result, tmp_path: Path) -> None:

@@ -194,6 +194,6 @@ def test_rows_of_each_problem_are_told_apart(tmp_path: Path) -> None:
         Row.from_json(
             {"schema": MAKESPAN.schema, **dict.fromkeys([*SHARED_FIELDS, *INFERMAX.fields])}, INFERMAX
         )
-    with pytest.raises(InputError, match="clients: is missing"):
+    with pytest.raises(InputError, match="status: is missing"):
         row_from_json({"schema": MAKESPAN.schema, "suite": "x", "instance": "x", "requests": 1,
                        "instance_sha256": "x", "protocol": "x"})  # fmt: skip

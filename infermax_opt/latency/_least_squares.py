@@ -2,6 +2,9 @@
 
 Least squares run on floats.  What must hold for every sample, that a model lies above, is checked in exact
 arithmetic.
+
+SciPy has `nnls` and Student's t.  It is not used: where it is installed, numba imports its linear algebra
+with the first compiled kernel, which costs every command about 0.2 s.
 """
 
 from __future__ import annotations
@@ -10,12 +13,15 @@ import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Any
 
 __all__ = ["dependent", "least_above", "non_negative", "student_t"]
 
 #: Singular values, as a share of the largest, that count as 0.
 TINY = 1e-9
+#: Degrees of freedom from which on quantiles come from a series; its error is below 1e-6 there.
+MANY = 60
 
 Row = Sequence[Fraction]
 
@@ -38,6 +44,9 @@ def dependent(matrix: Any) -> bool:
 def non_negative(matrix: Any, measured: Any) -> tuple[Any, tuple[int, ...]]:
     """Coefficients >= 0 with the least sum of squared residuals, and the columns that are not held at 0.
 
+    The best coefficients are the unconstrained ones of some set of columns, the rest being 0; there are at
+    most seven sets, and all are tried.
+
     Parameters
     ----------
     matrix : ndarray of float, shape (samples, columns)
@@ -46,28 +55,54 @@ def non_negative(matrix: Any, measured: Any) -> tuple[Any, tuple[int, ...]]:
         Above 0.
     """
     import numpy as np
-    from scipy.optimize import nnls
 
-    # By the lengths of the columns, so that their units do not matter.
     lengths = np.linalg.norm(matrix, axis=0)
     scaled = matrix / lengths
-    found, _ = nnls(scaled, measured)
-    free = np.flatnonzero(found > 0)
-    # `nnls` tells which coefficients are above 0; of these this is the more accurate solution.
-    solved = np.linalg.lstsq(scaled[:, free], measured, rcond=None)[0]
-    # One that is 0 but for rounding may come out on either side.
-    free, solved = free[solved > 0], solved[solved > 0]
-    coefficients = np.zeros(len(lengths))
-    coefficients[free] = solved / lengths[free]
-    return coefficients, tuple(free.tolist())
+    columns = matrix.shape[1]
+    best: tuple[float, Any, tuple[int, ...]] | None = None
+    for size in range(columns, 0, -1):
+        for chosen in itertools.combinations(range(columns), size):
+            part = scaled[:, chosen]
+            solved = np.linalg.lstsq(part, measured, rcond=None)[0]
+            if (solved < 0).any():
+                continue
+            residual = float(((measured - part @ solved) ** 2).sum())
+            if best is None or residual < best[0]:
+                coefficients = np.zeros(columns)
+                coefficients[list(chosen)] = solved / lengths[list(chosen)]
+                best = residual, coefficients, chosen
+    assert best is not None  # one column alone has a coefficient >= 0
+    return best[1], best[2]
 
 
 def student_t(share: float, freedom: int) -> float:
     """Half width, in standard errors, of the symmetric interval that holds `share` of Student's t."""
-    # What `scipy.stats.t` asks; that module takes a second to import.
-    from scipy.special import stdtrit
+    if freedom >= MANY:
+        z = NormalDist().inv_cdf((1 + share) / 2)
+        # Abramowitz and Stegun 26.7.5.
+        terms = (
+            z,
+            (z**3 + z) / 4,
+            (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+            (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        )
+        return math.fsum(term / float(freedom) ** k for k, term in enumerate(terms))
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < share else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
 
-    return float(stdtrit(freedom, (1 + share) / 2))
+
+def _within(angle: float, freedom: int) -> float:
+    """Share of Student's t within sqrt(freedom) * tan(angle) (Abramowitz and Stegun 26.7.3, 26.7.4)."""
+    cosine, sine = math.cos(angle), math.sin(angle)
+    odd = freedom % 2
+    term, total = (cosine if odd else 1.0), 0.0
+    for k in range(1 + odd, freedom, 2):
+        total += term
+        term *= cosine * cosine * k / (k + 1)
+    return (angle + sine * total) * 2 / math.pi if odd else sine * total
 
 
 def least_above(rows: Sequence[Row], measured: Sequence[Fraction], weights: Sequence[float]) -> Row:

@@ -253,6 +253,7 @@ def problem_named(name: str) -> AnyProblem | None:
     return None
 
 
+@cache
 def problem_names() -> tuple[str, ...]:
     """Names of all installed problems; this package's own first."""
     points = {point.name: point.value for point in entry_points(group=GROUP)}

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -38,13 +39,17 @@ M = TypeVar("M", bound=AnyMetrics)
 
 def package_versions() -> dict[str, str]:
     """Versions of this package and of the solvers and libraries behind it."""
-    versions = {}
-    for name in ("infermax-opt", "pyomo", "highspy", "ortools", "numpy", "numba"):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+    names = ("infermax-opt", "pyomo", "highspy", "ortools", "numpy", "numba")
+    return {name: version for name in names if (version := _version(name)) is not None}
+
+
+@cache
+def _version(name: str) -> str | None:
+    """Version of an installed distribution; each is read once, for it takes longer than a small search."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

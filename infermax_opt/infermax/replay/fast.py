@@ -64,7 +64,9 @@ def replay_compiled(instance: Instance, schedule: Schedule) -> Replay | None:
     if not _kernel()(inputs, outputs, entries, _limits(instance), done):
         return None
     table = done.features
-    features = list(map(BatchFeatures._make, zip(*(table[:, k].tolist() for k in range(5)), strict=True)))
+    # What `BatchFeatures._make` does, without a call of Python per batch.
+    make = functools.partial(tuple.__new__, BatchFeatures)
+    features = list(map(make, zip(*(table[:, k].tolist() for k in range(5)), strict=True)))
     unit = tick_unit(instance, schedule)
     starts, ends = clock(instance, unit, features, _waits(schedule))
     if not instance.offline:

@@ -7,6 +7,7 @@ does the same for valid schedules in compiled code; the two agree on every test.
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,9 +150,13 @@ def clock(
         Where the schedule waits.
     """
     scale = unit // instance.cost.ticks_per_second
+    durations = instance.cost.many_batch_ticks(features)
+    if not earliest:
+        ends = [total * scale for total in itertools.accumulate(durations)]
+        return [0, *ends][: len(ends)], ends
     starts, ends = [], []
     now = 0
-    for j, duration in enumerate(instance.cost.many_batch_ticks(features)):
+    for j, duration in enumerate(durations):
         if j in earliest:
             now = max(now, int(earliest[j] * unit))
         starts.append(now)

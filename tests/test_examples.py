@@ -303,19 +303,55 @@ def test_schedules_of_other_problems(run: Run, tandem: Path, tmp_path: Path) -> 
         ("schedulers", "raise RuntimeError('no luck')", SCHEDULE_BROKEN),
         ("schedulers", "def broken(instance): raise RuntimeError('no luck')", SCHEDULE_BROKEN),
         ("bounds", "raise RuntimeError('no luck')", ("bound", TOY)),
-        ("bounds", "def broken(instance):\n yield\n raise RuntimeError('no luck')", ("bound", TOY)),
+        ("bounds", "def broken(instance):\n raise RuntimeError('no luck')\n yield", ("bound", TOY)),
     ],
 )
 def test_broken_packages_are_named(group: str, module: str, args: tuple[object, ...], tmp_path: Path) -> None:
+    said = refused(tmp_path, group, module, *args)
+    assert f"infermax_opt.{group}: broken: " in said
+    assert "some-package" in said
+    assert "RuntimeError: no luck" in said
+
+
+TWIN = "from infermax_opt.infermax.problem import InferMaxProblem\nclass broken(InferMaxProblem):\n"
+LOWER = "from fractions import Fraction\nfrom infermax_opt.core.result import LowerBound, Proof\n"
+
+
+@pytest.mark.parametrize(
+    ("group", "module", "args", "told"),
+    [
+        ("bounds", "def broken(instance): return [1]", ("bound", TOY), "1 is no LowerBound"),
+        (
+            "bounds",
+            LOWER + "def broken(instance): yield LowerBound(0.5, 'mine', Proof.CLOSED_FORM)",
+            ("bound", TOY),
+            "the value of 'mine' is 0.5, not a Fraction of at least 0",
+        ),
+        (
+            "bounds",
+            LOWER + "def broken(instance): yield LowerBound(Fraction(9), 'mine', Proof.CLOSED_FORM)",
+            ("solve", TOY),
+            "bound: mine claims at least 9 s, which is wrong: a verified schedule needs ",
+        ),
+        ("problems", TWIN + " pass", ("problems",), "its name is 'infermax'; the entry point"),
+        ("problems", TWIN + " name = 'broken'\n schedule = int", ("problems",), "the key 'batches', too"),
+        ("problems", "class broken:\n name = 'broken'", ("problems",), "the class has no about, instance"),
+    ],
+)
+def test_wrong_packages_are_told(
+    group: str, module: str, args: tuple[object, ...], told: str, tmp_path: Path
+) -> None:
+    assert told in refused(tmp_path, group, module, *args)
+
+
+def refused(tmp_path: Path, group: str, module: str, *args: object) -> str:
+    """What a command says with a package installed whose entry point `broken` is of that module."""
     (tmp_path / "broken.py").write_text(module)
     info = tmp_path / "some_package-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-package\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[infermax_opt.{group}]\nbroken = broken:broken\n")
-    done = commands(tmp_path)(*args, code=2)
-    assert f"infermax_opt.{group}: broken: " in done.stderr
-    assert "some-package" in done.stderr
-    assert "RuntimeError: no luck" in done.stderr
+    return commands(tmp_path)(*args, code=2).stderr
 
 
 def test_no_bound_to_write(

@@ -303,21 +303,13 @@ def test_no_prints_and_no_pickles() -> None:
 
 def test_lazy() -> None:
     code = (
-        "import sys, time\n"
-        "before = time.perf_counter()\n"
-        "import infermax_opt\n"
-        "print(time.perf_counter() - before)\n"
+        "import sys, infermax_opt\n"
         f"print([name for name in {HEAVY} if name in sys.modules])\n"
         "import infermax_opt.cli.main\n"
         f"print([name for name in {HEAVY} if name in sys.modules])\n"
     )
-    runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        for _ in "123"
-    ]
-    outputs = [run.stdout.splitlines() for run in runs]
-    assert min(float(lines[0]) for lines in outputs) < 0.1
-    assert {tuple(lines[1:]) for lines in outputs} == {("[]", "[]")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "[]"]
 
 
 def test_the_import_command_loads_no_solver(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ class Problem(ABC, Generic[I, S, M]):
     instance, schedule, metrics : type
         Of its values.
     decisions : str
-        Key of the decisions in a schedule file, by which schedules of other problems are told apart.
+        Key of the decisions in a schedule file.  Problems have one key only if they have one class of
+        schedules, so it tells how a schedule is read.
     heuristic, heuristics_title : str
         What a heuristic of it is called, and several.
     engines : sequence of str
@@ -249,21 +250,44 @@ def problem_named(name: str) -> AnyProblem | None:
         if point.name == name:
             with blaming(point):
                 problem: AnyProblem = point.load()()
+                _require_names(problem, name)
             return problem
     return None
+
+
+def _require_names(problem: AnyProblem, name: str) -> None:
+    """Refuse a problem without its names, or that goes by another name than its entry point."""
+    needed = ("name", "about", "instance", "schedule", "metrics", "decisions")
+    missing = [attribute for attribute in needed if not hasattr(problem, attribute)]
+    if missing:
+        raise TypeError(f"the class has no {', '.join(missing)}")
+    if problem.name != name:
+        raise ValueError(f"its name is {problem.name!r}; the entry point must be called so, too")
 
 
 @cache
 def problem_names() -> tuple[str, ...]:
     """Names of all installed problems; this package's own first."""
-    points = {point.name: point.value for point in entry_points(group=GROUP)}
+    points: dict[str, str] = {}
+    for point in entry_points(group=GROUP):
+        if points.setdefault(point.name, point.value) != point.value:
+            other = f"{points[point.name]} and {point.value} have one name"
+            raise InputError(other, field=point.name, source=GROUP)
     own = __name__.partition(".")[0]
     return tuple(sorted(points, key=lambda name: (not points[name].startswith(f"{own}."), name)))
 
 
+@cache
 def problems() -> tuple[AnyProblem, ...]:
     """All installed problems, in the order of `problem_names`."""
-    return tuple(problem for name in problem_names() if (problem := problem_named(name)) is not None)
+    found = tuple(problem for name in problem_names() if (problem := problem_named(name)) is not None)
+    owners: dict[str, AnyProblem] = {}
+    for problem in found:
+        other = owners.setdefault(problem.decisions, problem)
+        if other.schedule is not problem.schedule:
+            text = f"{other.name} has schedules of the key {problem.decisions!r}, too"
+            raise InputError(text, field=problem.name, source=GROUP)
+    return found
 
 
 def problem_of(value: object) -> AnyProblem:

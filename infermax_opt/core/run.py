@@ -181,8 +181,18 @@ class SolveRun(Generic[P, S, M]):
             self.report = replace(self.report, termination="interrupted")
 
     def result(self) -> Result[S, M]:
-        """Everything known."""
+        """Everything known.
+
+        Raises
+        ------
+        InputError
+            If a closed form is wrong, such as one of another package: a verified schedule is below it.
+        """
         best = self.best
+        if best is not None and self.lower is not None and self.lower.value > best.value:
+            claimed = f"{self.lower.source} claims at least {amount(self.instance, self.lower.value)}"
+            reached = f"a verified schedule needs {amount(self.instance, best.value)}"
+            raise InputError(f"{claimed}, which is wrong: {reached}", field="bound")
         seconds = time.monotonic() - self.began
         return Result(
             instance=self.instance.name,

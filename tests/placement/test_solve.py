@@ -6,6 +6,7 @@ import _thread
 import itertools
 import json
 import random
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -218,6 +219,15 @@ def test_a_bound_that_a_placement_refutes_is_discarded(engines: dict[str, Any]) 
     assert verify(OPEN, result).ok
 
 
+@pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """Programs that a shell starts in the background ignore SIGINT unless told otherwise."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_keeps_the_best(engines: dict[str, Any]) -> None:
     engines["pack"] = ["interrupt"]
     result = api.solve(OPEN, time_limit=60)

@@ -301,6 +301,19 @@ def test_no_prints_and_no_pickles() -> None:
                 assert not names & {"pickle", "marshal", "shelve"}, f"{name}:{node.lineno}"
 
 
+def test_the_checkers_have_the_same_lines_in_common() -> None:
+    """Each is one file that runs alone, so they cannot share a module: a mend of one must reach the other."""
+    shared = set()
+    for wing in ("infermax", "makespan"):
+        text = (PACKAGE / wing / "checker.py").read_text()
+        _, begin, rest = text.partition("# --- limits, files and fields: the same lines in both checkers ---")
+        part, end, _ = rest.partition("\n# --- the instance ---")
+        assert begin, wing
+        assert end, wing
+        shared.add(part)
+    assert len(shared) == 1
+
+
 def test_lazy() -> None:
     code = (
         "import sys, infermax_opt\n"

@@ -60,7 +60,7 @@ class SolveOptions:
     ----------
     engines : sequence of str
         Names that `solver` may have.
-    solver, formulation, warm_start, time_limit, memory_limit, threads, seed, progress
+    solver, formulation, warm_start, bounds, time_limit, memory_limit, threads, seed, progress
         As given.
 
     Raises

@@ -1,0 +1,63 @@
+"""A schedule as bars over time, one row for each machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from infermax_opt.files.figure import COLOURS, STYLE, Phase, save_figure
+
+__all__ = ["Bar", "draw_bars"]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a machine does for a while: its row, start and length in seconds, and the phase for the colour."""
+
+    row: str
+    start: Fraction
+    length: Fraction
+    phase: Phase
+
+
+def draw_bars(bars: Iterable[Bar], words: Sequence[str], path: str | os.PathLike[str]) -> None:
+    """Draw bars.
+
+    Parameters
+    ----------
+    bars : iterable of Bar
+    words : sequence of str
+        Of the title.
+    path : path
+        PNG or SVG by its ending; written whole or not at all.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    bars = list(bars)
+    rows = list(dict.fromkeys(bar.row for bar in bars))
+    with rc_context(STYLE):
+        figure = Figure(figsize=(11, 1.5 + 0.6 * len(rows)), layout="constrained")
+        axes = figure.subplots()
+        for phase in dict.fromkeys(bar.phase for bar in bars):
+            own = [bar for bar in bars if bar.phase is phase]
+            axes.barh(
+                [bar.row for bar in own],
+                [float(bar.length) for bar in own],
+                left=[float(bar.start) for bar in own],
+                color=COLOURS[phase],
+                edgecolor="white",
+                label=phase.value,
+            )
+        axes.set_xlabel("time (s)")
+        axes.invert_yaxis()
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+        figure.suptitle(", ".join(words), fontsize=11, parse_math=False)
+        save_figure(figure, path)

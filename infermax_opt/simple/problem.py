@@ -1,0 +1,190 @@
+"""A problem that says what is its own and inherits the rest.
+
+Its values are records, which give its files.  A replay that measures a schedule and one that lists every
+schedule of a small instance give its verifier.  Bars give its picture, and metrics the columns of its tables.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
+
+from infermax_opt.core.columns import SHARED, Columns, RowKind, nearest, own
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.problem import Heuristic, Problem
+from infermax_opt.core.result import Claim, LowerBound
+from infermax_opt.core.truth import ROUNDING, Finding, Truth, best_of, found_by_enumerating
+from infermax_opt.core.verification import BaseVerification
+from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA
+from infermax_opt.files.figure import bound_words
+from infermax_opt.files.report import value_text
+from infermax_opt.files.text import printable
+from infermax_opt.simple.json import record_from_json, record_to_json
+from infermax_opt.simple.picture import Bar, draw_bars
+from infermax_opt.simple.records import BrokenRule, InstanceRecord, MetricsRecord, ScheduleRecord
+
+__all__ = ["SimpleProblem"]
+
+I = TypeVar("I", bound=InstanceRecord)  # noqa: E741
+S = TypeVar("S", bound=ScheduleRecord)
+M = TypeVar("M", bound=MetricsRecord)
+
+
+class SimpleProblem(Problem[I, S, M]):
+    """A problem of records; `I`, `S` and `M` as in `Problem`.
+
+    The field of a schedule that `decisions` names holds what is decided.
+
+    Attributes
+    ----------
+    rules : mapping of name to function
+        Its heuristics: schedules of an instance.
+    most_enumerated : int
+        Requests of the largest instance whose schedules are all listed.
+    """
+
+    rules: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    most_enumerated: ClassVar[int] = 0
+
+    # --- what is its own ------------------------------------------------------------------------
+
+    @abstractmethod
+    def broken(self, instance: I, schedule: S) -> Iterable[BrokenRule]:
+        """Rules that a schedule breaks; none for a valid one."""
+
+    @abstractmethod
+    def measure(self, instance: I, schedule: S) -> M:
+        """Replay a valid schedule: the one clock of the problem."""
+
+    @abstractmethod
+    def closed_forms(self, instance: I) -> Iterable[LowerBound]:
+        """Lower bounds, each proved by its formula."""
+
+    def plain(self, instance: I) -> S | None:
+        """A valid schedule that is found at once, or None; the verifier refutes bounds above it."""
+        return None
+
+    def every_schedule(self, instance: I) -> Iterable[S]:
+        """List all schedules that could be best; asked for up to `most_enumerated` requests only."""
+        return ()
+
+    def bars(self, instance: I, schedule: S) -> Iterable[Bar]:
+        """What the picture of a valid schedule shows; none where there is no picture."""
+        return ()
+
+    # --- what follows ---------------------------------------------------------------------------
+
+    def instance_from_json(self, value: object) -> I:
+        """Build an instance from parsed JSON."""
+        head = {"schema": INSTANCE_SCHEMA, "problem": self.name}
+        found: I = record_from_json(self.instance, value, "", head)
+        return found
+
+    def instance_to_json(self, instance: I) -> dict[str, Any]:
+        """Return the JSON value of an instance."""
+        return {"schema": INSTANCE_SCHEMA, "problem": self.name, **record_to_json(instance)}
+
+    def schedule_from_json(self, value: object, path: str) -> S:
+        """Build a schedule from parsed JSON."""
+        found: S = record_from_json(self.schedule, value, path, {"schema": SCHEDULE_SCHEMA})
+        return found
+
+    def schedule_to_json(self, schedule: S) -> dict[str, Any]:
+        """Return the JSON value of a schedule."""
+        return {"schema": SCHEDULE_SCHEMA, **record_to_json(schedule)}
+
+    def verify(self, instance: I, schedule: S | None, subject: S | Claim) -> BaseVerification[BrokenRule, M]:
+        """Replay a schedule; decide what is claimed of a small instance by listing every schedule.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule, optional
+        subject : schedule or Claim
+            As in `Problem.verify`.
+        """
+        violations = tuple(self.broken(instance, schedule)) if schedule is not None else ()
+        valid = None if violations else schedule
+        truth = Truth(
+            instance=instance,
+            violations=violations,
+            metrics=None if valid is None else self.measure(instance, valid),
+            objective=self._value(instance, valid),
+            closed_form=lambda source: best_of(self.closed_forms(instance), source),
+            confirm=lambda lower: self._confirm(instance, lower),
+            trivial=lambda: self._value(instance, self.plain(instance)),
+        )
+        return BaseVerification.of(subject, truth)
+
+    def _value(self, instance: I, schedule: S | None) -> Fraction | None:
+        """Objective of a valid schedule."""
+        if schedule is None:
+            return None
+        return Fraction(getattr(self.measure(instance, schedule), instance.objective_name))
+
+    def _confirm(self, instance: I, lower: Fraction) -> Finding:
+        """Compare a bound with every schedule."""
+        count = len(instance.requests)
+        if count > self.most_enumerated:
+            return found_by_enumerating(
+                None, f"{count} requests; up to {self.most_enumerated} are enumerated"
+            )
+        # A rounding below, so that a bound written as a double is not refuted for that.
+        least = lower * (1 - ROUNDING)
+        values = (self._value(instance, some) for some in self.every_schedule(instance))
+        return found_by_enumerating(all(value >= least for value in values if value is not None), "")
+
+    def bounds(self, instance: I, *, stop: Callable[[], bool] | None = None) -> Iterable[LowerBound]:
+        """Closed forms only, so there is nothing to stop."""
+        return self.closed_forms(instance)
+
+    def heuristics(self) -> Sequence[str]:
+        """Names of the rules."""
+        return tuple(self.rules)
+
+    def run_heuristic(self, instance: I, name: str) -> Heuristic[S]:
+        """Make a schedule by a rule."""
+        if name not in self.rules:
+            return super().run_heuristic(instance, name)  # raises, and names the rules
+        return Heuristic(self.rules[name](instance))
+
+    def plot(self, instance: I, subject: S | Claim, path: str | os.PathLike[str]) -> None:
+        """Draw the bars of a schedule under its value, and bound and gap of a result.
+
+        Parameters
+        ----------
+        instance : instance
+        subject : schedule or Claim
+        path : path
+            As in `Problem.plot`.
+        """
+        schedule = subject.schedule if isinstance(subject, Claim) else subject
+        if not isinstance(schedule, self.schedule):
+            raise InputError("holds no schedule to draw", field="schedule")
+        bars = tuple(self.bars(instance, schedule))
+        if not bars:
+            super().plot(instance, subject, path)  # raises
+        value = value_text(instance, self._value(instance, schedule))
+        words = [printable(instance.name), f"{instance.objective_name} {value}"]
+        draw_bars(bars, words + (bound_words(instance, subject) if isinstance(subject, Claim) else []), path)
+
+    @cached_property
+    def _columns(self) -> RowKind:
+        """A column for each metric, the objective apart, which all tables have."""
+        names = tuple(name for name in self.metrics.definitions if name != self.instance.objective_name)
+
+        def cells(instance: I, result: Any) -> dict[str, Fraction | None]:
+            values = dict(result.metrics.items()) if result.metrics else {}
+            return {name: nearest(values.get(name)) for name in names}
+
+        columns = Columns({**SHARED.csv, **{name: own(name) for name in names}}, SHARED.markdown)
+        return RowKind(f"{self.name}/row/1", names, frozenset(names), cells, columns)
+
+    @property
+    def row_kind(self) -> RowKind:
+        """The columns that all problems have, and the metrics."""
+        return self._columns

@@ -123,7 +123,6 @@ def test_scheduler_keeps_every_limit(site: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_bound_is_found_recomputed_and_refuted(run: Run, tmp_path: Path) -> None:
-    # A request alone: no other argument is as good, as it knows that batches read the cache.
     instance = tiny(0, objective="mean_e2e")
     path, result = tmp_path / "i.json", tmp_path / "r.json"
     write_instance(instance, path)

@@ -1,9 +1,6 @@
 """Closed-form lower bounds on the mean TTFT, TPOT and end-to-end latency.
 
-``alone``: no request is faster than with the machine to itself.  Request i needs
-ceil(I/min(P, C)) batches with prefill for its first token, each at least alpha + p0, and its
-tokens' work; every later token needs a batch of its own with at least min(d0, p0), or d0 without
-preemption, and its work (see `least_work`).
+``alone``: no request is faster than with the machine to itself (`lone`).
 
 ``order``: sort the finishing times (or first-token times).  When the k-th of them has passed, k
 requests have been served from time 0 on, which takes at least the batches and the tokens of the k
@@ -14,7 +11,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from infermax_opt.infermax.bounds.least_work import later_work, prompt_pairs
+from infermax_opt.infermax.bounds.lone import LoneLatency
 from infermax_opt.infermax.data.instance import Instance, Metric
 
 __all__ = ["latency_bounds"]
@@ -22,34 +19,24 @@ __all__ = ["latency_bounds"]
 
 def latency_bounds(instance: Instance, metric: Metric) -> list[tuple[str, Fraction]]:
     """Closed-form bounds on one mean latency, by argument, in seconds."""
-    alone = max(_alone(instance, metric, piece) for piece in range(len(instance.cost.batch)))
-    bounds = [("alone", alone)]
+    bounds = [("alone", _alone(instance, metric))]
     if metric is not Metric.MEAN_TPOT:
         order = max(_order(instance, metric, piece) for piece in range(len(instance.cost.batch)))
         bounds.append(("order", max(Fraction(0), order)))
     return bounds
 
 
-def _alone(instance: Instance, metric: Metric, piece: int) -> Fraction:
-    ticks = instance.cost.ticks
-    alpha, beta = ticks.alpha[piece], ticks.beta[piece]
-    budget = instance.system.prefill_budget
-    least = min(ticks.d0, ticks.p0) if instance.policy.preemption else ticks.d0
+def _alone(instance: Instance, metric: Metric) -> Fraction:
+    lone = LoneLatency(instance)
     total = Fraction(0)
     counted = 0
     for kind in instance.types:
-        i, o, members = kind.input_tokens, kind.output_tokens, len(kind.members)
-        chunks = -(-i // budget)
-        first = chunks * (alpha + ticks.p0) + beta * i + ticks.p1 * prompt_pairs(instance, kind)
-        later = (o - 1) * (alpha + least) + later_work(instance, kind, piece)
-        if metric is Metric.MEAN_TTFT:
-            total += first * members
+        found, members = lone.of(kind), len(kind.members)
+        if metric is not Metric.MEAN_TPOT:
+            total += members * (found.first if metric is Metric.MEAN_TTFT else found.total)
             counted += members
-        elif metric is Metric.MEAN_E2E:
-            total += (first + later) * members
-            counted += members
-        elif o > 1:
-            total += Fraction(later, o - 1) * members
+        elif kind.output_tokens > 1:
+            total += members * Fraction(found.later, kind.output_tokens - 1)
             counted += members
     return total / (counted * instance.cost.ticks_per_second) if counted else Fraction(0)
 

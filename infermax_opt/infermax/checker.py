@@ -18,7 +18,7 @@ import re
 import sys
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import accumulate, chain, groupby
 from operator import le
@@ -332,7 +332,8 @@ def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction])
     except MemoryError:
         code, text = 2, "cannot be read: there is not enough memory"
     else:
-        code, text = 0, f"certified: {instance['name']}: makespan >= {seconds(bound)} s"
+        objective = instance.get("objective", "makespan").replace("throughput", "makespan")
+        code, text = 0, f"certified: {instance['name']}: {objective} >= {seconds(bound)} s"
     (sys.stderr if code else sys.stdout).write(one_line(text, 1000) + "\n")
     return code
 
@@ -410,7 +411,9 @@ class Instance:
         meaning.feed(attention, *(v for pair in pieces for v in pair))
         meaning.feed(*decode, *prefill)
         named = isinstance(top["objective"].value, str)  # of weights, there are no certificates
-        meaning.feed(top["objective"].text() if named else "weights", "makespan", 1)
+        name = top["objective"].text() if named else "weights"
+        self.objective = "makespan" if name == "throughput" else name
+        meaning.feed(name, self.objective, 1)
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
         total = 0
         for entry in top["requests"].items():
@@ -436,6 +439,11 @@ class Instance:
         """Least work but for the attention of the prompts, in ticks."""
         d1 = min(self.d1, beta) if self.preemption else self.d1
         return sum(c * (beta * (i + o - 1) + d1 * (o - 1) * (2 * i + o - 2) // 2) for i, o, c in kinds)
+
+    def mean_latency(self, finished: Fraction) -> Fraction:
+        """Mean end-to-end latency, given the sum of all finishing times in seconds."""
+        arrived = sum((arrival * count for (*_, arrival), count in self.kinds.items()), Fraction(0))
+        return (finished - arrived) / sum(self.kinds.values())
 
     def squares(self, kinds: Kinds, limit: int = 10**18) -> int:
         """Least attention work of the prompts in so many batches at most, in ticks."""
@@ -485,8 +493,9 @@ def check(instance_data: Any, certificate: Any, profiles: Path | None = None) ->
         raise Unusable(str(problem)) from None
     given = Field(certificate, "certificate")
     try:
+        known = ", ".join(PROOFS)
         require(
-            instance_data["objective"] in ("makespan", "throughput"), "only the makespan has certificates"
+            instance.objective in PROOFS, f"is for an objective without certificates; they are of {known}"
         )
         check_envelope(given, instance_data, instance.sha256)
         require(read_cost(given["cost"]) == instance.cost, "is for another cost model")
@@ -497,8 +506,7 @@ def check(instance_data: Any, certificate: Any, profiles: Path | None = None) ->
 
 def prove(instance: Instance, evidence: Field) -> Fraction:
     """Seconds that the evidence proves."""
-    proofs = {"closed-form": closed_form, "occupancy": occupancy}
-    proofs |= {"state-flow": state_flow, "lagrangian": lagrangian}
+    proofs = PROOFS[instance.objective]
     kind = evidence["kind"].text()
     if kind not in proofs:
         evidence["kind"].fail(f"{shown(kind)} is none of {', '.join(proofs)}")
@@ -708,6 +716,55 @@ def reach(
     return found
 
 
+# --- what requests pay: of a makespan, and of finishing times in their order -----------------------
+
+#: What each of some requests pays at least, in ticks, and how many they are.
+Payments = list[tuple[Fraction, int]]
+
+
+def payments(instance: Instance, kinds: Kinds, earned: list[int], piece: Piece) -> Payments:
+    """Least work of each request and what it earns by the prices.
+
+    Parameters
+    ----------
+    instance : Instance
+    kinds : Kinds
+        Kinds of requests.
+    earned : list[int]
+        Units that one request of each kind earns.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    work = [instance.token_work([(i, o, 1)], piece.beta) + instance.squares([(i, o, 1)]) for i, o, _ in kinds]
+    return [(w + e / piece.unit, c) for w, e, (*_, c) in zip(work, earned, kinds, strict=True)]
+
+
+def of_all(prove: Callable[..., Payments]) -> Proof:
+    """The makespan is at least what all requests pay."""
+
+    def makespan(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        return sum((pay * c for pay, c in prove(instance, evidence, piece)), Fraction(0)) / instance.scale
+
+    return makespan
+
+
+def in_order(prove: Callable[..., Payments]) -> Proof:
+    """The k-th request to finish does so no sooner than the k that pay least could.
+
+    See `infermax_opt.infermax.bounds.finishing_order`.
+    """
+
+    def mean(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        before = total = Fraction(0)
+        for pay, count in sorted(prove(instance, evidence, piece)):
+            least = max(Fraction(0), pay)
+            total += count * before + least * (count * (count + 1) // 2)
+            before += count * least
+        return instance.mean_latency(total / instance.scale)
+
+    return mean
+
+
 # --- proof: occupancy -----------------------------------------------------------------------------
 
 
@@ -762,7 +819,7 @@ class Occupancy:
 Layers = list[list[Any]]
 
 
-def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
     """No step of the graph earns more than it costs: a schedule costs what its requests earn, at least.
 
     Parameters
@@ -780,10 +837,11 @@ def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         instance.work.spend(6 * len(layers[0]))
         check_batches(graph, k, layers)
         check_leaves(graph, k, instance.work)
-    area = sum(c * (i * o + o * (o - 1) // 2) for i, o, c in graph.old)
-    paid = (c * (graph.token * o + graph.starts[i] + graph.finishes[i + o]) for i, o, c in graph.old)
-    earned = Fraction(graph.size * area + sum(paid)) / piece.unit
-    return (instance.token_work(kinds, piece.beta) + instance.squares(kinds) + earned) / instance.scale
+    earned = [
+        graph.size * (i * o + o * (o - 1) // 2) + graph.token * o + graph.starts[i] + graph.finishes[i + o]
+        for i, o, _ in graph.old
+    ]
+    return payments(instance, kinds, earned, piece)
 
 
 def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
@@ -914,7 +972,7 @@ class Element(NamedTuple):
 State = tuple[int, ...]
 
 
-def state_flow(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+def state_flow(instance: Instance, evidence: Field, piece: Piece) -> Payments:
     """No step among the states of requests in memory earns more than it costs, by the potentials.
 
     So a schedule costs at least what first tokens earn by the prices
@@ -944,9 +1002,7 @@ def state_flow(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     between = {state: FAR if v is None else v for state, v in zip(states, given, strict=True)}
     costs = Costs(instance, piece, elements, first, out)
     check_states(elements, between, costs, instance.work)
-    merged = instance.since()
-    earned = Fraction(sum(c * pay for (*_, c), pay in zip(kinds, first, strict=True))) / piece.unit
-    return (instance.token_work(merged, piece.beta) + instance.squares(merged) + earned) / instance.scale
+    return payments(instance, kinds, first, piece)
 
 
 def list_states(
@@ -1213,6 +1269,188 @@ def cheapest_paths(instance: Instance, kind: tuple[int, int], runs: Runs, share:
             if settled:
                 break
     return [end if end < unreached else FAR for end in ends]
+
+
+# --- proof: progress --------------------------------------------------------------------------------
+
+
+#: Bits of densities, and steps of checking a token.
+DENSITY_BITS, TOKEN_STEPS = 64, 60
+
+
+class Shares(NamedTuple):
+    """Equal requests: how many, (presence, work, size, mass) of each token, mass of all."""
+
+    times: int
+    tokens: list[tuple[int, int, int, int]]
+    mass: int
+
+
+def progress(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Unfinished requests count in full: busy dates, presence and work that they wait for.
+
+    The number of unfinished requests is integrated over a clock of tokens
+    (`infermax_opt.infermax.bounds.progress`).
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    exponent = evidence["exponent"].whole(0, 256)
+    merged: Counter[tuple[int, int]] = Counter()
+    for i, o, count in instance.since():
+        merged[i, o] += count
+    slots = evidence["by_slots"].flag()
+    divisor = instance.capacity
+    if slots:
+        held = -(-min(i for i, _ in merged) // instance.block) * instance.block
+        divisor = min(merged.total(), divisor // held, instance.running or divisor)
+        require(divisor > 0, "by_slots: no request fits")
+    instance.work.spend(TOKEN_STEPS * sum(o for _, o in merged))
+    kinds = [
+        shares(list(token_parts(instance, i, o, piece, slots)), count, divisor)
+        for (i, o), count in merged.items()
+    ]
+    kinds.sort(key=lambda kind: kind.mass)
+    least = min(token[0] for kind in kinds for token in kind.tokens)
+    levels = read_levels(instance, evidence["levels"], kinds, least << 2 * exponent)
+    clock, busy, constant = 0, 0, Fraction(0)
+    for kind in kinds:
+        busy += kind.times * (2 * clock + kind.times * kind.mass)
+        clock += kind.times * kind.mass
+        before = doubled = 0
+        for presence, _, _, mass in kind.tokens:
+            doubled, before = doubled + presence * (2 * before + mass), before + mass
+        # Rounded down, as sums of fractions with thousands of denominators would not end.
+        constant += Fraction(
+            (kind.times * doubled << DENSITY_BITS) // max(1, 2 * kind.mass), 1 << DENSITY_BITS
+        )
+    saved = least_transport(kinds, levels, exponent) - most_transport(kinds, levels, exponent) / divisor
+    return instance.mean_latency((Fraction(busy, 2 * divisor) + constant + saved) / instance.scale)
+
+
+def token_parts(
+    instance: Instance, i: int, o: int, piece: Piece, slots: bool
+) -> Iterator[tuple[int, int, int]]:
+    """Presence, work and size of each token of a request.
+
+    Parameters
+    ----------
+    instance : Instance
+    i, o : int
+        Input and output tokens.
+    piece : Piece
+        Affine piece of the batch time.
+    slots : bool
+        Whether a token takes one slot, whatever its KV.
+    """
+    alpha, beta, block = piece.alpha, piece.beta, instance.block
+    d0, d1, p0, p1 = instance.d0, instance.d1, instance.p0, instance.p1
+    yield alpha + p0, beta * i + p1 * (i if instance.spread else i**2), 1 if slots else -(-i // block) * block
+    for s in range(i + 1, i + o):
+        decode, size = beta + d1 * (s - 1), 1 if slots else -(-s // block) * block
+        more = beta * s + p1 * (s if instance.spread else s**2) - decode  # that a refill costs
+        if instance.preemption and more < max(0, d0 - p0):
+            yield alpha + min(d0, p0), beta + min(d1, beta) * (s - 1), size
+        else:
+            yield alpha + d0, decode, size
+
+
+def shares(parts: list[tuple[int, int, int]], count: int, divisor: int) -> Shares:
+    """Tokens with their masses: work, and presence for their share of a batch."""
+    tokens = [(a, w, k, divisor * w + a * k) for a, w, k in parts]
+    return Shares(count, tokens, sum(mass for *_, mass in tokens))
+
+
+def read_levels(instance: Instance, given: Field, kinds: list[Shares], least: int) -> list[tuple[int, int]]:
+    """Lengths of cells of the clock and levels in them, which fall and stay below what is unfinished.
+
+    Parameters
+    ----------
+    instance : Instance
+    given : Field
+        Ends and levels.
+    kinds : list of Shares
+        By rising mass.
+    least : int
+        Least presence of a token, in squared units of the levels.
+    """
+    instance.work.spend(len(given.items()) * (20 + 5 * len(kinds)))
+    before, above = 0, FAR
+    cells = []
+    for cell in given.items():
+        end, level = cell.integers(2)
+        require(end > before and 0 <= level <= above, "levels: they do not fall, or ends do not rise")
+        unfinished, left = Fraction(0), end
+        for kind in kinds:
+            if kind.mass:
+                here = min(left, kind.times * kind.mass)
+                left -= here
+                unfinished += kind.times - Fraction(here, kind.mass)
+        require(level**2 <= least * unfinished, "levels: one is above what is unfinished")
+        cells.append((end - before, level))
+        before, above = end, level
+    return cells
+
+
+def least_transport(kinds: list[Shares], levels: list[tuple[int, int]], exponent: int) -> Fraction:
+    """Twice the least sum of level times sqrt(work * share done), in ticks: the densest come last."""
+    dense = []
+    for kind in kinds:
+        before = 0
+        for _, work, _, mass in kind.tokens:
+            if mass:
+                root = math.isqrt((work * (2 * before + mass) << 2 * exponent) // (2 * kind.mass))
+                dense.append(((root << DENSITY_BITS) // mass, kind.times * mass))
+            before += mass
+    dense.sort()
+    return Fraction(2 * laid(dense, levels), 1 << (2 * exponent + DENSITY_BITS))
+
+
+def most_transport(kinds: list[Shares], levels: list[tuple[int, int]], exponent: int) -> Fraction:
+    """The largest sum of squared level times size, in ticks times sizes: the densest come first."""
+    tokens = [(size, mass, kind.times) for kind in kinds for *_, size, mass in kind.tokens if mass]
+    dense = [(-(-(size << DENSITY_BITS) // mass), count * mass) for size, mass, count in tokens]
+    dense.sort(reverse=True)
+    squared = [(length, level**2) for length, level in levels]
+    return Fraction(laid(dense, squared), 1 << (2 * exponent + DENSITY_BITS))
+
+
+def laid(dense: list[tuple[int, int]], cells: list[tuple[int, int]]) -> int:
+    """Sum of density * mass * level, with (density, mass) laid one after the other into cells."""
+    total, queue, density, left = 0, iter(dense), 0, 0
+    for length, level in cells:
+        while length:
+            if not left:
+                density, left = next(queue, (0, length))
+            here = min(left, length)
+            total += density * here * level
+            left, length = left - here, length - here
+    return total
+
+
+# --- which proofs there are -----------------------------------------------------------------------
+
+#: Proof of a bound in seconds: takes the instance, the evidence and the affine piece.
+Proof = Callable[[Instance, Field, Piece], Fraction]
+#: Kinds of evidence of each objective.
+PROOFS: dict[str, dict[str, Proof]] = {
+    "makespan": {
+        "closed-form": closed_form,
+        "occupancy": of_all(occupancy),
+        "state-flow": of_all(state_flow),
+        "lagrangian": lagrangian,
+    },
+    "mean_e2e": {
+        "occupancy": in_order(occupancy),
+        "state-flow": in_order(state_flow),
+        "progress": progress,
+    },
+}
 
 
 # --- command line ---------------------------------------------------------------------------------

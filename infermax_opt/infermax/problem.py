@@ -84,10 +84,10 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
     def bounds(self, instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
         """Closed forms, then what searches for multipliers and potentials find."""
         from infermax_opt.infermax.bounds import closed_form_bounds
-        from infermax_opt.infermax.bounds.searched import searched_bounds
+        from infermax_opt.infermax.bounds.searched import is_searched, searched_bounds
 
         yield from closed_form_bounds(instance)
-        if instance.objective.is_makespan and not (stop is not None and stop()):
+        if is_searched(instance) and not (stop is not None and stop()):
             yield from searched_bounds(instance, stop=stop)
 
     def objective_meaning(self, instance: Instance) -> str:

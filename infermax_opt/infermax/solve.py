@@ -20,6 +20,7 @@ from infermax_opt.core.run import SolveOptions, SolveRun
 from infermax_opt.engines.formulations import formulation_names
 from infermax_opt.engines.outcome import EngineOutcome, Limits, Termination
 from infermax_opt.infermax.bound_process import BoundProcess
+from infermax_opt.infermax.bounds.searched import is_searched
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.flow_windows import improved_by_windows
@@ -162,7 +163,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         engine, reason = self.choose()
         self.report = replace(self.report, reason=reason)
         delayed = threading.Timer(0.0 if engine == "none" else SMALL_SECONDS, self.search_bounds)
-        if self.instance.objective.is_makespan:
+        if is_searched(self.instance):
             delayed.start()
         try:
             self.run_engine(engine, reason)

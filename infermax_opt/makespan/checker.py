@@ -332,7 +332,8 @@ def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction])
     except MemoryError:
         code, text = 2, "cannot be read: there is not enough memory"
     else:
-        code, text = 0, f"certified: {instance['name']}: makespan >= {seconds(bound)} s"
+        objective = instance.get("objective", "makespan").replace("throughput", "makespan")
+        code, text = 0, f"certified: {instance['name']}: {objective} >= {seconds(bound)} s"
     (sys.stderr if code else sys.stdout).write(one_line(text, 1000) + "\n")
     return code
 

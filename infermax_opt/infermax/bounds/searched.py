@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds._occupancy_graph import MAX_ACTIVE
+from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
 from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
+from infermax_opt.infermax.bounds.progress import progress_bound
 from infermax_opt.infermax.bounds.state_flow import state_flow_bound
-from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.instance import Instance, Metric
 
-__all__ = ["searched_bounds"]
+__all__ = ["is_searched", "searched_bounds"]
 
 #: Requests of mean size in the KV below which whole requests matter more than how memory fills.
 FEW_SLOTS = 30
@@ -21,8 +23,13 @@ LONG = 8
 SMALL = 60_000
 
 
+def is_searched(instance: Instance) -> bool:
+    """Whether there are such bounds on the objective."""
+    return instance.objective.is_makespan or instance.objective.name == Metric.MEAN_E2E.value
+
+
 def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
-    """Lower bounds on the makespan, each as soon as its search ends.
+    """Lower bounds on the objective, each as soon as its search ends; none where it has none.
 
     Parameters
     ----------
@@ -30,6 +37,18 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     stop : callable, optional
         Asked often whether to search no longer.
     """
+    if instance.objective.is_makespan:
+        yield from _on_the_makespan(instance, stop)
+    elif is_searched(instance):
+        found = progress_bound(instance, stop=stop)
+        if found is not None:
+            yield found
+        if stop is None or not stop():
+            yield from finishing_order_bounds(instance, stop=stop)
+
+
+def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
+    """Three searches, in an order that depends on how many requests fit at once."""
     tokens = volume = 0
     for kind in instance.types:
         i, o = kind.input_tokens, kind.output_tokens

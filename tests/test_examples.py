@@ -297,9 +297,6 @@ def test_schedules_of_other_problems(run: Run, tandem: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("group", "module", "args"),
     [
-        ("problems", "raise RuntimeError('no luck')", ("problems",)),
-        ("problems", "def broken(): raise RuntimeError('no luck')", ("problems",)),
-        ("problems", "raise RuntimeError('no luck')", ("solve", TOY)),
         ("schedulers", "raise RuntimeError('no luck')", SCHEDULE_BROKEN),
         ("schedulers", "def broken(instance): raise RuntimeError('no luck')", SCHEDULE_BROKEN),
         ("bounds", "raise RuntimeError('no luck')", ("bound", TOY)),
@@ -313,7 +310,6 @@ def test_broken_packages_are_named(group: str, module: str, args: tuple[object, 
     assert "RuntimeError: no luck" in said
 
 
-TWIN = "from infermax_opt.infermax.problem import InferMaxProblem\nclass broken(InferMaxProblem):\n"
 LOWER = "from fractions import Fraction\nfrom infermax_opt.core.result import LowerBound, Proof\n"
 
 
@@ -333,9 +329,6 @@ LOWER = "from fractions import Fraction\nfrom infermax_opt.core.result import Lo
             ("solve", TOY),
             "bound: mine claims at least 9 s, which is wrong: a verified schedule needs ",
         ),
-        ("problems", TWIN + " pass", ("problems",), "its name is 'infermax'; the entry point"),
-        ("problems", TWIN + " name = 'broken'\n schedule = int", ("problems",), "the key 'batches', too"),
-        ("problems", "class broken:\n name = 'broken'", ("problems",), "the class has no about, instance"),
     ],
 )
 def test_wrong_packages_are_told(
@@ -346,12 +339,100 @@ def test_wrong_packages_are_told(
 
 def refused(tmp_path: Path, group: str, module: str, *args: object) -> str:
     """What a command says with a package installed whose entry point `broken` is of that module."""
-    (tmp_path / "broken.py").write_text(module)
-    info = tmp_path / "some_package-1.0.dist-info"
+    return install(tmp_path, group, module)(*args, code=2).stderr
+
+
+def install(
+    folder: Path, group: str, module: str, package: str = "some-package", point: str = "broken"
+) -> Run:
+    """Runs a command beside a package whose entry point leads to `broken` in a module of this text."""
+    name = package.replace("-", "_")
+    (folder / f"{name}.py").write_text(module)
+    info = folder / f"{name}-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-package\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[infermax_opt.{group}]\nbroken = broken:broken\n")
-    return commands(tmp_path)(*args, code=2).stderr
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[infermax_opt.{group}]\n{point} = {name}:broken\n")
+    return commands(folder)
+
+
+# --- problems that cannot be used ----------------------------------------------------------------
+
+TWIN = "from infermax_opt.infermax.problem import InferMaxProblem\nclass broken(InferMaxProblem):\n"
+NO_LUCK = "raise RuntimeError('no luck')"
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        (NO_LUCK, "RuntimeError: no luck"),
+        (f"def broken(): {NO_LUCK}", "RuntimeError: no luck"),
+        ("raise SystemExit('no luck')", "SystemExit: no luck"),
+        ("from infermax_opt import InputError\nraise InputError('no luck', field='here')", "here: no luck"),
+        (TWIN + " pass", "its name is 'infermax'; the entry point"),
+        (TWIN + " name = 'broken'\n schedule = int", "has schedules of the key 'batches', too"),
+        ("class broken:\n name = 'broken'", "the class has no about, instance"),
+    ],
+)
+def test_problem_that_cannot_be_used_is_left_out(module: str, told: str, tmp_path: Path) -> None:
+    run = install(tmp_path, "problems", module)
+    schedule, own = tmp_path / "s.json", tmp_path / "own.json"
+    for args in (("schedule", TOY, "--scheduler", "vllm", "-o", schedule), ("verify", TOY, schedule)):
+        (warning,) = run(*args).stderr.splitlines()
+        assert warning.startswith("infermax-opt: left out: infermax_opt.problems: broken: ")
+        assert told in warning
+        assert "some-package" in warning
+    found = json.loads(run("problems", "--json").stdout)
+    assert [some["name"] for some in found["problems"]] == ["infermax", "makespan", "placement", "stream"]
+    ((name, package, reason),) = [some.values() for some in found["not_usable"]]
+    assert (name, package) == ("broken", "some-package")
+    assert told in reason
+    assert f"broken: not usable: {reason}" in run("problems").stdout
+    own.write_text(json.dumps({**json.loads(TOY.read_text()), "problem": "broken"}))
+    for args in (("solve", own), ("verify", own, schedule)):
+        assert reason in run(*args, code=2).stderr
+    assert reason in run("table", "broken", "-o", tmp_path / "t", code=2).stderr
+    assert run("versions").stderr == "", "it asks for no problem"
+
+
+def test_a_problem_with_a_name_of_the_house_is_left_out(tmp_path: Path) -> None:
+    run = install(tmp_path, "problems", NO_LUCK, point="makespan")
+    (some,) = json.loads(run("problems", "--json").stdout)["not_usable"]
+    assert some["reason"] == (
+        "some_package:broken of some-package and "
+        "infermax_opt.makespan.problem:MakespanProblem of infermax-opt have one name"
+    )
+    (warning,) = run(
+        "bound", ROOT / "instances" / "makespan-100x20.json", "--time-limit", 1
+    ).stderr.splitlines()
+    assert some["reason"] in warning
+
+
+def test_problems_of_two_packages_that_clash_are_both_left_out(tmp_path: Path) -> None:
+    install(tmp_path, "problems", NO_LUCK, package="one-package")
+    run = install(tmp_path, "problems", NO_LUCK, package="two-package")
+    found = json.loads(run("problems", "--json").stdout)["not_usable"]
+    assert [some["package"] for some in found] == ["one-package", "two-package"]
+    assert all("one_package:broken of one-package" in some["reason"] for some in found)
+    (warning,) = run("bound", TOY, "--time-limit", 1).stderr.splitlines()
+    assert "(and 1 more; see `infermax-opt problems`)" in warning
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps({**json.loads(TOY.read_text()), "problem": "broken"}))
+    assert "one-package and two_package:broken of two-package have one" in run("solve", own, code=2).stderr
+
+
+def test_problems_of_two_packages_with_one_key_are_both_left_out(tmp_path: Path) -> None:
+    for name in ("alpha", "beta", "gamma"):
+        own = f" name = '{name}'\n decisions = 'steps'\n schedule = type('S', (), {{}})"
+        key = "batches" if name == "gamma" else "steps"
+        module = TWIN + own.replace("steps", key)
+        run = install(tmp_path, "problems", module, package=f"{name}-package", point=name)
+    found = {
+        some["name"]: some["reason"] for some in json.loads(run("problems", "--json").stdout)["not_usable"]
+    }
+    assert set(found) == {"alpha", "beta", "gamma"}
+    assert "beta_package:broken of beta-package has schedules of the key 'steps', too" in found["alpha"]
+    assert "alpha_package:broken of alpha-package has schedules of the key 'steps', too" in found["beta"]
+    assert "InferMaxProblem of infermax-opt has schedules of the key 'batches', too" in found["gamma"]
 
 
 def test_no_bound_to_write(

@@ -263,7 +263,7 @@ def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bo
 
 
 def _check_solver(solver: str, instance: AnyInstance, path: str) -> None:
-    from infermax_opt.core.problem import problem_of
+    from infermax_opt.core.registry import problem_of
 
     problem = problem_of(instance)
     if solver not in problem.engines:

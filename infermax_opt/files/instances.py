@@ -6,7 +6,8 @@ import os
 from typing import Any
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.problem import AnyProblem, problem_named, problem_names, problem_of, problems
+from infermax_opt.core.problem import AnyProblem
+from infermax_opt.core.registry import problem_named, problem_names, problem_of, problems
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.fields import shown
 from infermax_opt.files.json import dump_json, read_as

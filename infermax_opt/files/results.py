@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text, to_fraction
-from infermax_opt.core.problem import problem_of, problems
+from infermax_opt.core.registry import problem_of, problems
 from infermax_opt.core.result import Claim, LowerBound, Proof, Result, SolverReport, Status
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.certificates import CERTIFICATE_SCHEMA, write_certificate

@@ -435,6 +435,124 @@ def test_problems_of_two_packages_with_one_key_are_both_left_out(tmp_path: Path)
     assert "InferMaxProblem of infermax-opt has schedules of the key 'batches', too" in found["gamma"]
 
 
+# --- problems that fail ---------------------------------------------------------------------------
+
+#: A problem that works, to which a test adds what fails.
+OWN = (ROOT / "examples" / "problem" / "tandem.py").read_text().replace("broken(", "broken_rules(") + (
+    "\n\nclass broken(TandemProblem):\n    name = 'broken'\n    "
+)
+FAILS = "KeyError: 'no luck'"
+
+
+def own_files(folder: Path) -> tuple[Path, Path]:
+    """An instance of the problem `broken`, and a schedule of it."""
+    instance, schedule = folder / "i.json", folder / "s.json"
+    requests = [{"id": "a", "prefill": 1, "decode": 2}, {"id": "b", "prefill": 2, "decode": 1}]
+    head = {"schema": "infermax-opt/instance/1", "problem": "broken", "name": "two"}
+    instance.write_text(json.dumps({**head, "requests": requests}))
+    order = {"schema": "infermax-opt/schedule/1", "instance": "two", "order": ["a", "b"]}
+    schedule.write_text(json.dumps(order))
+    return instance, schedule
+
+
+@pytest.mark.parametrize(
+    ("method", "gives", "command", "told"),
+    [
+        ("instance_from_json(self, value)", None, "solve", FAILS),
+        ("instance_from_json(self, value)", "[]", "solve", "TypeError: [] is no Tandem"),
+        ("bounds(self, instance, *, stop=None)", None, "bound", FAILS),
+        ("bounds(self, instance, *, stop=None)", "[1]", "bound", "TypeError: 1 is no LowerBound"),
+        ("solve(self, instance, options)", None, "solve", FAILS),
+        ("solve(self, instance, options)", "{}", "solve", "TypeError: {} is no Result"),
+        ("run_heuristic(self, instance, name)", None, "schedule", FAILS),
+        ("run_heuristic(self, instance, name)", "name", "schedule", "TypeError: 'johnson' is no Heuristic"),
+        ("schedule_from_json(self, value, path)", None, "verify", FAILS),
+        ("verify(self, instance, schedule, subject)", None, "verify", FAILS),
+        ("verify(self, instance, schedule, subject)", "True", "verify", "True is no BaseVerification"),
+        ("objective_meaning(self, instance)", None, "solve", FAILS),
+        ("remarks(self, instance, metrics)", None, "solve", FAILS),
+        ("plot(self, instance, subject, path)", None, "plot", FAILS),
+    ],
+)
+def test_method_that_fails_is_named(
+    method: str, gives: str | None, command: str, told: str, tmp_path: Path
+) -> None:
+    does = "raise KeyError('no luck')" if gives is None else f"return {gives}"
+    run = install(tmp_path, "problems", f"{OWN}def {method}: {does}")
+    instance, schedule = own_files(tmp_path)
+    more: dict[str, tuple[object, ...]] = {
+        "schedule": ("--scheduler", "johnson"),
+        "verify": (schedule,),
+        "plot": (schedule, "-o", tmp_path / "x.png"),
+    }
+    said = run(command, instance, *more.get(command, ()), code=2).stderr
+    name = method.partition("(")[0]
+    assert f"infermax_opt.problems: broken: some_package:broken.{name} of some-package failed: " in said
+    assert told in said
+
+
+@pytest.mark.parametrize("name", ["bounds", "heuristics", "run_heuristic", "verify"])
+def test_failure_within_solve_is_of_the_package(name: str, tmp_path: Path) -> None:
+    run = install(tmp_path, "problems", f"{OWN}def {name}(self, *given, **more): return given[7]")
+    said = run("solve", own_files(tmp_path)[0], code=2).stderr
+    assert "of some-package failed: IndexError: tuple index out of range" in said
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (
+            "row_kind = property(lambda self: [][1])",
+            "broken.row_kind of some-package failed: IndexError: list",
+        ),
+        ("def row_kind(self): return ROW_KIND", "is no RowKind"),
+        ("def suites(self): return [][1]", "broken.suites of some-package failed: IndexError: list"),
+        ("def importers(self): return [][1]", "broken.importers of some-package failed: IndexError: list"),
+        ("def heuristics(self): return [1]", "TypeError: sequence item 0: expected str instance"),
+        ("instance = type('Bare', (), {})", "Bare has no unit"),
+        ("instance = 'Bare'", "'Bare' is no class"),
+        ("metrics = type('Bare', (), {})", "Bare has no definitions, units, items"),
+        ("metrics = type('Bare', (), {**vars(TandemMetrics), 'definitions': {}})", "has no makespan, decode"),
+    ],
+)
+def test_what_all_problems_are_asked_is_asked_first(body: str, told: str, tmp_path: Path) -> None:
+    run = install(tmp_path, "problems", OWN + body)
+    for args in (("solve", own_files(tmp_path)[0]), ("table", "broken", "-o", tmp_path / "t")):
+        said = run(*args, code=2).stderr
+        assert told in said
+        assert "some-package" in said
+    assert told in run("schedulers").stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "told"),
+    [
+        ("def suites(self): return {'broken': lambda data: [][1]}", 2, "broken.suites of some-package"),
+        ("row_kind = replace(ROW_KIND, cells=lambda *given: given[7])", 1, "broken.row_kind of some-package"),
+        (
+            "row_kind = replace(ROW_KIND, cells=lambda *given: {'decode_use': 1, 'odd': 1})",
+            1,
+            "broken.row_kind of some-package failed: ValueError: the cell 'odd' is none of its fields",
+        ),
+        (
+            "row_kind = replace(ROW_KIND, cells=lambda *given: {})",
+            1,
+            "broken.row_kind of some-package failed: ValueError: the field 'decode_use' has no cell",
+        ),
+        (
+            "row_kind = replace(ROW_KIND, columns=Columns({'odd': own('odd')}, {}))",
+            2,
+            "broken.row_kind of some-package failed: KeyError: 'odd'",
+        ),
+    ],
+)
+def test_table_names_the_problem_that_fails(body: str, code: int, told: str, tmp_path: Path) -> None:
+    run = install(tmp_path, "problems", OWN + "from dataclasses import replace\n    " + body)
+    done = run("table", "broken", "--limit-rows", 1, "-o", tmp_path / "t", code=code)
+    assert "infermax_opt.problems: broken: some_package:" in done.stdout + done.stderr
+    assert told in done.stdout + done.stderr
+
+
 def test_no_bound_to_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,14 +6,17 @@ One that cannot be used is left out, with the reason (`LeftOut`); the others wor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
 
 from infermax_opt.core.errors import InputError, PackageError
 from infermax_opt.core.importing import Importer
 from infermax_opt.core.plugins import blaming, is_own, origin, package_of
-from infermax_opt.core.problem import AnyProblem
+from infermax_opt.core.problem import AnyProblem, Problem
+from infermax_opt.core.suite import check_name
+from infermax_opt.core.watched import Watched
 
 __all__ = [
     "GROUP",
@@ -132,6 +135,8 @@ def _installed() -> tuple[tuple[AnyProblem, ...], tuple[LeftOut, ...]]:
             try:
                 found[point] = _load(point)
             except InputError as error:
+                if is_own(point):
+                    raise
                 wrong[point] = _left_out(point, error)
     wrong.update(_of_one_key(found))
     return tuple(problem for point, problem in found.items() if point not in wrong), tuple(wrong.values())
@@ -182,14 +187,52 @@ def _load(point: EntryPoint) -> AnyProblem:
     with blaming(point):
         problem: AnyProblem = point.load()()
         _require_names(problem, point.name)
-    return problem
+    if is_own(point):
+        return problem
+    watched = cast(AnyProblem, Watched(problem, point))
+    with blaming(point):
+        _require_lists(watched)
+    return watched
 
 
 def _require_names(problem: AnyProblem, name: str) -> None:
     """Refuse a problem without its names, or that goes by another name than its entry point."""
-    needed = ("name", "about", "instance", "schedule", "metrics", "decisions")
-    missing = [attribute for attribute in needed if not hasattr(problem, attribute)]
-    if missing:
-        raise TypeError(f"the class has no {', '.join(missing)}")
+    _require(problem, "the class", ["name", "about", "instance", "schedule", "metrics", "decisions"])
     if problem.name != name:
         raise ValueError(f"its name is {problem.name!r}; the entry point must be called so, too")
+    for kind in (problem.instance, problem.schedule, problem.metrics):
+        if not isinstance(kind, type):
+            raise TypeError(f"{kind!r} is no class")
+    _require(problem.instance, problem.instance.__name__, ["unit"])
+    _require_metrics(problem.metrics)
+    if not isinstance(problem, Problem):
+        raise TypeError(f"the class is not derived from {Problem.__module__}.{Problem.__name__}")
+
+
+def _require_metrics(kind: type[Any]) -> None:
+    """Refuse a class of metrics that cannot be shown."""
+    _require(kind, kind.__name__, ["definitions", "units", "items"])
+    told = kind.definitions
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind.__name__} is no dataclass")
+    untold = [metric.name for metric in fields(kind) if metric.name not in told]
+    if untold:
+        raise TypeError(f"{kind.__name__}.definitions has no {', '.join(untold)}")
+
+
+def _require(owner: object, called: str, names: Iterable[str]) -> None:
+    """Refuse what lacks one of these names."""
+    missing = [name for name in names if not hasattr(owner, name)]
+    if missing:
+        raise TypeError(f"{called} has no {', '.join(missing)}")
+
+
+def _require_lists(problem: AnyProblem) -> None:
+    """Ask once what every command asks of all problems: one that fails here would stop them all."""
+    for names in (problem.engines, problem.heuristics(), problem.formulations(), problem.row_kind.fields):
+        ", ".join(names)
+    problem.heuristics_text()
+    for importer in problem.importers().values():
+        importer.options()
+    for name in problem.suites():
+        check_name(name, "suite")

@@ -435,6 +435,33 @@ def test_problems_of_two_packages_with_one_key_are_both_left_out(tmp_path: Path)
     assert "InferMaxProblem of infermax-opt has schedules of the key 'batches', too" in found["gamma"]
 
 
+# --- schedules that break rules -------------------------------------------------------------------
+
+EMPTY = "from infermax_opt import Schedule\ndef broken(instance): return Schedule(instance.name, ())"
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [(EMPTY, "scheduler:broken breaks the rule "), (NO_LUCK, "scheduler:broken failed: ")],
+)
+def test_scheduler_whose_schedule_does_not_count_is_named(module: str, told: str, tmp_path: Path) -> None:
+    run = install(tmp_path, "schedulers", module)
+    done = run("solve", TOY, "--time-limit", 5, "--json", "-o", tmp_path / "r.json")
+    found = json.loads(done.stdout)
+    assert found["upper"] is not None, "the others work"
+    assert told in found["solver"]["details"]["rejected"]
+    run("verify", TOY, tmp_path / "r.json")
+
+
+def test_rule_of_a_problem_whose_schedule_does_not_count_is_named(tmp_path: Path) -> None:
+    made = "return Heuristic(Order(instance.name, ('a', 'a')))"
+    run = install(tmp_path, "problems", f"{OWN}def run_heuristic(self, instance, name): {made}")
+    said = run("solve", own_files(tmp_path)[0]).stdout
+    assert "bound-only" in said
+    words = "breaks the rule once: request 'a': once: is served 2 times (and 1 more)"
+    assert f"rule:as-given {words}; rule:johnson {words}" in said
+
+
 # --- problems that fail ---------------------------------------------------------------------------
 
 #: A problem that works, to which a test adds what fails.

@@ -265,6 +265,17 @@ def test_unusable_instances(
         assert str(path) in done.stderr
 
 
+def test_warm_start_that_breaks_a_rule_names_its_file(run: Run, tandem: Path, tmp_path: Path) -> None:
+    schedule = tmp_path / "s.json"
+    value = {"schema": "infermax-opt/schedule/1", "instance": "tandem-5-s0", "order": ["r1"]}
+    words = {"tandem-5-s0": "request 'r2': once: is served 0 times", "other": "the schedule is for 'other'"}
+    for name, told in words.items():
+        schedule.write_text(json.dumps({**value, "instance": name}))
+        said = run("solve", small(tandem), "--warm-start", schedule, code=2).stderr
+        assert said.startswith(f"infermax-opt: {schedule}: warm_start: is not a valid schedule: ")
+        assert told in said
+
+
 def test_unusable_options(run: Run, tandem: Path, tmp_path: Path) -> None:
     instance, certificate = small(tandem), tmp_path / "c.json"
     for args, words in (

@@ -446,6 +446,15 @@ def test_problems_of_two_packages_with_one_key_are_both_left_out(tmp_path: Path)
     assert "InferMaxProblem of infermax-opt has schedules of the key 'batches', too" in found["gamma"]
 
 
+def test_suites_and_importers_of_the_house_keep_their_names(tmp_path: Path) -> None:
+    taken = "def suites(self): return {'makespan': cases}\n    def importers(self): return {'infermax': "
+    module = f"{OWN}{taken}Importer('taken', list, dict)}}\nfrom infermax_opt.core.importing import Importer"
+    run = install(tmp_path, "problems", module)
+    run("table", "makespan", "--limit-rows", 1, "--time-limit", 1, "-o", tmp_path / "t")
+    assert "gsm8k-" in (tmp_path / "t" / "table.csv").read_text().splitlines()[1]
+    assert "taken" not in run("import", "--help").stdout
+
+
 # --- schedules that break rules -------------------------------------------------------------------
 
 EMPTY = "from infermax_opt import Schedule\ndef broken(instance): return Schedule(instance.name, ())"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from infermax_opt.core.errors import InputError, PackageError
 from infermax_opt.core.importing import Importer
@@ -21,6 +21,7 @@ from infermax_opt.core.watched import Watched
 __all__ = [
     "GROUP",
     "LeftOut",
+    "first_of_each",
     "importers",
     "left_out",
     "left_out_so_far",
@@ -29,6 +30,8 @@ __all__ = [
     "problem_of",
     "problems",
 ]
+
+T = TypeVar("T")
 
 #: Entry points of problems.
 GROUP = "infermax_opt.problems"
@@ -116,7 +119,15 @@ def problem_of(value: object) -> AnyProblem:
 
 def importers() -> dict[str, Importer]:
     """What ``import`` can make of a trace, by the name that ``--problem`` takes."""
-    return {name: maker for problem in problems() for name, maker in problem.importers().items()}
+    return first_of_each(problem.importers() for problem in problems())
+
+
+def first_of_each(named: Iterable[Mapping[str, T]]) -> dict[str, T]:
+    """All of these by name; of those with one name, the first: no other package replaces the house's own."""
+    found: dict[str, T] = {}
+    for some in named:
+        found = {**found, **{name: value for name, value in some.items() if name not in found}}
+    return found
 
 
 # --- how they are found -------------------------------------------------------------------------

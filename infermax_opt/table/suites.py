@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.registry import left_out, problems
+from infermax_opt.core.registry import first_of_each, left_out, problems
 from infermax_opt.core.suite import Case, check_name
 
 __all__ = ["Case", "Suite", "get_suite", "suite_names"]
@@ -83,4 +83,4 @@ def get_suite(name: str, data: str | os.PathLike[str] | None = None) -> Suite:
 
 def _suites() -> dict[str, Callable[[Path | None], Sequence[Case]]]:
     """The suites of all problems by name."""
-    return {name: make for problem in problems() for name, make in problem.suites().items()}
+    return first_of_each(problem.suites() for problem in problems())

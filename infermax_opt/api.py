@@ -14,7 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.problem import AnyProblem, Heuristic, problem_of
+from infermax_opt.core.problem import AnyProblem, Heuristic
+from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import Claim, LowerBound, Result
 from infermax_opt.core.run import Progress, SolveOptions, package_versions
 from infermax_opt.core.values import AnyInstance, AnySchedule

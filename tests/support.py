@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from infermax_opt.api import verify
-from infermax_opt.core.problem import problem_of
+from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import LowerBound
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.files import certificates

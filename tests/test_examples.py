@@ -276,6 +276,17 @@ def test_unusable_instances(
         assert str(path) in done.stderr
 
 
+def test_warm_start_that_breaks_a_rule_names_its_file(run: Run, tandem: Path, tmp_path: Path) -> None:
+    schedule = tmp_path / "s.json"
+    value = {"schema": "infermax-opt/schedule/1", "instance": "tandem-5-s0", "order": ["r1"]}
+    words = {"tandem-5-s0": "request 'r2': once: is served 0 times", "other": "the schedule is for 'other'"}
+    for name, told in words.items():
+        schedule.write_text(json.dumps({**value, "instance": name}))
+        said = run("solve", small(tandem), "--warm-start", schedule, code=2).stderr
+        assert said.startswith(f"infermax-opt: {schedule}: warm_start: is not a valid schedule: ")
+        assert told in said
+
+
 def test_unusable_options(run: Run, tandem: Path, tmp_path: Path) -> None:
     instance, certificate = small(tandem), tmp_path / "c.json"
     for args, words in (
@@ -308,9 +319,6 @@ def test_schedules_of_other_problems(run: Run, tandem: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("group", "module", "args"),
     [
-        ("problems", "raise RuntimeError('no luck')", ("problems",)),
-        ("problems", "def broken(): raise RuntimeError('no luck')", ("problems",)),
-        ("problems", "raise RuntimeError('no luck')", ("solve", TOY)),
         ("schedulers", "raise RuntimeError('no luck')", SCHEDULE_BROKEN),
         ("schedulers", "def broken(instance): raise RuntimeError('no luck')", SCHEDULE_BROKEN),
         ("bounds", "raise RuntimeError('no luck')", ("bound", TOY)),
@@ -324,7 +332,6 @@ def test_broken_packages_are_named(group: str, module: str, args: tuple[object, 
     assert "RuntimeError: no luck" in said
 
 
-TWIN = "from infermax_opt.infermax.problem import InferMaxProblem\nclass broken(InferMaxProblem):\n"
 LOWER = "from fractions import Fraction\nfrom infermax_opt.core.result import LowerBound, Proof\n"
 
 
@@ -344,9 +351,6 @@ LOWER = "from fractions import Fraction\nfrom infermax_opt.core.result import Lo
             ("solve", TOY),
             "bound: mine claims at least 9 s, which is wrong: a verified schedule needs ",
         ),
-        ("problems", TWIN + " pass", ("problems",), "its name is 'infermax'; the entry point"),
-        ("problems", TWIN + " name = 'broken'\n schedule = int", ("problems",), "the key 'batches', too"),
-        ("problems", "class broken:\n name = 'broken'", ("problems",), "the class has no about, instance"),
     ],
 )
 def test_wrong_packages_are_told(
@@ -357,12 +361,254 @@ def test_wrong_packages_are_told(
 
 def refused(tmp_path: Path, group: str, module: str, *args: object) -> str:
     """What a command says with a package installed whose entry point `broken` is of that module."""
-    (tmp_path / "broken.py").write_text(module)
-    info = tmp_path / "some_package-1.0.dist-info"
+    return install(tmp_path, group, module)(*args, code=2).stderr
+
+
+def install(
+    folder: Path, group: str, module: str, package: str = "some-package", point: str = "broken"
+) -> Run:
+    """Runs a command beside a package whose entry point leads to `broken` in a module of this text."""
+    name = package.replace("-", "_")
+    (folder / f"{name}.py").write_text(module)
+    info = folder / f"{name}-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-package\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[infermax_opt.{group}]\nbroken = broken:broken\n")
-    return commands(tmp_path)(*args, code=2).stderr
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[infermax_opt.{group}]\n{point} = {name}:broken\n")
+    return commands(folder)
+
+
+# --- problems that cannot be used ----------------------------------------------------------------
+
+TWIN = "from infermax_opt.infermax.problem import InferMaxProblem\nclass broken(InferMaxProblem):\n"
+NO_LUCK = "raise RuntimeError('no luck')"
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        (NO_LUCK, "RuntimeError: no luck"),
+        (f"def broken(): {NO_LUCK}", "RuntimeError: no luck"),
+        ("raise SystemExit('no luck')", "SystemExit: no luck"),
+        ("from infermax_opt import InputError\nraise InputError('no luck', field='here')", "here: no luck"),
+        (TWIN + " pass", "its name is 'infermax'; the entry point"),
+        (TWIN + " name = 'broken'\n schedule = int", "has schedules of the key 'batches', too"),
+        ("class broken:\n name = 'broken'", "the class has no about, instance"),
+    ],
+)
+def test_problem_that_cannot_be_used_is_left_out(module: str, told: str, tmp_path: Path) -> None:
+    run = install(tmp_path, "problems", module)
+    schedule, own = tmp_path / "s.json", tmp_path / "own.json"
+    for args in (("schedule", TOY, "--scheduler", "vllm", "-o", schedule), ("verify", TOY, schedule)):
+        (warning,) = run(*args).stderr.splitlines()
+        assert warning.startswith("infermax-opt: left out: infermax_opt.problems: broken: ")
+        assert told in warning
+        assert "some-package" in warning
+    found = json.loads(run("problems", "--json").stdout)
+    assert [some["name"] for some in found["problems"]] == ["infermax", "makespan", "placement", "stream"]
+    ((name, package, reason),) = [some.values() for some in found["not_usable"]]
+    assert (name, package) == ("broken", "some-package")
+    assert told in reason
+    assert f"broken: not usable: {reason}" in run("problems").stdout
+    own.write_text(json.dumps({**json.loads(TOY.read_text()), "problem": "broken"}))
+    for args in (("solve", own), ("verify", own, schedule)):
+        assert reason in run(*args, code=2).stderr
+    assert reason in run("table", "broken", "-o", tmp_path / "t", code=2).stderr
+    assert run("versions").stderr == "", "it asks for no problem"
+
+
+def test_a_problem_with_a_name_of_the_house_is_left_out(tmp_path: Path) -> None:
+    run = install(tmp_path, "problems", NO_LUCK, point="makespan")
+    (some,) = json.loads(run("problems", "--json").stdout)["not_usable"]
+    assert some["reason"] == (
+        "some_package:broken of some-package and "
+        "infermax_opt.makespan.problem:MakespanProblem of infermax-opt have one name"
+    )
+    (warning,) = run(
+        "bound", ROOT / "instances" / "makespan-100x20.json", "--time-limit", 1
+    ).stderr.splitlines()
+    assert some["reason"] in warning
+
+
+def test_problems_of_two_packages_that_clash_are_both_left_out(tmp_path: Path) -> None:
+    install(tmp_path, "problems", NO_LUCK, package="one-package")
+    run = install(tmp_path, "problems", NO_LUCK, package="two-package")
+    found = json.loads(run("problems", "--json").stdout)["not_usable"]
+    assert [some["package"] for some in found] == ["one-package", "two-package"]
+    assert all("one_package:broken of one-package" in some["reason"] for some in found)
+    (warning,) = run("bound", TOY, "--time-limit", 1).stderr.splitlines()
+    assert "(and 1 more; see `infermax-opt problems`)" in warning
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps({**json.loads(TOY.read_text()), "problem": "broken"}))
+    assert "one-package and two_package:broken of two-package have one" in run("solve", own, code=2).stderr
+
+
+def test_problems_of_two_packages_with_one_key_are_both_left_out(tmp_path: Path) -> None:
+    for name in ("alpha", "beta", "gamma"):
+        own = f" name = '{name}'\n decisions = 'steps'\n schedule = type('S', (), {{}})"
+        key = "batches" if name == "gamma" else "steps"
+        module = TWIN + own.replace("steps", key)
+        run = install(tmp_path, "problems", module, package=f"{name}-package", point=name)
+    found = {
+        some["name"]: some["reason"] for some in json.loads(run("problems", "--json").stdout)["not_usable"]
+    }
+    assert set(found) == {"alpha", "beta", "gamma"}
+    assert "beta_package:broken of beta-package has schedules of the key 'steps', too" in found["alpha"]
+    assert "alpha_package:broken of alpha-package has schedules of the key 'steps', too" in found["beta"]
+    assert "InferMaxProblem of infermax-opt has schedules of the key 'batches', too" in found["gamma"]
+
+
+def test_suites_and_importers_of_the_house_keep_their_names(tmp_path: Path) -> None:
+    taken = "def suites(self): return {'makespan': cases}\n    def importers(self): return {'infermax': "
+    module = f"{OWN}{taken}Importer('taken', list, dict)}}\nfrom infermax_opt.core.importing import Importer"
+    run = install(tmp_path, "problems", module)
+    run("table", "makespan", "--limit-rows", 1, "--time-limit", 1, "-o", tmp_path / "t")
+    assert "gsm8k-" in (tmp_path / "t" / "table.csv").read_text().splitlines()[1]
+    assert "taken" not in run("import", "--help").stdout
+
+
+# --- schedules that break rules -------------------------------------------------------------------
+
+EMPTY = "from infermax_opt import Schedule\ndef broken(instance): return Schedule(instance.name, ())"
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [(EMPTY, "scheduler:broken breaks the rule "), (NO_LUCK, "scheduler:broken failed: ")],
+)
+def test_scheduler_whose_schedule_does_not_count_is_named(module: str, told: str, tmp_path: Path) -> None:
+    run = install(tmp_path, "schedulers", module)
+    done = run("solve", TOY, "--time-limit", 5, "--json", "-o", tmp_path / "r.json")
+    found = json.loads(done.stdout)
+    assert found["upper"] is not None, "the others work"
+    assert told in found["solver"]["details"]["rejected"]
+    run("verify", TOY, tmp_path / "r.json")
+
+
+def test_rule_of_a_problem_whose_schedule_does_not_count_is_named(tmp_path: Path) -> None:
+    made = "return Heuristic(Order(instance.name, ('a', 'a')))"
+    run = install(tmp_path, "problems", f"{OWN}def run_heuristic(self, instance, name): {made}")
+    said = run("solve", own_files(tmp_path)[0]).stdout
+    assert "bound-only" in said
+    words = "breaks the rule once: request 'a': once: is served 2 times (and 1 more)"
+    assert f"rule:as-given {words}; rule:johnson {words}" in said
+
+
+# --- problems that fail ---------------------------------------------------------------------------
+
+#: A problem that works, to which a test adds what fails.
+OWN = (ROOT / "examples" / "problem" / "tandem.py").read_text().replace("broken(", "broken_rules(") + (
+    "\n\nclass broken(TandemProblem):\n    name = 'broken'\n    "
+)
+FAILS = "KeyError: 'no luck'"
+
+
+def own_files(folder: Path) -> tuple[Path, Path]:
+    """An instance of the problem `broken`, and a schedule of it."""
+    instance, schedule = folder / "i.json", folder / "s.json"
+    requests = [{"id": "a", "prefill": 1, "decode": 2}, {"id": "b", "prefill": 2, "decode": 1}]
+    head = {"schema": "infermax-opt/instance/1", "problem": "broken", "name": "two"}
+    instance.write_text(json.dumps({**head, "requests": requests}))
+    order = {"schema": "infermax-opt/schedule/1", "instance": "two", "order": ["a", "b"]}
+    schedule.write_text(json.dumps(order))
+    return instance, schedule
+
+
+@pytest.mark.parametrize(
+    ("method", "gives", "command", "told"),
+    [
+        ("instance_from_json(self, value)", None, "solve", FAILS),
+        ("instance_from_json(self, value)", "[]", "solve", "TypeError: [] is no Tandem"),
+        ("bounds(self, instance, *, stop=None)", None, "bound", FAILS),
+        ("bounds(self, instance, *, stop=None)", "[1]", "bound", "TypeError: 1 is no LowerBound"),
+        ("solve(self, instance, options)", None, "solve", FAILS),
+        ("solve(self, instance, options)", "{}", "solve", "TypeError: {} is no Result"),
+        ("run_heuristic(self, instance, name)", None, "schedule", FAILS),
+        ("run_heuristic(self, instance, name)", "name", "schedule", "TypeError: 'johnson' is no Heuristic"),
+        ("schedule_from_json(self, value, path)", None, "verify", FAILS),
+        ("verify(self, instance, schedule, subject)", None, "verify", FAILS),
+        ("verify(self, instance, schedule, subject)", "True", "verify", "True is no BaseVerification"),
+        ("objective_meaning(self, instance)", None, "solve", FAILS),
+        ("remarks(self, instance, metrics)", None, "solve", FAILS),
+        ("plot(self, instance, subject, path)", None, "plot", FAILS),
+    ],
+)
+def test_method_that_fails_is_named(
+    method: str, gives: str | None, command: str, told: str, tmp_path: Path
+) -> None:
+    does = "raise KeyError('no luck')" if gives is None else f"return {gives}"
+    run = install(tmp_path, "problems", f"{OWN}def {method}: {does}")
+    instance, schedule = own_files(tmp_path)
+    more: dict[str, tuple[object, ...]] = {
+        "schedule": ("--scheduler", "johnson"),
+        "verify": (schedule,),
+        "plot": (schedule, "-o", tmp_path / "x.png"),
+    }
+    said = run(command, instance, *more.get(command, ()), code=2).stderr
+    name = method.partition("(")[0]
+    assert f"infermax_opt.problems: broken: some_package:broken.{name} of some-package failed: " in said
+    assert told in said
+
+
+@pytest.mark.parametrize("name", ["bounds", "heuristics", "run_heuristic", "verify"])
+def test_failure_within_solve_is_of_the_package(name: str, tmp_path: Path) -> None:
+    run = install(tmp_path, "problems", f"{OWN}def {name}(self, *given, **more): return given[7]")
+    said = run("solve", own_files(tmp_path)[0], code=2).stderr
+    assert "of some-package failed: IndexError: tuple index out of range" in said
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (
+            "row_kind = property(lambda self: [][1])",
+            "broken.row_kind of some-package failed: IndexError: list",
+        ),
+        ("def row_kind(self): return ROW_KIND", "is no RowKind"),
+        ("def suites(self): return [][1]", "broken.suites of some-package failed: IndexError: list"),
+        ("def importers(self): return [][1]", "broken.importers of some-package failed: IndexError: list"),
+        ("def heuristics(self): return [1]", "TypeError: sequence item 0: expected str instance"),
+        ("instance = type('Bare', (), {})", "Bare has no unit"),
+        ("instance = 'Bare'", "'Bare' is no class"),
+        ("metrics = type('Bare', (), {})", "Bare has no definitions, units, items"),
+        ("metrics = type('Bare', (), {**vars(TandemMetrics), 'definitions': {}})", "has no makespan, decode"),
+    ],
+)
+def test_what_all_problems_are_asked_is_asked_first(body: str, told: str, tmp_path: Path) -> None:
+    run = install(tmp_path, "problems", OWN + body)
+    for args in (("solve", own_files(tmp_path)[0]), ("table", "broken", "-o", tmp_path / "t")):
+        said = run(*args, code=2).stderr
+        assert told in said
+        assert "some-package" in said
+    assert told in run("schedulers").stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "told"),
+    [
+        ("def suites(self): return {'broken': lambda data: [][1]}", 2, "broken.suites of some-package"),
+        ("row_kind = replace(ROW_KIND, cells=lambda *given: given[7])", 1, "broken.row_kind of some-package"),
+        (
+            "row_kind = replace(ROW_KIND, cells=lambda *given: {'decode_use': 1, 'odd': 1})",
+            1,
+            "broken.row_kind of some-package failed: ValueError: the cell 'odd' is none of its fields",
+        ),
+        (
+            "row_kind = replace(ROW_KIND, cells=lambda *given: {})",
+            1,
+            "broken.row_kind of some-package failed: ValueError: the field 'decode_use' has no cell",
+        ),
+        (
+            "row_kind = replace(ROW_KIND, columns=Columns({'odd': own('odd')}, {}))",
+            2,
+            "broken.row_kind of some-package failed: KeyError: 'odd'",
+        ),
+    ],
+)
+def test_table_names_the_problem_that_fails(body: str, code: int, told: str, tmp_path: Path) -> None:
+    run = install(tmp_path, "problems", OWN + "from dataclasses import replace\n    " + body)
+    done = run("table", "broken", "--limit-rows", 1, "-o", tmp_path / "t", code=code)
+    assert "infermax_opt.problems: broken: some_package:" in done.stdout + done.stderr
+    assert told in done.stdout + done.stderr
 
 
 def test_no_bound_to_write(

@@ -110,7 +110,7 @@ def plot(instance_file: str, subject_file: str, output: str) -> int:
       infermax-opt plot trace.json sarathi.json -o sarathi.svg
     """  # noqa: D301
     from infermax_opt import api
-    from infermax_opt.core.problem import problem_of
+    from infermax_opt.core.registry import problem_of
     from infermax_opt.files.figure import picture_format
     from infermax_opt.files.instances import read_instance
     from infermax_opt.files.results import read_subject, schedule_of

@@ -21,13 +21,13 @@ COMPLETE_VAR = "_INFERMAX_OPT_COMPLETE"
 
 
 def _schedulers() -> list[str]:
-    from infermax_opt.core.problem import problems
+    from infermax_opt.core.registry import problems
 
     return list(dict.fromkeys(name for problem in problems() for name in problem.heuristics()))
 
 
 def _formulations() -> list[str]:
-    from infermax_opt.core.problem import problems
+    from infermax_opt.core.registry import problems
 
     return sorted({name for problem in problems() for name in problem.formulations()})
 
@@ -53,7 +53,7 @@ def _policies() -> list[str]:
 def engines(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Engines that the instance on the command line can take; all of them where there is none."""
     from infermax_opt.core.errors import InputError
-    from infermax_opt.core.problem import problem_of, problems
+    from infermax_opt.core.registry import problem_of, problems
     from infermax_opt.files.instances import read_instance
 
     names = list(dict.fromkeys(name for problem in problems() for name in problem.engines))

@@ -17,6 +17,7 @@ from infermax_opt.cli.completion import COMPLETE_VAR, files
 from infermax_opt.core.compiled import tell_compiling
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.interrupts import TERMINATED, exit_code
+from infermax_opt.core.registry import left_out_so_far
 from infermax_opt.files.json import STANDARD
 
 __all__ = [
@@ -106,6 +107,7 @@ class Program(click.Group):
             with self.make_context(prog_name, args, **extra) as context:
                 code = self.invoke(context)
             sys.stdout.flush()
+            _tell_left_out()
         except click.exceptions.Exit as stop:
             return stop.exit_code
         except BrokenPipeError:
@@ -135,6 +137,14 @@ def _in_words(error: Exception) -> str:
     return (
         f"internal error: {type(error).__name__}: {error}; please report it, with the output under {DEBUG}=1"
     )
+
+
+def _tell_left_out() -> None:
+    """Say in one line, after a command that did its work, which problems it did without."""
+    found = left_out_so_far()
+    if found:
+        more = f" (and {len(found) - 1} more; see `infermax-opt problems`)" if len(found) > 1 else ""
+        _complain(f"left out: {found[0].refusal()}{more}", DONE)
 
 
 def _complain(message: str, code: int) -> int:

@@ -13,7 +13,7 @@ from infermax_opt.cli.completion import files
 from infermax_opt.cli.console import AS_JSON, DONE, MAX_SIZE, check_output, output_option, save, wrote
 from infermax_opt.cli.options import TRACE_FORMATS
 from infermax_opt.core.options import window
-from infermax_opt.core.problem import importers
+from infermax_opt.core.registry import importers
 from infermax_opt.files.json import STANDARD
 from infermax_opt.files.schemas import SCHEMAS
 

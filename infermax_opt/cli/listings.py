@@ -37,7 +37,7 @@ def versions(as_json: bool) -> int:
 @AS_JSON
 def schedulers(as_json: bool) -> int:
     """Names for `schedule --scheduler` and `solve --warm-start`."""
-    from infermax_opt.core.problem import problems
+    from infermax_opt.core.registry import problems
 
     found: dict[str, Any] = {"schema": SCHEMAS["schedulers"]}
     for problem in problems():
@@ -54,18 +54,21 @@ def schedulers(as_json: bool) -> int:
 @AS_JSON
 def problem_kinds(as_json: bool) -> int:
     """Kinds of instances, and the engines of each for `solve --solver`."""
-    from infermax_opt.core.problem import problems
-    from infermax_opt.files.text import aligned
+    from infermax_opt.core.registry import left_out, problems
+    from infermax_opt.files.text import aligned, printable
 
     rows = [(problem.name, problem.about, f"--solver {'|'.join(problem.engines)}") for problem in problems()]
+    lines = aligned(rows, indent="")
+    lines += [f"{some.name}: not usable: {printable(some.reason)}" for some in left_out()]
     found = [
         {"name": problem.name, "about": problem.about, "engines": list(problem.engines)}
         for problem in problems()
     ]
+    unusable = [{"name": some.name, "package": some.package, "reason": some.reason} for some in left_out()]
     save(
-        {"schema": SCHEMAS["problems"], "problems": found},
+        {"schema": SCHEMAS["problems"], "problems": found, "not_usable": unusable},
         None,
-        None if as_json else "\n".join(aligned(rows, indent="")),
+        None if as_json else "\n".join(lines),
     )
     return DONE
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -141,18 +143,19 @@ def solve(
     check_output(output, instance_file, warm_start, *bounds)
     instance = read_instance(instance_file)
     _check_solver(solver, instance, instance_file)
-    result = api.solve(
-        instance,
-        formulation=formulation,
-        solver=solver,
-        warm_start=_warm_start(warm_start, instance),
-        bounds=[read_bound(path) for path in bounds],
-        time_limit=time_limit,
-        memory_limit=memory_limit and memory_limit * 2**20,
-        threads=threads,
-        seed=seed,
-        progress=progress_printer(progress),
-    )
+    with _naming("warm_start", warm_start):
+        result = api.solve(
+            instance,
+            formulation=formulation,
+            solver=solver,
+            warm_start=_warm_start(warm_start, instance),
+            bounds=[read_bound(path) for path in bounds],
+            time_limit=time_limit,
+            memory_limit=memory_limit and memory_limit * 2**20,
+            threads=threads,
+            seed=seed,
+            progress=progress_printer(progress),
+        )
     failure = None
     if output is not None:
         tell_left_out(result.lower, output)
@@ -263,13 +266,22 @@ def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bo
 
 
 def _check_solver(solver: str, instance: AnyInstance, path: str) -> None:
-    from infermax_opt.core.problem import problem_of
+    from infermax_opt.core.registry import problem_of
 
     problem = problem_of(instance)
     if solver not in problem.engines:
         able = ", ".join(problem.engines)
         text = f"{solver!r} is none of {able}, which instances of the problem {problem.name} take"
         raise InputError(text, field="solver", source=path)
+
+
+@contextmanager
+def _naming(field: str, path: str) -> Iterator[None]:
+    """Name the file that the value of an option was read from, where the error is about that option."""
+    try:
+        yield
+    except InputError as error:
+        raise (error.within(path) if error.field == field else error) from error.__cause__
 
 
 def _warm_start(value: str, instance: AnyInstance) -> str | AnySchedule:

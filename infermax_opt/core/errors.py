@@ -1,10 +1,10 @@
-"""The one error a user can cause: unusable input."""
+"""The one error a user can cause: unusable input, such as a package that fails."""
 
 from __future__ import annotations
 
 from typing import Self
 
-__all__ = ["InputError"]
+__all__ = ["InputError", "PackageError"]
 
 
 class InputError(ValueError):
@@ -35,3 +35,7 @@ class InputError(ValueError):
         # Control characters in a quoted value must not break the one-line promise.
         text = ": ".join([*parts, self.problem])
         return "".join(ch if ch.isprintable() else repr(ch)[1:-1] for ch in text)
+
+
+class PackageError(InputError):
+    """Another package failed, which the line names; what it raised is the cause."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -48,7 +47,7 @@ class Judgement:
         if claim.objective != objective:
             self.fault(FaultKind.OBJECTIVE, f"is {claim.objective!r}, the instance's is '{objective}'")
         self.upper(claim)
-        self.metrics(claim.metrics)
+        self.metrics(claim)
         trust = self.lower(claim)
         self.gap_and_status(claim)
         wrong, unchecked = self.truth.details(claim)
@@ -56,14 +55,15 @@ class Judgement:
         self.unchecked += unchecked
         return trust
 
-    def metrics(self, claimed: Mapping[str, Fraction | int | None]) -> None:
+    def metrics(self, claim: Claim) -> None:
         """Check claimed metrics against the replayed ones."""
         if self.truth.metrics is None:
-            if claimed:
-                self.fault(FaultKind.METRICS, "metrics without a valid schedule")
+            for name, value in list(claim.metrics.items())[:1]:
+                why = "the schedule is null" if claim.schedule is None else "the schedule breaks rules"
+                self.fault(FaultKind.METRICS, f"{name} is {_show(value)}, but {why}; they must be null, too")
             return
         true_metrics = dict(self.truth.metrics.items())
-        for name, value in claimed.items():
+        for name, value in claim.metrics.items():
             true = true_metrics[name]
             same = value == true or (
                 value is not None and true is not None and _close(Fraction(value), Fraction(true))

@@ -5,26 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint
+from numbers import Rational
 
-from infermax_opt.core.errors import InputError
+from infermax_opt.core.errors import InputError, PackageError
+from infermax_opt.core.result import LowerBound
 
-__all__ = ["blaming"]
+__all__ = ["blaming", "is_own", "origin", "package_of", "sound"]
+
+#: Where the entry points of this package lead.
+_OWN = __name__.partition(".")[0] + "."
+
+
+def is_own(point: EntryPoint) -> bool:
+    """Whether an entry point leads into this package."""
+    return point.value.startswith(_OWN)
+
+
+def package_of(point: EntryPoint) -> str:
+    """The package that has an entry point."""
+    return point.dist.name if point.dist else "a package"
+
+
+def origin(point: EntryPoint, part: str = "") -> str:
+    """What an entry point names, or a part of that such as ``.bounds``, and of which package it is."""
+    return f"{point.value}{part} of {package_of(point)}"
 
 
 @contextmanager
-def blaming(point: EntryPoint) -> Iterator[None]:
-    """Load and call in this block what an entry point names.
+def blaming(point: EntryPoint, part: str = "") -> Iterator[None]:
+    """Load and call in this block what an entry point names, or a part of it.
 
     Raises
     ------
-    InputError
-        Naming the package, if that fails in any way but with an error of this kind.
+    PackageError
+        Naming the package, if that fails in any way but for unusable input, memory or a closed output.
     """
     try:
         yield
-    except (InputError, MemoryError):
+    except (InputError, MemoryError, BrokenPipeError):
         raise
-    except Exception as error:
-        package = point.dist.name if point.dist else "a package"
-        text = f"{point.value} of {package} failed: {type(error).__name__}: {error}"
-        raise InputError(text, field=point.name, source=point.group) from error
+    except (Exception, SystemExit) as error:
+        text = f"{origin(point, part)} failed: {type(error).__name__}: {error}"
+        raise PackageError(text, field=point.name, source=point.group) from error
+
+
+def sound(bound: object) -> LowerBound:
+    """What another package gives, if it is a bound with an exact value."""
+    if not isinstance(bound, LowerBound):
+        raise TypeError(f"{bound!r} is no LowerBound")
+    if not isinstance(bound.value, Rational) or bound.value < 0:
+        raise TypeError(f"the value of {bound.source!r} is {bound.value!r}, not a Fraction of at least 0")
+    return bound

@@ -1,6 +1,5 @@
-"""A problem as the rest of the house sees it, and the registry of all that are installed.
+"""A problem as the rest of the house sees it; `infermax_opt.core.registry` holds those that are installed.
 
-A problem is a class derived from `Problem` that an entry point of the group ``infermax_opt.problems`` names.
 Commands, tables and the Python API ask it for all that differs from problem to problem, so that a new one
 needs one folder of its own, in this package or another, and one line in its ``pyproject.toml``.
 
@@ -13,8 +12,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -22,7 +19,6 @@ from infermax_opt.core.certification import Certification
 from infermax_opt.core.columns import RowKind
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.importing import Importer
-from infermax_opt.core.plugins import blaming
 from infermax_opt.core.result import Claim, LowerBound, Result
 from infermax_opt.core.suite import Case
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
@@ -31,20 +27,7 @@ if TYPE_CHECKING:
     from infermax_opt.core.run import SolveOptions
     from infermax_opt.core.verification import BaseVerification
 
-__all__ = [
-    "GROUP",
-    "AnyProblem",
-    "Heuristic",
-    "Problem",
-    "importers",
-    "problem_named",
-    "problem_names",
-    "problem_of",
-    "problems",
-]
-
-#: Entry points of problems.
-GROUP = "infermax_opt.problems"
+__all__ = ["AnyProblem", "Heuristic", "Problem"]
 
 I = TypeVar("I", bound=AnyInstance)  # noqa: E741
 S = TypeVar("S", bound=AnySchedule)
@@ -241,69 +224,3 @@ class Problem(ABC, Generic[I, S, M]):
 
 
 AnyProblem = Problem[Any, Any, Any]
-
-
-@cache
-def problem_named(name: str) -> AnyProblem | None:
-    """The installed problem of that name, or None."""
-    for point in entry_points(group=GROUP):
-        if point.name == name:
-            with blaming(point):
-                problem: AnyProblem = point.load()()
-                _require_names(problem, name)
-            return problem
-    return None
-
-
-def _require_names(problem: AnyProblem, name: str) -> None:
-    """Refuse a problem without its names, or that goes by another name than its entry point."""
-    needed = ("name", "about", "instance", "schedule", "metrics", "decisions")
-    missing = [attribute for attribute in needed if not hasattr(problem, attribute)]
-    if missing:
-        raise TypeError(f"the class has no {', '.join(missing)}")
-    if problem.name != name:
-        raise ValueError(f"its name is {problem.name!r}; the entry point must be called so, too")
-
-
-@cache
-def problem_names() -> tuple[str, ...]:
-    """Names of all installed problems; this package's own first."""
-    points: dict[str, str] = {}
-    for point in entry_points(group=GROUP):
-        if points.setdefault(point.name, point.value) != point.value:
-            other = f"{points[point.name]} and {point.value} have one name"
-            raise InputError(other, field=point.name, source=GROUP)
-    own = __name__.partition(".")[0]
-    return tuple(sorted(points, key=lambda name: (not points[name].startswith(f"{own}."), name)))
-
-
-@cache
-def problems() -> tuple[AnyProblem, ...]:
-    """All installed problems, in the order of `problem_names`."""
-    found = tuple(problem for name in problem_names() if (problem := problem_named(name)) is not None)
-    owners: dict[str, AnyProblem] = {}
-    for problem in found:
-        other = owners.setdefault(problem.decisions, problem)
-        if other.schedule is not problem.schedule:
-            text = f"{other.name} has schedules of the key {problem.decisions!r}, too"
-            raise InputError(text, field=problem.name, source=GROUP)
-    return found
-
-
-def problem_of(value: object) -> AnyProblem:
-    """The problem that an instance or schedule is of.
-
-    Raises
-    ------
-    InputError
-        If it is of none.
-    """
-    for problem in problems():
-        if isinstance(value, (problem.instance, problem.schedule)):
-            return problem
-    raise InputError(f"a {type(value).__name__} is no instance or schedule of any problem")
-
-
-def importers() -> dict[str, Importer]:
-    """What ``import`` can make of a trace, by the name that ``--problem`` takes."""
-    return {name: maker for problem in problems() for name, maker in problem.importers().items()}

@@ -17,7 +17,7 @@ from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from infermax_opt.core.errors import InputError
+from infermax_opt.core.errors import InputError, PackageError
 from infermax_opt.core.result import LowerBound, Proof, Result, SolverReport, UpperBound
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, amount
 from infermax_opt.core.verification import BaseVerification
@@ -121,6 +121,14 @@ class Incumbent(Generic[S, M]):
     source: str
 
 
+def first_wrong(check: BaseVerification[Any, Any]) -> str:
+    """The first rule that a wrong schedule breaks, in words, and how many more there are."""
+    wrong = [*check.violations, *check.faults]
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    rule = f"breaks the rule {check.violations[0].rule.value}" if check.violations else "is wrong"
+    return f"{rule}: {wrong[0]}{more}"
+
+
 class SolveRun(Generic[P, S, M]):
     """One call of `solve` on an instance `P` with schedules `S` and metrics `M`.
 
@@ -132,6 +140,8 @@ class SolveRun(Generic[P, S, M]):
     lower, certified : LowerBound or None
         The best bound, and the best one that anybody can check.
     report : SolverReport
+    rejected : dict of source to text
+        What made schedules that do not count, and why the first of each does not.
     """
 
     def __init__(self, problem: Problem[P, S, M], instance: P, options: SolveOptions):
@@ -142,6 +152,7 @@ class SolveRun(Generic[P, S, M]):
         self.best: Incumbent[S, M] | None = None
         self.lower: LowerBound | None = None
         self.certified: LowerBound | None = None
+        self.rejected: dict[str, str] = {}
         self.report = SolverReport(
             versions=package_versions(),
             threads=options.threads or os.cpu_count() or 1,
@@ -194,6 +205,9 @@ class SolveRun(Generic[P, S, M]):
             reached = f"a verified schedule needs {amount(self.instance, best.value)}"
             raise InputError(f"{claimed}, which is wrong: {reached}", field="bound")
         seconds = time.monotonic() - self.began
+        details = dict(self.report.details)
+        if self.rejected:
+            details["rejected"] = "; ".join(f"{source} {why}" for source, why in self.rejected.items())
         return Result(
             instance=self.instance.name,
             instance_sha256=self.instance.sha256,
@@ -203,7 +217,7 @@ class SolveRun(Generic[P, S, M]):
             certified=self.certified,
             schedule=best.schedule if best else None,
             metrics=best.metrics if best else None,
-            solver=replace(self.report, seconds=seconds),
+            solver=replace(self.report, seconds=seconds, details=details),
         )
 
     def proved(self) -> bool:
@@ -252,14 +266,23 @@ class SolveRun(Generic[P, S, M]):
             self.say(f"schedule {amount(self.instance, value)} ({source})")
         return check
 
-    def offer_found(self, candidate: S | None, engine: str) -> None:
-        """Offer what an engine found, if anything; a wrong schedule is reported."""
+    def offer_found(self, candidate: S | None, source: str) -> None:
+        """Offer what an engine or a heuristic found, if anything; a wrong schedule is reported."""
         if candidate is None:
             return
-        check = self.offer(candidate, engine)
+        check = self.offer(candidate, source)
         if not check.ok:
-            broken = str((*check.violations, *check.faults)[0])
-            self.report = replace(self.report, details={**self.report.details, "rejected": broken})
+            self.rejected.setdefault(source, first_wrong(check))
+
+    def offer_made(self, name: str, run: Callable[[str], S]) -> None:
+        """Offer what the heuristic of that name makes; one of another package that fails is reported."""
+        source = f"{self.problem.heuristic}:{name}"
+        try:
+            self.offer_found(run(name), source)
+        except PackageError as error:
+            if self.options.warm_start == name:
+                raise
+            self.rejected[source] = f"failed: {error}"
 
     def start_from(self, names: Iterable[str], run: Callable[[str], S]) -> None:
         """Obtain the schedule to start from: a given one, none, or the best of some heuristics.
@@ -276,7 +299,7 @@ class SolveRun(Generic[P, S, M]):
         InputError
             If the schedule breaks a rule, or there is no such heuristic.
         """
-        wanted, kind = self.options.warm_start, self.problem.heuristic
+        wanted = self.options.warm_start
         if not isinstance(wanted, str):
             check = self.offer(wanted, "warm start")
             if not check.ok:
@@ -286,7 +309,7 @@ class SolveRun(Generic[P, S, M]):
         elif wanted == "best":
             for name in names:
                 with contextlib.suppress(InputError):  # one that needs too many batches
-                    self.offer(run(name), f"{kind}:{name}")
+                    self.offer_made(name, run)
                 if self.proved():
                     break
                 left = self.left()
@@ -295,6 +318,6 @@ class SolveRun(Generic[P, S, M]):
                 if left is not None and limit is not None and left < limit * (1 - WARM_UP):
                     break
         elif wanted != "none":
-            self.offer(run(wanted), f"{kind}:{wanted}")
+            self.offer_made(wanted, run)
         if self.best is not None:
             self.report = replace(self.report, warm_start=self.best.source)

@@ -6,15 +6,15 @@ import os
 from typing import Any
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.problem import AnyProblem, problem_named, problem_names, problem_of, problems
+from infermax_opt.core.problem import AnyProblem
+from infermax_opt.core.registry import problem_named, problem_names, problem_of, problems
 from infermax_opt.core.values import AnyInstance, AnySchedule
-from infermax_opt.files.fields import shown
+from infermax_opt.files.fields import SCHEDULE_SCHEMA, shown
 from infermax_opt.files.json import dump_json, read_as
 
 __all__ = [
     "any_schedule_from_json",
     "any_schedule_to_json",
-    "problem_of_schedule",
     "read_instance",
     "write_instance",
     "write_schedule",
@@ -36,8 +36,8 @@ def read_instance(path: str | os.PathLike[str]) -> Any:
     """
 
     def parse(value: object) -> AnyInstance:
-        named = value.get("problem") if isinstance(value, dict) else None
-        problem = problem_named(named) if isinstance(named, str) else _first()
+        named = value.get("problem", _first().name) if isinstance(value, dict) else _first().name
+        problem = problem_named(named) if isinstance(named, str) else None
         if problem is None:
             raise InputError(f"{shown(named)} is none of {', '.join(problem_names())}", field="problem")
         instance: AnyInstance = problem.instance_from_json(value)
@@ -51,21 +51,35 @@ def write_instance(instance: AnyInstance, path: str | os.PathLike[str]) -> None:
     dump_json(problem_of(instance).instance_to_json(instance), path)
 
 
-def problem_of_schedule(value: object) -> AnyProblem:
-    """The problem whose decisions a parsed schedule holds."""
+def _problem_of_schedule(value: object, path: str, expected: AnyProblem | None) -> AnyProblem:
+    """The problem whose decisions a parsed schedule holds; where there are none, the expected one."""
     keys = value if isinstance(value, dict) else {}
-    return next((problem for problem in problems() if problem.decisions in keys), _first())
+    for problem in problems():
+        if problem.decisions in keys:
+            return problem
+    if expected is None and keys.get("schema") == SCHEDULE_SCHEMA:
+        known = " or ".join(dict.fromkeys(problem.decisions for problem in problems()))
+        raise InputError(f"has no decisions, which are its {known}", field=path or None)
+    return expected or _first()
 
 
-def any_schedule_from_json(value: object, path: str = "") -> Any:
+def any_schedule_from_json(value: object, path: str = "", expected: AnyProblem | None = None) -> Any:
     """Build a schedule of any problem from parsed JSON.
+
+    Parameters
+    ----------
+    value : object
+    path : str
+        Where it stands in its file.
+    expected : AnyProblem, optional
+        Whose key of decisions is missing where there is none.
 
     Raises
     ------
     InputError
         Naming the offending field.  Whether the schedule is valid is the verifier's question.
     """
-    return problem_of_schedule(value).schedule_from_json(value, path)
+    return _problem_of_schedule(value, path, expected).schedule_from_json(value, path)
 
 
 def any_schedule_to_json(schedule: AnySchedule) -> dict[str, Any]:

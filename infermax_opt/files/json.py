@@ -295,4 +295,4 @@ def read_as(path: str | os.PathLike[str], parse: Callable[[Any], T]) -> T:
     try:
         return parse(value)
     except InputError as error:
-        raise error.within(os.fspath(path)) from None
+        raise error.within(os.fspath(path)) from error.__cause__

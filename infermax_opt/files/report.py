@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.exact import decimal_text
-from infermax_opt.core.problem import problem_of
+from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import LowerBound, Proof, Result, Scope, SolverReport, Status
 from infermax_opt.core.truth import Unchecked
 from infermax_opt.core.values import SHARE, SHARE_REACHED, AnyInstance, AnyMetrics, amount

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text, to_fraction
-from infermax_opt.core.problem import problem_of, problems
+from infermax_opt.core.problem import AnyProblem
+from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import Claim, LowerBound, Proof, Result, SolverReport, Status
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.certificates import CERTIFICATE_SCHEMA, write_certificate
@@ -89,8 +90,8 @@ def write_result(result: Result[Any, Any], path: str | os.PathLike[str]) -> None
     dump_json(result_to_json(result), path)
 
 
-def claim_from_json(value: object) -> Claim:
-    """Read what a result file claims.
+def claim_from_json(value: object, expected: AnyProblem | None = None) -> Claim:
+    """Read what a result file claims; its schedule is expected to be one of that problem.
 
     Raises
     ------
@@ -117,8 +118,8 @@ def claim_from_json(value: object) -> Claim:
     if not isinstance(objective, str):
         raise InputError(f"{shown(objective)} is not a text", field="objective")
     written = top.get("schedule")
-    schedule = None if written is None else any_schedule_from_json(written, "schedule")
-    problem = problems()[0] if schedule is None else problem_of(schedule)
+    schedule = None if written is None else any_schedule_from_json(written, "schedule", expected)
+    known = None if schedule is None else problem_of(schedule).metrics
     return Claim(
         instance=top.text("instance"),
         instance_sha256=top.text("instance_sha256"),
@@ -131,7 +132,7 @@ def claim_from_json(value: object) -> Claim:
         proof=proof,
         certificate=certificate,
         schedule=schedule,
-        metrics=_metrics(top.get("metrics"), problem.metrics),
+        metrics=_metrics(top.get("metrics"), known),
         upper_source=found_by,
         has_solver=solver is not None,
         details=details if isinstance(details, dict) else {},
@@ -148,9 +149,11 @@ def _member(fields: Fields, key: str, kind: type[E]) -> E:
 
 
 def _metrics(value: object, kind: Any) -> dict[str, Fraction | int | None]:
+    """The metrics of this class that a file claims; of any class, where no schedule tells which."""
     if value is None:
         return {}
-    fields = Fields(value, "metrics", [], list(kind.__dataclass_fields__))
+    names: Any = value if kind is None else kind.__dataclass_fields__
+    fields = Fields(value, "metrics", [], names)
     metrics: dict[str, Fraction | int | None] = {}
     for key, number in fields.values.items():
         try:
@@ -186,8 +189,10 @@ def write_with_certificate(instance: AnyInstance, result: R, path: str | os.Path
     return replace(result, lower=replace(lower, certificate=name))
 
 
-def read_schedule_or_claim(path: str | os.PathLike[str]) -> AnySchedule | Claim:
-    """Read a schedule file or a result file, whichever it is.
+def read_schedule_or_claim(
+    path: str | os.PathLike[str], expected: AnyProblem | None = None
+) -> AnySchedule | Claim:
+    """Read a schedule file or a result file, whichever it is, expected to be of that problem.
 
     A certificate that a result names is looked for from the folder of the result.
     """
@@ -195,12 +200,12 @@ def read_schedule_or_claim(path: str | os.PathLike[str]) -> AnySchedule | Claim:
     def parse(value: object) -> AnySchedule | Claim:
         schema = value.get("schema") if isinstance(value, dict) else None
         if schema == RESULT_SCHEMA:
-            claim = claim_from_json(value)
+            claim = claim_from_json(value, expected)
             if claim.certificate is None:
                 return claim
             return replace(claim, certificate=os.path.join(os.path.dirname(path), claim.certificate))
         if schema == SCHEDULE_SCHEMA or not isinstance(value, dict):
-            schedule: AnySchedule = any_schedule_from_json(value)
+            schedule: AnySchedule = any_schedule_from_json(value, "", expected)
             return schedule
         if "schema" not in value:
             raise InputError("is missing", field="schema")
@@ -219,10 +224,10 @@ def read_subject(path: str | os.PathLike[str], instance: AnyInstance) -> AnySche
     InputError
         Also if the schedule is one of another problem.
     """
-    subject = read_schedule_or_claim(path)
+    problem_here = problem_of(instance)
+    subject = read_schedule_or_claim(path, problem_here)
     inside = isinstance(subject, Claim)
     schedule = subject.schedule if isinstance(subject, Claim) else subject
-    problem_here = problem_of(instance)
     if schedule is not None and not isinstance(schedule, problem_here.schedule):
         has, needs = problem_of(schedule).decisions, problem_here.decisions
         problem = f"schedules of the instance {instance.name!r} have {needs}"

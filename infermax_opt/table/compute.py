@@ -16,7 +16,7 @@ from infermax_opt import api
 from infermax_opt.core.certification import CertificateRejected
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
-from infermax_opt.core.problem import problem_of
+from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import Result, UpperBound
 from infermax_opt.core.truth import Trust
 from infermax_opt.core.values import AnyInstance, AnySchedule

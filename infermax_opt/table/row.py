@@ -12,7 +12,7 @@ from typing import Any, Self
 from infermax_opt.core.columns import RowKind
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
-from infermax_opt.core.problem import problems
+from infermax_opt.core.registry import problems
 from infermax_opt.core.result import Status
 from infermax_opt.core.truth import Trust
 from infermax_opt.files.fields import Fields

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.problem import problems
+from infermax_opt.core.registry import first_of_each, left_out, problems
 from infermax_opt.core.suite import Case, check_name
 
 __all__ = ["Case", "Suite", "get_suite", "suite_names"]
@@ -76,10 +76,11 @@ def get_suite(name: str, data: str | os.PathLike[str] | None = None) -> Suite:
     """
     suites = _suites()
     if name not in suites:
-        raise InputError(f"no suite {name!r}; there are {', '.join(suites)}", field="suite")
+        missing = "".join(f"; left out: {some.reason}" for some in left_out())
+        raise InputError(f"no suite {name!r}; there are {', '.join(suites)}{missing}", field="suite")
     return Suite(name, tuple(suites[name](None if data is None else Path(data))))
 
 
 def _suites() -> dict[str, Callable[[Path | None], Sequence[Case]]]:
     """The suites of all problems by name."""
-    return {name: make for problem in problems() for name, make in problem.suites().items()}
+    return first_of_each(problem.suites() for problem in problems())

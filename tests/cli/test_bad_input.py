@@ -13,15 +13,17 @@ import pytest
 from click.testing import CliRunner
 
 from infermax_opt.cli.main import cli
+from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Result, SolverReport, UpperBound
 from infermax_opt.files.json import to_json_text
-from infermax_opt.files.results import result_to_json
+from infermax_opt.files.results import read_schedule_or_claim, result_to_json
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import instance_to_json, schedule_to_json
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.metrics import measure
 from infermax_opt.infermax.replay.plain import replay_plain
+from tests.support import ROOT
 
 INSTANCE = Instance(
     "t",
@@ -186,6 +188,41 @@ def test_deleted_keys(bench: Bench, kind: str) -> None:
             continue
         text = bench.refuses(kind, json.dumps(changed(kind, path, None, delete=True)))
         assert text.endswith(f"{path[-1]}: is missing\n")
+
+
+@pytest.mark.parametrize("kind", ["schedule", "result"])
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("toy", "batches"), ("makespan-100x20", "bins"), ("placement-toy", "workers")],
+)
+def test_schedule_without_decisions_misses_those_of_its_instance(
+    kind: str, name: str, key: str, tmp_path: Path
+) -> None:
+    schedule = kind == "schedule"
+    value = changed(kind, ("batches",) if schedule else ("schedule", "batches"), None, delete=True)
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(value))
+    done = CliRunner().invoke(cli, ["verify", str(ROOT / "instances" / f"{name}.json"), str(path)])
+    where = key if schedule else f"schedule.{key}"
+    assert (done.exit_code, done.stderr) == (2, f"infermax-opt: {path}: {where}: is missing\n")
+    with pytest.raises(InputError, match="has no decisions, which are its batches or bins or workers"):
+        read_schedule_or_claim(path)
+
+
+@pytest.mark.parametrize("name", ["toy", "makespan-100x20", "placement-toy"])
+def test_metrics_without_a_schedule_are_a_wrong_claim(name: str, tmp_path: Path) -> None:
+    value = {**VALID["result"], "schedule": None, "metrics": {"workers": 3, "makespan": 2}}
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(value))
+    done = CliRunner().invoke(cli, ["verify", str(ROOT / "instances" / f"{name}.json"), str(path)])
+    assert done.exit_code == 1
+    assert "metrics: workers is 3.0, but the schedule is null; they must be null, too" in done.stdout
+
+
+@pytest.mark.parametrize("junk", [["infermax"], None, 3, {}, True])
+def test_problem_that_is_no_name(bench: Bench, junk: object) -> None:
+    text = bench.refuses("instance", json.dumps({**VALID["instance"], "problem": junk}))
+    assert f"problem: {junk} is none of infermax, makespan, placement, stream" in text
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from infermax_opt.cli.main import cli
-from infermax_opt.core.problem import problem_named
+from infermax_opt.core.registry import problem_named
 from tests.support import ROOT
 
 PROGRAM = [sys.executable, "-m", "infermax_opt"]

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from infermax_opt.cli.main import cli
-from infermax_opt.core.problem import problems
+from infermax_opt.core.registry import problems
 from infermax_opt.files.report import counted
 from tests.support import ROOT
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from numbers import Rational
 
-from infermax_opt.core.plugins import blaming
+from infermax_opt.core.plugins import blaming, sound
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds.closed_form import closed_form_bounds as _own_bounds
 from infermax_opt.infermax.data.instance import Instance
@@ -33,20 +32,11 @@ def _installed() -> tuple[EntryPoint, ...]:
     return tuple(sorted(entry_points(group=GROUP), key=lambda point: point.name))
 
 
-def _sound(bound: object) -> LowerBound:
-    """What another package gives, if it is a bound with an exact value."""
-    if not isinstance(bound, LowerBound):
-        raise TypeError(f"{bound!r} is no LowerBound")
-    if not isinstance(bound.value, Rational) or bound.value < 0:
-        raise TypeError(f"the value of {bound.source!r} is {bound.value!r}, not a Fraction of at least 0")
-    return bound
-
-
 def closed_form_bounds(instance: Instance) -> list[LowerBound]:
     """All closed-form lower bounds in seconds, best first; see `infermax_opt.infermax.bounds.closed_form`."""
     found = _own_bounds(instance)
     for point in _installed():
         with blaming(point):
             make: Bound = point.load()
-            found = [*found, *map(_sound, make(instance))]
+            found = [*found, *map(sound, make(instance))]
     return sorted(found, key=lambda bound: -bound.value)

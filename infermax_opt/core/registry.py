@@ -1,0 +1,249 @@
+"""The problems that are installed: those that an entry point of the group ``infermax_opt.problems`` names.
+
+One that cannot be used is left out, with the reason (`LeftOut`); the others work as if it were not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar, cast
+
+from infermax_opt.core.errors import InputError, PackageError
+from infermax_opt.core.importing import Importer
+from infermax_opt.core.plugins import blaming, is_own, origin, package_of
+from infermax_opt.core.problem import AnyProblem, Problem
+from infermax_opt.core.suite import check_name
+from infermax_opt.core.watched import Watched
+
+__all__ = [
+    "GROUP",
+    "LeftOut",
+    "first_of_each",
+    "importers",
+    "left_out",
+    "left_out_so_far",
+    "problem_named",
+    "problem_names",
+    "problem_of",
+    "problems",
+]
+
+T = TypeVar("T")
+
+#: Entry points of problems.
+GROUP = "infermax_opt.problems"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A problem that is installed and cannot be used.
+
+    Attributes
+    ----------
+    name, package : str
+        Of the entry point.
+    reason : str
+        In one line, which names the package.
+    cause : BaseException or None
+        What its package raised.
+    """
+
+    name: str
+    package: str
+    reason: str
+    cause: BaseException | None = None
+
+    def refusal(self) -> InputError:
+        """The error of whoever asks for it."""
+        error = PackageError(self.reason, field=self.name, source=GROUP)
+        error.__cause__ = self.cause
+        return error
+
+
+# --- what is asked of them ----------------------------------------------------------------------
+
+
+def problems() -> tuple[AnyProblem, ...]:
+    """All problems that can be used; this package's own first, then by name."""
+    return _installed()[0]
+
+
+def left_out() -> tuple[LeftOut, ...]:
+    """All that cannot be used."""
+    return _installed()[1]
+
+
+def left_out_so_far() -> tuple[LeftOut, ...]:
+    """Those that this process has noticed: none where it asked for no problem yet."""
+    return left_out() if _installed.cache_info().currsize else ()
+
+
+def problem_names() -> tuple[str, ...]:
+    """Names of all problems that can be used, in their order."""
+    return tuple(problem.name for problem in problems())
+
+
+def problem_named(name: str) -> AnyProblem | None:
+    """The problem of that name, or None.
+
+    Raises
+    ------
+    InputError
+        If it is left out.
+    """
+    for problem in problems():
+        if problem.name == name:
+            return problem
+    for some in left_out():
+        if some.name == name:
+            raise some.refusal()
+    return None
+
+
+def problem_of(value: object) -> AnyProblem:
+    """The problem that an instance or schedule is of.
+
+    Raises
+    ------
+    InputError
+        If it is of none.
+    """
+    for problem in problems():
+        if isinstance(value, (problem.instance, problem.schedule)):
+            return problem
+    raise InputError(f"a {type(value).__name__} is no instance or schedule of any problem")
+
+
+def importers() -> dict[str, Importer]:
+    """What ``import`` can make of a trace, by the name that ``--problem`` takes."""
+    return first_of_each(problem.importers() for problem in problems())
+
+
+def first_of_each(named: Iterable[Mapping[str, T]]) -> dict[str, T]:
+    """All of these by name; of those with one name, the first: no other package replaces the house's own."""
+    found: dict[str, T] = {}
+    for some in named:
+        found = {**found, **{name: value for name, value in some.items() if name not in found}}
+    return found
+
+
+# --- how they are found -------------------------------------------------------------------------
+
+
+@cache
+def _installed() -> tuple[tuple[AnyProblem, ...], tuple[LeftOut, ...]]:
+    """The problems that can be used, and those that cannot."""
+    points = sorted(
+        set(entry_points(group=GROUP)), key=lambda point: (not is_own(point), point.name, point.value)
+    )
+    wrong = _of_one_name(points)
+    found: dict[EntryPoint, AnyProblem] = {}
+    for point in points:
+        if point not in wrong:
+            try:
+                found[point] = _load(point)
+            except InputError as error:
+                if is_own(point):
+                    raise
+                wrong[point] = _left_out(point, error)
+    wrong.update(_of_one_key(found))
+    return tuple(problem for point, problem in found.items() if point not in wrong), tuple(wrong.values())
+
+
+def _left_out(point: EntryPoint, error: InputError) -> LeftOut:
+    """The problem of an entry point that raised this when it was loaded."""
+    named = isinstance(error, PackageError)
+    reason = error.problem if named else f"{origin(point)}: {error}"
+    return LeftOut(point.name, package_of(point), reason, error.__cause__ if named else error)
+
+
+def _of_one_name(points: Iterable[EntryPoint]) -> dict[EntryPoint, LeftOut]:
+    """Those that have the name of another one; the house's own keeps it."""
+    wrong = {}
+    for point in points:
+        others = [other for other in points if other.name == point.name and other.value != point.value]
+        if others and not is_own(point):
+            reason = f"{origin(point)} and {origin(others[0])} have one name"
+            wrong[point] = LeftOut(point.name, package_of(point), reason)
+    return wrong
+
+
+def _of_one_key(found: Mapping[EntryPoint, AnyProblem]) -> dict[EntryPoint, LeftOut]:
+    """Those whose schedules have the key of another class of schedules; the house's own keeps it."""
+    wrong: dict[EntryPoint, LeftOut] = {}
+    for rivals in ([point for point in found if is_own(point)], list(found)):
+        standing = [point for point in found if point not in wrong]
+        for point in standing:
+            mine = found[point]
+            for rival in rivals:
+                other = found[rival]
+                clash = other.decisions == mine.decisions and other.schedule is not mine.schedule
+                if clash and rival in standing and not is_own(point):
+                    text = f"{origin(rival)} has schedules of the key {mine.decisions!r}, too"
+                    wrong[point] = LeftOut(point.name, package_of(point), f"{origin(point)}: {text}")
+    return wrong
+
+
+def _load(point: EntryPoint) -> AnyProblem:
+    """The problem that an entry point names.
+
+    Raises
+    ------
+    InputError
+        If it cannot be loaded, or lacks what all others have.
+    """
+    with blaming(point):
+        problem: AnyProblem = point.load()()
+        _require_names(problem, point.name)
+    if is_own(point):
+        return problem
+    watched = cast(AnyProblem, Watched(problem, point))
+    with blaming(point):
+        _require_lists(watched)
+    return watched
+
+
+def _require_names(problem: AnyProblem, name: str) -> None:
+    """Refuse a problem without its names, or that goes by another name than its entry point."""
+    _require(problem, "the class", ["name", "about", "instance", "schedule", "metrics", "decisions"])
+    if problem.name != name:
+        raise ValueError(f"its name is {problem.name!r}; the entry point must be called so, too")
+    for kind in (problem.instance, problem.schedule, problem.metrics):
+        if not isinstance(kind, type):
+            raise TypeError(f"{kind!r} is no class")
+    _require(problem.instance, problem.instance.__name__, ["unit"])
+    _require_metrics(problem.metrics)
+    if not isinstance(problem, Problem):
+        raise TypeError(f"the class is not derived from {Problem.__module__}.{Problem.__name__}")
+
+
+def _require_metrics(kind: type[Any]) -> None:
+    """Refuse a class of metrics that cannot be shown."""
+    _require(kind, kind.__name__, ["definitions", "units", "items"])
+    told = kind.definitions
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind.__name__} is no dataclass")
+    untold = [metric.name for metric in fields(kind) if metric.name not in told]
+    if untold:
+        raise TypeError(f"{kind.__name__}.definitions has no {', '.join(untold)}")
+
+
+def _require(owner: object, called: str, names: Iterable[str]) -> None:
+    """Refuse what lacks one of these names."""
+    missing = [name for name in names if not hasattr(owner, name)]
+    if missing:
+        raise TypeError(f"{called} has no {', '.join(missing)}")
+
+
+def _require_lists(problem: AnyProblem) -> None:
+    """Ask once what every command asks of all problems: one that fails here would stop them all."""
+    for names in (problem.engines, problem.heuristics(), problem.formulations(), problem.row_kind.fields):
+        ", ".join(names)
+    problem.heuristics_text()
+    for importer in problem.importers().values():
+        importer.options()
+    for name in problem.suites():
+        check_name(name, "suite")

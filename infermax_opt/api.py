@@ -11,20 +11,21 @@ import os
 import time
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem, Heuristic, problem_of
 from infermax_opt.core.result import Claim, LowerBound, Result
-from infermax_opt.core.run import Progress, SolveOptions, package_versions
 from infermax_opt.core.values import AnyInstance, AnySchedule
-from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files import certificates
+
+if TYPE_CHECKING:
+    from infermax_opt.core.run import Progress
+    from infermax_opt.core.verification import BaseVerification
 
 __all__ = [
     "bound",
     "check_certificate",
-    "package_versions",
     "run_heuristic",
     "schedule",
     "solve",
@@ -121,6 +122,8 @@ def solve(
         If an option is unusable, the warm start breaks a rule, a bound is wrong or cannot be checked, or
         the chosen engine cannot express the instance.
     """
+    from infermax_opt.core.run import SolveOptions
+
     problem = problem_of(instance)
     for lower in bounds:
         _require_true(problem, instance, lower)

@@ -18,17 +18,17 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from infermax_opt.core.certification import Certification
-from infermax_opt.core.columns import RowKind
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.importing import Importer
 from infermax_opt.core.plugins import blaming
 from infermax_opt.core.result import Claim, LowerBound, Result
-from infermax_opt.core.suite import Case
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
 
 if TYPE_CHECKING:
+    from infermax_opt.core.certification import Certification
+    from infermax_opt.core.columns import RowKind
+    from infermax_opt.core.importing import Importer
     from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.suite import Case
     from infermax_opt.core.verification import BaseVerification
 
 __all__ = [
@@ -45,6 +45,8 @@ __all__ = [
 
 #: Entry points of problems.
 GROUP = "infermax_opt.problems"
+#: What the names of this package's own modules begin with.
+OWN = "infermax_opt."
 
 I = TypeVar("I", bound=AnyInstance)  # noqa: E741
 S = TypeVar("S", bound=AnySchedule)
@@ -229,6 +231,8 @@ class Problem(ABC, Generic[I, S, M]):
     @property
     def row_kind(self) -> RowKind:
         """The rows of its tables; the columns that all problems have, unless overridden."""
+        from infermax_opt.core.columns import RowKind
+
         return RowKind(schema=f"infermax-opt/{self.name}-row/1")
 
     def suites(self) -> Mapping[str, Callable[[Path | None], Sequence[Case]]]:
@@ -265,16 +269,20 @@ def _require_names(problem: AnyProblem, name: str) -> None:
         raise ValueError(f"its name is {problem.name!r}; the entry point must be called so, too")
 
 
-@cache
 def problem_names() -> tuple[str, ...]:
     """Names of all installed problems; this package's own first."""
+    return tuple(_classes())
+
+
+@cache
+def _classes() -> dict[str, str]:
+    """Where the class of each problem is, by name; this package's own first."""
     points: dict[str, str] = {}
     for point in entry_points(group=GROUP):
         if points.setdefault(point.name, point.value) != point.value:
             other = f"{points[point.name]} and {point.value} have one name"
             raise InputError(other, field=point.name, source=GROUP)
-    own = __name__.partition(".")[0]
-    return tuple(sorted(points, key=lambda name: (not points[name].startswith(f"{own}."), name)))
+    return dict(sorted(points.items(), key=lambda item: (not item[1].startswith(OWN), item[0])))
 
 
 @cache
@@ -298,10 +306,17 @@ def problem_of(value: object) -> AnyProblem:
     InputError
         If it is of none.
     """
-    for problem in problems():
+    for problem in _one_by_one():
         if isinstance(value, (problem.instance, problem.schedule)):
             return problem
     raise InputError(f"a {type(value).__name__} is no instance or schedule of any problem")
+
+
+def _one_by_one() -> Iterable[AnyProblem]:
+    """As `problems`, but this package's own, if there are no others, are loaded as they are asked for."""
+    if all(place.startswith(OWN) for place in _classes().values()):
+        return (problem for name in problem_names() if (problem := problem_named(name)) is not None)
+    return problems()
 
 
 def importers() -> dict[str, Importer]:

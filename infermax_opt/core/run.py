@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Result, SolverReport, UpperBound
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, amount
-from infermax_opt.core.verification import BaseVerification
 
 if TYPE_CHECKING:
     from infermax_opt.core.problem import Problem
+    from infermax_opt.core.verification import BaseVerification
 
 __all__ = ["Incumbent", "Progress", "SolveOptions", "SolveRun", "package_versions"]
 

@@ -10,16 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.problem import problem_of
 from infermax_opt.core.result import LowerBound, Proof, Result, Scope, SolverReport, Status
-from infermax_opt.core.truth import Unchecked
 from infermax_opt.core.values import SHARE, SHARE_REACHED, AnyInstance, AnyMetrics, amount
-from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent, printable, seconds
+
+if TYPE_CHECKING:
+    from infermax_opt.core.truth import Unchecked
+    from infermax_opt.core.verification import BaseVerification
 
 __all__ = [
     "bound_items",

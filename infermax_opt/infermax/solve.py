@@ -12,22 +12,21 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Scope
 from infermax_opt.core.run import SolveOptions, SolveRun
 from infermax_opt.engines.formulations import formulation_names
 from infermax_opt.engines.outcome import EngineOutcome, Limits, Termination
-from infermax_opt.infermax.bound_process import BoundProcess
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.exact.flow_windows import improved_by_windows
-from infermax_opt.infermax.exact.solve_formulation import solve_formulation
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
 from infermax_opt.infermax.formulation import GROUP, get_formulation
-from infermax_opt.infermax.planners.anytime import anytime_plans
 from infermax_opt.infermax.replay.metrics import Metrics
+
+if TYPE_CHECKING:
+    from infermax_opt.infermax.bound_process import BoundProcess
 
 __all__ = ["InferMaxRun", "check_options"]
 
@@ -99,6 +98,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         """Solve the flow formulation, starting from the best schedule."""
         if self.best is None:
             return
+        from infermax_opt.infermax.exact.solve_formulation import solve_formulation
+
         self.say("engine highs: the flow formulation is small")
         limits = Limits(seconds, self.report.threads or 1, self.options.seed, self.options.memory_limit)
         try:
@@ -132,11 +133,15 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
     def candidates(self, end: float, windows: bool) -> Iterator[tuple[str, Schedule]]:
         """Plans until some moment; its last part goes to windows of the flow formulation, if wanted."""
+        from infermax_opt.infermax.planners.anytime import anytime_plans
+
         upper = float(self.best.value) if self.best else None
         now = time.monotonic()
         deadline = None if end == math.inf else now + (end - now) * (PLAN_SHARE if windows else 1.0)
         yield from anytime_plans(self.instance, upper=upper, seed=self.options.seed, deadline=deadline)
         if windows and self.best is not None:
+            from infermax_opt.infermax.exact.flow_windows import improved_by_windows
+
             self.say("engine highs: windows of the flow formulation")
             for schedule in improved_by_windows(
                 self.instance, self.best.schedule, deadline=end, seed=self.options.seed
@@ -177,6 +182,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
     def search_bounds(self) -> None:
         """Start the search for bounds; it ends with the time limit."""
+        from infermax_opt.infermax.bound_process import BoundProcess
+
         self.searching = BoundProcess(self.instance, self.left())
 
     def end_search(self) -> None:
@@ -226,6 +233,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
     def formulated(self, engine: str, limits: Limits) -> EngineOutcome[Schedule]:
         """Solve a formulation as a whole."""
+        from infermax_opt.infermax.exact.solve_formulation import solve_formulation
+
         name = self.options.formulation
         if name is None:
             able = [

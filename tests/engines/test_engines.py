@@ -7,23 +7,25 @@ import itertools
 import os
 import random
 import signal
+import time
 from fractions import Fraction
 from typing import Any
 
+import pyomo.environ as pyo
 import pytest
 from infermax_opt.models.infermax_csp import CSP
 from infermax_opt.models.infermax_flow import StateFlow
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Proof
+from infermax_opt.engines.formulations import run_model
 from infermax_opt.engines.lowering import LoweredModel, lower
 from infermax_opt.engines.outcome import Limits, Termination
 from infermax_opt.engines.process import run_engine
 from infermax_opt.engines.safebound import safe_bound, weakened
 from infermax_opt.infermax.data.cost import BatchFeatures, CostModel, prefill_work
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.exact import solve_formulation as formulated
+from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.solve_formulation import one_by_one, solve_formulation
 from infermax_opt.infermax.replay.plain import replay_plain, tick_unit
 from tests.infermax.test_formulations import random_instance
@@ -231,7 +233,7 @@ def test_crash_leaves_the_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(engine: Any, model: Any, limits: Any, listen: Any) -> Any:
         return real("nonesuch", model, limits, listen)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(formulated, "run_engine", broken)
+    monkeypatch.setattr("infermax_opt.engines.process.run_engine", broken)
     instance = paper_instance(4)
     warm = one_by_one(instance)
     outcome = solve_formulation(instance, "flow", "highs", warm=warm, limits=Limits(seconds=20))
@@ -301,3 +303,41 @@ def test_objective_is_rounded_down_to_a_coarser_unit() -> None:
         value = sum(w * (v - low) for w, v, low in zip(coarse.weights, x, model.lb, strict=True))
         assert abs(value) < 150
         assert coarse.ticks(value) <= model.objective(list(x))
+
+
+class Counted:
+    """A model of the fewest batches, of which two are enough; it holds no start with fewer."""
+
+    def build(self) -> pyo.ConcreteModel:
+        model = pyo.ConcreteModel()
+        model.x = pyo.Var(domain=pyo.Integers, bounds=(0, 9))
+        model.enough = pyo.Constraint(expr=3 * model.x >= 5)
+        model.cost = pyo.Objective(expr=model.x)
+        return model
+
+    def warm_start(self, model: pyo.ConcreteModel, schedule: Schedule, /) -> None:
+        if len(schedule.batches) < 2:
+            raise ValueError("too few")
+        model.x.set_value(len(schedule.batches))
+
+    def extract(self, model: pyo.ConcreteModel, /) -> Schedule:
+        return Schedule("counted", (Batch({"r": 1}),) * round(model.x.value))
+
+
+@pytest.mark.parametrize(("batches", "accepted"), [(None, None), (3, True), (1, False)])
+@pytest.mark.parametrize("parts", [1, 1024])
+def test_a_model_is_solved_from_the_start_that_it_holds(
+    batches: int | None, accepted: bool | None, parts: int
+) -> None:
+    start = None if batches is None else Schedule("counted", (Batch({"r": 1}),) * batches)
+    formulation = Counted()
+    solved = run_model(
+        formulation, formulation.build(), "cpsat",
+        start=start, limits=Limits(seconds=20), began=time.monotonic(), parts=parts,
+    )  # fmt: skip
+    assert (solved.objective, solved.bound, solved.start_accepted) == (2, 2, accepted)
+    schedule = solved.schedule()
+    assert schedule is not None
+    assert schedule.length == 2
+    assert solved.run.objective == 2 * parts
+    assert solved.sizes == {"columns": 1, "rows": 1}

@@ -20,7 +20,7 @@ from infermax_opt.core.values import AnySchedule
 if TYPE_CHECKING:
     from pyomo.core import ConcreteModel
 
-    from infermax_opt.engines.outcome import Limits
+    from infermax_opt.engines.outcome import EngineLimits
     from infermax_opt.engines.process import Engine, EngineRun
 
 __all__ = ["ModelRun", "ScheduleModel", "formulation_names", "load_formulation", "run_model"]
@@ -106,7 +106,7 @@ def run_model(
     engine: Engine,
     *,
     start: S | None,
-    limits: Limits,
+    limits: EngineLimits,
     began: float,
     parts: int = 1,
     listen: Callable[[str, int], None] | None = None,
@@ -121,7 +121,7 @@ def run_model(
     engine : {"highs", "cpsat"}
     start : schedule, optional
         Left out if the model does not hold it.
-    limits : Limits
+    limits : EngineLimits
         Of the engine.
     began : float
         Moment of `time.monotonic` from which its time counts, for building the model is part of it.

@@ -18,7 +18,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Scope
 from infermax_opt.core.run import SolveOptions, SolveRun
 from infermax_opt.engines.formulations import formulation_names
-from infermax_opt.engines.outcome import EngineOutcome, Limits, Termination
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
@@ -101,7 +101,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         from infermax_opt.infermax.exact.solve_formulation import solve_formulation
 
         self.say("engine highs: the flow formulation is small")
-        limits = Limits(seconds, self.report.threads or 1, self.options.seed, self.options.memory_limit)
+        limits = EngineLimits(seconds, self.report.threads or 1, self.options.seed, self.options.memory_limit)
         try:
             outcome = solve_formulation(
                 self.instance, "flow", "highs",
@@ -209,7 +209,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         plannable = self.options.solver == "auto" and engine == "search" and self.instance.offline
         if plannable and left is not None:
             left *= SEARCH_SHARE
-        limits = Limits(left, self.report.threads or 1, self.options.seed, self.options.memory_limit)
+        limits = EngineLimits(left, self.report.threads or 1, self.options.seed, self.options.memory_limit)
         self.say(f"engine {engine}: {reason}")
         outcome = self.search(limits) if engine == "search" else self.formulated(engine, limits)
         self.report = replace(
@@ -223,7 +223,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         if plannable and not self.proved() and self.report.termination == "time_limit":
             self.plan()
 
-    def search(self, limits: Limits) -> EngineOutcome[Schedule]:
+    def search(self, limits: EngineLimits) -> EngineOutcome[Schedule]:
         """Run the exact search."""
         why = unsupported(self.instance)
         if why is not None:
@@ -231,7 +231,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         upper = self.best.value if self.best else None
         return staged_search(self.instance, upper=upper, limits=limits, progress=self.options.progress)
 
-    def formulated(self, engine: str, limits: Limits) -> EngineOutcome[Schedule]:
+    def formulated(self, engine: str, limits: EngineLimits) -> EngineOutcome[Schedule]:
         """Solve a formulation as a whole."""
         from infermax_opt.infermax.exact.solve_formulation import solve_formulation
 

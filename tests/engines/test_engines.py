@@ -20,7 +20,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Proof
 from infermax_opt.engines.formulations import run_model
 from infermax_opt.engines.lowering import LoweredModel, lower
-from infermax_opt.engines.outcome import Limits, Termination
+from infermax_opt.engines.outcome import EngineLimits, Termination
 from infermax_opt.engines.process import run_engine
 from infermax_opt.engines.safebound import safe_bound, weakened
 from infermax_opt.infermax.data.cost import BatchFeatures, CostModel, prefill_work
@@ -135,7 +135,9 @@ def small(seed: int, *, arrivals: bool = False) -> Instance:
 def test_engines_find_the_optimum(name: str, engine: Any, seed: int) -> None:
     instance = small(seed)
     best = exhaustive(instance)
-    outcome = solve_formulation(instance, name, engine, warm=one_by_one(instance), limits=Limits(seconds=20))
+    outcome = solve_formulation(
+        instance, name, engine, warm=one_by_one(instance), limits=EngineLimits(seconds=20)
+    )
     assert outcome.termination == Termination.OPTIMAL
     assert outcome.upper == best
     assert outcome.schedule is not None
@@ -158,7 +160,7 @@ def test_arrivals(engine: Any, seed: int) -> None:
     while instance.offline or CSP().unsupported(instance):
         seed += 100
         instance = small(seed, arrivals=True)
-    outcome = solve_formulation(instance, "csp", engine, limits=Limits(seconds=20))
+    outcome = solve_formulation(instance, "csp", engine, limits=EngineLimits(seconds=20))
     assert outcome.upper == exhaustive(instance)
     assert outcome.lower is not None
     assert outcome.lower.value <= outcome.upper
@@ -169,15 +171,15 @@ def test_arrivals(engine: Any, seed: int) -> None:
 def test_warm_start_is_accepted(name: str, engine: Any) -> None:
     instance = paper_instance(256, count=2)
     warm = one_by_one(instance)
-    outcome = solve_formulation(instance, name, engine, warm=warm, limits=Limits(seconds=10))
+    outcome = solve_formulation(instance, name, engine, warm=warm, limits=EngineLimits(seconds=10))
     assert outcome.warm_start_accepted is True
-    cold = solve_formulation(instance, "flow", engine, limits=Limits(seconds=20))
+    cold = solve_formulation(instance, "flow", engine, limits=EngineLimits(seconds=20))
     assert cold.warm_start_accepted is None
 
 
 def test_paper_optimum_by_flow() -> None:
     instance = paper_instance(64)
-    outcome = solve_formulation(instance, "flow", "cpsat", limits=Limits(seconds=30))
+    outcome = solve_formulation(instance, "flow", "cpsat", limits=EngineLimits(seconds=30))
     assert outcome.termination == Termination.OPTIMAL
     assert outcome.lower is not None
     assert outcome.lower.value == outcome.upper == Fraction("0.132106771")
@@ -189,7 +191,7 @@ def test_time_limit_keeps_the_warm_start(engine: Any) -> None:
     warm = one_by_one(instance)
     news: list[str] = []
     outcome = solve_formulation(
-        instance, "csp", engine, warm=warm, limits=Limits(seconds=2), progress=news.append
+        instance, "csp", engine, warm=warm, limits=EngineLimits(seconds=2), progress=news.append
     )
     assert outcome.termination == Termination.TIME_LIMIT
     replayed = replay_plain(instance, warm)
@@ -211,7 +213,7 @@ def test_what_was_found_survives(engine: Any, how: str) -> None:
                 raise KeyboardInterrupt
             os.kill(worker[0], signal.SIGKILL)
 
-    run = run_engine(engine, model, Limits(seconds=30), listen, worker.append)
+    run = run_engine(engine, model, EngineLimits(seconds=30), listen, worker.append)
     expected = Termination.INTERRUPTED if how == "interrupted" else Termination.CRASHED
     assert run.termination == expected
     assert run.values is not None
@@ -223,7 +225,7 @@ def test_what_was_found_survives(engine: Any, how: str) -> None:
 @pytest.mark.parametrize("engine", ["highs", "cpsat"])
 def test_memory_limit(engine: Any, mebibytes: int) -> None:
     """Also where there is too little to load the engine at all."""
-    run = run_engine(engine, lowered_paper(4, CSP()), Limits(seconds=20, memory=mebibytes * 2**20))
+    run = run_engine(engine, lowered_paper(4, CSP()), EngineLimits(seconds=20, memory=mebibytes * 2**20))
     assert run.termination == Termination.MEMORY_LIMIT, run.details
 
 
@@ -236,7 +238,7 @@ def test_crash_leaves_the_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infermax_opt.engines.process.run_engine", broken)
     instance = paper_instance(4)
     warm = one_by_one(instance)
-    outcome = solve_formulation(instance, "flow", "highs", warm=warm, limits=Limits(seconds=20))
+    outcome = solve_formulation(instance, "flow", "highs", warm=warm, limits=EngineLimits(seconds=20))
     assert outcome.termination == Termination.CRASHED
     assert outcome.schedule == warm
     assert outcome.lower is None
@@ -245,7 +247,7 @@ def test_crash_leaves_the_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_short_horizon_proves_nothing() -> None:
     instance = paper_instance(64)
-    outcome = solve_formulation(instance, "flow", "cpsat", horizon=15, limits=Limits(seconds=20))
+    outcome = solve_formulation(instance, "flow", "cpsat", horizon=15, limits=EngineLimits(seconds=20))
     assert outcome.lower is None
     assert outcome.schedule is not None
     assert outcome.details["scope"] == "restriction"
@@ -333,7 +335,7 @@ def test_a_model_is_solved_from_the_start_that_it_holds(
     formulation = Counted()
     solved = run_model(
         formulation, formulation.build(), "cpsat",
-        start=start, limits=Limits(seconds=20), began=time.monotonic(), parts=parts,
+        start=start, limits=EngineLimits(seconds=20), began=time.monotonic(), parts=parts,
     )  # fmt: skip
     assert (solved.objective, solved.bound, solved.start_accepted) == (2, 2, accepted)
     schedule = solved.schedule()

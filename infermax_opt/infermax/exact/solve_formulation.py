@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
 from infermax_opt.engines.formulations import ModelRun, run_model
-from infermax_opt.engines.outcome import EngineOutcome, Limits, Progress, Termination
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
 from infermax_opt.infermax.bounds.horizon import horizon_bound
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
@@ -128,7 +128,7 @@ def solve_formulation(
     engine: Engine,
     *,
     warm: Schedule | None = None,
-    limits: Limits | None = None,
+    limits: EngineLimits | None = None,
     horizon: int | None = None,
     progress: Progress | None = None,
 ) -> EngineOutcome[Schedule]:
@@ -144,7 +144,7 @@ def solve_formulation(
     warm : Schedule, optional
         Valid schedule to start from; it also bounds the number of batches.  Without one the
         requests are served one by one for that purpose.
-    limits : Limits, optional
+    limits : EngineLimits, optional
     horizon : int, optional
         Batches modelled; by default as many as an optimal schedule can have, which makes the
         bound hold for the instance.  With fewer there is no bound.
@@ -157,7 +157,7 @@ def solve_formulation(
         If the formulation does not cover the instance, the model would be too large, or no number
         of batches is proved and none is given.
     """
-    limits = limits or Limits()
+    limits = limits or EngineLimits()
     formulation = get_formulation(formulation_name)
     began = time.monotonic()
     task = _Task.of(instance, formulation, warm, horizon)

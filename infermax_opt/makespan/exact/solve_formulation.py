@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
 from infermax_opt.engines.formulations import load_formulation, run_model
-from infermax_opt.engines.outcome import EngineOutcome, Limits
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome
 from infermax_opt.makespan.bounds.closed_form import rounds_needed
 from infermax_opt.makespan.data.instance import MakespanInstance
 from infermax_opt.makespan.data.schedule import MakespanSchedule, merged
@@ -85,7 +85,12 @@ def get_makespan_formulation(name: str) -> MakespanFormulation:
 
 
 def solve_formulation(
-    instance: MakespanInstance, name: str, engine: Engine, *, warm: MakespanSchedule | None, limits: Limits
+    instance: MakespanInstance,
+    name: str,
+    engine: Engine,
+    *,
+    warm: MakespanSchedule | None,
+    limits: EngineLimits,
 ) -> EngineOutcome[MakespanSchedule]:
     """Solve an instance with a formulation and an engine.
 
@@ -97,7 +102,7 @@ def solve_formulation(
     engine : {"highs", "cpsat"}
     warm : MakespanSchedule, optional
         A valid schedule to start from.  It limits the bins that the model needs.
-    limits : Limits
+    limits : EngineLimits
         Of the engine; building the model counts towards its time.
 
     Returns

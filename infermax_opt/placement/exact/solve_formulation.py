@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.formulations import load_formulation, run_model
-from infermax_opt.engines.outcome import EngineOutcome
-from infermax_opt.engines.outcome import Limits as RunLimits
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
@@ -72,7 +71,7 @@ def get_placement_formulation(name: str) -> PlacementFormulation:
 
 
 def solve_formulation(
-    instance: PlacementInstance, name: str, engine: Engine, *, warm: Placement | None, limits: RunLimits
+    instance: PlacementInstance, name: str, engine: Engine, *, warm: Placement | None, limits: EngineLimits
 ) -> EngineOutcome[Placement]:
     """Solve an instance with a formulation and an engine.
 
@@ -85,7 +84,7 @@ def solve_formulation(
     warm : Placement, optional
         A valid placement to start from.  An optimal one has no more workers, so no more are modelled; without
         it, one for each new request.
-    limits : Limits
+    limits : EngineLimits
         Of the engine; building the model counts towards its time.
 
     Raises

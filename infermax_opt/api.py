@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem, Heuristic, problem_of
-from infermax_opt.core.result import Claim, LowerBound, Result
+from infermax_opt.core.result import AnyResult, Claim, LowerBound, Result
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files import certificates
 
 if TYPE_CHECKING:
     from infermax_opt.core.run import Progress
-    from infermax_opt.core.verification import BaseVerification
+    from infermax_opt.core.verification import AnyVerification
 
 __all__ = [
     "bound",
@@ -86,7 +86,7 @@ def solve(
     threads: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Result[Any, Any]:
+) -> AnyResult:
     """Find a schedule and a lower bound, as close to each other as the limits allow.
 
     Parameters
@@ -147,16 +147,14 @@ def solve(
 
 def _require_true(problem: AnyProblem, instance: AnyInstance, lower: LowerBound) -> None:
     """Check a bound that comes from elsewhere."""
-    known = Result[Any, Any](instance.name, instance.sha256, instance.objective_name, lower=lower)
+    known = AnyResult(instance.name, instance.sha256, instance.objective_name, lower=lower)
     check = problem.verify(instance, None, known.claim())
     wrong = [*check.faults, *check.unchecked]
     if wrong:
         raise InputError(f"the bound {float(lower.value):.6g} is not proved: {wrong[0]}", field="bounds")
 
 
-def verify(
-    instance: AnyInstance, subject: AnySchedule | Result[Any, Any] | Claim
-) -> BaseVerification[Any, Any]:
+def verify(instance: AnyInstance, subject: AnySchedule | AnyResult | Claim) -> AnyVerification:
     """Verify a schedule, or all that a result claims.
 
     Parameters

@@ -11,21 +11,22 @@ import os
 import time
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem, Heuristic
 from infermax_opt.core.registry import problem_of
-from infermax_opt.core.result import Claim, LowerBound, Result
-from infermax_opt.core.run import Progress, SolveOptions, package_versions
+from infermax_opt.core.result import AnyResult, Claim, LowerBound, Result
 from infermax_opt.core.values import AnyInstance, AnySchedule
-from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files import certificates
+
+if TYPE_CHECKING:
+    from infermax_opt.core.run import Progress
+    from infermax_opt.core.verification import AnyVerification
 
 __all__ = [
     "bound",
     "check_certificate",
-    "package_versions",
     "run_heuristic",
     "schedule",
     "solve",
@@ -86,7 +87,7 @@ def solve(
     threads: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Result[Any, Any]:
+) -> AnyResult:
     """Find a schedule and a lower bound, as close to each other as the limits allow.
 
     Parameters
@@ -122,6 +123,8 @@ def solve(
         If an option is unusable, the warm start breaks a rule, a bound is wrong or cannot be checked, or
         the chosen engine cannot express the instance.
     """
+    from infermax_opt.core.run import SolveOptions
+
     problem = problem_of(instance)
     for lower in bounds:
         _require_true(problem, instance, lower)
@@ -145,16 +148,14 @@ def solve(
 
 def _require_true(problem: AnyProblem, instance: AnyInstance, lower: LowerBound) -> None:
     """Check a bound that comes from elsewhere."""
-    known = Result[Any, Any](instance.name, instance.sha256, instance.objective_name, lower=lower)
+    known = AnyResult(instance.name, instance.sha256, instance.objective_name, lower=lower)
     check = problem.verify(instance, None, known.claim())
     wrong = [*check.faults, *check.unchecked]
     if wrong:
         raise InputError(f"the bound {float(lower.value):.6g} is not proved: {wrong[0]}", field="bounds")
 
 
-def verify(
-    instance: AnyInstance, subject: AnySchedule | Result[Any, Any] | Claim
-) -> BaseVerification[Any, Any]:
+def verify(instance: AnyInstance, subject: AnySchedule | AnyResult | Claim) -> AnyVerification:
     """Verify a schedule, or all that a result claims.
 
     Parameters

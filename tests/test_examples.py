@@ -496,8 +496,18 @@ def test_rule_of_a_problem_whose_schedule_does_not_count_is_named(tmp_path: Path
 # --- problems that fail ---------------------------------------------------------------------------
 
 #: A problem that works, to which a test adds what fails.
-OWN = (ROOT / "examples" / "problem" / "tandem.py").read_text().replace("broken(", "broken_rules(") + (
-    "\n\nclass broken(TandemProblem):\n    name = 'broken'\n    "
+OWN = (
+    (ROOT / "examples" / "problem" / "tandem.py").read_text()
+    + """
+from infermax_opt.core.columns import Columns, own
+from infermax_opt.core.problem import Heuristic
+
+ROW_KIND = TandemProblem().row_kind
+
+
+class broken(TandemProblem):
+    name = 'broken'
+    """
 )
 FAILS = "KeyError: 'no luck'"
 
@@ -570,7 +580,7 @@ def test_failure_within_solve_is_of_the_package(name: str, tmp_path: Path) -> No
         ("instance = type('Bare', (), {})", "Bare has no unit"),
         ("instance = 'Bare'", "'Bare' is no class"),
         ("metrics = type('Bare', (), {})", "Bare has no definitions, units, items"),
-        ("metrics = type('Bare', (), {**vars(TandemMetrics), 'definitions': {}})", "has no makespan, decode"),
+        ("metrics = type('Bare', (TandemMetrics,), {'definitions': {}})", "has no makespan, decode"),
     ],
 )
 def test_what_all_problems_are_asked_is_asked_first(body: str, told: str, tmp_path: Path) -> None:

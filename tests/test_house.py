@@ -341,6 +341,25 @@ def test_the_import_command_loads_no_solver(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_bounds_of_a_problem_load_no_other_and_no_verifier() -> None:
+    code = (
+        "import sys\n"
+        "from infermax_opt.cli.main import cli\n"
+        f"try: cli(['bound', {str(ROOT / 'instances' / 'toy.json')!r}, '--time-limit', '1e-9', '--json'])\n"
+        "except SystemExit as stop: assert stop.code == 0, stop.code\n"
+        "print('\\n' + ' '.join(sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert under(loaded, "infermax_opt.infermax.bounds.closed_form")
+    others = ("checker", "verify", "solve", "heuristics", "exact", "bounds.searched", "replay.plain")
+    unused = [f"infermax_opt.infermax.{part}" for part in others]
+    unused += [f"infermax_opt.{room}" for room in ("makespan", "placement", "cluster", "core.run")]
+    heavy = set(HEAVY) - {"numpy"}
+    assert under(loaded, *unused, *heavy, "argparse", "subprocess", "unittest") == []
+
+
 def test_public_names_load_and_are_typed() -> None:
     for name in infermax_opt.__all__:
         assert getattr(infermax_opt, name) is not None

@@ -25,7 +25,7 @@ def versions(as_json: bool) -> int:
     """Versions of this package and of what it computes with."""
     import platform
 
-    from infermax_opt.api import package_versions
+    from infermax_opt.core.run import package_versions
 
     found = {**package_versions(), "python": platform.python_version()}
     value = {"schema": SCHEMAS["versions"], **found}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,9 +18,6 @@ from infermax_opt.cli.solve import bound, schedule, solve
 from infermax_opt.cli.table import table
 from infermax_opt.cli.workers import workers
 from infermax_opt.core.interrupts import heed_termination
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["cli", "main"]
 

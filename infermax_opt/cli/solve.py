@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -38,7 +38,7 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent v
     name = "s"
     MOST = 10**7
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
             number = float(value)
         except ValueError:
@@ -205,7 +205,7 @@ def bound(
       infermax-opt bound trace.json --certificate certificate.json.gz
     """  # noqa: D301
     from infermax_opt import api
-    from infermax_opt.core.result import Result
+    from infermax_opt.core.result import AnyResult
     from infermax_opt.files.instances import read_instance
     from infermax_opt.files.report import bounds_text, bounds_to_json
     from infermax_opt.files.results import write_result, write_with_certificate
@@ -224,7 +224,7 @@ def bound(
     save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
     if output is not None:
         tell_left_out(bounds[0], output)
-        result = Result[Any, Any](instance.name, instance.sha256, instance.objective_name, lower=bounds[0])
+        result = AnyResult(instance.name, instance.sha256, instance.objective_name, lower=bounds[0])
         write_result(write_with_certificate(instance, result, output), output)
     return DONE
 

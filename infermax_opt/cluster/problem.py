@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infermax_opt.cluster.data.stream import Stream
 from infermax_opt.cluster.replay.metrics import StreamMetrics
-from infermax_opt.cluster.verify import StreamVerification
-from infermax_opt.core.importing import Importer
 from infermax_opt.core.problem import Heuristic, Problem
 from infermax_opt.core.result import Claim, LowerBound, Result
-from infermax_opt.core.run import SolveOptions
 from infermax_opt.placement.data.schedule import Placement
+
+if TYPE_CHECKING:
+    from infermax_opt.cluster.verify import StreamVerification
+    from infermax_opt.core.importing import Importer
+    from infermax_opt.core.run import SolveOptions
 
 __all__ = ["StreamProblem"]
 
@@ -108,6 +110,7 @@ class StreamProblem(Problem[Stream, Placement, StreamMetrics]):
     def importers(self) -> Mapping[str, Importer]:
         """Traces as streams, and one heartbeat of a trace as a placement instance."""
         from infermax_opt.cluster import importing
+        from infermax_opt.core.importing import Importer
 
         return {
             "placement": Importer(

@@ -175,7 +175,7 @@ def rows_csv(rows: list[dict[str, Any]]) -> str:
     return rows_text(list(rows[0]), [[_cell(value) for value in row.values()] for row in rows])
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{float(value):.9g}" if isinstance(value, Fraction) else value

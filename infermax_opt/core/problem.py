@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from infermax_opt.core.certification import Certification
-from infermax_opt.core.columns import RowKind
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.importing import Importer
 from infermax_opt.core.result import Claim, LowerBound, Result
-from infermax_opt.core.suite import Case
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
 
 if TYPE_CHECKING:
+    from infermax_opt.core.certification import Certification
+    from infermax_opt.core.columns import RowKind
+    from infermax_opt.core.importing import Importer
     from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.suite import Case
     from infermax_opt.core.verification import BaseVerification
 
 __all__ = ["AnyProblem", "Heuristic", "Problem"]
@@ -212,6 +212,8 @@ class Problem(ABC, Generic[I, S, M]):
     @property
     def row_kind(self) -> RowKind:
         """The rows of its tables; the columns that all problems have, unless overridden."""
+        from infermax_opt.core.columns import RowKind
+
         return RowKind(schema=f"infermax-opt/{self.name}-row/1")
 
     def suites(self) -> Mapping[str, Callable[[Path | None], Sequence[Case]]]:

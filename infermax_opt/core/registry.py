@@ -22,6 +22,7 @@ __all__ = [
     "GROUP",
     "LeftOut",
     "first_of_each",
+    "first_problem",
     "importers",
     "left_out",
     "left_out_so_far",
@@ -94,6 +95,8 @@ def problem_named(name: str) -> AnyProblem | None:
     InputError
         If it is left out.
     """
+    if all(map(is_own, _points())):
+        return next((_load(point) for point in _points() if point.name == name), None)
     for problem in problems():
         if problem.name == name:
             return problem
@@ -101,6 +104,11 @@ def problem_named(name: str) -> AnyProblem | None:
         if some.name == name:
             raise some.refusal()
     return None
+
+
+def first_problem() -> AnyProblem:
+    """The problem of instances that name none."""
+    return next(iter(_one_by_one()))
 
 
 def problem_of(value: object) -> AnyProblem:
@@ -111,7 +119,7 @@ def problem_of(value: object) -> AnyProblem:
     InputError
         If it is of none.
     """
-    for problem in problems():
+    for problem in _one_by_one():
         if isinstance(value, (problem.instance, problem.schedule)):
             return problem
     raise InputError(f"a {type(value).__name__} is no instance or schedule of any problem")
@@ -134,11 +142,21 @@ def first_of_each(named: Iterable[Mapping[str, T]]) -> dict[str, T]:
 
 
 @cache
+def _points() -> tuple[EntryPoint, ...]:
+    """Entry points of problems; this package's own first."""
+    points = set(entry_points(group=GROUP))
+    return tuple(sorted(points, key=lambda point: (not is_own(point), point.name, point.value)))
+
+
+def _one_by_one() -> Iterable[AnyProblem]:
+    """As `problems`; the house's own are loaded as they are asked for, where there are no others."""
+    return map(_load, _points()) if all(map(is_own, _points())) else problems()
+
+
+@cache
 def _installed() -> tuple[tuple[AnyProblem, ...], tuple[LeftOut, ...]]:
     """The problems that can be used, and those that cannot."""
-    points = sorted(
-        set(entry_points(group=GROUP)), key=lambda point: (not is_own(point), point.name, point.value)
-    )
+    points = _points()
     wrong = _of_one_name(points)
     found: dict[EntryPoint, AnyProblem] = {}
     for point in points:
@@ -187,6 +205,7 @@ def _of_one_key(found: Mapping[EntryPoint, AnyProblem]) -> dict[EntryPoint, Left
     return wrong
 
 
+@cache
 def _load(point: EntryPoint) -> AnyProblem:
     """The problem that an entry point names.
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from infermax_opt.core.values import AnyMetrics, AnySchedule
 
 __all__ = [
+    "AnyResult",
     "Claim",
     "LowerBound",
     "Proof",
@@ -197,6 +198,9 @@ class Result(Generic[S, M]):
             has_solver=self.solver is not None,
             details=self.solver.details if self.solver else {},
         )
+
+
+AnyResult = Result[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from infermax_opt.core.errors import InputError, PackageError
 from infermax_opt.core.result import LowerBound, Proof, Result, SolverReport, UpperBound
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, amount
-from infermax_opt.core.verification import BaseVerification
 
 if TYPE_CHECKING:
     from infermax_opt.core.problem import Problem
+    from infermax_opt.core.verification import BaseVerification
 
 __all__ = ["Incumbent", "Progress", "SolveOptions", "SolveRun", "package_versions"]
 
@@ -200,7 +200,7 @@ class SolveRun(Generic[P, S, M]):
             If a closed form is wrong, such as one of another package: a verified schedule is below it.
         """
         best = self.best
-        if best is not None and self.lower is not None and self.lower.value > best.value:
+        if best is not None and self.lower is not None and self.refuted(self.lower):
             claimed = f"{self.lower.source} claims at least {amount(self.instance, self.lower.value)}"
             reached = f"a verified schedule needs {amount(self.instance, best.value)}"
             raise InputError(f"{claimed}, which is wrong: {reached}", field="bound")
@@ -223,6 +223,10 @@ class SolveRun(Generic[P, S, M]):
     def proved(self) -> bool:
         """Whether bound and schedule meet."""
         return self.best is not None and self.lower is not None and self.lower.value >= self.best.value
+
+    def refuted(self, lower: LowerBound) -> bool:
+        """Whether a bound is too high: a verified schedule is below it."""
+        return self.best is not None and lower.value > self.best.value
 
     def say(self, text: str) -> None:
         """Tell whoever watches."""
@@ -248,7 +252,7 @@ class SolveRun(Generic[P, S, M]):
 
     def credible(self, lower: LowerBound | None) -> LowerBound | None:
         """The bound, unless a verified schedule refutes it: then the engine failed, and says so."""
-        if lower is None or self.best is None or lower.value <= self.best.value:
+        if lower is None or not self.refuted(lower):
             return lower
         failure = f"discarded: {lower.source} claims the bound {float(lower.value)!r}, which is wrong"
         self.say(failure)

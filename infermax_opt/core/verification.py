@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Generic, Self
+from typing import Any, Generic, Self
 
 from infermax_opt.core.judgement import Judgement
 from infermax_opt.core.result import Claim, Proof
@@ -28,7 +28,7 @@ from infermax_opt.core.truth import (
 )
 from infermax_opt.core.values import AnySchedule
 
-__all__ = ["BaseVerification"]
+__all__ = ["AnyVerification", "BaseVerification"]
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,9 @@ class BaseVerification(Generic[V, M]):
             unchecked=(*truth.unchecked, *judgement.unchecked),
             notes=tuple(notes),
         )
+
+
+AnyVerification = BaseVerification[Any, Any]
 
 
 def _notes(claim: Claim) -> dict[str, bool]:

@@ -1,14 +1,31 @@
-"""How Pyomo formulations are found: through groups of entry points, and never imported by name."""
+"""How Pyomo formulations are found and solved.
+
+They are found through groups of entry points, and never imported by name.  A wing builds the model of an
+instance and says what its objective and bound mean; all between the two is the same for every wing.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.plugins import blaming
+from infermax_opt.core.values import AnySchedule
 
-__all__ = ["formulation_names", "load_formulation"]
+if TYPE_CHECKING:
+    from pyomo.core import ConcreteModel
+
+    from infermax_opt.engines.outcome import EngineLimits
+    from infermax_opt.engines.process import Engine, EngineRun
+
+__all__ = ["ModelRun", "ScheduleModel", "formulation_names", "load_formulation", "run_model"]
+
+S = TypeVar("S", bound=AnySchedule)
 
 
 def formulation_names(group: str) -> list[str]:
@@ -30,3 +47,113 @@ def load_formulation(name: str, group: str) -> Any:
                 return point.load()()
     choices = ", ".join(formulation_names(group)) or "nothing"
     raise InputError(f"{name!r} is no installed formulation; there is {choices}", field="formulation")
+
+
+class ScheduleModel(Protocol[S]):
+    """What the formulations of all wings have: schedules go into their models, and out again."""
+
+    def warm_start(self, model: ConcreteModel, schedule: S, /) -> None:
+        """Set every variable to what a schedule does; a ValueError if the model does not hold it."""
+        ...
+
+    def extract(self, model: ConcreteModel, /) -> S:
+        """Read the schedule from the variables."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModelRun(Generic[S]):
+    """What an engine found for a model, in the unit of the model's objective.
+
+    Attributes
+    ----------
+    run : EngineRun
+        Its own words, in parts of that unit.
+    parts : int
+        Parts in which the objective was stated.
+    sizes : dict
+        Columns and rows.
+    start_accepted : bool or None
+        Whether the engine confirmed the start; False where the model does not hold it.
+    read : callable
+        Builds the schedule from the values of the columns.
+    """
+
+    run: EngineRun
+    parts: int
+    sizes: dict[str, int]
+    start_accepted: bool | None
+    read: Callable[[list[int]], S]
+
+    @property
+    def objective(self) -> Fraction | None:
+        """Of the best point."""
+        return None if self.run.objective is None else Fraction(self.run.objective, self.parts)
+
+    @property
+    def bound(self) -> int | None:
+        """Best lower bound on an objective that is whole."""
+        return None if self.run.bound is None else -(-self.run.bound // self.parts)
+
+    def schedule(self) -> S | None:
+        """The schedule of the best point."""
+        return None if self.run.values is None else self.read(self.run.values)
+
+
+def run_model(
+    formulation: ScheduleModel[S],
+    model: ConcreteModel,
+    engine: Engine,
+    *,
+    start: S | None,
+    limits: EngineLimits,
+    began: float,
+    parts: int = 1,
+    listen: Callable[[str, int], None] | None = None,
+) -> ModelRun[S]:
+    """Set the start, lower the model and run an engine.
+
+    Parameters
+    ----------
+    formulation : ScheduleModel
+        That built the model.
+    model : ConcreteModel
+    engine : {"highs", "cpsat"}
+    start : schedule, optional
+        Left out if the model does not hold it.
+    limits : EngineLimits
+        Of the engine.
+    began : float
+        Moment of `time.monotonic` from which its time counts, for building the model is part of it.
+    parts : int
+        Parts of a unit in which the objective is stated, so that an engine that computes with doubles, and
+        lowers its bounds by a small share, loses no whole unit.
+    listen : callable, optional
+        Receives ``"incumbent"`` or ``"bound"`` and its value in parts, on every improvement.
+    """
+    from infermax_opt.engines.lowering import assign, lower
+    from infermax_opt.engines.process import run_engine
+
+    started = start is not None and _started(formulation, model, start)
+    lowered, variables = lower(model, warm=started)
+    lowered = replace(lowered, cost=[parts * c for c in lowered.cost], offset=parts * lowered.offset)
+    if limits.seconds is not None:
+        limits = replace(limits, seconds=max(1.0, limits.seconds - (time.monotonic() - began)))
+    run = run_engine(engine, lowered, limits, listen)
+
+    def read(values: list[int]) -> S:
+        assign(variables, values)
+        return formulation.extract(model)
+
+    refused = None if start is None else False
+    accepted = run.start_accepted if started else refused
+    return ModelRun(run, parts, {"columns": lowered.columns, "rows": lowered.rows}, accepted, read)
+
+
+def _started(formulation: ScheduleModel[S], model: ConcreteModel, start: S) -> bool:
+    """Set the start, if the model holds it."""
+    try:
+        formulation.warm_start(model, start)
+    except ValueError:
+        return False
+    return True

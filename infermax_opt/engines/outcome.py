@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from infermax_opt.core.result import LowerBound
 from infermax_opt.core.values import AnySchedule
 
-__all__ = ["EngineOutcome", "Limits", "Progress", "Termination"]
+__all__ = ["EngineLimits", "EngineOutcome", "Progress", "Termination"]
 
 S = TypeVar("S", bound=AnySchedule)
 
@@ -31,7 +31,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Limits:
+class EngineLimits:
     """Limits of one engine run.
 
     Attributes

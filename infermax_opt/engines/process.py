@@ -13,7 +13,7 @@ from typing import IO, Any, Literal
 
 from infermax_opt.engines.child import end_child, read_lines, start_child
 from infermax_opt.engines.lowering import LoweredModel
-from infermax_opt.engines.outcome import Limits, Termination
+from infermax_opt.engines.outcome import EngineLimits, Termination
 
 __all__ = ["Engine", "EngineRun", "run_engine"]
 
@@ -61,7 +61,7 @@ class EngineRun:
 def run_engine(
     engine: Engine,
     model: LoweredModel,
-    limits: Limits,
+    limits: EngineLimits,
     listen: Callable[[str, int], None] | None = None,
     started: Callable[[int], None] | None = None,
 ) -> EngineRun:
@@ -108,7 +108,7 @@ def _talk(
     job: Mapping[str, Any],
     run: EngineRun,
     model: LoweredModel,
-    limits: Limits,
+    limits: EngineLimits,
     began: float,
     listen: Callable[[str, int], None] | None,
 ) -> None:
@@ -160,7 +160,7 @@ def _note(
     return bool(kind == "end")
 
 
-def _autopsy(run: EngineRun, code: int, errors: IO[bytes], limits: Limits) -> None:
+def _autopsy(run: EngineRun, code: int, errors: IO[bytes], limits: EngineLimits) -> None:
     """Tell a crash from the memory limit, and keep the worker's last words."""
     errors.seek(0)
     words = errors.read().decode(errors="replace").strip()

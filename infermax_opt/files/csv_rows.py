@@ -36,7 +36,7 @@ def read_rows(text: str) -> list[dict[str, str]]:
     return [dict(zip(names, map(_plain, row), strict=True)) for row in rows]
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     text = "" if value is None else str(value)
     if _RISKY.match(text) and not _HARMLESS.fullmatch(text):
         text = f"'{text}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem
-from infermax_opt.core.registry import problem_named, problem_names, problem_of, problems
+from infermax_opt.core.registry import first_problem, problem_named, problem_names, problem_of, problems
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.fields import SCHEDULE_SCHEMA, shown
 from infermax_opt.files.json import dump_json, read_as
@@ -21,11 +21,6 @@ __all__ = [
 ]
 
 
-def _first() -> AnyProblem:
-    """The problem whose reader refuses what is of none."""
-    return problems()[0]
-
-
 def read_instance(path: str | os.PathLike[str]) -> Any:
     """Read an instance file of any problem.
 
@@ -35,8 +30,11 @@ def read_instance(path: str | os.PathLike[str]) -> Any:
         Naming file, field, value and limit.
     """
 
-    def parse(value: object) -> AnyInstance:
-        named = value.get("problem", _first().name) if isinstance(value, dict) else _first().name
+    def parse(value: Any) -> AnyInstance:
+        # The reader of the first problem refuses what is of none.
+        named = (
+            value.get("problem") if isinstance(value, dict) and "problem" in value else first_problem().name
+        )
         problem = problem_named(named) if isinstance(named, str) else None
         if problem is None:
             raise InputError(f"{shown(named)} is none of {', '.join(problem_names())}", field="problem")
@@ -60,7 +58,7 @@ def _problem_of_schedule(value: object, path: str, expected: AnyProblem | None) 
     if expected is None and keys.get("schema") == SCHEDULE_SCHEMA:
         known = " or ".join(dict.fromkeys(problem.decisions for problem in problems()))
         raise InputError(f"has no decisions, which are its {known}", field=path or None)
-    return expected or _first()
+    return expected or first_problem()
 
 
 def any_schedule_from_json(value: object, path: str = "", expected: AnyProblem | None = None) -> Any:

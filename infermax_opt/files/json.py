@@ -160,7 +160,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def to_json_text(value: Any) -> str:
+def to_json_text(value: object) -> str:
     """Write `value` as JSON, one top-level key a line; fractions become exact decimals."""
     if isinstance(value, Mapping):
         lines = []
@@ -174,7 +174,7 @@ def to_json_text(value: Any) -> str:
     return _compact(value) + "\n"
 
 
-def _compact(value: Any) -> str:
+def _compact(value: object) -> str:
     if isinstance(value, Fraction):
         return decimal_text(value)
     if isinstance(value, Decimal):
@@ -186,7 +186,7 @@ def _compact(value: Any) -> str:
     return json.dumps(value, allow_nan=False)
 
 
-def dump_json(value: Any, path: str | os.PathLike[str]) -> None:
+def dump_json(value: object, path: str | os.PathLike[str]) -> None:
     """Write `value` as JSON, whole or not at all; ``.gz`` is compressed.
 
     Raises

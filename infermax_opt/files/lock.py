@@ -5,13 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from infermax_opt.core.errors import InputError
-
-try:
-    import fcntl
-except ImportError:  # no such locks on this system: runs must be kept apart by hand
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["locked"]
 
@@ -33,44 +29,31 @@ def locked(path: str | os.PathLike[str], *, wait: bool) -> Iterator[None]:
     InputError
         If another process holds the lock, or the file cannot be written.
     """
-    name = os.fspath(path)
+    from filelock import FileLock, Timeout
+
+    file = Path(path)
+    lock = FileLock(file)
     try:
-        handle = _acquire(name, wait)
+        lock.acquire(blocking=wait)
+    except Timeout:
+        raise InputError(f"is in use by another run{_holder(file)}", source=str(file.parent)) from None
     except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror or error}", source=name) from None
+        raise InputError(f"cannot be written: {error.strerror or error}", source=str(file)) from None
     try:
+        # For those who are refused; where the system lets nobody write to a locked file, they are not told.
+        with contextlib.suppress(OSError):
+            file.write_text(f"{os.getpid()}\n")
         yield
     finally:
-        # Removed while it is still held; see `_acquire` for whoever waits for the old file.
+        # Removed while it is still held: whoever waits for the old file then finds that it has no name.
         with contextlib.suppress(OSError):
-            os.unlink(name)
-        os.close(handle)
+            file.unlink()
+        lock.release()
 
 
-def _acquire(name: str, wait: bool) -> int:
-    while True:
-        handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            if fcntl is not None:
-                fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            if _is_current(handle, name):
-                os.ftruncate(handle, 0)
-                os.write(handle, b"%d\n" % os.getpid())
-                return handle
-        except BlockingIOError:
-            holder = os.pread(handle, 20, 0).decode(errors="replace").strip()
-            os.close(handle)
-            who = f" (process {holder})" if holder else ""
-            raise InputError(f"is in use by another run{who}", source=os.path.dirname(name)) from None
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
-
-
-def _is_current(handle: int, name: str) -> bool:
-    """Whether the locked file is still the one of that name: its last holder may have removed it."""
+def _holder(file: Path) -> str:
+    """The process that holds a lock, if its file says so."""
     try:
-        return os.path.samestat(os.fstat(handle), os.stat(name))
-    except FileNotFoundError:
-        return False
+        return f" (process {int(file.read_text())})"
+    except (OSError, ValueError):
+        return ""

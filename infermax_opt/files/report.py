@@ -10,16 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.registry import problem_of
-from infermax_opt.core.result import LowerBound, Proof, Result, Scope, SolverReport, Status
+from infermax_opt.core.result import AnyResult, LowerBound, Proof, Scope, SolverReport, Status
 from infermax_opt.core.truth import Unchecked
 from infermax_opt.core.values import SHARE, SHARE_REACHED, AnyInstance, AnyMetrics, amount
-from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent, printable, seconds
+
+if TYPE_CHECKING:
+    from infermax_opt.core.truth import Unchecked
+    from infermax_opt.core.verification import AnyVerification
 
 __all__ = [
     "bound_items",
@@ -98,7 +101,7 @@ def metrics_text(metrics: AnyMetrics) -> str:
     return "\n".join(["metrics of the replayed schedule", *aligned(rows)])
 
 
-def result_text(instance: AnyInstance, result: Result[Any, Any]) -> str:
+def result_text(instance: AnyInstance, result: AnyResult) -> str:
     """A result: both bounds, the gap, how each was obtained, the metrics."""
     upper, lower = result.upper, result.lower
     rows = [
@@ -175,7 +178,7 @@ def _mebibytes(size: int) -> str:
     return f"{size / 2**20:.6g} MiB"
 
 
-def _detail(value: Any) -> str:
+def _detail(value: object) -> str:
     """A count, or a nest of them, in words."""
     if value is None:
         return UNKNOWN
@@ -199,7 +202,7 @@ def bounds_text(instance: AnyInstance, bounds: Sequence[LowerBound]) -> str:
     return "\n".join(lines)
 
 
-def verification_text(instance: AnyInstance, check: BaseVerification[Any, Any]) -> str:
+def verification_text(instance: AnyInstance, check: AnyVerification) -> str:
     """What the verifier found."""
     verdict = "verified: nothing is wrong" if check.ok else "NOT verified"
     if check.ok and check.unchecked:
@@ -240,7 +243,7 @@ def unchecked_items(found: Sequence[Unchecked]) -> list[dict[str, str]]:
     return [{"claim": some.claim, "reason": some.reason} for some in found]
 
 
-def _trust(instance: AnyInstance, check: BaseVerification[Any, Any]) -> str:
+def _trust(instance: AnyInstance, check: AnyVerification) -> str:
     if check.lower_bound is None:
         return f"{UNKNOWN}  (none claimed)"
     words = check.bound_words or "it does not say what proves it"
@@ -260,7 +263,7 @@ def _violation(violation: Any) -> dict[str, Any]:
     return {name: value.value if isinstance(value, Enum) else value for name, value in found.items()}
 
 
-def verification_to_json(instance: AnyInstance, check: BaseVerification[Any, Any]) -> dict[str, Any]:
+def verification_to_json(instance: AnyInstance, check: AnyVerification) -> dict[str, Any]:
     """The verifier's findings."""
     return {
         "schema": SCHEMAS["verify"],

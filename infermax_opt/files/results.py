@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.exact import decimal_text, to_fraction
+from infermax_opt.core.exact import Rounding, decimal_text, to_fraction
 from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.registry import problem_of
-from infermax_opt.core.result import Claim, LowerBound, Proof, Result, SolverReport, Status
+from infermax_opt.core.result import AnyResult, Claim, LowerBound, Proof, SolverReport, Status
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.certificates import CERTIFICATE_SCHEMA, write_certificate
 from infermax_opt.files.fields import SCHEDULE_SCHEMA, Fields, shown
@@ -36,16 +36,16 @@ __all__ = [
 RESULT_SCHEMA = SCHEMAS["solve"]
 
 E = TypeVar("E", bound=Enum)
-R = TypeVar("R", bound=Result[Any, Any])
+R = TypeVar("R", bound=AnyResult)
 
 
-def _rounded(value: Fraction | None, rounding: Any) -> Fraction | None:
+def _rounded(value: Fraction | None, rounding: Rounding) -> Fraction | None:
     if value is None:
         return None
     return Fraction(decimal_text(value, rounding=rounding))
 
 
-def result_to_json(result: Result[Any, Any]) -> dict[str, Any]:
+def result_to_json(result: AnyResult) -> dict[str, Any]:
     """Return the JSON value of a result.
 
     Bounds are exact decimals where they end; else a lower bound is rounded down and an upper
@@ -76,7 +76,7 @@ def result_to_json(result: Result[Any, Any]) -> dict[str, Any]:
 
 
 def _solver(report: SolverReport) -> dict[str, Any]:
-    def plain(value: Any) -> Any:
+    def plain(value: object) -> object:
         if isinstance(value, Enum):
             return value.value
         return round(value, 6) if isinstance(value, float) else value
@@ -85,7 +85,7 @@ def _solver(report: SolverReport) -> dict[str, Any]:
     return {name: plain(getattr(report, name)) for name in names}
 
 
-def write_result(result: Result[Any, Any], path: str | os.PathLike[str]) -> None:
+def write_result(result: AnyResult, path: str | os.PathLike[str]) -> None:
     """Write a result file."""
     dump_json(result_to_json(result), path)
 

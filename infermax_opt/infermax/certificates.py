@@ -31,7 +31,6 @@ from typing import Any
 
 from infermax_opt.core.certification import CertificateRejected
 from infermax_opt.files.certificates import exact_text
-from infermax_opt.infermax import checker
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance
 
@@ -47,6 +46,8 @@ class InferMaxCertification:
 
     def check(self, instance: Instance, certificate: object) -> Fraction:
         """Bound that a certificate proves, in seconds; raises `CertificateRejected`."""
+        from infermax_opt.infermax import checker
+
         # As the checker would read it from a file: numbers as text, the cost model spelled out.
         shown = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
         for group in shown["requests"]:

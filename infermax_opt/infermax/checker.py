@@ -1312,8 +1312,7 @@ def progress(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         require(divisor > 0, "by_slots: no request fits")
     instance.work.spend(TOKEN_STEPS * sum(o for _, o in merged))
     kinds = [
-        shares(list(token_parts(instance, i, o, piece, slots)), count, divisor)
-        for (i, o), count in merged.items()
+        shares(token_parts(instance, i, o, piece, slots), count, divisor) for (i, o), count in merged.items()
     ]
     kinds.sort(key=lambda kind: kind.mass)
     least = min(token[0] for kind in kinds for token in kind.tokens)
@@ -1360,8 +1359,18 @@ def token_parts(
             yield alpha + d0, decode, size
 
 
-def shares(parts: list[tuple[int, int, int]], count: int, divisor: int) -> Shares:
-    """Tokens with their masses: work, and presence for their share of a batch."""
+def shares(parts: Iterator[tuple[int, int, int]], count: int, divisor: int) -> Shares:
+    """Tokens with their masses: work, and presence for their share of a batch.
+
+    Parameters
+    ----------
+    parts : iterator of tuple
+        Presence, work and size of each token.
+    count : int
+        Requests that have such tokens.
+    divisor : int
+        Size of all tokens of a batch, at most.
+    """
     tokens = [(a, w, k, divisor * w + a * k) for a, w, k in parts]
     return Shares(count, tokens, sum(mass for *_, mass in tokens))
 

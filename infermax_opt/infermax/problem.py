@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from infermax_opt.core.columns import RowKind
-from infermax_opt.core.importing import Importer
 from infermax_opt.core.problem import Heuristic, Problem
 from infermax_opt.core.result import Claim, LowerBound, Result
-from infermax_opt.core.run import SolveOptions
-from infermax_opt.core.suite import Case
 from infermax_opt.infermax.certificates import CERTIFICATION, InferMaxCertification
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.metrics import DEFINITIONS, Metrics
-from infermax_opt.infermax.verify import Verification
+
+if TYPE_CHECKING:
+    from infermax_opt.core.columns import RowKind
+    from infermax_opt.core.importing import Importer
+    from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.suite import Case
+    from infermax_opt.infermax.verify import Verification
 
 __all__ = ["InferMaxProblem"]
 
@@ -84,10 +86,11 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
     def bounds(self, instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
         """Closed forms, then what searches for multipliers and potentials find."""
         from infermax_opt.infermax.bounds import closed_form_bounds
-        from infermax_opt.infermax.bounds.searched import is_searched, searched_bounds
 
         yield from closed_form_bounds(instance)
-        if is_searched(instance) and not (stop is not None and stop()):
+        if instance.objective.is_searched and not (stop is not None and stop()):
+            from infermax_opt.infermax.bounds.searched import searched_bounds
+
             yield from searched_bounds(instance, stop=stop)
 
     def objective_meaning(self, instance: Instance) -> str:
@@ -179,6 +182,7 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
 
     def importers(self) -> Mapping[str, Importer]:
         """Traces as requests of one machine."""
+        from infermax_opt.core.importing import Importer
         from infermax_opt.infermax.importing import import_trace, options
 
         return {self.name: Importer("batches on a KV cache", options, import_trace)}

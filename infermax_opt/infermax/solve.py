@@ -12,23 +12,21 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Scope
 from infermax_opt.core.run import SolveOptions, SolveRun
 from infermax_opt.engines.formulations import formulation_names
-from infermax_opt.engines.outcome import EngineOutcome, Limits, Termination
-from infermax_opt.infermax.bound_process import BoundProcess
-from infermax_opt.infermax.bounds.searched import is_searched
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.exact.flow_windows import improved_by_windows
-from infermax_opt.infermax.exact.solve_formulation import solve_formulation
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
 from infermax_opt.infermax.formulation import GROUP, get_formulation
-from infermax_opt.infermax.planners.anytime import anytime_plans
 from infermax_opt.infermax.replay.metrics import Metrics
+
+if TYPE_CHECKING:
+    from infermax_opt.infermax.bound_process import BoundProcess
 
 __all__ = ["InferMaxRun", "check_options"]
 
@@ -100,8 +98,10 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         """Solve the flow formulation, starting from the best schedule."""
         if self.best is None:
             return
+        from infermax_opt.infermax.exact.solve_formulation import solve_formulation
+
         self.say("engine highs: the flow formulation is small")
-        limits = Limits(seconds, self.report.threads or 1, self.options.seed, self.options.memory_limit)
+        limits = EngineLimits(seconds, self.report.threads or 1, self.options.seed, self.options.memory_limit)
         try:
             outcome = solve_formulation(
                 self.instance, "flow", "highs",
@@ -133,11 +133,15 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
     def candidates(self, end: float, windows: bool) -> Iterator[tuple[str, Schedule]]:
         """Plans until some moment; its last part goes to windows of the flow formulation, if wanted."""
+        from infermax_opt.infermax.planners.anytime import anytime_plans
+
         upper = float(self.best.value) if self.best else None
         now = time.monotonic()
         deadline = None if end == math.inf else now + (end - now) * (PLAN_SHARE if windows else 1.0)
         yield from anytime_plans(self.instance, upper=upper, seed=self.options.seed, deadline=deadline)
         if windows and self.best is not None:
+            from infermax_opt.infermax.exact.flow_windows import improved_by_windows
+
             self.say("engine highs: windows of the flow formulation")
             for schedule in improved_by_windows(
                 self.instance, self.best.schedule, deadline=end, seed=self.options.seed
@@ -163,7 +167,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         engine, reason = self.choose()
         self.report = replace(self.report, reason=reason)
         delayed = threading.Timer(0.0 if engine == "none" else SMALL_SECONDS, self.search_bounds)
-        if is_searched(self.instance):
+        if self.instance.objective.is_searched:
             delayed.start()
         try:
             self.run_engine(engine, reason)
@@ -178,6 +182,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
     def search_bounds(self) -> None:
         """Start the search for bounds; it ends with the time limit."""
+        from infermax_opt.infermax.bound_process import BoundProcess
+
         self.searching = BoundProcess(self.instance, self.left())
 
     def end_search(self) -> None:
@@ -203,7 +209,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         plannable = self.options.solver == "auto" and engine == "search" and self.instance.offline
         if plannable and left is not None:
             left *= SEARCH_SHARE
-        limits = Limits(left, self.report.threads or 1, self.options.seed, self.options.memory_limit)
+        limits = EngineLimits(left, self.report.threads or 1, self.options.seed, self.options.memory_limit)
         self.say(f"engine {engine}: {reason}")
         outcome = self.search(limits) if engine == "search" else self.formulated(engine, limits)
         self.report = replace(
@@ -217,7 +223,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         if plannable and not self.proved() and self.report.termination == "time_limit":
             self.plan()
 
-    def search(self, limits: Limits) -> EngineOutcome[Schedule]:
+    def search(self, limits: EngineLimits) -> EngineOutcome[Schedule]:
         """Run the exact search."""
         why = unsupported(self.instance)
         if why is not None:
@@ -225,8 +231,10 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         upper = self.best.value if self.best else None
         return staged_search(self.instance, upper=upper, limits=limits, progress=self.options.progress)
 
-    def formulated(self, engine: str, limits: Limits) -> EngineOutcome[Schedule]:
+    def formulated(self, engine: str, limits: EngineLimits) -> EngineOutcome[Schedule]:
         """Solve a formulation as a whole."""
+        from infermax_opt.infermax.exact.solve_formulation import solve_formulation
+
         name = self.options.formulation
         if name is None:
             able = [

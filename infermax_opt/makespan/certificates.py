@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.certification import CertificateRejected
-from infermax_opt.makespan import checker
 from infermax_opt.makespan.data.formats import makespan_instance_to_json
 from infermax_opt.makespan.data.instance import MakespanInstance
 
@@ -28,6 +27,8 @@ class MakespanCertification:
 
     def check(self, instance: MakespanInstance, certificate: object) -> Fraction:
         """Bound that a certificate proves, in seconds; raises `CertificateRejected`."""
+        from infermax_opt.makespan import checker
+
         try:
             return checker.check(makespan_instance_to_json(instance), certificate)
         except checker.Rejected as problem:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from infermax_opt.core.columns import RowKind
-from infermax_opt.core.importing import Importer
 from infermax_opt.core.problem import Heuristic, Problem
 from infermax_opt.core.result import Claim, LowerBound, Result
-from infermax_opt.core.run import SolveOptions
-from infermax_opt.core.suite import Case
 from infermax_opt.makespan.certificates import CERTIFICATION, MakespanCertification
 from infermax_opt.makespan.data.instance import MakespanInstance
 from infermax_opt.makespan.data.schedule import MakespanSchedule
 from infermax_opt.makespan.replay.metrics import MakespanMetrics
-from infermax_opt.makespan.verify import MakespanVerification
+
+if TYPE_CHECKING:
+    from infermax_opt.core.columns import RowKind
+    from infermax_opt.core.importing import Importer
+    from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.suite import Case
+    from infermax_opt.makespan.verify import MakespanVerification
 
 __all__ = ["MakespanProblem"]
 
@@ -157,6 +159,7 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
 
     def importers(self) -> Mapping[str, Importer]:
         """Traces as requests that are all there from the start."""
+        from infermax_opt.core.importing import Importer
         from infermax_opt.makespan.importing import import_trace, options
 
         return {self.name: Importer("requests on clients (always offline)", options, import_trace)}

@@ -18,7 +18,7 @@ from functools import cached_property
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Scope
 from infermax_opt.core.run import SolveOptions, SolveRun
-from infermax_opt.engines.outcome import EngineOutcome, Limits
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome
 from infermax_opt.engines.process import Engine
 from infermax_opt.makespan.anneal.plans import anneal_plans
 from infermax_opt.makespan.data.instance import MakespanInstance
@@ -128,7 +128,7 @@ class MakespanRun(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics])
         self.begin(engine)
         found = solve_formulation(
             self.instance, name, engine, warm=self.best.schedule if self.best else None,
-            limits=Limits(
+            limits=EngineLimits(
                 self.left(), self.report.threads or 1, self.options.seed, self.options.memory_limit
             ),
         )  # fmt: skip

@@ -6,17 +6,19 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from infermax_opt.core.columns import RowKind
 from infermax_opt.core.problem import Heuristic, Problem
 from infermax_opt.core.result import Claim, LowerBound, Result
-from infermax_opt.core.run import SolveOptions
-from infermax_opt.core.suite import Case
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.replay.metrics import PlacementMetrics
-from infermax_opt.placement.verify import PlacementVerification
+
+if TYPE_CHECKING:
+    from infermax_opt.core.columns import RowKind
+    from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.suite import Case
+    from infermax_opt.placement.verify import PlacementVerification
 
 __all__ = ["PlacementProblem"]
 

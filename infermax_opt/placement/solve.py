@@ -18,7 +18,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import Problem
 from infermax_opt.core.result import LowerBound, Proof, Result
 from infermax_opt.core.run import WARM_UP, SolveOptions, SolveRun
-from infermax_opt.engines.outcome import Limits as RunLimits
+from infermax_opt.engines.outcome import EngineLimits
 from infermax_opt.placement.bounds.closed_form import excluded, placement_bounds
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.limits import Limits, unplaceable
@@ -250,7 +250,7 @@ class PlacementRun(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
         self.begin(engine, "asked for" if asked else "a formulation was asked for")
         found = solve_formulation(
             self.instance, formulation, engine, warm=self.best.schedule if self.best else None,
-            limits=RunLimits(
+            limits=EngineLimits(
                 self.left(), self.report.threads or 1, self.options.seed, self.options.memory_limit
             ),
         )  # fmt: skip

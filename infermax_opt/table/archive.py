@@ -16,14 +16,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from infermax_opt.api import verify
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
-from infermax_opt.core.result import Claim, Result
+from infermax_opt.core.result import AnyResult, Claim, Result
 from infermax_opt.core.values import AnyInstance, AnySchedule
-from infermax_opt.core.verification import BaseVerification
+from infermax_opt.core.verification import AnyVerification
 from infermax_opt.files.fields import Fields
 from infermax_opt.files.instances import any_schedule_from_json, any_schedule_to_json, write_schedule
 from infermax_opt.files.json import dump_json, read_as, write_bytes
@@ -170,7 +169,7 @@ class Archive:
     def improve(
         self,
         instance: AnyInstance,
-        subject: Result[Any, Any] | Claim,
+        subject: AnyResult | Claim,
         *,
         source: str,
         versions: Mapping[str, str],
@@ -223,7 +222,7 @@ class Archive:
         self,
         entry: Entry,
         claim: Claim,
-        check: BaseVerification[Any, Any],
+        check: AnyVerification,
         source: str,
         versions: Mapping[str, str],
         date: str,
@@ -245,7 +244,7 @@ class Archive:
         self,
         entry: Entry,
         claim: Claim,
-        check: BaseVerification[Any, Any],
+        check: AnyVerification,
         versions: Mapping[str, str],
         certificate: Path | None,
         date: str,

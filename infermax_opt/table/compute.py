@@ -17,10 +17,10 @@ from infermax_opt.core.certification import CertificateRejected
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.registry import problem_of
-from infermax_opt.core.result import Result, UpperBound
+from infermax_opt.core.result import AnyResult, UpperBound
 from infermax_opt.core.truth import Trust
 from infermax_opt.core.values import AnyInstance, AnySchedule
-from infermax_opt.core.verification import BaseVerification
+from infermax_opt.core.verification import AnyVerification
 from infermax_opt.files.certificates import check_certificate, write_certificate
 from infermax_opt.files.results import write_result
 from infermax_opt.table.archive import Archive, schedule_sha256
@@ -28,10 +28,10 @@ from infermax_opt.table.row import Row, RowOptions
 
 __all__ = ["Job", "compute_row", "run_job"]
 
-R = TypeVar("R", bound=Result[Any, Any])
+R = TypeVar("R", bound=AnyResult)
 
 #: What every scheduler or method made of an instance; None where it failed.
-_Runs = dict[str, tuple[AnySchedule, BaseVerification[Any, Any]] | None]
+_Runs = dict[str, tuple[AnySchedule, AnyVerification] | None]
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,7 @@ def compute_row(instance: AnyInstance, job: Job) -> Row:
     )
 
 
-def _verified(
-    instance: AnyInstance, result: Result[Any, Any]
-) -> tuple[Result[Any, Any], BaseVerification[Any, Any]]:
+def _verified(instance: AnyInstance, result: AnyResult) -> tuple[AnyResult, AnyVerification]:
     """The result as the table states it, and what the verifier says of that.
 
     Raises
@@ -140,9 +138,7 @@ def _verified(
     return result, check
 
 
-def _written(
-    instance: AnyInstance, result: Result[Any, Any], job: Job
-) -> tuple[Result[Any, Any], str, str | None]:
+def _written(instance: AnyInstance, result: AnyResult, job: Job) -> tuple[AnyResult, str, str | None]:
     """Write result and certificate; the result that names it, and both files below the table's folder."""
     protocol, folder = job.options.protocol(job.version), Path(job.folder)
     results, certificates = (folder / kind / protocol for kind in ("results", "certificates"))
@@ -158,7 +154,7 @@ def _written(
     return result, path.relative_to(folder).as_posix(), certificate
 
 
-def _found(result: Result[Any, Any]) -> dict[str, Any]:
+def _found(result: AnyResult) -> dict[str, Any]:
     """The fields of a row that come from the result alone."""
     upper, lower, report = result.upper, result.lower, result.solver
     return {
@@ -193,7 +189,7 @@ def _run_schedulers(instance: AnyInstance) -> _Runs:
     return runs
 
 
-def _solve(instance: AnyInstance, job: Job, archived: AnySchedule | None, runs: _Runs) -> Result[Any, Any]:
+def _solve(instance: AnyInstance, job: Job, archived: AnySchedule | None, runs: _Runs) -> AnyResult:
     """Solve, from the archived schedule where that beats every scheduler."""
     if archived is not None:
         known = api.verify(instance, archived).objective
@@ -213,7 +209,7 @@ def _solve(instance: AnyInstance, job: Job, archived: AnySchedule | None, runs: 
     return result
 
 
-def _better(result: R, source: str, schedule: AnySchedule, check: BaseVerification[Any, Any]) -> R:
+def _better(result: R, source: str, schedule: AnySchedule, check: AnyVerification) -> R:
     """The result, with this schedule where it is better: no number of a row beats its schedule."""
     value = check.objective
     if value is None or (result.upper is not None and result.upper.value <= value):
@@ -222,7 +218,7 @@ def _better(result: R, source: str, schedule: AnySchedule, check: BaseVerificati
     return replace(result, upper=UpperBound(value, source), **found)
 
 
-def _certificate(instance: AnyInstance, result: Result[Any, Any], directory: Path) -> str | None:
+def _certificate(instance: AnyInstance, result: AnyResult, directory: Path) -> str | None:
     """Write the certificate of the result's bound into `directory` and run the checker on it.
 
     Returns

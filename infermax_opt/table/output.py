@@ -199,5 +199,5 @@ def _row(row: Row) -> dict[str, Any]:
     return {**value, "gap": _rounded(row.gap), "verified": row.verified, "certified": row.certified}
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: object) -> object:
     return Fraction(decimal_text(value, digits=12)) if isinstance(value, Fraction) else value

@@ -7,23 +7,25 @@ import itertools
 import os
 import random
 import signal
+import time
 from fractions import Fraction
 from typing import Any
 
+import pyomo.environ as pyo
 import pytest
 from infermax_opt.models.infermax_csp import CSP
 from infermax_opt.models.infermax_flow import StateFlow
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Proof
+from infermax_opt.engines.formulations import run_model
 from infermax_opt.engines.lowering import LoweredModel, lower
-from infermax_opt.engines.outcome import Limits, Termination
+from infermax_opt.engines.outcome import EngineLimits, Termination
 from infermax_opt.engines.process import run_engine
 from infermax_opt.engines.safebound import safe_bound, weakened
 from infermax_opt.infermax.data.cost import BatchFeatures, CostModel, prefill_work
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.exact import solve_formulation as formulated
+from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.solve_formulation import one_by_one, solve_formulation
 from infermax_opt.infermax.replay.plain import replay_plain, tick_unit
 from tests.infermax.test_formulations import random_instance
@@ -133,7 +135,9 @@ def small(seed: int, *, arrivals: bool = False) -> Instance:
 def test_engines_find_the_optimum(name: str, engine: Any, seed: int) -> None:
     instance = small(seed)
     best = exhaustive(instance)
-    outcome = solve_formulation(instance, name, engine, warm=one_by_one(instance), limits=Limits(seconds=20))
+    outcome = solve_formulation(
+        instance, name, engine, warm=one_by_one(instance), limits=EngineLimits(seconds=20)
+    )
     assert outcome.termination == Termination.OPTIMAL
     assert outcome.upper == best
     assert outcome.schedule is not None
@@ -156,7 +160,7 @@ def test_arrivals(engine: Any, seed: int) -> None:
     while instance.offline or CSP().unsupported(instance):
         seed += 100
         instance = small(seed, arrivals=True)
-    outcome = solve_formulation(instance, "csp", engine, limits=Limits(seconds=20))
+    outcome = solve_formulation(instance, "csp", engine, limits=EngineLimits(seconds=20))
     assert outcome.upper == exhaustive(instance)
     assert outcome.lower is not None
     assert outcome.lower.value <= outcome.upper
@@ -167,15 +171,15 @@ def test_arrivals(engine: Any, seed: int) -> None:
 def test_warm_start_is_accepted(name: str, engine: Any) -> None:
     instance = paper_instance(256, count=2)
     warm = one_by_one(instance)
-    outcome = solve_formulation(instance, name, engine, warm=warm, limits=Limits(seconds=10))
+    outcome = solve_formulation(instance, name, engine, warm=warm, limits=EngineLimits(seconds=10))
     assert outcome.warm_start_accepted is True
-    cold = solve_formulation(instance, "flow", engine, limits=Limits(seconds=20))
+    cold = solve_formulation(instance, "flow", engine, limits=EngineLimits(seconds=20))
     assert cold.warm_start_accepted is None
 
 
 def test_paper_optimum_by_flow() -> None:
     instance = paper_instance(64)
-    outcome = solve_formulation(instance, "flow", "cpsat", limits=Limits(seconds=30))
+    outcome = solve_formulation(instance, "flow", "cpsat", limits=EngineLimits(seconds=30))
     assert outcome.termination == Termination.OPTIMAL
     assert outcome.lower is not None
     assert outcome.lower.value == outcome.upper == Fraction("0.132106771")
@@ -187,7 +191,7 @@ def test_time_limit_keeps_the_warm_start(engine: Any) -> None:
     warm = one_by_one(instance)
     news: list[str] = []
     outcome = solve_formulation(
-        instance, "csp", engine, warm=warm, limits=Limits(seconds=2), progress=news.append
+        instance, "csp", engine, warm=warm, limits=EngineLimits(seconds=2), progress=news.append
     )
     assert outcome.termination == Termination.TIME_LIMIT
     replayed = replay_plain(instance, warm)
@@ -209,7 +213,7 @@ def test_what_was_found_survives(engine: Any, how: str) -> None:
                 raise KeyboardInterrupt
             os.kill(worker[0], signal.SIGKILL)
 
-    run = run_engine(engine, model, Limits(seconds=30), listen, worker.append)
+    run = run_engine(engine, model, EngineLimits(seconds=30), listen, worker.append)
     expected = Termination.INTERRUPTED if how == "interrupted" else Termination.CRASHED
     assert run.termination == expected
     assert run.values is not None
@@ -221,7 +225,7 @@ def test_what_was_found_survives(engine: Any, how: str) -> None:
 @pytest.mark.parametrize("engine", ["highs", "cpsat"])
 def test_memory_limit(engine: Any, mebibytes: int) -> None:
     """Also where there is too little to load the engine at all."""
-    run = run_engine(engine, lowered_paper(4, CSP()), Limits(seconds=20, memory=mebibytes * 2**20))
+    run = run_engine(engine, lowered_paper(4, CSP()), EngineLimits(seconds=20, memory=mebibytes * 2**20))
     assert run.termination == Termination.MEMORY_LIMIT, run.details
 
 
@@ -231,10 +235,10 @@ def test_crash_leaves_the_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(engine: Any, model: Any, limits: Any, listen: Any) -> Any:
         return real("nonesuch", model, limits, listen)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(formulated, "run_engine", broken)
+    monkeypatch.setattr("infermax_opt.engines.process.run_engine", broken)
     instance = paper_instance(4)
     warm = one_by_one(instance)
-    outcome = solve_formulation(instance, "flow", "highs", warm=warm, limits=Limits(seconds=20))
+    outcome = solve_formulation(instance, "flow", "highs", warm=warm, limits=EngineLimits(seconds=20))
     assert outcome.termination == Termination.CRASHED
     assert outcome.schedule == warm
     assert outcome.lower is None
@@ -243,7 +247,7 @@ def test_crash_leaves_the_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_short_horizon_proves_nothing() -> None:
     instance = paper_instance(64)
-    outcome = solve_formulation(instance, "flow", "cpsat", horizon=15, limits=Limits(seconds=20))
+    outcome = solve_formulation(instance, "flow", "cpsat", horizon=15, limits=EngineLimits(seconds=20))
     assert outcome.lower is None
     assert outcome.schedule is not None
     assert outcome.details["scope"] == "restriction"
@@ -301,3 +305,41 @@ def test_objective_is_rounded_down_to_a_coarser_unit() -> None:
         value = sum(w * (v - low) for w, v, low in zip(coarse.weights, x, model.lb, strict=True))
         assert abs(value) < 150
         assert coarse.ticks(value) <= model.objective(list(x))
+
+
+class Counted:
+    """A model of the fewest batches, of which two are enough; it holds no start with fewer."""
+
+    def build(self) -> pyo.ConcreteModel:
+        model = pyo.ConcreteModel()
+        model.x = pyo.Var(domain=pyo.Integers, bounds=(0, 9))
+        model.enough = pyo.Constraint(expr=3 * model.x >= 5)
+        model.cost = pyo.Objective(expr=model.x)
+        return model
+
+    def warm_start(self, model: pyo.ConcreteModel, schedule: Schedule, /) -> None:
+        if len(schedule.batches) < 2:
+            raise ValueError("too few")
+        model.x.set_value(len(schedule.batches))
+
+    def extract(self, model: pyo.ConcreteModel, /) -> Schedule:
+        return Schedule("counted", (Batch({"r": 1}),) * round(model.x.value))
+
+
+@pytest.mark.parametrize(("batches", "accepted"), [(None, None), (3, True), (1, False)])
+@pytest.mark.parametrize("parts", [1, 1024])
+def test_a_model_is_solved_from_the_start_that_it_holds(
+    batches: int | None, accepted: bool | None, parts: int
+) -> None:
+    start = None if batches is None else Schedule("counted", (Batch({"r": 1}),) * batches)
+    formulation = Counted()
+    solved = run_model(
+        formulation, formulation.build(), "cpsat",
+        start=start, limits=EngineLimits(seconds=20), began=time.monotonic(), parts=parts,
+    )  # fmt: skip
+    assert (solved.objective, solved.bound, solved.start_accepted) == (2, 2, accepted)
+    schedule = solved.schedule()
+    assert schedule is not None
+    assert schedule.length == 2
+    assert solved.run.objective == 2 * parts
+    assert solved.sizes == {"columns": 1, "rows": 1}

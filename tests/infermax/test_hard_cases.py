@@ -8,7 +8,7 @@ import pytest
 
 from infermax_opt import api
 from infermax_opt.core.result import Status
-from infermax_opt.engines.outcome import Limits, Termination
+from infermax_opt.engines.outcome import EngineLimits, Termination
 from infermax_opt.infermax.bounds.counts import count_batches
 from infermax_opt.infermax.bounds.horizon import horizon_bound
 from infermax_opt.infermax.data.cost import CostModel
@@ -84,7 +84,7 @@ LATE_CHARGES = [
 @pytest.mark.parametrize(("case", "formulation"), ILL_SCALED)
 def test_highs_on_coefficients_of_very_different_size(case: Instance, formulation: str) -> None:
     best = optimum(case)
-    outcome = solve_formulation(case, formulation, "highs", limits=Limits(20))
+    outcome = solve_formulation(case, formulation, "highs", limits=EngineLimits(20))
     assert outcome.termination == Termination.OPTIMAL
     assert outcome.upper == best
     assert outcome.lower is not None
@@ -94,7 +94,7 @@ def test_highs_on_coefficients_of_very_different_size(case: Instance, formulatio
 
 @pytest.mark.parametrize("engine", ["highs", "cpsat"])
 def test_free_tokens_are_not_wasted(engine: Any) -> None:
-    outcome = solve_formulation(FREE_TOKENS, "csp", engine, limits=Limits(20))
+    outcome = solve_formulation(FREE_TOKENS, "csp", engine, limits=EngineLimits(20))
     assert outcome.upper == optimum(FREE_TOKENS)
 
 
@@ -126,7 +126,7 @@ def test_huge_volumes_do_not_overflow() -> None:
 def test_grids_with_waits_and_latencies(case: Instance) -> None:
     """What `solve` reports as optimal is no worse than any schedule a finer search finds."""
     result = api.solve(case, time_limit=5)
-    exact = search(case, limits=Limits(20))
+    exact = search(case, limits=EngineLimits(20))
     assert exact.upper is not None or exact.lower is not None
     assert result.upper is not None
     assert result.lower is not None

@@ -10,7 +10,7 @@ import pytest
 from infermax_opt import api
 from infermax_opt.api import verify
 from infermax_opt.core.result import Status
-from infermax_opt.engines.outcome import Limits, Termination
+from infermax_opt.engines.outcome import EngineLimits, Termination
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.exact import staged
@@ -156,10 +156,10 @@ def test_limits_leave_a_valid_bound() -> None:
     best = search(instance)
     assert best.upper is not None
     for seconds in (1e-6, 0.002, 0.01, 0.05):
-        outcome = search(instance, limits=Limits(seconds=seconds), upper=best.upper + 1)
+        outcome = search(instance, limits=EngineLimits(seconds=seconds), upper=best.upper + 1)
         assert outcome.lower is not None
         assert outcome.lower.value <= best.upper
-    starved = search(instance, limits=Limits(memory=10_000))
+    starved = search(instance, limits=EngineLimits(memory=10_000))
     assert starved.termination in (Termination.MEMORY_LIMIT, Termination.OPTIMAL)
     assert starved.lower is not None
     assert starved.lower.value <= best.upper

@@ -15,7 +15,7 @@ from infermax_opt.cli.main import cli
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Proof, Scope, Status
 from infermax_opt.engines.formulations import formulation_names
-from infermax_opt.engines.outcome import Limits
+from infermax_opt.engines.outcome import EngineLimits
 from infermax_opt.makespan.data.formats import write_makespan_instance
 from infermax_opt.makespan.data.generate import gsm8k_like
 from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
@@ -29,7 +29,7 @@ from tests.makespan.oracle import tiny_makespan
 
 NAMES, ENGINES = ("arcs", "mip"), ("highs", "cpsat")
 SMALL = gsm8k_like(requests=5, clients=2)
-LIMITS = Limits(seconds=60.0)
+LIMITS = EngineLimits(seconds=60.0)
 
 
 def test_the_formulations_are_installed() -> None:

@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from infermax_opt.cluster.replay.replay import StreamReplay
 from infermax_opt.core.values import SHARE_REACHED
 from infermax_opt.placement.data.instance import Slo
+
+if TYPE_CHECKING:
+    from infermax_opt.cluster.replay.replay import StreamReplay
 
 __all__ = [
     "STREAM_DEFINITIONS",

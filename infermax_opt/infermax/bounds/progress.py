@@ -36,8 +36,8 @@ advances by u: at least the sum of mean busy dates, with the smallest U first.
 x_j**2 <= a0 mid_j:  a0 mid_j g_j + Y_j**2 >= x_j**2 g_j + 2 x_j Y_j - x_j**2 = 2 x_j Y_j - x_j**2 (sum of k).
 Take any x(V) that falls with V, x(V)**2 <= a0 (n - F(V)), F(V) being the most requests, in shares, that are
 done when the clock shows V, and x_j its mean over the batch.  Then x_j**2 is at most the mean of x**2, and
-that is at most a0 mid_j.  So (iii) is at least the integral of 2 x(V) (y/u) - x(V)**2 (k/u) over V, each token
-being spread evenly over its batch.  The first term is least if tokens lie by rising y/u, as x falls; the
+that is at most a0 mid_j.  So (iii) is at least the integral of 2 x(V) (y/u) - x(V)**2 (k/u) over V, with each
+token spread evenly over its batch.  The first term is least if tokens lie by rising y/u, as x falls; the
 second is largest if they lie by falling k/u.  Each is taken at its extreme.  QED.
 
 Requests with U = 0 are left out of F and n.  Idle time only adds.  With arrivals nothing changes if requests

@@ -11,9 +11,9 @@ from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.progress import progress_bound
 from infermax_opt.infermax.bounds.state_flow import state_flow_bound
-from infermax_opt.infermax.data.instance import Instance, Metric
+from infermax_opt.infermax.data.instance import Instance
 
-__all__ = ["is_searched", "searched_bounds"]
+__all__ = ["searched_bounds"]
 
 #: Requests of mean size in the KV below which whole requests matter more than how memory fills.
 FEW_SLOTS = 30
@@ -21,11 +21,6 @@ FEW_SLOTS = 30
 LONG = 8
 #: States of the occupancy graph up to which it takes no time worth mentioning.
 SMALL = 60_000
-
-
-def is_searched(instance: Instance) -> bool:
-    """Whether there are such bounds on the objective."""
-    return instance.objective.is_makespan or instance.objective.name == Metric.MEAN_E2E.value
 
 
 def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
@@ -39,7 +34,7 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     """
     if instance.objective.is_makespan:
         yield from _on_the_makespan(instance, stop)
-    elif is_searched(instance):
+    elif instance.objective.is_searched:
         found = progress_bound(instance, stop=stop)
         if found is not None:
             yield found

@@ -12,7 +12,6 @@ from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, Fields, 
 from infermax_opt.files.json import dump_json, read_as, under
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
-from infermax_opt.infermax.data.profiles import load_profile
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, run_length
 
 __all__ = [
@@ -94,6 +93,8 @@ def _count(fields: Fields) -> int | None:
 
 def _cost(value: object) -> CostModel:
     if isinstance(value, dict) and "profile" in value:
+        from infermax_opt.infermax.data.profiles import load_profile
+
         return load_profile(Fields(value, "cost", ["profile"]).text("profile")).cost
     fields = Fields(value, "cost", ["batch", "decode", "prefill", "attention"])
     return CostModel(

@@ -101,6 +101,11 @@ class Objective:
         """Whether only the makespan counts, with weight one."""
         return self.weights == ((Metric.MAKESPAN, Fraction(1)),)
 
+    @property
+    def is_searched(self) -> bool:
+        """Whether bounds on it are searched for, which closed forms are not."""
+        return self.is_makespan or self.name == Metric.MEAN_E2E.value
+
     def weight(self, metric: Metric) -> Fraction:
         """Weight of `metric`, 0 where it does not count."""
         return dict(self.weights).get(metric, Fraction(0))

@@ -23,7 +23,7 @@ from functools import partial
 from math import lcm
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.engines.outcome import EngineOutcome, Limits, Progress, Termination
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
 from infermax_opt.infermax.data.cost import batch_time
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.schedule import Batch, Schedule
@@ -63,7 +63,7 @@ def search(
     instance: Instance,
     *,
     upper: Fraction | None = None,
-    limits: Limits | None = None,
+    limits: EngineLimits | None = None,
     chunks: Chunks = Chunks.EXACT,
     levels: int = 1,
     counting: bool = False,
@@ -76,7 +76,7 @@ def search(
     instance : Instance
     upper : Fraction, optional
         Objective of a known schedule, in seconds: only better ones are looked for.
-    limits : Limits, optional
+    limits : EngineLimits, optional
     chunks : Chunks
         Space to search (see `space`): a restricted one yields no bound, a relaxed one no schedule.
     levels : int
@@ -97,7 +97,7 @@ def search(
     """
     if chunks is Chunks.RELAXED and not may_relax(instance):
         raise ValueError("a relaxed space bounds nothing with arrivals or TPOT")
-    return _LabelSearch(instance, upper, limits or Limits(), chunks, levels, counting, progress).run()
+    return _LabelSearch(instance, upper, limits or EngineLimits(), chunks, levels, counting, progress).run()
 
 
 class _Stop(Exception):
@@ -113,7 +113,7 @@ class _LabelSearch:
         self,
         instance: Instance,
         upper: Fraction | None,
-        limits: Limits,
+        limits: EngineLimits,
         chunks: Chunks,
         levels: int,
         counting: bool,

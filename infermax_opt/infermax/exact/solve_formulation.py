@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
-from infermax_opt.engines.outcome import EngineOutcome, Limits, Progress, Termination
-from infermax_opt.engines.process import Engine, EngineRun, run_engine
+from infermax_opt.engines.formulations import ModelRun, run_model
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
 from infermax_opt.infermax.bounds.horizon import horizon_bound
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
@@ -19,7 +19,7 @@ from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import measure, objective_value
 
 if TYPE_CHECKING:
-    from pyomo.core import ConcreteModel
+    from infermax_opt.engines.process import Engine, EngineRun
 
 __all__ = ["MAX_COLUMNS", "one_by_one", "solve_formulation"]
 
@@ -128,7 +128,7 @@ def solve_formulation(
     engine: Engine,
     *,
     warm: Schedule | None = None,
-    limits: Limits | None = None,
+    limits: EngineLimits | None = None,
     horizon: int | None = None,
     progress: Progress | None = None,
 ) -> EngineOutcome[Schedule]:
@@ -144,7 +144,7 @@ def solve_formulation(
     warm : Schedule, optional
         Valid schedule to start from; it also bounds the number of batches.  Without one the
         requests are served one by one for that purpose.
-    limits : Limits, optional
+    limits : EngineLimits, optional
     horizon : int, optional
         Batches modelled; by default as many as an optimal schedule can have, which makes the
         bound hold for the instance.  With fewer there is no bound.
@@ -157,43 +157,33 @@ def solve_formulation(
         If the formulation does not cover the instance, the model would be too large, or no number
         of batches is proved and none is given.
     """
-    limits = limits or Limits()
+    limits = limits or EngineLimits()
     formulation = get_formulation(formulation_name)
     began = time.monotonic()
     task = _Task.of(instance, formulation, warm, horizon)
-
-    from infermax_opt.engines.lowering import lower
-
     model = formulation.build(instance, task.batches)
-    try:
-        formulation.warm_start(model, task.incumbent)
-        started = warm is not None
-    except ValueError:
-        started = False  # longer than the horizon, or off the chunk grid
-    lowered, variables = lower(model, warm=started)
-    if limits.seconds is not None:
-        limits = replace(limits, seconds=max(1.0, limits.seconds - (time.monotonic() - began)))
     unit, source = model.ticks_per_second, f"{engine}:{formulation_name}"
 
     def listen(kind: str, ticks: int) -> None:
         if progress is not None:
             progress(f"{source}: {kind} {ticks / unit:.6g} s")
 
-    run = run_engine(engine, lowered, limits, listen)
-    schedule, best = _best_schedule(
-        instance, formulation, task, run, (model, variables), warm=warm is not None
-    )
+    # A start that is longer than the horizon, or off the chunk grid, is left out.
+    start = None if warm is None else task.incumbent
+    solved = run_model(
+        formulation, model, engine, start=start, limits=limits, began=began, listen=listen
+    )  # fmt: skip
+    run = solved.run
+    schedule, best = _best_schedule(instance, task, solved, warm=warm is not None)
     lower_bound, termination, failure = _checked(run, _lower_bound(run, source, unit, task.scope), task)
-    accepted = None if warm is None else False
     return EngineOutcome(
         schedule=schedule,
         lower=lower_bound,
         termination=termination,
         upper=best,
-        warm_start_accepted=run.start_accepted if started else accepted,
+        warm_start_accepted=solved.start_accepted,
         details={
-            "columns": lowered.columns,
-            "rows": lowered.rows,
+            **solved.sizes,
             "horizon": task.batches,
             "scope": task.scope.value,
             "bound_source": run.bound_source,
@@ -204,24 +194,15 @@ def solve_formulation(
 
 
 def _best_schedule(
-    instance: Instance,
-    formulation: Formulation,
-    task: _Task,
-    run: EngineRun,
-    built: tuple[ConcreteModel, list[Any]],
-    *,
-    warm: bool,
+    instance: Instance, task: _Task, solved: ModelRun[Schedule], *, warm: bool
 ) -> tuple[Schedule | None, Fraction | None]:
     """The better of what the engine found and what it started from (if `warm`), and its value."""
-    from infermax_opt.engines.lowering import assign
-
     if task.scope is Scope.RELAXATION:
         return None, None
     schedule, best = (task.incumbent, task.upper) if warm else (None, None)
-    if run.values is not None:
-        model, variables = built
-        assign(variables, run.values)
-        found = without_lost_prefills(instance, formulation.extract(model))
+    read = solved.schedule()
+    if read is not None:
+        found = without_lost_prefills(instance, read)
         value = replayed_objective(instance, found)
         if value is not None and (best is None or value <= best):
             return found, value

@@ -14,7 +14,7 @@ from math import comb
 from typing import Any
 
 from infermax_opt.core.result import LowerBound
-from infermax_opt.engines.outcome import EngineOutcome, Limits, Progress, Termination
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.moves import Chunks
@@ -34,7 +34,7 @@ def staged_search(
     instance: Instance,
     *,
     upper: Fraction | None = None,
-    limits: Limits | None = None,
+    limits: EngineLimits | None = None,
     progress: Progress | None = None,
 ) -> EngineOutcome[Schedule]:
     """Find an optimal schedule, or the best one and bound within the limits.
@@ -44,7 +44,7 @@ def staged_search(
     instance : Instance
     upper : Fraction, optional
         Objective of a known schedule, in seconds: only better ones are looked for.
-    limits : Limits, optional
+    limits : EngineLimits, optional
     progress : callable, optional
 
     Returns
@@ -52,11 +52,13 @@ def staged_search(
     EngineOutcome
         Its ``details["stages"]`` tell what each space contributed.
     """
-    return _Stages(instance, upper, limits or Limits(), progress).run()
+    return _Stages(instance, upper, limits or EngineLimits(), progress).run()
 
 
 class _Stages:
-    def __init__(self, instance: Instance, upper: Fraction | None, limits: Limits, progress: Progress | None):
+    def __init__(
+        self, instance: Instance, upper: Fraction | None, limits: EngineLimits, progress: Progress | None
+    ):
         self.instance = instance
         self.upper = upper
         self.limits = limits

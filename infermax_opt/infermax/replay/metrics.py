@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from infermax_opt.core.values import SHARE
 from infermax_opt.infermax.data.instance import Instance, Objective
-from infermax_opt.infermax.replay.plain import Replay
+
+if TYPE_CHECKING:
+    from infermax_opt.infermax.replay.plain import Replay
 
 __all__ = ["DEFINITIONS", "Metrics", "measure", "objective_value"]
 

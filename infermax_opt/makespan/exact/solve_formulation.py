@@ -16,15 +16,13 @@ it is a restriction.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
-from infermax_opt.engines.formulations import load_formulation
-from infermax_opt.engines.outcome import EngineOutcome, Limits
-from infermax_opt.engines.process import Engine, run_engine
+from infermax_opt.engines.formulations import load_formulation, run_model
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome
 from infermax_opt.makespan.bounds.closed_form import rounds_needed
 from infermax_opt.makespan.data.instance import MakespanInstance
 from infermax_opt.makespan.data.schedule import MakespanSchedule, merged
@@ -33,13 +31,14 @@ from infermax_opt.makespan.replay.bins import replay_valid
 if TYPE_CHECKING:
     from pyomo.core import ConcreteModel
 
+    from infermax_opt.engines.process import Engine
+
 __all__ = ["MakespanFormulation", "get_makespan_formulation", "solve_formulation"]
 
 GROUP = "infermax_opt.makespan_models"
 #: Entries of the matrix beyond which a model is not built; one of so many takes about 12 s.
 MOST_ENTRIES = 1_000_000
-#: Parts of a tick in which the objective is stated.  Bounds of engines that compute with doubles are lowered
-#: by a small share and rounded down.  Makespans are whole ticks, so where these are few the share costs none.
+#: Parts of a tick in which the objective is stated; makespans are whole ticks.
 PARTS = 1024
 
 
@@ -86,7 +85,12 @@ def get_makespan_formulation(name: str) -> MakespanFormulation:
 
 
 def solve_formulation(
-    instance: MakespanInstance, name: str, engine: Engine, *, warm: MakespanSchedule | None, limits: Limits
+    instance: MakespanInstance,
+    name: str,
+    engine: Engine,
+    *,
+    warm: MakespanSchedule | None,
+    limits: EngineLimits,
 ) -> EngineOutcome[MakespanSchedule]:
     """Solve an instance with a formulation and an engine.
 
@@ -98,7 +102,7 @@ def solve_formulation(
     engine : {"highs", "cpsat"}
     warm : MakespanSchedule, optional
         A valid schedule to start from.  It limits the bins that the model needs.
-    limits : Limits
+    limits : EngineLimits
         Of the engine; building the model counts towards its time.
 
     Returns
@@ -113,35 +117,22 @@ def solve_formulation(
     ValueError
         If `warm` is not valid.
     """
-    from infermax_opt.engines.lowering import assign, lower
-
     began = time.monotonic()
     formulation = get_makespan_formulation(name)
     start = None if warm is None else MakespanSchedule(warm.instance, merged(warm.bins))
     enough = _enough_bins(instance, start)
     bins = _bins(formulation, instance, start, enough)
     model = formulation.build(instance, bins)
-    if start is not None:
-        formulation.warm_start(model, start)
-    lowered, variables = lower(model, warm=start is not None)
-    lowered = replace(lowered, cost=[PARTS * c for c in lowered.cost], offset=PARTS * lowered.offset)
-    if limits.seconds is not None:
-        limits = replace(limits, seconds=max(1.0, limits.seconds - (time.monotonic() - began)))
-    run = run_engine(engine, lowered, limits)
-    schedule, upper = None, None
-    if run.values is not None and run.objective is not None:
-        assign(variables, run.values)
-        schedule = formulation.extract(model)
-        upper = Fraction(run.objective, PARTS * instance.ticks_per_second)
+    solved = run_model(formulation, model, engine, start=start, limits=limits, began=began, parts=PARTS)
+    upper = None if solved.objective is None else solved.objective / instance.ticks_per_second
     scope = Scope.EXACT if bins == enough else Scope.RESTRICTION
     found = None
-    if run.bound is not None and scope is Scope.EXACT:
-        ticks = -(-run.bound // PARTS)
-        found = LowerBound(Fraction(ticks, instance.ticks_per_second), f"{engine}:{name}", Proof.SOLVER)
-    details = {
-        "scope": scope.value, "bins": bins, "columns": lowered.columns, "rows": lowered.rows, **run.details,
-    }  # fmt: skip
-    return EngineOutcome(schedule, found, run.termination, upper, run.start_accepted, details)
+    if solved.bound is not None and scope is Scope.EXACT:
+        value = Fraction(solved.bound, instance.ticks_per_second)
+        found = LowerBound(value, f"{engine}:{name}", Proof.SOLVER)
+    details = {"scope": scope.value, "bins": bins, **solved.sizes, **solved.run.details}
+    ended = solved.run.termination
+    return EngineOutcome(solved.schedule(), found, ended, upper, solved.start_accepted, details)
 
 
 def _enough_bins(instance: MakespanInstance, known: MakespanSchedule | None) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from infermax_opt.core.values import SHARE
 from infermax_opt.makespan.data.schedule import MakespanSchedule
-from infermax_opt.makespan.replay.bins import BinReplay
+
+if TYPE_CHECKING:
+    from infermax_opt.makespan.replay.bins import BinReplay
 
 __all__ = ["MAKESPAN_DEFINITIONS", "MakespanMetrics", "measure_bins"]
 

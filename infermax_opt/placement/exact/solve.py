@@ -18,8 +18,7 @@ from fractions import Fraction
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.lowering import LoweredModel
-from infermax_opt.engines.outcome import EngineOutcome, Termination
-from infermax_opt.engines.outcome import Limits as RunLimits
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.engines.process import Engine, EngineRun, run_engine
 from infermax_opt.placement.bounds.rows import open_workers
 from infermax_opt.placement.data.instance import PlacementInstance
@@ -125,7 +124,7 @@ class _Means:
                 watchers[0].start()
 
         try:
-            found = run_engine(engine, model, RunLimits(seconds, self.threads, self.seed), started=started)
+            found = run_engine(engine, model, EngineLimits(seconds, self.threads, self.seed), started=started)
         finally:
             done.set()
             for watcher in watchers:

@@ -5,18 +5,14 @@ Formulations of this problem are found through the entry points of group ``infer
 
 from __future__ import annotations
 
-import math
 import time
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.engines.formulations import load_formulation
-from infermax_opt.engines.outcome import EngineOutcome
-from infermax_opt.engines.outcome import Limits as RunLimits
-from infermax_opt.engines.process import Engine, run_engine
+from infermax_opt.engines.formulations import load_formulation, run_model
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
@@ -25,13 +21,14 @@ from infermax_opt.placement.replay.check import check_placement
 if TYPE_CHECKING:
     from pyomo.core import ConcreteModel
 
+    from infermax_opt.engines.process import Engine
+
 __all__ = ["PlacementFormulation", "get_placement_formulation", "solve_formulation"]
 
 GROUP = "infermax_opt.placement_models"
 #: Workers times requests beyond which a model is refused: building it would take minutes.
 MOST_COLUMNS = 8_000
-#: Parts of a worker in which the objective is stated.  Engines that compute with doubles round bounds down
-#: by a little; of parts that costs one or two, and no worker, as workers are whole.
+#: Parts of a worker in which the objective is stated; workers are whole.
 PARTS = 1024
 
 
@@ -74,7 +71,7 @@ def get_placement_formulation(name: str) -> PlacementFormulation:
 
 
 def solve_formulation(
-    instance: PlacementInstance, name: str, engine: Engine, *, warm: Placement | None, limits: RunLimits
+    instance: PlacementInstance, name: str, engine: Engine, *, warm: Placement | None, limits: EngineLimits
 ) -> EngineOutcome[Placement]:
     """Solve an instance with a formulation and an engine.
 
@@ -87,7 +84,7 @@ def solve_formulation(
     warm : Placement, optional
         A valid placement to start from.  An optimal one has no more workers, so no more are modelled; without
         it, one for each new request.
-    limits : Limits
+    limits : EngineLimits
         Of the engine; building the model counts towards its time.
 
     Raises
@@ -95,8 +92,6 @@ def solve_formulation(
     InputError
         If there is no such formulation, or the model would be too large.
     """
-    from infermax_opt.engines.lowering import assign, lower
-
     began = time.monotonic()
     formulation = get_placement_formulation(name)
     known = Limits.of(instance)
@@ -107,21 +102,11 @@ def solve_formulation(
         problem = f"{columns} columns for {workers} workers; the most is {MOST_COLUMNS}"
         raise InputError(problem, field="formulation")
     model = formulation.build(instance, workers)
-    if warm is not None:
-        formulation.warm_start(model, warm)
-    lowered, variables = lower(model, warm=warm is not None)
-    lowered = replace(lowered, cost=[PARTS * c for c in lowered.cost], offset=PARTS * lowered.offset)
-    if limits.seconds is not None:
-        limits = replace(limits, seconds=max(1.0, limits.seconds - (time.monotonic() - began)))
-    run = run_engine(engine, lowered, limits)
-    placement, upper = None, None
-    if run.values is not None and run.objective is not None:
-        assign(variables, run.values)
-        placement, upper = formulation.extract(model), Fraction(run.objective, PARTS)
-    found = None
-    if run.bound is not None:
-        least = math.ceil(Fraction(run.bound, PARTS))
+    solved = run_model(formulation, model, engine, start=warm, limits=limits, began=began, parts=PARTS)
+    found, least = None, solved.bound
+    if least is not None:
         reason = f"{engine} proved that {least} are needed, on the formulation {name}"
         found = LowerBound(Fraction(least), f"{engine}:{name}", Proof.SOLVER, reason=reason)
-    details = {"columns": lowered.columns, "rows": lowered.rows, "workers": workers, **run.details}
-    return EngineOutcome(placement, found, run.termination, upper, run.start_accepted, details)
+    details = {**solved.sizes, "workers": workers, **solved.run.details}
+    ended = solved.run.termination
+    return EngineOutcome(solved.schedule(), found, ended, solved.objective, solved.start_accepted, details)

@@ -19,7 +19,7 @@ from infermax_opt.core.result import Scope
 from infermax_opt.core.run import SolveOptions, SolveRun
 from infermax_opt.engines.formulations import formulation_names
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
-from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.instance import Instance, Metric, Objective
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
 from infermax_opt.infermax.formulation import GROUP, get_formulation
@@ -47,6 +47,8 @@ FLOW_SHARE = 0.25
 WINDOW_COLUMNS = 40_000
 #: Share of the time that planners have before these windows.
 PLAN_SHARE = 0.6
+#: Share of the planners' time that those for latencies have, where those for the makespan may help, too.
+ADMISSION_SHARE = 0.4
 #: Columns that are modelled in a second, at least: nothing interrupts that.
 MODEL_RATE = 1500
 
@@ -138,7 +140,10 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         upper = float(self.best.value) if self.best else None
         now = time.monotonic()
         deadline = None if end == math.inf else now + (end - now) * (PLAN_SHARE if windows else 1.0)
-        yield from anytime_plans(self.instance, upper=upper, seed=self.options.seed, deadline=deadline)
+        if self.instance.offline and self.instance.objective.is_makespan:
+            yield from anytime_plans(self.instance, upper=upper, seed=self.options.seed, deadline=deadline)
+        else:
+            yield from self.admission_plans(now, deadline)
         if windows and self.best is not None:
             from infermax_opt.infermax.exact.flow_windows import improved_by_windows
 
@@ -147,6 +152,18 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
                 self.instance, self.best.schedule, deadline=end, seed=self.options.seed
             ):
                 yield "windows:highs", schedule
+
+    def admission_plans(self, now: float, deadline: float | None) -> Iterator[tuple[str, Schedule]]:
+        """Plans for latencies and arrivals; offline those for the makespan, too: a full memory helps all."""
+        from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
+        from infermax_opt.infermax.planners.anytime import anytime_plans
+
+        planner = AdmissionPlanner(self.instance, seed=self.options.seed)
+        share = ADMISSION_SHARE if self.instance.offline else 1.0
+        yield from planner.plans(None if deadline is None else now + share * (deadline - now))
+        if self.instance.offline:
+            packed = replace(self.instance, objective=Objective.of(Metric.MAKESPAN.value))
+            yield from anytime_plans(packed, seed=self.options.seed, deadline=deadline)
 
     def choose(self) -> tuple[str, str]:
         """Engine and the reason for it; "none" where no exact engine has a chance."""
@@ -206,7 +223,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             return
         self.report = replace(self.report, engine=engine)
         left = self.left()
-        plannable = self.options.solver == "auto" and engine == "search" and self.instance.offline
+        plannable = self.options.solver == "auto" and engine == "search"
         if plannable and left is not None:
             left *= SEARCH_SHARE
         limits = EngineLimits(left, self.report.threads or 1, self.options.seed, self.options.memory_limit)

@@ -24,7 +24,7 @@ from tests.infermax.oracle import optimum
 from tests.infermax.tiny import cost_model, tiny
 from tests.support import certificate_to_json, check_evidence, few
 
-INSTANCES, BLOCKS = 5_000, 50
+INSTANCES, BLOCKS = 3_000, 50
 
 
 def slight(seed: int) -> Instance:

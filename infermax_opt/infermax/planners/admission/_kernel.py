@@ -1,0 +1,265 @@
+"""The loop of the admission planner: all that run decode in every batch, and who starts when is chosen.
+
+Nobody is evicted or paused.  So the KV of every later batch is known, and a request is admitted only if
+it fits until it ends: memory is projected to every finish to come, where it is largest.
+
+The functions run as plain Python or compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from infermax_opt.infermax.data.cost import batch_time, prefill_work
+
+__all__ = ["HELPERS", "Knobs", "Machine", "Queue", "admission_loop"]
+
+#: Relative error granted to the simulated clock; what arrived within it gets an explicit start.
+CLOCK_MARGIN = 1e-7
+#: Columns of what runs: the step after which a request ends, its KV less the steps so far, itself.
+END, BASE, WHO = 0, 1, 2
+
+
+class Machine(NamedTuple):
+    """Limits and policy of an instance; `reach`: most tokens that rounding to blocks adds to a request."""
+
+    capacity: Any
+    tokens: Any
+    prefill: Any
+    running: Any
+    reach: Any
+    hybrid: Any
+    chunked: Any
+    exact: Any
+
+
+class Queue(NamedTuple):
+    """Columns per request, and two orders of all: by arrival, and by how soon they should start.
+
+    `place`: where each is in `order`.
+    """
+
+    inputs: Any
+    outputs: Any
+    arrival: Any
+    arriving: Any
+    order: Any
+    place: Any
+
+
+class Knobs(NamedTuple):
+    """What the search chooses.
+
+    `cap`: most running requests.  `budget`: most prefill tokens of a batch.  `most`: prompts that a batch
+    starts.  `pause`: batches between two that start prompts.  `look`: waiting requests that are tried.
+    """
+
+    cap: Any
+    budget: Any
+    most: Any
+    pause: Any
+    look: Any
+
+
+def fits(machine: Any, run: Any, count: Any, end: Any, base: Any) -> Any:
+    """Whether one more request fits, at every finish to come, until it ends itself."""
+    total = alive = 0
+    placed = False
+    for k in range(count - 1, -2, -1):
+        if not placed and (k < 0 or run[k, END] <= end):
+            total += base + machine.reach
+            alive += 1
+            placed = True
+            if total + alive * end > machine.capacity:
+                return False
+        if k >= 0:
+            total += run[k, BASE] + machine.reach
+            alive += 1
+            # Beyond its end nothing has changed.
+            if placed and total + alive * run[k, END] > machine.capacity:
+                return False
+    return True
+
+
+def insert(run: Any, count: Any, end: Any, base: Any, who: Any) -> None:
+    """Add a request to those that run, which are sorted by their ends."""
+    k = count
+    while k > 0 and run[k - 1, END] > end:
+        run[k, END], run[k, BASE], run[k, WHO] = run[k - 1, END], run[k - 1, BASE], run[k - 1, WHO]
+        k -= 1
+    run[k, END], run[k, BASE], run[k, WHO] = end, base, who
+
+
+def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches: Any, record: Any) -> Any:
+    """Run to the end.
+
+    Long on purpose: numba counts references to every column that is handed to a part, and the parts
+    share nearly all of their variables.
+
+    Parameters
+    ----------
+    machine, queue, knobs : Machine, Queue, Knobs
+    cost : Coefficients
+        Floats, for the simulated clock.
+    most_batches : int
+    record : bool
+        Whether to list the batches.
+
+    Returns
+    -------
+    finished : bool
+        False after `most_batches`.
+    first, last : float arrays
+        Times of first and last tokens, in seconds.
+    named, chunks : list of int
+        Flat columns of prompts and their tokens.
+    named_end, decode, repeat, start : list of int
+        Per entry: where its prompts end, whether all that run decode, batches, and the request whose
+        arrival it awaits, or -1.
+    """
+    named = [0 for _ in range(0)]
+    chunks = [0 for _ in range(0)]
+    named_end, decode, repeat, start = [0], [0], [0], [-1]
+    n = len(queue.inputs)
+    first, last = np.zeros(n), np.zeros(n)
+    line = np.zeros(n, np.int64)  # places in the order of those that wait, rising
+    cap = max(1, min(knobs.cap, machine.running, machine.tokens - 1))
+    run = np.zeros((min(n, cap) + 1, 3), np.int64)
+    count = step = arrived = batches = finished = queued = since = 0
+    bases = 0
+    partial, cached = -1, 0
+    now = 0.0
+    least = max(1, min(knobs.budget, machine.prefill, machine.tokens - cap))
+    while finished < n:
+        while arrived < n and queue.arrival[queue.arriving[arrived]] <= now:
+            place = queue.place[queue.arriving[arrived]]
+            k = queued
+            while k > 0 and line[k - 1] > place:
+                line[k] = line[k - 1]
+                k -= 1
+            line[k] = place
+            queued += 1
+            arrived += 1
+        if count == 0 and partial < 0 and queued == 0:
+            now = queue.arrival[queue.arriving[arrived]]
+            continue
+        if batches == most_batches:
+            break
+        batches += 1
+        decoders, kv = count, bases + count * step
+        tokens = prefills = work = 0
+        newest = -1
+        before = len(named)
+        # --- prompts ---
+        room = min(knobs.budget, machine.prefill)
+        if machine.hybrid:
+            room = min(room, machine.tokens - decoders)
+        room = min(room, machine.tokens)
+        # The step after which first tokens of this batch count; their decodes follow.
+        after = step + 1 if machine.hybrid and decoders > 0 else step
+        if partial >= 0 and room > 0:
+            chunk = min(room, queue.inputs[partial] - cached)
+            work += prefill_work(machine.exact, chunk, cached)
+            cached += chunk
+            tokens += chunk
+            room -= chunk
+            prefills += 1
+            named.append(partial)
+            chunks.append(chunk)
+            if cached == queue.inputs[partial]:
+                base = cached - after
+                insert(run, count, after + queue.outputs[partial] - 1, base, partial)
+                count += 1
+                bases += base
+                partial = -1
+        alone = count == 0 and partial < 0
+        if partial < 0 and (since >= knobs.pause or alone):
+            tried = taken = kept = 0
+            while tried < queued and tried < knobs.look and taken < knobs.most and partial < 0:
+                i = queue.order[line[tried]]
+                line[kept] = line[tried]
+                tried += 1
+                kept += 1  # unless it is taken
+                whole = queue.inputs[i]
+                forced = alone and taken == 0
+                limit = room
+                if forced:
+                    limit = min(machine.prefill, machine.tokens) if not machine.chunked else max(room, 1)
+                if count >= cap:
+                    break
+                if limit < 1 or (whole > limit and not machine.chunked):
+                    continue
+                late = 0
+                if whole > limit and machine.hybrid:
+                    late = (whole - limit + least - 1) // least
+                end = after + queue.outputs[i] - 1 + late
+                if not forced and not fits(machine, run, count, end, whole - after):
+                    continue
+                chunk = min(whole, limit)
+                kept -= 1
+                taken += 1
+                tokens += chunk
+                room -= chunk
+                prefills += 1
+                work += prefill_work(machine.exact, chunk, 0)
+                named.append(i)
+                chunks.append(chunk)
+                arrival = queue.arrival[i]
+                close = arrival > now - CLOCK_MARGIN * (1.0 + now) and arrival > 0.0
+                if close and (newest < 0 or arrival > queue.arrival[newest]):
+                    newest = i
+                if chunk == whole:
+                    insert(run, count, end, whole - after, i)
+                    count += 1
+                    bases += whole - after
+                else:
+                    partial, cached = i, chunk
+            if taken > 0:
+                for k in range(tried, queued):
+                    line[k - taken] = line[k]
+                queued -= taken
+                since = 0
+        # --- the batch ---
+        if prefills > 0 and not machine.hybrid:
+            decoders = kv = 0
+        now += batch_time(
+            cost.alpha, cost.beta, cost.d0, cost.d1, cost.p0, cost.p1,
+            tokens + decoders, decoders, kv, prefills, work,
+        )  # fmt: skip
+        more = len(named) - before
+        if record:
+            if len(repeat) > 1 and more == 0 and decode[-1] == 1 and named_end[-1] == named_end[-2]:
+                repeat[-1] += 1
+            else:
+                named_end.append(len(named))
+                decode.append(1 if decoders > 0 else 0)
+                repeat.append(1)
+                start.append(newest)
+        if decoders > 0:
+            step += 1
+            since += 1
+        for k in range(before, before + more):
+            i = named[k]
+            if i != partial:
+                first[i] = now
+        gone = 0
+        while gone < count and run[gone, END] <= step:
+            last[run[gone, WHO]] = now
+            bases -= run[gone, BASE]
+            gone += 1
+        if gone > 0:
+            finished += gone
+            count -= gone
+            for k in range(count):
+                run[k, END], run[k, BASE] = run[k + gone, END], run[k + gone, BASE]
+                run[k, WHO] = run[k + gone, WHO]
+        if not record:
+            named.clear()
+            chunks.clear()
+    return finished == n, first, last, named, chunks, named_end, decode, repeat, start
+
+
+HELPERS = (batch_time, prefill_work, fits, insert)
+"""What `admission_loop` calls, callees first."""

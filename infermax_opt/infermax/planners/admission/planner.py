@@ -1,0 +1,254 @@
+"""Plans by admission for any objective, with arrivals or without: a search over who starts when.
+
+One run of the loop (`_kernel`) takes milliseconds, so its knobs and the order of the requests are searched:
+first a few that are known to be good somewhere, then random changes to the best ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from infermax_opt.core.compiled import compiled
+from infermax_opt.infermax.data.cost import Coefficients
+from infermax_opt.infermax.data.instance import Instance, Metric
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["AdmissionPlanner", "Choice"]
+
+#: No limit.
+ANY = 2**40
+#: Runs of the search without a deadline.
+RUNS = 200
+#: Share of the tries that change the best choice by a little; the others change it by much.
+SMALL_CHANGES = 0.7
+#: Seconds between two choices that become schedules.
+PAUSE = 0.5
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is searched.
+
+    Attributes
+    ----------
+    work, prompt, output, arrival : float
+        A request starts the sooner, the smaller the sum of these times the logarithms of its work, prompt
+        and output, and `arrival` times its arrival in units of the mean time between arrivals.
+    cap, budget, most, pause, look : int
+        As in `_kernel.Knobs`.
+    """
+
+    work: float = 0.0
+    prompt: float = 0.0
+    output: float = 0.0
+    arrival: float = 0.0
+    cap: int = ANY
+    budget: int = ANY
+    most: int = ANY
+    pause: int = 0
+    look: int = 1
+
+
+class AdmissionPlanner:
+    """Searches choices for one instance.
+
+    Parameters
+    ----------
+    instance : Instance
+    seed : int
+        The same seed tries the same choices, as many as there is time for.
+    """
+
+    def __init__(self, instance: Instance, *, seed: int = 0):
+        import numpy as np
+
+        self.instance = instance
+        self.rng = np.random.default_rng(seed)
+        requests = instance.requests
+        self._inputs = np.array([r.input_tokens for r in requests], np.int64)
+        self._outputs = np.array([r.output_tokens for r in requests], np.int64)
+        self._arrival = np.array([float(r.arrival) for r in requests])
+        self._arriving = np.argsort(self._arrival, kind="stable")
+        self._work = self._service()
+        gap = float(self._arrival.max()) / len(requests)
+        #: Logarithms and arrivals, a row for each weight of a `Choice`.
+        self._features = np.array([
+            np.log(np.maximum(self._work, 1e-12)), np.log(self._inputs), np.log(self._outputs),
+            self._arrival / gap if gap else np.zeros(len(requests)),
+        ])  # fmt: skip
+        #: Best choice so far, what it gives, and how many were tried.
+        self.best: Choice | None = None
+        self.value = float("inf")
+        self.runs = 0
+
+    def _service(self) -> Floats:
+        """Seconds that a request takes if the memory is full of requests like it."""
+        cost, system = self.instance.cost.floats, self.instance.system
+        sizes = self._inputs + self._outputs / 2
+        share = sizes / system.kv_capacity
+        step = (cost.alpha[0] + cost.d0) * share + cost.beta[0] + cost.d1 * sizes
+        service: Floats = (
+            cost.beta[0] * self._inputs + (self._outputs - 1) * step + (cost.alpha[0] + cost.p0) * share
+        )
+        return service
+
+    # --- the search ---------------------------------------------------------------------------------
+
+    def plans(self, deadline: float | None = None) -> Iterator[tuple[str, Schedule]]:
+        """Ever better plans by the simulated clock.
+
+        Parameters
+        ----------
+        deadline : float, optional
+            Moment of `time.monotonic` at which to stop.
+        """
+        told, written = time.monotonic(), None
+        for choice in self._choices():
+            if time.monotonic() > deadline if deadline is not None else self.runs >= RUNS:
+                break
+            self._try(choice)
+            if self.best != written and time.monotonic() - told > PAUSE and self.best is not None:
+                yield f"admission:{self.runs}", self.schedule(self.best)
+                told, written = time.monotonic(), self.best
+        if self.best is not None and self.best != written:
+            yield f"admission:{self.runs}", self.schedule(self.best)
+
+    def _try(self, choice: Choice) -> None:
+        """Run a choice, and keep it if it is the best."""
+        self.runs += 1
+        finished, first, last, *_ = self._run(choice, record=False)
+        value = self._estimate(first, last) if finished else float("inf")
+        if value < self.value:
+            self.best, self.value = choice, value
+
+    def _choices(self) -> Iterator[Choice]:
+        """Choices to try: known ones, then changes to the best, without end."""
+        yield from self._known()
+        while True:
+            yield self._changed(self.best or Choice())
+
+    def _known(self) -> Iterator[Choice]:
+        """Orders and caps that are good somewhere."""
+        loose = Choice(arrival=1.0)
+        orders = [
+            loose,
+            Choice(work=1.0),
+            Choice(work=1.0, arrival=0.1),
+            Choice(prompt=1.0),
+            Choice(output=1.0),
+        ]
+        for order in orders:
+            yield order
+            yield replace(order, look=8)
+        for cap in (512, 256, 192, 128, 96, 64, 32, 16, 8):
+            if cap < len(self.instance.requests):
+                yield replace(self.best or loose, cap=cap)
+        for budget in (256, 512, 1024, 2048):
+            yield replace(self.best or loose, budget=budget)
+        for most in (1, 2, 4):
+            yield replace(self.best or loose, most=most)
+
+    def _changed(self, choice: Choice) -> Choice:
+        """A choice near the best one, or far from it."""
+        rng, far = self.rng, self.rng.random() > SMALL_CHANGES
+        step = 0.5 if far else 0.15
+
+        def weight(value: float) -> float:
+            return value + float(rng.normal(0.0, step)) if rng.random() < 0.5 else value
+
+        def number(value: int, top: int) -> int:
+            if rng.random() < (0.6 if far else 0.75):
+                return value
+            value = min(value, top)
+            if far and rng.random() < 0.2:
+                return ANY
+            return max(1, min(top, round(value * float(rng.lognormal(0.0, step)))))
+
+        pauses = [0, 0, 1, 2, 4, 8, 16] if far else [choice.pause, max(0, choice.pause - 1), choice.pause + 1]
+        system = self.instance.system
+        return Choice(
+            work=weight(choice.work),
+            prompt=weight(choice.prompt),
+            output=weight(choice.output),
+            arrival=weight(choice.arrival),
+            cap=number(choice.cap, len(self.instance.requests)),
+            budget=number(choice.budget, system.prefill_budget),
+            most=number(choice.most, 64),
+            pause=int(rng.choice(pauses)),
+            look=number(choice.look, 64),
+        )
+
+    # --- one run --------------------------------------------------------------------------------------
+
+    def _run(self, choice: Choice, *, record: bool) -> tuple[Any, ...]:
+        """What `admission_loop` gives for a choice."""
+        import numpy as np
+
+        from infermax_opt.infermax.planners.admission import _kernel
+
+        system, policy = self.instance.system, self.instance.policy
+        score = np.array([choice.work, choice.prompt, choice.output, choice.arrival]) @ self._features
+        order = np.argsort(score, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        n = len(self.instance.requests)
+        machine = _kernel.Machine(
+            system.kv_capacity, system.max_batch_tokens, system.max_prefill_tokens,
+            min(n, system.max_running or n), system.block_size - 1,
+            policy.hybrid_batching, policy.chunked_prefill, self.instance.cost.exact_attention,
+        )  # fmt: skip
+        queue = _kernel.Queue(self._inputs, self._outputs, self._arrival, self._arriving, order, place)
+        knobs = _kernel.Knobs(choice.cap, choice.budget, choice.most, choice.pause, choice.look)
+        floats = self.instance.cost.floats
+        cost = Coefficients(np.array(floats.alpha), np.array(floats.beta), *floats[2:])
+        found: tuple[Any, ...] = _loop()(machine, queue, knobs, cost, MAX_BATCHES, record)
+        return found
+
+    def _estimate(self, first: Floats, last: Floats) -> float:
+        """Value of the objective by the simulated clock, in seconds."""
+        import numpy as np
+
+        several = self._outputs > 1
+        gaps = (last - first)[several] / (self._outputs[several] - 1)
+        values = {
+            Metric.MAKESPAN: float(last.max()),
+            Metric.MEAN_TTFT: float(np.mean(first - self._arrival)),
+            Metric.MEAN_TPOT: float(np.mean(gaps)) if len(gaps) else 0.0,
+            Metric.MEAN_E2E: float(np.mean(last - self._arrival)),
+        }
+        return sum(float(weight) * values[metric] for metric, weight in self.instance.objective.weights)
+
+    def schedule(self, choice: Choice) -> Schedule:
+        """The schedule that a choice makes."""
+        _, _, _, named, chunks, named_end, decode, repeat, start = self._run(choice, record=True)
+        requests = self.instance.requests
+        batches = []
+        for k in range(1, len(repeat)):
+            part = range(named_end[k - 1], named_end[k])
+            batches.append(
+                Batch(
+                    tokens={requests[named[j]].id: int(chunks[j]) for j in part},
+                    start=requests[start[k]].arrival if start[k] >= 0 else None,
+                    decode_all=bool(decode[k]),
+                    repeat=int(repeat[k]),
+                )
+            )
+        return Schedule(self.instance.name, tuple(batches))
+
+
+@functools.cache
+def _loop() -> Callable[..., Any]:
+    """The loop, compiled."""
+    from infermax_opt.infermax.planners.admission import _kernel
+
+    return compiled(_kernel.admission_loop, _kernel.HELPERS)

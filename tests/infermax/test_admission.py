@@ -1,0 +1,96 @@
+"""The admission planner: valid schedules under every flag, and a clock that agrees with replay."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from infermax_opt.api import schedule, solve, verify
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
+from infermax_opt.infermax.replay.metrics import objective_value
+from infermax_opt.infermax.schedulers.presets import PRESETS
+from tests.infermax.tiny import cost_model, tiny
+from tests.infermax.waiting import OBJECTIVES, waiting
+from tests.support import PAPER
+
+
+def crowded(seed: int) -> Instance:
+    """Up to forty requests on a memory for a few, with every flag and limit."""
+    rng = random.Random(seed)
+    policy = Policy(rng.random() < 0.6, rng.random() < 0.5, rng.random() < 0.5)
+    groups = [
+        RequestGroup(
+            f"q{k}", rng.randint(1, 40), rng.randint(1, 30), Fraction(rng.randint(0, 900), 100) * (seed % 2)
+        )
+        for k in range(rng.randint(2, 40))
+    ]
+    block = rng.choice([1, 1, 4, 16])
+    peak = max(-(-(g.input_tokens + g.output_tokens - 1) // block) * block for g in groups)
+    prompt = 1 if policy.chunked_prefill else max(g.input_tokens for g in groups)
+    system = System(
+        peak + rng.choice([0, 1, peak, 5 * peak]),
+        rng.choice([prompt, prompt + 3, 64 + prompt]),
+        rng.choice([prompt, prompt + 3, 64 + prompt]),
+        rng.choice([None, None, 1, 3]),
+        block,
+    )
+    return Instance(f"crowded-{seed}", tuple(groups), system, cost_model(rng), policy)
+
+
+@pytest.mark.parametrize("make", [tiny, waiting, crowded])
+def test_schedules_are_valid_and_the_clock_is_right(make: object) -> None:
+    for seed in range(60):
+        instance = replace(make(seed), objective=OBJECTIVES[seed % len(OBJECTIVES)])  # type: ignore[operator]
+        planner = AdmissionPlanner(instance, seed=seed)
+        for choice in itertools.islice(planner._choices(), 12, 40, 3):
+            planner._try(choice)
+            finished, first, last, *_ = planner._run(choice, record=False)
+            assert finished
+            check = verify(instance, planner.schedule(choice))
+            assert check.ok, (seed, choice, check.violations[:2])
+            assert check.metrics is not None
+            told = planner._estimate(first, last)
+            assert told == pytest.approx(float(objective_value(instance.objective, check.metrics)), rel=1e-6)
+
+
+def test_the_same_seed_gives_the_same_plans() -> None:
+    instance = replace(crowded(3), objective="mean_e2e")
+    plans = [list(AdmissionPlanner(instance, seed=5).plans()) for _ in range(2)]
+    assert plans[0][-1] == plans[1][-1]
+
+
+def test_it_beats_every_scheduler_where_arrivals_pile_up() -> None:
+    rng = random.Random(1)
+    groups = [
+        RequestGroup(f"q{k}", rng.randint(5, 400), rng.randint(5, 200), Fraction(rng.randint(0, 50), 10))
+        for k in range(150)
+    ]
+    instance = Instance("busy", tuple(groups), System(4000, 4096, 4096), PAPER, objective="mean_e2e")  # type: ignore[arg-type]
+    result = solve(instance, time_limit=6)
+    assert result.upper is not None
+    assert result.upper.source.startswith("admission:")
+    assert min(heuristics(instance)) > 1.02 * result.upper.value
+
+
+def heuristics(instance: Instance) -> Iterator[Fraction]:
+    """What every shipped scheduler gives."""
+    for name in PRESETS:
+        check = verify(instance, schedule(instance, scheduler=name))
+        assert check.metrics is not None
+        yield check.metrics.mean_e2e
+
+
+def test_the_roofline_and_a_single_token_are_planned() -> None:
+    cost = CostModel([("1", "0"), ("0", "0.5")], ("0", "0"), ("0", "0"))
+    instance = Instance("one", (RequestGroup("a", 1, 1),), System(1, 1, 1), cost, objective="mean_e2e")  # type: ignore[arg-type]
+    ((_, schedule),) = AdmissionPlanner(instance).plans()
+    check = verify(instance, schedule)
+    assert check.metrics is not None
+    assert check.metrics.mean_e2e == 1

@@ -112,13 +112,13 @@ def decimal_text(value: Fraction, *, digits: int = 30, rounding: Rounding = "nea
     if value.denominator == 1:
         return str(value.numerator)
     if is_finite_decimal(value):
-        shift = 0
-        scaled = value
-        while scaled.denominator != 1:
+        shift, power = 1, 10
+        while power % value.denominator:
             shift += 1
-            scaled *= 10
-        if len(str(abs(scaled.numerator))) <= 60:
-            text = str(abs(scaled.numerator)).rjust(shift + 1, "0")
+            power *= 10
+        figures = str(abs(value.numerator) * (power // value.denominator))
+        if len(figures) <= 60:
+            text = figures.rjust(shift + 1, "0")
             sign = "-" if value < 0 else ""
             return f"{sign}{text[:-shift]}.{text[-shift:]}"
     return format(_rounded(value, digits, rounding), "f")

@@ -54,6 +54,7 @@ class _Oracle:
         self.last = max(a for *_, a in self.reqs)
         self.weights = {metric.value: weight for metric, weight in instance.objective.weights}
         self.known: dict[State, list[Step]] = {}
+        self.may: dict[tuple[int, int, int], list[Part]] = {}
         several = sum(o > 1 for _, o, _ in self.reqs)
         self.scale = lcm(*(w.denominator for w in self.weights.values()))
         self.scale *= len(self.reqs) * max(1, several) * lcm(*(max(1, o - 1) for _, o, _ in self.reqs))
@@ -119,15 +120,30 @@ class _Oracle:
         """Every batch in a state, whenever its members may have arrived."""
         if state not in self.known:
             least: dict[tuple[State, int], int] = {}
-            choices = [self.parts(i, m, n) for i, (m, n) in enumerate(state)]
-            for parts in itertools.product(*choices):
-                after, arrivals, loads = zip(*parts, strict=True)
-                ticks = self.batch(*map(sum, zip(*loads, strict=True)))
+            for after, arrival, load in self.combinations(state):
+                ticks = self.batch(*load)
                 if ticks is not None:
-                    key = after, max(arrivals)
+                    key = after, arrival
                     least[key] = min(ticks, least.get(key, ticks))
             self.known[state] = [(after, ticks, at) for (after, at), ticks in least.items()]
         return self.known[state]
+
+    def combinations(self, state: State) -> list[tuple[State, int, Load]]:
+        """Every combination of parts in a batch: state after it, latest arrival, load of all together."""
+        found: list[tuple[State, int, Load]] = [((), 0, (0, 0, 0, 0, 0, 0))]
+        for i, (m, n) in enumerate(state):
+            if (i, m, n) not in self.may:
+                self.may[i, m, n] = self.parts(i, m, n)
+            found = [
+                (
+                    (*after, own),
+                    max(latest, arrival),
+                    (held + h, running + r, decodes + d, reads + c, prefill + p, work + w),
+                )
+                for after, latest, (held, running, decodes, reads, prefill, work) in found
+                for own, arrival, (h, r, d, c, p, w) in self.may[i, m, n]
+            ]
+        return found
 
     def parts(self, i: int, m: int, n: int) -> list[Part]:
         """What a request with m tokens cached and n generated may do in a batch."""

@@ -17,10 +17,11 @@ import math
 import re
 import sys
 import zlib
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, chain, groupby, pairwise
 from operator import le
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -1442,6 +1443,205 @@ def laid(dense: list[tuple[int, int]], cells: list[tuple[int, int]]) -> int:
     return total
 
 
+# --- proof: interaction -----------------------------------------------------------------------------
+
+#: Bits after the point of roots and of theta; steps of checking a size, a request and a cell of one.
+ROOT_BITS, THETA_BITS = 12, 10
+SIZE_STEPS, REQUEST_STEPS, CELL_STEPS = 40, 200, 25
+
+
+class Tables(NamedTuple):
+    """Sums over later tokens by s: least time alone, price without others, root and work of the rest."""
+
+    alone: list[int]
+    fixed: list[int]
+    roots: list[int]
+    works: list[int]
+
+
+class Cells(NamedTuple):
+    """Ends of cells of time, r in each and 0 after them, the price of work likewise; units of a tick."""
+
+    ends: list[int]
+    root: list[int]
+    work: list[int]
+    unit: int
+
+
+class Guest(NamedTuple):
+    """A request that comes at some time: what it does at least, and in how much time alone."""
+
+    times: int
+    begin: int
+    until: int
+    later: int
+    lone: int
+    tokens: tuple[int, int, int]
+    linear: int
+    square: int
+    chunks: int
+
+
+def interaction(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Batches are slow as others decode: prices of tokens and of prompt work over time.
+
+    See `infermax_opt.infermax.bounds.interaction`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    step = piece.alpha + instance.d0
+    require(step > 0, "piece: a batch that decodes takes no time")
+    theta = evidence["theta"].whole(0, 1 << THETA_BITS)
+    tables = token_tables(instance, piece)
+    guests = [guest(instance, key, count, piece, tables) for key, count in instance.kinds.items()]
+    cells = read_cells(instance, evidence["cells"], guests, step)
+    total = sum(some.times * least_paid(instance, some, cells, theta, piece) for some in guests)
+    spans = zip([0, *cells.ends], cells.ends, cells.root, strict=False)
+    total -= theta * sum((end - start) * root * root for start, end, root in spans)
+    return Fraction(total, (cells.unit << THETA_BITS) * instance.scale * sum(instance.kinds.values()))
+
+
+def token_tables(instance: Instance, piece: Piece) -> Tables:
+    """What later tokens take and pay, summed up to each number of tokens cached after them."""
+    longest = max(i + o for i, o, _ in instance.kinds)
+    instance.work.spend(SIZE_STEPS * longest)
+    step, again = piece.alpha + instance.d0, piece.beta + instance.p1
+    rows = [(0, 0, 0, 0)]
+    for s in range(1, longest):
+        work = piece.beta + instance.d1 * (s - 1)
+        refill = piece.alpha + instance.p0 + again * s
+        spare = refill - step
+        if not instance.preemption:
+            rows.append((step + work, step, math.isqrt(work << 2 * ROOT_BITS), work))
+        elif spare >= 0 and work * step <= spare * (again * s - work):
+            # A refill is dearer at every price of time.
+            rows.append((min(step + work, refill), step, math.isqrt(work << 2 * ROOT_BITS), work))
+        else:
+            rows.append((min(step + work, refill), min(step, refill), 0, 0))
+    return Tables(*(list(accumulate(column)) for column in zip(*rows, strict=True)))
+
+
+def guest(
+    instance: Instance, key: tuple[int, int, Fraction], count: int, piece: Piece, tables: Tables
+) -> Guest:
+    """What the requests of one kind take alone, and what they pay for.
+
+    Parameters
+    ----------
+    instance : Instance
+    key : tuple
+        Input tokens, output tokens, arrival in seconds.
+    count : int
+        Such requests.
+    piece : Piece
+        Affine piece of the batch time.
+    tables : Tables
+    """
+    i, o, arrival = key
+    later, *tokens = (column[i + o - 1] - column[i] for column in tables)
+    square, chunks = instance.p1 * i * i, -(-i // instance.budget)
+    linear, shared = piece.beta * i, square
+    if not instance.spread:
+        linear, shared = linear + square, 0
+    lone = linear + in_chunks(piece.alpha + instance.p0, chunks, shared, 1, 1) + later
+    date = arrival * instance.scale
+    paid = (tokens[0], tokens[1], tokens[2])
+    return Guest(count, math.floor(date), math.ceil(date), later, lone, paid, linear, shared, chunks)
+
+
+def in_chunks(fixed: int, chunks: int, square: int, work: int, unit: int) -> int:
+    """Least of q * fixed + square * (work / unit) / q, for q = chunks or more.
+
+    Parameters
+    ----------
+    fixed, square : int
+        Ticks of each chunk, and of the attention of a prompt in one chunk.
+    chunks : int
+        The fewest.
+    work, unit : int
+        Price of attention, in parts of a unit.
+    """
+    if square * work <= fixed * chunks**2 * unit:
+        return chunks * fixed + square * work // (chunks * unit)
+    return math.isqrt(4 * fixed * square * work // unit)
+
+
+def read_cells(instance: Instance, given: Field, guests: list[Guest], step: int) -> Cells:
+    """Cells of time, with the price of prompt work: that of all that are surely there, and of time.
+
+    Parameters
+    ----------
+    instance : Instance
+    given : Field
+        Ends and roots.
+    guests : list of Guest
+    step : int
+        Constant of a batch that decodes, in ticks.
+    """
+    pairs = [cell.integers(2) for cell in given.items()]
+    ends, roots = [end for end, _ in pairs], [root for _, root in pairs]
+    require(all(a < b for a, b in pairwise([0, *ends])), "cells: their ends do not rise")
+    require(all(root >= 0 for root in roots), "cells: a root is below 0")
+    instance.work.spend(REQUEST_STEPS * len(guests) + CELL_STEPS * len(ends))
+    starts, there = [0, *ends], [0] * (len(ends) + 1)
+    for some in guests:
+        first, last = bisect_left(starts, some.until), bisect_right(ends, some.begin + some.lone)
+        if first < last:
+            there[first] += some.times
+            there[last] -= some.times
+    unit = step << 2 * ROOT_BITS
+    present = accumulate(there[:-1])
+    work = [max(1, n) * unit + root**2 for n, root in zip(present, roots, strict=True)]
+    return Cells(ends, [*roots, 0], [*work, unit], unit)
+
+
+def least_paid(instance: Instance, some: Guest, cells: Cells, theta: int, piece: Piece) -> int:
+    """Least of theta times what it pays and the rest of its latency, over all delays; in small units.
+
+    Parameters
+    ----------
+    instance : Instance
+    some : Guest
+    cells : Cells
+    theta : int
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    fixed, (plain, roots, works), ends = piece.alpha + instance.p0, some.tokens, cells.ends
+    step, waiting = cells.unit >> 2 * ROOT_BITS, ((1 << THETA_BITS) - theta) * cells.unit
+
+    def worth(delay: int, work: int, root: int) -> int:
+        tokens = plain * cells.unit + root * (2 * roots * step + root * works)
+        chunks = in_chunks(fixed, some.chunks, some.square, work, cells.unit) * cells.unit
+        return waiting * (some.lone + delay) + theta * (tokens + work * some.linear + chunks)
+
+    end = some.until + some.lone
+    early = end - some.later
+    begin, prompt, token = (bisect_right(ends, moment) for moment in (some.begin, early, end))
+    instance.work.spend(token - begin)
+    work, root = min(cells.work[begin : prompt + 1]), min(cells.root[begin : token + 1])
+    best = worth(0, work, root)
+    while prompt < len(ends) or token < len(ends):
+        instance.work.spend(CELL_STEPS)
+        delay = min([ends[k] - since for k, since in ((prompt, early), (token, end)) if k < len(ends)])
+        if worth(delay, cells.unit, 0) >= best:
+            break  # longer delays pay more, whatever the prices
+        if prompt < len(ends) and ends[prompt] - early == delay:
+            prompt += 1
+            work = min(work, cells.work[prompt])
+        if token < len(ends) and ends[token] - end == delay:
+            token += 1
+            root = min(root, cells.root[token])
+        best = min(best, worth(delay, work, root))
+    return best
+
+
 # --- which proofs there are -----------------------------------------------------------------------
 
 #: Proof of a bound in seconds: takes the instance, the evidence and the affine piece.
@@ -1458,6 +1658,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "occupancy": in_order(occupancy),
         "state-flow": in_order(state_flow),
         "progress": progress,
+        "interaction": interaction,
     },
 }
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds._occupancy_graph import MAX_ACTIVE
 from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
+from infermax_opt.infermax.bounds.interaction import interaction_bound
 from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.progress import progress_bound
@@ -35,9 +36,10 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     if instance.objective.is_makespan:
         yield from _on_the_makespan(instance, stop)
     elif instance.objective.is_searched:
-        found = progress_bound(instance, stop=stop)
-        if found is not None:
-            yield found
+        for search in (progress_bound, interaction_bound):
+            found = search(instance, stop=stop)
+            if found is not None:
+                yield found
         if stop is None or not stop():
             yield from finishing_order_bounds(instance, stop=stop)
 

@@ -370,6 +370,27 @@ def read_cost(cost: Field) -> tuple[list[list[Fraction]], list[Fraction], list[F
     return pieces, decode, prefill, cost["attention"].text()
 
 
+def read_terms(entry: Field, classes: Field) -> list[object]:
+    """What an entry of ``requests`` says besides lengths and arrival, as it is hashed.
+
+    Parameters
+    ----------
+    entry : Field
+    classes : Field
+        Defaults by class.
+    """
+    name = entry["class"].text() if "class" in entry else ""
+    places = [entry, *([classes[name]] if name in classes else [])]  # what comes first counts
+    weight = next((some["weight"].number() for some in places if "weight" in some), Fraction(1))
+    slos = [some["slo"] for some in places if "slo" in some]
+    limits = [next((s[key].number() for s in slos if key in s), None) for key in ("ttft", "tpot", "e2e")]
+    plain = not name and weight == 1 and limits == [None] * 3
+    terms: list[object] = [] if plain else [name, weight, *limits]
+    if "predicted_output_tokens" in entry:
+        terms += ["predicted", entry["predicted_output_tokens"].whole(1)]
+    return terms
+
+
 class Instance:
     """What the bounds need of an instance file.
 
@@ -412,13 +433,13 @@ class Instance:
         named = isinstance(top["objective"].value, str)  # of weights, there are no certificates
         meaning.feed(top["objective"].text() if named else "weights", "makespan", 1)
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
-        total = 0
+        classes, total = top["classes"] if "classes" in top else Field({}, "instance.classes"), 0
         for entry in top["requests"].items():
             i, o = entry["input_tokens"].whole(1), entry["output_tokens"].whole(1)
             arrival = entry["arrival"].number() if "arrival" in entry else Fraction(0)
             if arrival < 0:
                 entry["arrival"].fail(f"{shown(entry['arrival'].value)} is below 0")
-            times = meaning.feed_requests(entry, i, o, arrival)
+            times = meaning.feed_requests(entry, i, o, arrival, *read_terms(entry, classes))
             self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
             total += times
             if total > MAX_REQUESTS:

@@ -25,7 +25,7 @@ from infermax_opt.core.importing import Importer
 from infermax_opt.core.plugins import blaming
 from infermax_opt.core.result import Claim, LowerBound, Result
 from infermax_opt.core.suite import Case
-from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
+from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, MetricRow, one_each
 
 if TYPE_CHECKING:
     from infermax_opt.core.run import SolveOptions
@@ -172,6 +172,10 @@ class Problem(ABC, Generic[I, S, M]):
     def remarks(self, instance: I, metrics: M) -> tuple[str, ...]:
         """What must be said beside a result with these metrics."""
         return ()
+
+    def metric_rows(self, metrics: M) -> Sequence[MetricRow]:
+        """What a text shows of these metrics: each in a row of its own, unless overridden."""
+        return one_each(metrics)
 
     # --- schedules ------------------------------------------------------------------------------
 

@@ -150,7 +150,7 @@ def _member(fields: Fields, key: str, kind: type[E]) -> E:
 def _metrics(value: object, kind: Any) -> dict[str, Fraction | int | None]:
     if value is None:
         return {}
-    fields = Fields(value, "metrics", [], list(kind.__dataclass_fields__))
+    fields = Fields(value, "metrics", [], list(kind.definitions))
     metrics: dict[str, Fraction | int | None] = {}
     for key, number in fields.values.items():
         try:

@@ -13,6 +13,7 @@ from infermax_opt.core.problem import Heuristic, Problem
 from infermax_opt.core.result import Claim, LowerBound, Result
 from infermax_opt.core.run import SolveOptions
 from infermax_opt.core.suite import Case
+from infermax_opt.core.values import MetricRow
 from infermax_opt.infermax.certificates import CERTIFICATION, InferMaxCertification
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.schedule import Schedule
@@ -109,6 +110,10 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         if any(getattr(metrics, metric.value) is None for metric in rest):
             return ("an undefined metric counts as 0 in the objective",)
         return ()
+
+    def metric_rows(self, metrics: Metrics) -> Sequence[MetricRow]:
+        """Percentiles together, and what is about classes and service levels where there are any."""
+        return metrics.rows()
 
     def heuristics(self) -> Sequence[str]:
         """The schedulers of Table 1 and those that other packages add."""

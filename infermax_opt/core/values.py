@@ -21,8 +21,10 @@ SHARE_REACHED = "share reached"
 class AnyInstance(Protocol):
     """An instance of any problem."""
 
-    #: Unit of the objective, for one and for many.
-    unit: ClassVar[tuple[str, str]]
+    @property
+    def unit(self) -> tuple[str, str]:
+        """Unit of the objective, for one and for many."""
+        ...
 
     @property
     def name(self) -> str:

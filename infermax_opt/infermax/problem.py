@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
             return "throughput: generated tokens / makespan; stated as the makespan, s, which is minimised"
         if objective.name is not None:
             return f"{objective.name}: {DEFINITIONS[objective.name]}; minimised"
-        return f"{objective}, s; minimised"
+        return f"{objective}, {objective.unit[0]}; minimised"
 
     def objective_to_json(self, instance: Instance) -> Any:
         """A name, or weights by metric."""
@@ -110,6 +111,23 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         if any(getattr(metrics, metric.value) is None for metric in rest):
             return ("an undefined metric counts as 0 in the objective",)
         return ()
+
+    def aimed(self, instance: Instance, objective: str | None, slos: Sequence[str]) -> Instance:
+        """The instance with another objective and other service levels.
+
+        Parameters
+        ----------
+        instance : instance
+        objective : str, optional
+            Name of a metric, or a JSON object of weights; None keeps its own.
+        slos : sequence of str
+            ``[CLASS:]ttft=S,tpot=S,e2e=S``, each limit as wanted.
+        """
+        from infermax_opt.infermax.data.aims import parsed_objective, with_slos
+
+        if objective is not None:
+            instance = replace(instance, objective=parsed_objective(objective))
+        return with_slos(instance, slos)
 
     def metric_rows(self, metrics: Metrics) -> Sequence[MetricRow]:
         """Percentiles together, and what is about classes and service levels where there are any."""

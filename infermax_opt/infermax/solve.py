@@ -132,7 +132,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
     def candidates(self, end: float, windows: bool) -> Iterator[tuple[str, Schedule]]:
         """Plans until some moment; its last part goes to windows of the flow formulation, if wanted."""
-        upper = float(self.best.value) if self.best else None
+        makespan = self.instance.objective.is_makespan
+        upper = float(self.best.value) if self.best and makespan else None
         now = time.monotonic()
         deadline = None if end == math.inf else now + (end - now) * (PLAN_SHARE if windows else 1.0)
         yield from anytime_plans(self.instance, upper=upper, seed=self.options.seed, deadline=deadline)

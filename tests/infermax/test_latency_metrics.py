@@ -15,6 +15,7 @@ from infermax_opt.files.json import to_json_text
 from infermax_opt.files.report import verification_text
 from infermax_opt.files.results import claim_from_json, result_to_json
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
+from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import DEFINITIONS, Metrics, measure
 from tests.infermax.served import served
@@ -137,5 +138,12 @@ def test_percentiles_are_the_nearest_rank(count: int) -> None:
     latencies = sorted(metrics.latencies.e2e)
     assert all(a < b for a, b in pairwise(latencies))
     for name, q in (("p50", 50), ("p90", 90), ("p99", 99), ("max", 100)):
-        value = getattr(metrics, f"{name}_e2e") * metrics.latencies.replay.ticks_per_second
+        value = getattr(metrics, f"{name}_e2e") * metrics.latencies.unit
         assert sum(some <= value for some in latencies) == -(-q * count // 100)
+
+
+def test_goodput_is_by_the_makespan_even_where_batches_follow_the_last_token() -> None:
+    case = Instance("late", (RequestGroup("a", 1, 1, slo={"e2e": 99}),), System(9, 9, 9), tiny(1).cost)
+    metrics = measure(case, replay(case, Schedule("late", (Batch({"a": 1}), Batch()))))
+    assert metrics.makespan > metrics.max_e2e
+    assert metrics.goodput == 1 / metrics.makespan

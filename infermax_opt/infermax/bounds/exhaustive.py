@@ -33,8 +33,9 @@ from operator import add
 
 from infermax_opt.infermax.data.cost import batch_time, prefill_work
 from infermax_opt.infermax.data.instance import Instance, Metric
+from infermax_opt.infermax.data.objective import Latency
 
-__all__ = ["MAX_STEPS", "holds"]
+__all__ = ["MAX_STEPS", "holds", "why_not"]
 
 #: Steps of the enumeration after which the check gives up; a second or two.
 MAX_STEPS = 300_000
@@ -71,12 +72,25 @@ def holds(instance: Instance, bound: Fraction, steps: int = MAX_STEPS) -> bool |
     bool or None
         None where the instance is too large to enumerate within `steps`.
     """
-    if len(instance.requests) > MAX_REQUESTS or instance.output_tokens > MAX_TOKENS:
+    if why_not(instance) is not None:
         return None
     try:
         return _ScheduleEnumeration(instance, steps).least(bound) >= bound
     except _TooManySteps:
         return None
+
+
+def why_not(instance: Instance) -> str | None:
+    """Why `instance` is not even enumerated, or None."""
+    requests, tokens = len(instance.requests), instance.output_tokens
+    if requests > MAX_REQUESTS:
+        return f"{requests} requests; up to {MAX_REQUESTS} are enumerated"
+    if tokens > MAX_TOKENS:
+        return f"{tokens} output tokens; up to {MAX_TOKENS} are enumerated"
+    beyond = instance.objective.beyond_sums
+    if beyond:
+        return f"{beyond[0].value} is no sum over time; only these are enumerated"
+    return None
 
 
 class _ScheduleEnumeration:
@@ -85,14 +99,14 @@ class _ScheduleEnumeration:
     def __init__(self, instance: Instance, steps: int):
         self.instance = instance
         self.steps = steps
-        objective, requests, kinds = instance.objective, instance.requests, instance.types
-        several = sum(1 for r in requests if r.output_tokens > 1)
+        objective, kinds = instance.objective, instance.types
+        weights = objective.latency_weights(kinds)
         makespan = objective.weight(Metric.MAKESPAN)
-        ttft = objective.weight(Metric.MEAN_TTFT) / len(requests)
-        e2e = objective.weight(Metric.MEAN_E2E) / len(requests)
-        tpot = objective.weight(Metric.MEAN_TPOT) / max(1, several)
-        young = [ttft + e2e for _ in kinds]
-        old = [e2e + tpot / max(1, kind.output_tokens - 1) for kind in kinds]
+        young, old = [], []  # what a second weighs before the first token, and after it
+        for k, kind in enumerate(kinds):
+            e2e = weights[Latency.E2E][k]
+            young.append(weights[Latency.TTFT][k] + e2e)
+            old.append(e2e + weights[Latency.TPOT][k] / max(1, kind.output_tokens - 1))
         self.scale = lcm(*(weight.denominator for weight in (makespan, *young, *old)))
         self.makespan = int(makespan * self.scale)
         self.young = [int(weight * self.scale) for weight in young]
@@ -100,7 +114,9 @@ class _ScheduleEnumeration:
         self.unit = lcm(instance.cost.ticks_per_second, *(kind.arrival.denominator for kind in kinds))
         self.arrivals = [int(kind.arrival * self.unit) for kind in kinds]
         # What accrues before a request arrives does not belong to its latency.
-        self.early = (ttft + e2e) * sum(request.arrival for request in requests)
+        self.early = sum(
+            (w * len(kind.members) * kind.arrival for w, kind in zip(young, kinds, strict=True)), Fraction(0)
+        )
         self.moves: dict[_Node, list[_Move]] = {}
         self.known: dict[_State, dict[tuple[_State, int], int]] = {}
 

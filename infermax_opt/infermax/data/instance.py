@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from infermax_opt.core.checks import (
     MAX_TOKENS,
@@ -18,7 +18,7 @@ from infermax_opt.core.checks import (
 )
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.objective import Metric, Objective
+from infermax_opt.infermax.data.objective import Metric, Objective, shares
 from infermax_opt.infermax.data.requests import (
     PLAIN,
     Request,
@@ -122,8 +122,6 @@ class Instance:
         peak KV does not fit, or its prompt exceeds a batch and chunked prefill is off.
     """
 
-    unit: ClassVar[tuple[str, str]] = ("s", "s")
-
     name: str
     groups: tuple[RequestGroup, ...]
     system: System
@@ -181,6 +179,11 @@ class Instance:
         return cls(name=name, groups=groups, system=system, cost=cost, **rest)
 
     @property
+    def unit(self) -> tuple[str, str]:
+        """Unit of the objective, for one and for many."""
+        return self.objective.unit
+
+    @property
     def objective_name(self) -> str:
         """The objective, as results name it."""
         return str(self.objective)
@@ -208,6 +211,16 @@ class Instance:
             RequestType(i, o, arrival, tuple(found), PLAIN if terms is None else terms)
             for (i, o, arrival, terms), found in members.items()
         )
+
+    @cached_property
+    def _shares(self) -> dict[Metric, list[Fraction]]:
+        return {}
+
+    def shares(self, metric: Metric) -> list[Fraction]:
+        """Share of each request of each type in a sum of latencies: see `objective.shares`."""
+        if metric not in self._shares:
+            self._shares[metric] = shares(metric, self.types)
+        return self._shares[metric]
 
     @cached_property
     def offline(self) -> bool:

@@ -123,7 +123,7 @@ def _weight(key: str, number: Number) -> tuple[Metric, Fraction]:
 
 @dataclass(frozen=True)
 class Objective:
-    """A weighted sum of metrics, to be minimised, in seconds.
+    """A weighted sum of metrics, to be minimised.
 
     ``"throughput"`` (tokens per second, maximised) has the optimal schedules of the makespan, as
     the number of generated tokens is fixed; its bounds are stated on the makespan.
@@ -151,6 +151,28 @@ class Objective:
         if not any(weights.values()):
             raise InputError("every weight is 0", field="objective")
         return cls(tuple((metric, weights[metric]) for metric in Metric if weights.get(metric)))
+
+    @property
+    def unit(self) -> tuple[str, str]:
+        """Unit of its values, for one and for many; values of several units are added up without one."""
+        units = {metric.unit for metric, _ in self.weights}
+        unit = units.pop() if len(units) == 1 else "(weighted sum)"
+        return unit, unit
+
+    @property
+    def beyond_sums(self) -> tuple[Metric, ...]:
+        """Its metrics that are neither the makespan nor a sum of latencies."""
+        return tuple(metric for metric, _ in self.weights if metric not in (Metric.MAKESPAN, *LINEAR))
+
+    def latency_weights(self, kinds: Sequence[RequestType]) -> dict[Latency, list[Fraction]]:
+        """What a second of each latency of a request of each kind weighs, in all its sums of latencies."""
+        found = {latency: [Fraction(0)] * len(kinds) for latency in Latency}
+        for metric, weight in self.weights:
+            if metric in LINEAR:
+                known = found[LINEAR[metric]]
+                each = shares(metric, kinds)
+                found[LINEAR[metric]] = [w + weight * share for w, share in zip(known, each, strict=True)]
+        return found
 
     @property
     def is_makespan(self) -> bool:

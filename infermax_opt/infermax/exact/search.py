@@ -25,7 +25,8 @@ from math import lcm
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.outcome import EngineOutcome, Limits, Progress, Termination
 from infermax_opt.infermax.data.cost import batch_time
-from infermax_opt.infermax.data.instance import Instance, Metric
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.objective import LINEAR, Latency
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.estimates import Estimate
 from infermax_opt.infermax.exact.labels import Cheapest, Front, Label, Labels
@@ -51,12 +52,16 @@ def unsupported(instance: Instance) -> str | None:
     requests = len(instance.requests)
     if requests > MAX_REQUESTS:
         return f"{requests} requests have too many joint states; the search takes {MAX_REQUESTS}"
+    beyond = instance.objective.beyond_sums
+    if beyond:
+        return f"{beyond[0].value} is no sum over time, by which the search tells the better of two states"
     return None
 
 
 def may_relax(instance: Instance) -> bool:
     """Whether the relaxed space of `instance` bounds its optimum (see `space`)."""
-    return instance.offline and not instance.objective.weight(Metric.MEAN_TPOT)
+    metrics = (metric for metric, _ in instance.objective.weights)
+    return instance.offline and all(LINEAR.get(metric) is not Latency.TPOT for metric in metrics)
 
 
 def search(

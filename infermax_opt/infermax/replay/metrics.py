@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from infermax_opt.core.values import SHARE, SHARE_REACHED, MetricRow, one_each
 from infermax_opt.infermax.data.instance import Instance, Objective
+from infermax_opt.infermax.data.latencies import Latencies
 from infermax_opt.infermax.data.objective import QUANTILES, Latency, Metric
-from infermax_opt.infermax.replay.latencies import Latencies, LatencyMetrics
+from infermax_opt.infermax.replay.latencies import LatencyMetrics
 from infermax_opt.infermax.replay.plain import Replay
 
 __all__ = ["DEFINITIONS", "Metrics", "measure", "objective_value"]
@@ -115,6 +116,12 @@ class Metrics(LatencyMetrics):
     peak_kv: int
     mean_batch_size: Fraction
 
+    @property
+    def goodput(self) -> Fraction | None:
+        """None without a service level, or where all takes no time."""
+        broken = self.latencies.broken
+        return None if broken is None or not self.makespan else broken.count(False) / self.makespan
+
     def items(self) -> list[tuple[str, Fraction | int | None]]:
         """Name and value of every metric."""
         return [(name, getattr(self, name)) for name in DEFINITIONS]
@@ -140,36 +147,21 @@ def measure(instance: Instance, replay: Replay) -> Metrics:
     if not replay.valid:
         raise ValueError("metrics need a valid schedule")
     ends = replay.ends
-    ttft = e2e = tpot = Fraction(0)
-    first_sum = last_sum = 0
-    arrivals = Fraction(0)
-    multi: dict[int, int] = {}  # output tokens - 1 -> sum of (last - first) in ticks
-    several = 0
-    for request, first, last in zip(instance.requests, replay.first_batch, replay.last_batch, strict=True):
-        first_sum += ends[first]
-        last_sum += ends[last]
-        if request.arrival:
-            arrivals += request.arrival
-        if request.output_tokens > 1:
-            several += 1
-            steps = request.output_tokens - 1
-            multi[steps] = multi.get(steps, 0) + ends[last] - ends[first]
+    firsts = [ends[batch] for batch in replay.first_batch]
+    lasts = [ends[batch] for batch in replay.last_batch]
+    arrivals = sum((r.arrival for r in instance.requests if r.arrival), Fraction(0))
     n = len(instance.requests)
-    ttft = (replay.seconds(first_sum) - arrivals) / n
-    e2e = (replay.seconds(last_sum) - arrivals) / n
-    for steps, span in multi.items():
-        tpot += replay.seconds(span) / steps
     makespan = replay.seconds(ends[-1])
     durations = [end - start for start, end in zip(replay.starts, ends, strict=True)]
     busy = sum(durations)
     weighted = sum(t * kv for t, kv in zip(durations, replay.kv_used, strict=True))
     processed = sum(f.tokens for f in replay.features)
     return Metrics(
-        latencies=Latencies(instance, replay),
+        latencies=Latencies(instance, replay.ticks_per_second, firsts, lasts),
         makespan=makespan,
-        mean_ttft=ttft,
-        mean_tpot=tpot / several if several else None,
-        mean_e2e=e2e,
+        mean_ttft=(replay.seconds(sum(firsts)) - arrivals) / n,
+        mean_tpot=_mean_tpot(instance, replay, firsts, lasts),
+        mean_e2e=(replay.seconds(sum(lasts)) - arrivals) / n,
         tokens_per_second=instance.output_tokens / makespan if makespan else None,
         batches=len(ends),
         evictions=replay.evictions,
@@ -179,6 +171,19 @@ def measure(instance: Instance, replay: Replay) -> Metrics:
         peak_kv=max(replay.kv_used),
         mean_batch_size=Fraction(sum(f.decodes + f.prefills for f in replay.features), len(ends)),
     )
+
+
+def _mean_tpot(instance: Instance, replay: Replay, firsts: list[int], lasts: list[int]) -> Fraction | None:
+    """None where no request has two output tokens."""
+    spans: dict[int, int] = {}  # output tokens - 1 -> sum of (last - first) in ticks
+    several = 0
+    for request, first, last in zip(instance.requests, firsts, lasts, strict=True):
+        steps = request.output_tokens - 1
+        if steps:
+            several += 1
+            spans[steps] = spans.get(steps, 0) + last - first
+    total = sum((replay.seconds(span) / steps for steps, span in spans.items()), Fraction(0))
+    return total / several if several else None
 
 
 def objective_value(objective: Objective, metrics: Metrics) -> Fraction:

@@ -14,6 +14,7 @@ share * time is least if the largest share has T_1, the next T_2 and so on (rear
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import groupby
 
 from infermax_opt.infermax.bounds.lone import LoneLatency
 from infermax_opt.infermax.data.instance import Instance, Metric
@@ -46,10 +47,11 @@ def _order(instance: Instance, metric: Metric) -> Fraction:
     times = order_ticks(instance, LINEAR[metric])
     total = shift = Fraction(0)
     done = 0
-    for share, kind in each:
-        first, done = done, done + len(kind.members)
+    for share, pairs in groupby(each, key=lambda pair: pair[0]):
+        kinds = [kind for _, kind in pairs]
+        first, done = done, done + sum(len(kind.members) for kind in kinds)
         total += share * sum(times[first:done])
-        shift += share * len(kind.members) * kind.arrival
+        shift += share * sum(len(kind.members) * kind.arrival for kind in kinds if kind.arrival)
     return total / instance.cost.ticks_per_second - shift
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -221,6 +221,16 @@ class Instance:
         if metric not in self._shares:
             self._shares[metric] = shares(metric, self.types)
         return self._shares[metric]
+
+    def told_apart(self) -> Instance:
+        """The same requests, each of a type of its own, as of a class of its own."""
+        groups = tuple(
+            RequestGroup(
+                r.id, r.input_tokens, r.output_tokens, r.arrival, None, r.id, r.terms.weight, r.terms.slo
+            )
+            for r in self.requests
+        )
+        return replace(self, groups=groups, classes=())
 
     @cached_property
     def offline(self) -> bool:

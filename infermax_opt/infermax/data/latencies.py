@@ -10,7 +10,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.objective import LINEAR, QUANTILES, Latency, Metric, rank
 from infermax_opt.infermax.data.requests import Request
 
-__all__ = ["Latencies"]
+__all__ = ["Latencies", "Record", "gains_by_waiting"]
 
 
 class Latencies:
@@ -136,7 +136,7 @@ class Latencies:
             limit is not None and ticks > limit * times * self.unit
             for limit, ticks, times in (
                 (slo.ttft, self.ttft[i], 1),
-                (slo.tpot, self.span[i], steps),
+                (slo.tpot if steps else None, self.span[i], steps),
                 (slo.e2e, self.e2e[i], 1),
             )
         )
@@ -151,3 +151,73 @@ class Latencies:
         found = zip(self.instance.requests, self.broken or (), strict=True)
         weights = (r.terms.weight for r, breaks in found if r.terms.slo and breaks is broken)
         return sum(weights, Fraction(0))
+
+
+def gains_by_waiting(instance: Instance) -> Metric | None:
+    """A metric of the objective that a later token may improve, if there is one.
+
+    Every other one is *regular*: no first or last token that comes earlier makes it worse.  A TPOT, and so a
+    limit of it, may gain by a later first token, a spread of classes by anything later.
+    """
+    promised = any(kind.terms.slo.tpot is not None and kind.output_tokens > 1 for kind in instance.types)
+    for metric, _ in instance.objective.weights:
+        if metric is Metric.CLASS_SPREAD or LINEAR.get(metric) is Latency.TPOT:
+            return metric
+        if metric is Metric.MISSED and promised:
+            return metric
+    return None
+
+
+class Record:
+    """What a regular objective needs to know of a schedule so far: times of first and last tokens, in ticks.
+
+    A time that the objective does not ask for is recorded as 0.  Where it asks only whether the time is
+    within a limit, that is recorded as the arrival, or as the first tick that is too late.
+
+    Parameters
+    ----------
+    instance : Instance
+    unit : int
+        Ticks per second; arrivals are whole ticks.
+    """
+
+    def __init__(self, instance: Instance, unit: int):
+        self.instance, self.unit = instance, unit
+        self.arrivals = [int(request.arrival * unit) for request in instance.requests]
+        asked = {self._asked(metric) for metric, _ in instance.objective.weights}
+        self._exact = {latency: latency in asked for latency in (Latency.TTFT, Latency.E2E)}
+        self._missed = instance.objective.weight(Metric.MISSED) > 0
+
+    @staticmethod
+    def _asked(metric: Metric) -> Latency | None:
+        """The latency whose values a metric asks for."""
+        if metric in QUANTILES:
+            return QUANTILES[metric][1]
+        return None if metric is Metric.MISSED else LINEAR.get(metric, Latency.E2E)
+
+    def of(self, latency: Latency, request: int, time: int) -> int:
+        """What is recorded of a token that is made at some time.
+
+        Parameters
+        ----------
+        latency : Latency
+            That of the first token (TTFT), or of the last one (E2E).
+        request : int
+        time : int
+            Ticks.
+        """
+        if self._exact[latency]:
+            return time
+        slo, arrival = self.instance.requests[request].terms.slo, self.arrivals[request]
+        limit = slo.ttft if latency is Latency.TTFT else slo.e2e
+        if not self._missed or limit is None:
+            return 0
+        most = int(limit * self.unit)
+        return arrival if time - arrival <= most else arrival + most + 1
+
+    def value(self, firsts: Sequence[int], lasts: Sequence[int]) -> Fraction:
+        """Objective of recorded times; an undefined metric counts as 0."""
+        found = Latencies(self.instance, self.unit, firsts, lasts)
+        return sum(
+            (w * (found.metric(metric) or 0) for metric, w in self.instance.objective.weights), Fraction(0)
+        )

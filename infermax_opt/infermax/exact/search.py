@@ -34,7 +34,7 @@ from infermax_opt.infermax.exact.moves import DONE, Chunks, Load, NodeMove, Stat
 from infermax_opt.infermax.exact.objective_rates import Rates
 from infermax_opt.infermax.exact.space import Space
 
-__all__ = ["may_relax", "search", "unsupported"]
+__all__ = ["MAX_REQUESTS", "may_relax", "search"]
 
 #: Rough memory of one label with its state, bytes (measured for states of 4 to 16 requests).
 LABEL_BYTES = 700
@@ -45,17 +45,6 @@ CHECK_EVERY = 64
 #: Steps that the relaxed problem of the estimate may take, in all and per second of the limit.
 RELAXED_BATCHES = 20_000_000
 RELAXED_PER_SECOND = 200_000
-
-
-def unsupported(instance: Instance) -> str | None:
-    """Return why the search cannot solve `instance`, or None."""
-    requests = len(instance.requests)
-    if requests > MAX_REQUESTS:
-        return f"{requests} requests have too many joint states; the search takes {MAX_REQUESTS}"
-    beyond = instance.objective.beyond_sums
-    if beyond:
-        return f"{beyond[0].value} is no sum over time, by which the search tells the better of two states"
-    return None
 
 
 def may_relax(instance: Instance) -> bool:

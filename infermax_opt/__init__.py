@@ -27,7 +27,9 @@ if TYPE_CHECKING:
         Objective,
         Policy,
         Request,
+        RequestClass,
         RequestGroup,
+        ServiceLevel,
         System,
     )
     from infermax_opt.infermax.data.profiles import load_profile, profile_names
@@ -84,9 +86,11 @@ __all__ = [
     "Problem",
     "Proof",
     "Request",
+    "RequestClass",
     "RequestGroup",
     "Result",
     "Schedule",
+    "ServiceLevel",
     "Slo",
     "Status",
     "Stream",
@@ -165,7 +169,9 @@ _HOMES = {
         "Objective",
         "Policy",
         "Request",
+        "RequestClass",
         "RequestGroup",
+        "ServiceLevel",
         "System",
     ),
     "infermax.data.profiles": (

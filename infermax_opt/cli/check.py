@@ -21,6 +21,7 @@ from infermax_opt.cli.console import (
     save,
     wrote,
 )
+from infermax_opt.cli.options import aimed, read_aimed
 from infermax_opt.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,32 +32,40 @@ __all__ = ["check", "plot", "verify"]
 
 @click.command()
 @INSTANCE
+@aimed
 @MAX_SIZE
 @SUBJECT
 @click.option("--strict", is_flag=True, help="Exit code 1 also where a claim could not be checked.")
 @AS_JSON
-def verify(instance_file: str, subject_file: str, strict: bool, as_json: bool) -> int:
+def verify(
+    instance_file: str,
+    objective: str | None,
+    slos: tuple[str, ...],
+    subject_file: str,
+    strict: bool,
+    as_json: bool,
+) -> int:
     """Replay a schedule, check every limit, re-check every claim of a result.
 
     Exit code 1 where anything is wrong.  A lower bound proved by formula is recomputed, its
     certificate checked; one that a solver proved is decided by enumerating every schedule of a small
     instance, and refuted above what a plain schedule attains.  Claims that could not be checked are
     listed, with the reason.  The placement of a stream is replayed over all heartbeats, and its limits
-    are checked at each.
+    are checked at each.  A result that was found with --objective or --slo is verified with the same ones.
 
     \b
     Examples:
       infermax-opt verify instances/toy.json result.json
       infermax-opt verify instances/toy.json result.json --strict
       infermax-opt verify instances/toy.json schedule.json --json
+      infermax-opt verify instances/toy.json result.json --objective p99_ttft
     """  # noqa: D301
     from infermax_opt import api
-    from infermax_opt.files.instances import read_instance
     from infermax_opt.files.report import verification_text, verification_to_json
     from infermax_opt.files.results import read_subject
 
     check_inputs(instance_file, subject_file)
-    instance = read_instance(instance_file)
+    instance = read_aimed(instance_file, objective, slos)
     check = api.verify(instance, read_subject(subject_file, instance))
     text = None if as_json else verification_text(instance, check)
     save(verification_to_json(instance, check), None, text)
@@ -65,9 +74,10 @@ def verify(instance_file: str, subject_file: str, strict: bool, as_json: bool) -
 
 @click.command()
 @INSTANCE
+@aimed
 @MAX_SIZE
 @click.argument("certificate_file", metavar="CERTIFICATE", shell_complete=completion.files)
-def check(instance_file: str, certificate_file: str) -> int:
+def check(instance_file: str, objective: str | None, slos: tuple[str, ...], certificate_file: str) -> int:
     """Recompute a lower bound from its certificate, in exact arithmetic, trusting nothing else.
 
     Exit code 1 where the certificate is rejected.  `scripts/check_certificate.py` does the same
@@ -80,11 +90,10 @@ def check(instance_file: str, certificate_file: str) -> int:
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.core.certification import CertificateRejected
-    from infermax_opt.files.instances import read_instance
     from infermax_opt.files.text import seconds
 
     check_inputs(instance_file, certificate_file)
-    instance = read_instance(instance_file)
+    instance = read_aimed(instance_file, objective, slos)
     try:
         proved = api.check_certificate(instance, certificate_file)
     except CertificateRejected as rejected:
@@ -96,10 +105,13 @@ def check(instance_file: str, certificate_file: str) -> int:
 
 @click.command()
 @INSTANCE
+@aimed
 @MAX_SIZE
 @SUBJECT
 @output_option("PICTURE", "Write the picture to this .png or .svg file.", required=True)
-def plot(instance_file: str, subject_file: str, output: str) -> int:
+def plot(
+    instance_file: str, objective: str | None, slos: tuple[str, ...], subject_file: str, output: str
+) -> int:
     """Draw a schedule: what each request does over time, and the KV cache it takes.
 
     Of a placement, what each worker uses of its limits.
@@ -112,12 +124,11 @@ def plot(instance_file: str, subject_file: str, output: str) -> int:
     from infermax_opt import api
     from infermax_opt.core.registry import problem_of
     from infermax_opt.files.figure import picture_format
-    from infermax_opt.files.instances import read_instance
     from infermax_opt.files.results import read_subject, schedule_of
 
     picture_format(output)
     check_output(output, instance_file, subject_file)
-    instance = read_instance(instance_file)
+    instance = read_aimed(instance_file, objective, slos)
     subject = read_subject(subject_file, instance)
     if schedule_of(subject) is None:
         raise InputError("holds no schedule to draw", source=subject_file, field="schedule")

@@ -22,6 +22,7 @@ from infermax_opt.cli.console import (
     progress_printer,
     save,
 )
+from infermax_opt.cli.options import aimed, read_aimed
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.json import STANDARD
 
@@ -50,6 +51,7 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent v
 
 @click.command()
 @INSTANCE
+@aimed
 @MAX_SIZE
 @click.option(
     "--formulation",
@@ -102,6 +104,8 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent v
 @AS_JSON
 def solve(
     instance_file: str,
+    objective: str | None,
+    slos: tuple[str, ...],
     formulation: str | None,
     solver: str,
     warm_start: str,
@@ -133,15 +137,16 @@ def solve(
       infermax-opt solve instances/paper-csp/i64.json --solver cpsat --time-limit 20 -o result.json
       infermax-opt solve trace.json --warm-start sarathi.json --json > result.json
       infermax-opt solve trace.json --bound certificate.json.gz --time-limit 300
+      infermax-opt solve trace.json --objective missed --slo ttft=0.5,tpot=0.05 --slo batch:e2e=600
+      infermax-opt solve instances/toy.json --objective '{"mean_e2e": 1, "p99_ttft": 2}'
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.core.result import Status
-    from infermax_opt.files.instances import read_instance
     from infermax_opt.files.report import result_text
     from infermax_opt.files.results import read_bound, result_to_json, write_with_certificate
 
     check_output(output, instance_file, warm_start, *bounds)
-    instance = read_instance(instance_file)
+    instance = read_aimed(instance_file, objective, slos)
     _check_solver(solver, instance, instance_file)
     with _naming("warm_start", warm_start):
         result = api.solve(
@@ -171,6 +176,7 @@ def solve(
 
 @click.command()
 @INSTANCE
+@aimed
 @MAX_SIZE
 @click.option(
     "--time-limit",
@@ -191,6 +197,8 @@ def solve(
 @AS_JSON
 def bound(
     instance_file: str,
+    objective: str | None,
+    slos: tuple[str, ...],
     time_limit: float,
     certificate: str | None,
     output: str | None,
@@ -206,7 +214,6 @@ def bound(
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.core.result import AnyResult
-    from infermax_opt.files.instances import read_instance
     from infermax_opt.files.report import bounds_text, bounds_to_json
     from infermax_opt.files.results import write_result, write_with_certificate
 
@@ -214,7 +221,7 @@ def bound(
     check_output(certificate, instance_file)
     if output and certificate and os.path.realpath(output) == os.path.realpath(certificate):
         raise InputError("result and certificate cannot be the same file", source=output)
-    instance = read_instance(instance_file)
+    instance = read_aimed(instance_file, objective, slos)
     progress_printer(progress)
     bounds = api.bound(instance, time_limit=time_limit)
     if not bounds and (output or certificate):
@@ -231,6 +238,7 @@ def bound(
 
 @click.command()
 @INSTANCE
+@aimed
 @MAX_SIZE
 @click.option(
     "--scheduler",
@@ -241,7 +249,14 @@ def bound(
 )
 @output_option("SCHEDULE", "Write the schedule to this file.")
 @AS_JSON
-def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bool) -> int:
+def schedule(
+    instance_file: str,
+    objective: str | None,
+    slos: tuple[str, ...],
+    scheduler: str,
+    output: str | None,
+    as_json: bool,
+) -> int:
     """Run one scheduler, method or placement heuristic and print the metrics of its schedule.
 
     With --json the schedule itself is printed, as it would be written to a file.
@@ -253,11 +268,11 @@ def schedule(instance_file: str, scheduler: str, output: str | None, as_json: bo
       infermax-opt schedule instances/placement-toy.json --scheduler best-fit
     """  # noqa: D301
     from infermax_opt import api
-    from infermax_opt.files.instances import any_schedule_to_json, read_instance
+    from infermax_opt.files.instances import any_schedule_to_json
     from infermax_opt.files.report import verification_text
 
     check_output(output, instance_file)
-    instance = read_instance(instance_file)
+    instance = read_aimed(instance_file, objective, slos)
     made = api.run_heuristic(instance, scheduler)
     check = api.verify(instance, made.schedule)
     text = "\n".join([verification_text(instance, check), *(f"  {remark}" for remark in made.remarks)])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim, LowerBound, Result
-from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
+from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, MetricRow, one_each
 
 if TYPE_CHECKING:
     from infermax_opt.core.certification import Certification
@@ -155,6 +155,29 @@ class Problem(ABC, Generic[I, S, M]):
     def remarks(self, instance: I, metrics: M) -> tuple[str, ...]:
         """What must be said beside a result with these metrics."""
         return ()
+
+    def aimed(self, instance: I, objective: str | None, slos: Sequence[str]) -> I:
+        """The instance with another objective and other service levels, as command-line options name them.
+
+        Parameters
+        ----------
+        instance : instance
+        objective : str, optional
+            None keeps its own.
+        slos : sequence of str
+            None of them keeps its own.
+
+        Raises
+        ------
+        InputError
+            If one cannot be read, or there is no choice.
+        """
+        field = "slo" if objective is None else "objective"
+        raise InputError(f"{self.name} instances are solved without this option", field=field)
+
+    def metric_rows(self, metrics: M) -> Sequence[MetricRow]:
+        """What a text shows of these metrics: each in a row of its own, unless overridden."""
+        return one_each(metrics)
 
     # --- schedules ------------------------------------------------------------------------------
 

@@ -245,7 +245,8 @@ def _require_metrics(kind: type[Any]) -> None:
     told = kind.definitions
     if not is_dataclass(kind):
         raise TypeError(f"{kind.__name__} is no dataclass")
-    untold = [metric.name for metric in fields(kind) if metric.name not in told]
+    # A field that is not compared is no metric, but what metrics are formed of.
+    untold = [metric.name for metric in fields(kind) if metric.compare and metric.name not in told]
     if untold:
         raise TypeError(f"{kind.__name__}.definitions has no {', '.join(untold)}")
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-__all__ = ["SHARE", "SHARE_REACHED", "AnyInstance", "AnyMetrics", "AnySchedule", "AnyViolation", "amount"]
+__all__ = [
+    "SHARE", "SHARE_REACHED",
+    "AnyInstance", "AnyMetrics", "AnySchedule", "AnyViolation", "MetricRow", "amount", "one_each",
+]  # fmt: skip
 
 #: Unit of a metric that is a share, which people read in percent.
 SHARE = "share"
@@ -18,8 +21,10 @@ SHARE_REACHED = "share reached"
 class AnyInstance(Protocol):
     """An instance of any problem."""
 
-    #: Unit of the objective, for one and for many.
-    unit: ClassVar[tuple[str, str]]
+    @property
+    def unit(self) -> tuple[str, str]:
+        """Unit of the objective, for one and for many."""
+        ...
 
     @property
     def name(self) -> str:
@@ -68,6 +73,19 @@ class AnyMetrics(Protocol):
     def items(self) -> Sequence[tuple[str, Fraction | int | None]]:
         """Name and value of every metric; None is undefined."""
         ...
+
+
+class MetricRow(NamedTuple):
+    """A row of a report: its title, the metrics whose values it shows, and what they mean."""
+
+    title: str
+    names: tuple[str, ...]
+    meaning: str
+
+
+def one_each(metrics: AnyMetrics) -> list[MetricRow]:
+    """A row for each metric."""
+    return [MetricRow(name, (name,), metrics.definitions[name]) for name, _ in metrics.items()]
 
 
 class AnyViolation(Protocol):

@@ -16,7 +16,15 @@ from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, LowerBound, Proof, Scope, SolverReport, Status
 from infermax_opt.core.truth import Unchecked
-from infermax_opt.core.values import SHARE, SHARE_REACHED, AnyInstance, AnyMetrics, amount
+from infermax_opt.core.values import (
+    SHARE,
+    SHARE_REACHED,
+    AnyInstance,
+    AnyMetrics,
+    MetricRow,
+    amount,
+    one_each,
+)
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent, printable, seconds
 
@@ -94,11 +102,18 @@ def counted(value: Fraction | int, unit: str | None) -> str:
 # --- text ---------------------------------------------------------------------------------------
 
 
-def metrics_text(metrics: AnyMetrics) -> str:
-    """All metrics with their definitions."""
-    meaning, units = metrics.definitions, metrics.units
-    rows = [(name, _metric(value, units.get(name)), meaning[name]) for name, value in metrics.items()]
-    return "\n".join(["metrics of the replayed schedule", *aligned(rows)])
+def metrics_text(metrics: AnyMetrics, rows: Sequence[MetricRow] | None = None) -> str:
+    """Metrics with their definitions, row by row; those of several values stand below, for they are wide."""
+    values, units = dict(metrics.items()), metrics.units
+    rows = one_each(metrics) if rows is None else rows
+
+    def lines(some: Sequence[MetricRow]) -> list[str]:
+        shown = (" / ".join(_metric(values[name], units.get(name)) for name in row.names) for row in some)
+        return aligned((row.title, text, row.meaning) for row, text in zip(some, shown, strict=True))
+
+    single = [row for row in rows if len(row.names) == 1]
+    several = [row for row in rows if len(row.names) > 1]
+    return "\n".join(["metrics of the replayed schedule", *lines(single), *lines(several)])
 
 
 def result_text(instance: AnyInstance, result: AnyResult) -> str:
@@ -121,7 +136,7 @@ def result_text(instance: AnyInstance, result: AnyResult) -> str:
     if result.metrics:
         remarks = problem_of(instance).remarks(instance, result.metrics)
         lines += [f"  {remark}" for remark in remarks]
-        lines += ["", metrics_text(result.metrics)]
+        lines += ["", metrics_text(result.metrics, problem_of(instance).metric_rows(result.metrics))]
     if result.solver:
         for name, title in SECTIONS.items():
             if name in result.solver.details:
@@ -219,7 +234,7 @@ def verification_text(instance: AnyInstance, check: AnyVerification) -> str:
         rows.append(("notes", f"{', '.join(check.notes)}: how it was found; no claims, and not checked"))
     lines += aligned(rows)
     if check.metrics:
-        lines += ["", metrics_text(check.metrics)]
+        lines += ["", metrics_text(check.metrics, problem_of(instance).metric_rows(check.metrics))]
     return "\n".join(lines)
 
 

@@ -152,7 +152,7 @@ def _metrics(value: object, kind: Any) -> dict[str, Fraction | int | None]:
     """The metrics of this class that a file claims; of any class, where no schedule tells which."""
     if value is None:
         return {}
-    names: Any = value if kind is None else kind.__dataclass_fields__
+    names: Any = value if kind is None else list(kind.definitions)
     fields = Fields(value, "metrics", [], names)
     metrics: dict[str, Fraction | int | None] = {}
     for key, number in fields.values.items():

@@ -49,13 +49,20 @@ class InferMaxCertification:
         from infermax_opt.infermax import checker
 
         # As the checker would read it from a file: numbers as text, the cost model spelled out.
-        shown = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
-        for group in shown["requests"]:
-            group["arrival"] = exact_text(group["arrival"])
+        shown = _spelled({**instance_to_json(instance), "cost": cost_to_json(instance.cost)})
         try:
             return checker.check(shown, certificate)
         except checker.Rejected as problem:
             raise CertificateRejected(f"certificate rejected: {problem}") from None
+
+
+def _spelled(value: Any) -> Any:
+    """A JSON value with its fractions as text."""
+    if isinstance(value, dict):
+        return {key: _spelled(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_spelled(item) for item in value]
+    return exact_text(value) if isinstance(value, Fraction) else value
 
 
 CERTIFICATION = InferMaxCertification()

@@ -372,6 +372,27 @@ def read_cost(cost: Field) -> tuple[list[list[Fraction]], list[Fraction], list[F
     return pieces, decode, prefill, cost["attention"].text()
 
 
+def read_terms(entry: Field, classes: Field) -> list[object]:
+    """What an entry of ``requests`` says besides lengths and arrival, as it is hashed.
+
+    Parameters
+    ----------
+    entry : Field
+    classes : Field
+        Defaults by class.
+    """
+    name = entry["class"].text() if "class" in entry else ""
+    places = [entry, *([classes[name]] if name in classes else [])]  # what comes first counts
+    weight = next((some["weight"].number() for some in places if "weight" in some), Fraction(1))
+    slos = [some["slo"] for some in places if "slo" in some]
+    limits = [next((s[key].number() for s in slos if key in s), None) for key in ("ttft", "tpot", "e2e")]
+    plain = not name and weight == 1 and limits == [None] * 3
+    terms: list[object] = [] if plain else [name, weight, *limits]
+    if "predicted_output_tokens" in entry:
+        terms += ["predicted", entry["predicted_output_tokens"].whole(1)]
+    return terms
+
+
 class Instance:
     """What the bounds need of an instance file.
 
@@ -416,13 +437,13 @@ class Instance:
         self.objective = "makespan" if name == "throughput" else name
         meaning.feed(name, self.objective, 1)
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
-        total = 0
+        classes, total = top["classes"] if "classes" in top else Field({}, "instance.classes"), 0
         for entry in top["requests"].items():
             i, o = entry["input_tokens"].whole(1), entry["output_tokens"].whole(1)
             arrival = entry["arrival"].number() if "arrival" in entry else Fraction(0)
             if arrival < 0:
                 entry["arrival"].fail(f"{shown(entry['arrival'].value)} is below 0")
-            times = meaning.feed_requests(entry, i, o, arrival)
+            times = meaning.feed_requests(entry, i, o, arrival, *read_terms(entry, classes))
             self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
             total += times
             if total > MAX_REQUESTS:
@@ -1408,7 +1429,16 @@ def read_levels(instance: Instance, given: Field, kinds: list[Shares], least: in
 
 
 def least_transport(kinds: list[Shares], levels: list[tuple[int, int]], exponent: int) -> Fraction:
-    """Twice the least sum of level times sqrt(work * share done), in ticks: the densest come last."""
+    """Twice the least sum of level times sqrt(work * share done), in ticks: the densest come last.
+
+    Parameters
+    ----------
+    kinds : list of Shares
+    levels : list of (int, int)
+        Lengths of cells and levels in them.
+    exponent : int
+        Bits after the point of the levels.
+    """
     dense = []
     for kind in kinds:
         before = 0
@@ -1422,7 +1452,16 @@ def least_transport(kinds: list[Shares], levels: list[tuple[int, int]], exponent
 
 
 def most_transport(kinds: list[Shares], levels: list[tuple[int, int]], exponent: int) -> Fraction:
-    """The largest sum of squared level times size, in ticks times sizes: the densest come first."""
+    """The largest sum of squared level times size, in ticks times sizes: the densest come first.
+
+    Parameters
+    ----------
+    kinds : list of Shares
+    levels : list of (int, int)
+        Lengths of cells and levels in them.
+    exponent : int
+        Bits after the point of the levels.
+    """
     tokens = [(size, mass, kind.times) for kind in kinds for *_, size, mass in kind.tokens if mass]
     dense = [(-(-(size << DENSITY_BITS) // mass), count * mass) for size, mass, count in tokens]
     dense.sort(reverse=True)

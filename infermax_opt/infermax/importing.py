@@ -8,6 +8,7 @@ from infermax_opt.core.completing import names
 from infermax_opt.core.importing import Made
 from infermax_opt.files.text import seconds
 from infermax_opt.files.traces import Trace
+from infermax_opt.infermax.data.aims import parsed_objective, with_slos
 from infermax_opt.infermax.data.instance import Policy, System
 from infermax_opt.infermax.data.profiles import load_profile, profile_names
 from infermax_opt.infermax.data.traces import trace_instance, without_unfit
@@ -35,7 +36,14 @@ def options() -> list[click.Option]:
         click.Option(["--hybrid-batching/--no-hybrid-batching"], default=True, show_default=True),
         click.Option(["--chunked-prefill/--no-chunked-prefill"], default=True, show_default=True),
         click.Option(["--preemption/--no-preemption"], default=True, show_default=True),
-        click.Option(["--objective"], default="makespan", show_default=True),
+        click.Option(
+            ["--objective"], metavar="NAME|JSON", default="makespan", show_default=True,
+            help="Metric to minimise, or weights by metric.",
+        ),
+        click.Option(
+            ["--slo", "slos"], metavar="LIMITS", multiple=True,
+            help="Service level of the requests, s: ttft=0.5,tpot=0.05,e2e=9.",
+        ),
     ]  # fmt: skip
 
 
@@ -45,6 +53,7 @@ def import_trace(
     skip_unfit: bool,
     *,
     objective: str,
+    slos: tuple[str, ...],
     profile: str,
     kv_capacity: int | None,
     max_batch_tokens: int,
@@ -62,7 +71,11 @@ def import_trace(
         Of the instance.
     skip_unfit : bool
         Whether to leave out requests that can never fit.
-    objective, profile : str
+    objective : str
+        Name of a metric, or a JSON object of weights.
+    slos : tuple of str
+        ``ttft=S,tpot=S,e2e=S``, each limit as wanted.
+    profile : str
     kv_capacity, max_batch_tokens, max_prefill_tokens, max_running, block_size : int
         Of the machine; tokens and requests.
     **flags : bool
@@ -79,7 +92,8 @@ def import_trace(
     policy = Policy(**flags)
     if skip_unfit:
         trace = without_unfit(trace, system, policy)
-    instance = trace_instance(trace, name, system, loaded.cost, policy, objective)
+    instance = trace_instance(trace, name, system, loaded.cost, policy, parsed_objective(objective))
+    instance = with_slos(instance, slos)
     last = max(request.arrival for request in instance.requests)
     text = f"last arrival at {seconds(last)}, KV capacity {system.kv_capacity} tokens"
     return Made(instance, trace.dropped, {"last_arrival": last, "kv_capacity": system.kv_capacity}, text)

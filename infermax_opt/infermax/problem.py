@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.problem import Heuristic, Problem
 from infermax_opt.core.result import Claim, LowerBound, Result
+from infermax_opt.core.values import MetricRow
 from infermax_opt.infermax.certificates import CERTIFICATION, InferMaxCertification
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.schedule import Schedule
@@ -100,7 +102,7 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
             return "throughput: generated tokens / makespan; stated as the makespan, s, which is minimised"
         if objective.name is not None:
             return f"{objective.name}: {DEFINITIONS[objective.name]}; minimised"
-        return f"{objective}, s; minimised"
+        return f"{objective}, {objective.unit[0]}; minimised"
 
     def objective_to_json(self, instance: Instance) -> Any:
         """A name, or weights by metric."""
@@ -112,6 +114,27 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         if any(getattr(metrics, metric.value) is None for metric in rest):
             return ("an undefined metric counts as 0 in the objective",)
         return ()
+
+    def aimed(self, instance: Instance, objective: str | None, slos: Sequence[str]) -> Instance:
+        """The instance with another objective and other service levels.
+
+        Parameters
+        ----------
+        instance : instance
+        objective : str, optional
+            Name of a metric, or a JSON object of weights; None keeps its own.
+        slos : sequence of str
+            ``[CLASS:]ttft=S,tpot=S,e2e=S``, each limit as wanted.
+        """
+        from infermax_opt.infermax.data.aims import parsed_objective, with_slos
+
+        if objective is not None:
+            instance = replace(instance, objective=parsed_objective(objective))
+        return with_slos(instance, slos)
+
+    def metric_rows(self, metrics: Metrics) -> Sequence[MetricRow]:
+        """Percentiles together, and what is about classes and service levels where there are any."""
+        return metrics.rows()
 
     def heuristics(self) -> Sequence[str]:
         """The schedulers of Table 1 and those that other packages add."""

@@ -16,7 +16,7 @@ from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.certificates import certified_bound
 from infermax_opt.infermax.bounds import closed_form_bounds, exhaustive
 from infermax_opt.infermax.certificates import CERTIFICATION
-from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup
+from infermax_opt.infermax.data.instance import Instance, Metric, Objective, RequestGroup
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import Metrics, measure, objective_value
@@ -112,12 +112,7 @@ def _closed_form(instance: Instance, source: str | None) -> Fraction | None:
 
 def _why_not_enumerated(instance: Instance) -> str:
     """Why `exhaustive.holds` does not decide an instance, where it does not."""
-    requests, tokens = len(instance.requests), instance.output_tokens
-    if requests > exhaustive.MAX_REQUESTS:
-        return f"{requests} requests; up to {exhaustive.MAX_REQUESTS} are enumerated"
-    if tokens > exhaustive.MAX_TOKENS:
-        return f"{tokens} output tokens; up to {exhaustive.MAX_TOKENS} are enumerated"
-    return f"enumerating takes more than {exhaustive.MAX_STEPS} steps"
+    return exhaustive.why_not(instance) or f"enumerating takes more than {exhaustive.MAX_STEPS} steps"
 
 
 def one_after_another(instance: Instance) -> Schedule:
@@ -145,7 +140,7 @@ def longest_each(instance: Instance) -> Fraction | None:
     No request takes longer alone than one with the longest prompt and the longest output of all: that has no
     fewer chunks and decodes, and no batch of it has fewer tokens, less in the cache or less attention work.
     So all requests, from the last arrival on, are served within that time for each, and no metric of
-    a schedule is more than the time at which it ends.
+    a schedule is more than the time at which it ends, but for what is missed: the weight of all, at most.
     """
     prompt = max(request.input_tokens for request in instance.requests)
     output = max(request.output_tokens for request in instance.requests)
@@ -162,4 +157,6 @@ def longest_each(instance: Instance) -> Fraction | None:
         return None
     end = max(request.arrival for request in instance.requests)
     end += len(instance.requests) * measure(longest, replay(longest, own)).makespan
-    return end * sum(weight for _, weight in instance.objective.weights)
+    missed = instance.objective.weight(Metric.MISSED)
+    rest = sum(weight for _, weight in instance.objective.weights) - missed
+    return end * rest + missed * sum(request.terms.weight for request in instance.requests)

@@ -19,7 +19,7 @@ from infermax_opt.files.json import to_json_text
 from infermax_opt.files.results import read_schedule_or_claim, result_to_json
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import instance_to_json, schedule_to_json
-from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
+from infermax_opt.infermax.data.instance import Instance, RequestClass, RequestGroup, System
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.metrics import measure
 from infermax_opt.infermax.replay.plain import replay_plain
@@ -27,9 +27,13 @@ from tests.support import ROOT
 
 INSTANCE = Instance(
     "t",
-    (RequestGroup("a", 4, 3), RequestGroup("b", 4, 3, "0.5", count=2)),
+    (
+        RequestGroup("a", 4, 3),
+        RequestGroup("b", 4, 3, "0.5", 2, "rt", 2, {"ttft": "0.25", "e2e": 9}, predicted_output_tokens=4),
+    ),
     System(24, 16, 16, max_running=3),
     CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9")),
+    classes=(RequestClass("rt", "1.5", {"tpot": "0.05"}),),
 )
 SCHEDULE = Schedule(
     "t",
@@ -180,7 +184,8 @@ def test_junk_in_any_place_is_never_more_than_one_line(bench: Bench, kind: str, 
 def test_deleted_keys(bench: Bench, kind: str) -> None:
     optional = {
         "arrival", "count", "max_running", "block_size", "tokens", "evict", "start", "decode", "repeat",
-        "certificate", "metrics", "solver", "upper", "lower",
+        "certificate", "metrics", "solver", "upper", "lower", "class", "weight", "slo", "ttft", "tpot", "e2e",
+        "predicted_output_tokens", "classes", "rt",
     }  # fmt: skip
     for path in nodes(VALID[kind]):
         inner = {"tokens", "metrics", "solver", "versions", "details"} & set(path[:-1])
@@ -228,7 +233,7 @@ def test_problem_that_is_no_name(bench: Bench, junk: object) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_unknown_keys(bench: Bench, kind: str) -> None:
     free = {"tokens", "solver"}  # request ids; notes on the computation, which claim nothing
-    objects = [path for path in [(), *nodes(VALID[kind])] if not free & set(path)]
+    objects = [path for path in [(), *nodes(VALID[kind])] if not free & set(path) and path != ("classes",)]
     for path in objects:
         inner: Any = VALID[kind]
         for key in path:
@@ -307,6 +312,18 @@ def test_duplicates(bench: Bench) -> None:
         (("requests", 1, "arrival"), -1, "requests[1].arrival: -1 is negative"),
         (("requests", 1, "count"), 0, "requests[1].count: "),
         (("requests", 1, "count"), 10**8, "requests[1].count: "),
+        (("requests", 1, "class"), "", "requests[1].class: '' is not a non-empty text"),
+        (("requests", 1, "weight"), 0, "requests[1].weight: 0 is too little; a weight is above 0"),
+        (("requests", 1, "weight"), "-1", "requests[1].weight: -1 is negative; the least is 0"),
+        (("requests", 1, "slo"), [1], "requests[1].slo: [1] is not an object of seconds"),
+        (("requests", 1, "slo", "ttft"), -1, "requests[1].slo.ttft: -1 is negative; the least is 0"),
+        (("requests", 1, "slo", "atgt"), 1, "requests[1].slo.atgt: is not a known key"),
+        (("requests", 1, "slo"), None, "requests[1].slo: null is no value"),
+        (("requests", 1, "predicted_output_tokens"), 0, "predicted_output_tokens: 0 is not between 1 and"),
+        (("classes", "rt"), 3, "classes.rt: 3 is not an object"),
+        (("classes", "rt", "weight"), 0, "classes.rt.weight: 0 is too little"),
+        (("classes", "rt", "weight"), None, "classes.rt.weight: null is no value"),
+        (("classes", "rt", "slo", "tpot"), "x", "classes.rt.slo.tpot: 'x' is not a decimal number"),
         (("system", "kv_capacity"), 5, "can never fit"),
         (("system", "block_size"), 0, "system.block_size: "),
         (("system", "block_size"), 25, "can never fit"),

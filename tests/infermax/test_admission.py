@@ -56,7 +56,7 @@ def test_schedules_are_valid_and_the_clock_is_right(make: object) -> None:
             check = verify(instance, planner.schedule(choice))
             assert check.ok, (seed, choice, check.violations[:2])
             assert check.metrics is not None
-            told = planner._estimate(first, last)
+            told = planner._estimate.value(first, last)
             assert told == pytest.approx(float(objective_value(instance.objective, check.metrics)), rel=1e-6)
 
 

@@ -39,7 +39,9 @@ from infermax_opt.infermax.bounds.age import aged_batches
 from infermax_opt.infermax.bounds.counts import BatchCounts, count_batches
 from infermax_opt.infermax.bounds.latency import latency_bounds
 from infermax_opt.infermax.bounds.least_work import least_work, spreads, token_work
+from infermax_opt.infermax.bounds.service import service_bounds
 from infermax_opt.infermax.data.instance import Instance, Metric, RequestType
+from infermax_opt.infermax.data.objective import LINEAR
 
 __all__ = ["closed_form_bounds"]
 
@@ -75,10 +77,7 @@ def closed_form_bounds(instance: Instance) -> list[LowerBound]:
         return sorted(makespan_bounds(instance), key=lambda bound: -bound.value)
     per_metric: dict[Metric, list[tuple[str, Fraction]]] = {}
     for metric, _ in objective.weights:
-        if metric is Metric.MAKESPAN:
-            per_metric[metric] = [(bound.source, bound.value) for bound in makespan_bounds(instance)]
-        else:
-            per_metric[metric] = latency_bounds(instance, metric)
+        per_metric[metric] = _metric_bounds(instance, metric)
     if len(per_metric) == 1:
         ((metric, weight),) = objective.weights
         return _sorted([(name, weight * value) for name, value in per_metric[metric]])
@@ -89,6 +88,21 @@ def closed_form_bounds(instance: Instance) -> list[LowerBound]:
         total += weight * value
         names.append(f"{metric.value}: {name}")
     return _sorted([("; ".join(names), total)])
+
+
+def _metric_bounds(instance: Instance, metric: Metric) -> list[tuple[str, Fraction]]:
+    """Bounds on one metric, by argument, in its unit."""
+    if metric in LINEAR:
+        return latency_bounds(instance, metric)
+    if metric not in (Metric.MAKESPAN, Metric.MAX_E2E):
+        return service_bounds(instance, metric)
+    found = [(bound.source, bound.value) for bound in makespan_bounds(instance)]
+    if metric is Metric.MAKESPAN:
+        return found
+    # What a schedule has after its last token could be left out; whose it is, that request arrived by then.
+    last = max(kind.arrival for kind in instance.types)
+    late = [(f"{source}, since the last arrival", value - last) for source, value in found if value > last]
+    return [*service_bounds(instance, metric), *late]
 
 
 def _sorted(bounds: Sequence[tuple[str, Fraction]]) -> list[LowerBound]:

@@ -159,7 +159,16 @@ class Prices:
 
     @classmethod
     def of(cls, instance: Instance, piece: int, longest: int) -> Prices | None:
-        """Tabulate the prices; None where a' is 0."""
+        """Tabulate the prices; None where a' is 0.
+
+        Parameters
+        ----------
+        instance : Instance
+        piece : int
+            Affine piece of the batch time.
+        longest : int
+            More tokens than any request caches.
+        """
         ticks, refills = instance.cost.ticks, instance.policy.preemption
         alpha, beta = ticks.alpha[piece], ticks.beta[piece]
         step, again = alpha + ticks.d0, beta + ticks.p1

@@ -33,6 +33,7 @@ from math import isqrt
 
 from infermax_opt.infermax.bounds.least_work import spreads
 from infermax_opt.infermax.data.instance import Instance, Request, RequestType
+from infermax_opt.infermax.data.objective import Latency
 
 __all__ = ["Lone", "LoneLatency"]
 
@@ -48,6 +49,12 @@ class Lone:
     def total(self) -> Fraction:
         """Least time to the last token, in ticks."""
         return self.first + self.later
+
+    def ticks(self, latency: Latency, outputs: int) -> Fraction:
+        """Least of a latency in ticks, for so many output tokens; a TPOT needs two."""
+        if latency is Latency.TPOT:
+            return Fraction(self.later, outputs - 1)
+        return self.first if latency is Latency.TTFT else self.total
 
 
 @dataclass(frozen=True)

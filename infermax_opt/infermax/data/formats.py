@@ -11,7 +11,15 @@ from infermax_opt.core.exact import decimal_text
 from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, Fields, shown
 from infermax_opt.files.json import dump_json, read_as, under
 from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
+from infermax_opt.infermax.data.instance import (
+    Instance,
+    Objective,
+    Policy,
+    RequestClass,
+    RequestGroup,
+    ServiceLevel,
+    System,
+)
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, run_length
 
 __all__ = [
@@ -43,24 +51,10 @@ def instance_from_json(value: object) -> Instance:
     # First of all, as another problem has other keys.
     if isinstance(value, dict) and value.get("problem", "infermax") != "infermax":
         raise InputError(f"{shown(value['problem'])} is not 'infermax'", field="problem")
-    top = Fields(
-        value, "", ["schema", "problem", "name", "requests", "system", "policy", "cost", "objective"]
-    )
+    required = ["schema", "problem", "name", "requests", "system", "policy", "cost", "objective"]
+    top = Fields(value, "", required, ["classes"])
     top.schema(INSTANCE_SCHEMA)
-    groups = []
-    for index, item in enumerate(top.items("requests")):
-        path = f"requests[{index}]"
-        fields = Fields(item, path, ["id", "input_tokens", "output_tokens"], ["arrival", "count"])
-        with under(path):
-            groups.append(
-                RequestGroup(
-                    id=fields.get("id"),
-                    input_tokens=fields.get("input_tokens"),
-                    output_tokens=fields.get("output_tokens"),
-                    arrival=fields.get("arrival", 0),
-                    count=_count(fields),
-                )
-            )
+    groups = [_group(item, f"requests[{index}]") for index, item in enumerate(top.items("requests"))]
     system = Fields(
         top.get("system"),
         "system",
@@ -81,14 +75,52 @@ def instance_from_json(value: object) -> Instance:
         policy=Policy(**policy.values),
         cost=_cost(top.get("cost")),
         objective=Objective.of(top.get("objective")),
+        classes=_classes(top.get("classes", {})),
     )
 
 
-def _count(fields: Fields) -> int | None:
-    count = fields.get("count")
-    if count is None and "count" in fields.values:
-        raise InputError("null is not a whole number", field="count")
-    return count  # type: ignore[no-any-return]
+#: Keys of a request that may be left out, and the fields of `RequestGroup` that they fill.
+OPTIONAL = {
+    "arrival": "arrival",
+    "count": "count",
+    "class": "class_name",
+    "weight": "weight",
+    "slo": "slo",
+    "predicted_output_tokens": "predicted_output_tokens",
+}
+
+
+def _group(item: object, path: str) -> RequestGroup:
+    """One entry of ``requests``."""
+    fields = Fields(item, path, ["id", "input_tokens", "output_tokens"], OPTIONAL)
+    with under(path):
+        return RequestGroup(
+            id=fields.get("id"),
+            input_tokens=fields.get("input_tokens"),
+            output_tokens=fields.get("output_tokens"),
+            **{name: _present(fields, key) for key, name in OPTIONAL.items() if key in fields.values},
+        )
+
+
+def _present(fields: Fields, key: str) -> Any:
+    """A value that may be left out, but is not null."""
+    value = fields.get(key)
+    if value is None:
+        raise InputError("null is no value; leave the key out", field=key)
+    return value
+
+
+def _classes(value: object) -> tuple[RequestClass, ...]:
+    """The object ``classes``: defaults by name."""
+    if not isinstance(value, dict):
+        raise InputError(f"{shown(value)} is not an object", field="classes")
+    found = []
+    for name, item in value.items():
+        fields = Fields(item, f"classes.{name}", [], ["weight", "slo"])
+        with under(f"classes.{name}"):
+            given = {key: _present(fields, key) for key in fields.values}
+        found.append(RequestClass(name, **given))
+    return tuple(found)
 
 
 def _cost(value: object) -> CostModel:
@@ -114,21 +146,14 @@ def instance_to_json(instance: Instance) -> dict[str, Any]:
     """Return the JSON value that `instance_from_json` reads."""
     system, policy, cost = instance.system, instance.policy, instance.cost
 
-    def group(g: RequestGroup) -> dict[str, Any]:
-        count = {} if g.count is None else {"count": g.count}
-        return {
-            "id": g.id,
-            **count,
-            "input_tokens": g.input_tokens,
-            "output_tokens": g.output_tokens,
-            "arrival": Fraction(g.arrival),
-        }
-
     return {
         "schema": INSTANCE_SCHEMA,
         "problem": "infermax",
         "name": instance.name,
-        "requests": [group(g) for g in instance.groups],
+        "requests": [_group_to_json(group) for group in instance.groups],
+        **(
+            {"classes": {known.name: _given(known) for known in instance.classes}} if instance.classes else {}
+        ),
         "system": {
             "kv_capacity": system.kv_capacity,
             "max_batch_tokens": system.max_batch_tokens,
@@ -144,6 +169,28 @@ def instance_to_json(instance: Instance) -> dict[str, Any]:
         "cost": {"profile": cost.profile} if cost.profile else cost_to_json(cost),
         "objective": instance.objective.to_json(),
     }
+
+
+def _group_to_json(group: RequestGroup) -> dict[str, Any]:
+    """One entry of ``requests``; keys that are not given are left out, but for the arrival."""
+    value: dict[str, Any] = {"id": group.id}
+    if group.count is not None:
+        value["count"] = group.count
+    value |= {"input_tokens": group.input_tokens, "output_tokens": group.output_tokens}
+    value["arrival"] = Fraction(group.arrival)
+    if group.class_name is not None:
+        value["class"] = group.class_name
+    value |= _given(group)
+    if group.predicted_output_tokens is not None:
+        value["predicted_output_tokens"] = group.predicted_output_tokens
+    return value
+
+
+def _given(some: RequestGroup | RequestClass) -> dict[str, Any]:
+    """Weight and service level, as far as they are given."""
+    value: dict[str, Any] = {} if some.weight is None else {"weight": Fraction(some.weight)}
+    limits = ServiceLevel.of(some.slo, "slo").given()
+    return {**value, "slo": limits} if limits else value
 
 
 def cost_to_json(cost: CostModel) -> dict[str, Any]:

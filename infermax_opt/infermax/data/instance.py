@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from infermax_opt.core.checks import (
-    MAX_REQUESTS,
     MAX_TOKENS,
     Meaning,
     checked_ids,
@@ -19,8 +17,17 @@ from infermax_opt.core.checks import (
     checked_whole,
 )
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.exact import Number, decimal_text, to_fraction
 from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.objective import Metric, Objective, shares
+from infermax_opt.infermax.data.requests import (
+    PLAIN,
+    Request,
+    RequestClass,
+    RequestGroup,
+    RequestType,
+    ServiceLevel,
+    Terms,
+)
 
 __all__ = [
     "Instance",
@@ -28,157 +35,13 @@ __all__ = [
     "Objective",
     "Policy",
     "Request",
+    "RequestClass",
     "RequestGroup",
     "RequestType",
+    "ServiceLevel",
     "System",
+    "Terms",
 ]
-
-
-class Metric(enum.Enum):
-    """What can be minimised.
-
-    ``makespan``: end of the last batch.  ``mean_ttft``: mean of (first token - arrival).
-    ``mean_tpot``: mean over requests with at least two output tokens of
-    (last token - first token) / (output tokens - 1).  ``mean_e2e``: mean of
-    (last token - arrival).
-    """
-
-    MAKESPAN = "makespan"
-    MEAN_TTFT = "mean_ttft"
-    MEAN_TPOT = "mean_tpot"
-    MEAN_E2E = "mean_e2e"
-
-
-def _weight(key: str, number: Number) -> tuple[Metric, Fraction]:
-    """One weight of an objective."""
-    try:
-        metric = Metric(key)
-    except ValueError:
-        weighable = ", ".join(metric.value for metric in Metric)
-        raise InputError(f"{key!r} is none of {weighable}", field="objective") from None
-    try:
-        weight = to_fraction(number)
-    except ValueError as error:
-        raise InputError(str(error), field=f"objective.{key}") from None
-    if weight < 0:
-        raise InputError(f"{number} is negative; the least is 0", field=f"objective.{key}")
-    return metric, weight
-
-
-@dataclass(frozen=True)
-class Objective:
-    """A weighted sum of metrics, to be minimised, in seconds.
-
-    ``"throughput"`` (tokens per second, maximised) has the optimal schedules of the makespan, as
-    the number of generated tokens is fixed; its bounds are stated on the makespan.
-    """
-
-    weights: tuple[tuple[Metric, Fraction], ...]
-    name: str | None = None
-
-    @classmethod
-    def of(cls, value: Objective | str | Mapping[str, Number]) -> Objective:
-        """Read an objective: a metric's name, ``"throughput"``, or a mapping metric -> weight."""
-        if isinstance(value, Objective):
-            return value
-        allowed = ", ".join([*(metric.value for metric in Metric), "throughput"])
-        if isinstance(value, str):
-            if value == "throughput":
-                return cls(((Metric.MAKESPAN, Fraction(1)),), name="throughput")
-            try:
-                return cls(((Metric(value), Fraction(1)),), name=value)
-            except ValueError:
-                raise InputError(f"{value!r} is none of {allowed}", field="objective") from None
-        if not isinstance(value, Mapping) or not value:
-            raise InputError(f"{value!r} is neither a name nor an object of weights", field="objective")
-        weights = dict(_weight(key, number) for key, number in value.items())
-        if not any(weights.values()):
-            raise InputError("every weight is 0", field="objective")
-        return cls(tuple((metric, weights[metric]) for metric in Metric if weights.get(metric)))
-
-    @property
-    def is_makespan(self) -> bool:
-        """Whether only the makespan counts, with weight one."""
-        return self.weights == ((Metric.MAKESPAN, Fraction(1)),)
-
-    @property
-    def is_searched(self) -> bool:
-        """Whether bounds on it are searched for, which closed forms are not."""
-        return self.is_makespan or self.name == Metric.MEAN_E2E.value
-
-    def weight(self, metric: Metric) -> Fraction:
-        """Weight of `metric`, 0 where it does not count."""
-        return dict(self.weights).get(metric, Fraction(0))
-
-    def to_json(self) -> str | dict[str, str]:
-        """Return the value that `of` reads."""
-        if self.name is not None:
-            return self.name
-        return {metric.value: decimal_text(weight) for metric, weight in self.weights}
-
-    def __str__(self) -> str:
-        if self.name is not None:
-            return self.name
-        return " + ".join(f"{decimal_text(w)} {metric.value}" for metric, w in self.weights)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request: known input and output lengths in tokens, arrival in seconds."""
-
-    id: str
-    input_tokens: int
-    output_tokens: int
-    arrival: Fraction = Fraction(0)
-
-    @property
-    def peak_kv(self) -> int:
-        """Most tokens it ever caches: the last generated token never is."""
-        return self.input_tokens + self.output_tokens - 1
-
-
-@dataclass(frozen=True)
-class RequestGroup:
-    """A request, or `count` identical ones named ``id.1`` to ``id.count``."""
-
-    id: str
-    input_tokens: int
-    output_tokens: int
-    arrival: Number = Fraction(0)
-    count: int | None = None
-
-    def __post_init__(self) -> None:
-        checked_text(self.id, "id")
-        for name in ("input_tokens", "output_tokens"):
-            object.__setattr__(self, name, checked_whole(getattr(self, name), name, 1, MAX_TOKENS))
-        if self.count is not None:
-            object.__setattr__(self, "count", checked_whole(self.count, "count", 1, MAX_REQUESTS))
-        try:
-            arrival = to_fraction(self.arrival)
-        except ValueError as error:
-            raise InputError(str(error), field="arrival") from None
-        if arrival < 0:
-            raise InputError(f"{self.arrival} is negative; the least is 0", field="arrival")
-        object.__setattr__(self, "arrival", arrival)
-
-    def expand(self) -> Iterator[Request]:
-        """Yield the requests it stands for."""
-        arrival = Fraction(self.arrival)
-        if self.count is None:
-            yield Request(self.id, self.input_tokens, self.output_tokens, arrival)
-            return
-        for k in range(1, self.count + 1):
-            yield Request(f"{self.id}.{k}", self.input_tokens, self.output_tokens, arrival)
-
-
-@dataclass(frozen=True)
-class RequestType:
-    """Requests that no schedule can tell apart, but for their names."""
-
-    input_tokens: int
-    output_tokens: int
-    arrival: Fraction
-    members: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -249,15 +112,15 @@ class Instance:
         The requests, in queue order.
     system, policy, cost : System, Policy, CostModel
     objective : Objective, str or mapping
+    classes : iterable of RequestClass
+        What requests of a class have where they say nothing themselves.
 
     Raises
     ------
     InputError
-        If two requests share an id, or if a request could never be served alone: its peak KV
-        does not fit, or its prompt exceeds a batch and chunked prefill is off.
+        If two requests share an id, two classes a name, or if a request could never be served alone: its
+        peak KV does not fit, or its prompt exceeds a batch and chunked prefill is off.
     """
-
-    unit: ClassVar[tuple[str, str]] = ("s", "s")
 
     name: str
     groups: tuple[RequestGroup, ...]
@@ -265,15 +128,19 @@ class Instance:
     cost: CostModel
     policy: Policy = field(default_factory=Policy)
     objective: Objective = field(default_factory=lambda: Objective.of("makespan"))
+    classes: tuple[RequestClass, ...] = ()
 
     def __post_init__(self) -> None:
         checked_text(self.name, "name")
         object.__setattr__(self, "groups", tuple(self.groups))
+        object.__setattr__(self, "classes", tuple(self.classes))
         object.__setattr__(self, "objective", Objective.of(self.objective))
         checked_total(self.groups)
         for index, group in enumerate(self.groups):
             self._check_fits(group, f"requests[{index}]")
-        checked_ids((request.id for request in group.expand()) for group in self.groups)
+        checked_ids(group.names() for group in self.groups)
+        if len({known.name for known in self.classes}) < len(self.classes):
+            raise InputError("a class is there twice", field="classes")
 
     def _check_fits(self, group: RequestGroup, where: str) -> None:
         """Whatever passes here can be served alone, so every instance has a schedule."""
@@ -312,6 +179,11 @@ class Instance:
         return cls(name=name, groups=groups, system=system, cost=cost, **rest)
 
     @property
+    def unit(self) -> tuple[str, str]:
+        """Unit of the objective, for one and for many."""
+        return self.objective.unit
+
+    @property
     def objective_name(self) -> str:
         """The objective, as results name it."""
         return str(self.objective)
@@ -319,7 +191,8 @@ class Instance:
     @cached_property
     def requests(self) -> tuple[Request, ...]:
         """All requests, groups expanded, in queue order."""
-        return tuple(request for group in self.groups for request in group.expand())
+        classes = {known.name: known for known in self.classes}
+        return tuple(request for group in self.groups for request in group.expand(classes))
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -328,11 +201,36 @@ class Instance:
 
     @cached_property
     def types(self) -> tuple[RequestType, ...]:
-        """Requests grouped by (input, output, arrival), in order of first appearance."""
-        members: dict[tuple[int, int, Fraction], list[int]] = {}
+        """Requests grouped by lengths, arrival and terms, in order of first appearance."""
+        members: dict[tuple[int, int, Fraction, Terms | None], list[int]] = {}
         for k, r in enumerate(self.requests):
-            members.setdefault((r.input_tokens, r.output_tokens, r.arrival), []).append(k)
-        return tuple(RequestType(*key, tuple(value)) for key, value in members.items())
+            # Plain terms, which most have, are not hashed again for each request.
+            terms = None if r.terms is PLAIN else r.terms
+            members.setdefault((r.input_tokens, r.output_tokens, r.arrival, terms), []).append(k)
+        return tuple(
+            RequestType(i, o, arrival, tuple(found), PLAIN if terms is None else terms)
+            for (i, o, arrival, terms), found in members.items()
+        )
+
+    @cached_property
+    def _shares(self) -> dict[Metric, list[Fraction]]:
+        return {}
+
+    def shares(self, metric: Metric) -> list[Fraction]:
+        """Share of each request of each type in a sum of latencies: see `objective.shares`."""
+        if metric not in self._shares:
+            self._shares[metric] = shares(metric, self.types)
+        return self._shares[metric]
+
+    def told_apart(self) -> Instance:
+        """The same requests, each of a type of its own, as of a class of its own."""
+        groups = tuple(
+            RequestGroup(
+                r.id, r.input_tokens, r.output_tokens, r.arrival, None, r.id, r.terms.weight, r.terms.slo
+            )
+            for r in self.requests
+        )
+        return replace(self, groups=groups, classes=())
 
     @cached_property
     def offline(self) -> bool:
@@ -357,5 +255,5 @@ class Instance:
         feed(*cost.decode, *cost.prefill)
         feed(self.objective.name, *(v for w in self.objective.weights for v in (w[0].value, w[1])))
         for r in self.requests:
-            feed(r.id, r.input_tokens, r.output_tokens, r.arrival)
+            feed(*r.meaning())
         return meaning.hexdigest()

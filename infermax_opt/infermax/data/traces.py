@@ -6,7 +6,7 @@ from functools import partial
 
 from infermax_opt.files.traces import Trace, TraceRequest, check_fit, keep_fit
 from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 
 __all__ = ["trace_instance", "without_unfit"]
 
@@ -42,7 +42,7 @@ def trace_instance(
     system: System,
     cost: CostModel,
     policy: Policy | None = None,
-    objective: str = "makespan",
+    objective: Objective | str = "makespan",
 ) -> Instance:
     """Make an instance of a trace; its requests are named ``r1``, ``r2``, ... by arrival.
 
@@ -54,7 +54,7 @@ def trace_instance(
     system : System
     cost : CostModel
     policy : Policy, optional
-    objective : str
+    objective : Objective or str
 
     Raises
     ------

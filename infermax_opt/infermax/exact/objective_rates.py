@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import lcm
 
 from infermax_opt.infermax.data.instance import Instance, Metric
+from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.exact.moves import Node
 
 __all__ = ["Rates"]
@@ -14,10 +15,10 @@ __all__ = ["Rates"]
 class Rates:
     """The objective as a cost per second spent in a state, scaled to integers.
 
-    Every metric is an integral over time: the makespan of 1, the mean TTFT of the share of
-    requests without a first token, the mean end-to-end latency of the share of unfinished ones,
-    the mean TPOT of the sum of 1/(O-1) over requests between first and last token, divided by the
-    number of requests with O > 1.  (Arrivals shift TTFT and latency by a constant.)
+    The makespan and every sum of latencies is an integral over time: the makespan of 1, a TTFT of the
+    weights of the requests without a first token, an end-to-end latency of those of the unfinished
+    ones, a TPOT of weight / (O-1) of the requests between first and last token.  (Arrivals shift TTFT
+    and latency by a constant.)
 
     Attributes
     ----------
@@ -27,25 +28,22 @@ class Rates:
     """
 
     def __init__(self, instance: Instance):
-        objective = instance.objective
-        requests = len(instance.requests)
-        several = sum(1 for r in instance.requests if r.output_tokens > 1)
-        ttft = objective.weight(Metric.MEAN_TTFT) / requests
-        e2e = objective.weight(Metric.MEAN_E2E) / requests
-        # Where no request has two output tokens the mean TPOT is undefined and counts as 0.
-        tpot = objective.weight(Metric.MEAN_TPOT) / max(1, several)
-        before, after = [], []
-        for kind in instance.types:
-            steps = kind.output_tokens - 1
-            before.append(ttft + e2e)
-            after.append(e2e + (tpot / steps if steps else 0))
+        objective, kinds = instance.objective, instance.types
+        if objective.beyond_sums:
+            raise ValueError(f"{objective.beyond_sums[0].value} is no integral over time")
+        weights = objective.latency_weights(kinds)
+        ttft, tpot, e2e = (weights[latency] for latency in (Latency.TTFT, Latency.TPOT, Latency.E2E))
+        # Where no request has two output tokens the TPOT is undefined and counts as 0.
+        steps = [max(1, kind.output_tokens - 1) for kind in kinds]
+        before = [first + last for first, last in zip(ttft, e2e, strict=True)]
+        after = [last + each / count for last, each, count in zip(e2e, tpot, steps, strict=True)]
         makespan = objective.weight(Metric.MAKESPAN)
-        self.scale = scale = lcm(*(Fraction(value).denominator for value in (makespan, *before, *after)))
+        self.scale = scale = lcm(*(value.denominator for value in (makespan, *before, *after)))
         self.makespan = int(makespan * scale)
         self.before = [int(value * scale) for value in before]
         self.after = [int(value * scale) for value in after]
         self.shift = sum(
-            (kind.arrival * len(kind.members) * (ttft + e2e) for kind in instance.types),
+            (kind.arrival * len(kind.members) * rate for kind, rate in zip(kinds, before, strict=True)),
             start=Fraction(0),
         )
         self.per_request = any(self.before) or any(self.after)

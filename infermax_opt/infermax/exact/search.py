@@ -25,7 +25,8 @@ from math import lcm
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
 from infermax_opt.infermax.data.cost import batch_time
-from infermax_opt.infermax.data.instance import Instance, Metric
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.objective import LINEAR, Latency
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.estimates import Estimate
 from infermax_opt.infermax.exact.labels import Cheapest, Front, Label, Labels
@@ -33,7 +34,7 @@ from infermax_opt.infermax.exact.moves import DONE, Chunks, Load, NodeMove, Stat
 from infermax_opt.infermax.exact.objective_rates import Rates
 from infermax_opt.infermax.exact.space import Space
 
-__all__ = ["may_relax", "search", "unsupported"]
+__all__ = ["MAX_REQUESTS", "may_relax", "search"]
 
 #: Rough memory of one label with its state, bytes (measured for states of 4 to 16 requests).
 LABEL_BYTES = 700
@@ -46,17 +47,10 @@ RELAXED_BATCHES = 20_000_000
 RELAXED_PER_SECOND = 200_000
 
 
-def unsupported(instance: Instance) -> str | None:
-    """Return why the search cannot solve `instance`, or None."""
-    requests = len(instance.requests)
-    if requests > MAX_REQUESTS:
-        return f"{requests} requests have too many joint states; the search takes {MAX_REQUESTS}"
-    return None
-
-
 def may_relax(instance: Instance) -> bool:
     """Whether the relaxed space of `instance` bounds its optimum (see `space`)."""
-    return instance.offline and not instance.objective.weight(Metric.MEAN_TPOT)
+    metrics = (metric for metric, _ in instance.objective.weights)
+    return instance.offline and all(LINEAR.get(metric) is not Latency.TPOT for metric in metrics)
 
 
 def search(

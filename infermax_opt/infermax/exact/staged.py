@@ -16,9 +16,11 @@ from typing import Any
 from infermax_opt.core.result import LowerBound
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
 from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.latencies import gains_by_waiting
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.moves import Chunks
-from infermax_opt.infermax.exact.search import may_relax, search, unsupported
+from infermax_opt.infermax.exact.search import MAX_REQUESTS, may_relax, search
+from infermax_opt.infermax.exact.times import times_search
 
 __all__ = ["staged_search", "unsupported"]
 
@@ -28,6 +30,33 @@ FEW_CHUNKS = 20
 MANY_STATES = 100_000
 #: Cells per prompt of the successive grids.
 LEVELS = (2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+
+
+#: Most requests where they are told apart.
+MAX_TOLD_APART = 12
+
+
+def unsupported(instance: Instance) -> str | None:
+    """Return why the search cannot solve `instance`, or None."""
+    requests = len(instance.requests)
+    apart = instance.objective.beyond_sums
+    most = MAX_TOLD_APART if apart else MAX_REQUESTS
+    if requests > most:
+        return f"{requests} requests have too many joint states; the search takes {most}"
+    if not apart:
+        return None
+    gains = gains_by_waiting(instance)
+    if gains is not None:
+        why = "beside what is no sum over time" if gains is not apart[0] else "and is no sum over time"
+        return f"{gains.value} may gain by waiting, {why}"
+    if instance.policy.chunked_prefill and _longest_refill(instance) > FEW_CHUNKS:
+        return f"{apart[0].value} is no sum over time, and prompts have too many chunks to try all of them"
+    return None
+
+
+def _longest_refill(instance: Instance) -> int:
+    """Most tokens that a request prefills at once."""
+    return max(kind.input_tokens + kind.output_tokens for kind in instance.types) - 1
 
 
 def staged_search(
@@ -52,6 +81,8 @@ def staged_search(
     EngineOutcome
         Its ``details["stages"]`` tell what each space contributed.
     """
+    if instance.objective.beyond_sums:
+        return times_search(instance, upper=upper, limits=limits)
     return _Stages(instance, upper, limits or EngineLimits(), progress).run()
 
 
@@ -91,7 +122,7 @@ class _Stages:
             if self._open():
                 self._stage(Chunks.EXACT, 1, 1.0)
             return
-        longest = max(kind.input_tokens + kind.output_tokens for kind in self.instance.types) - 1
+        longest = _longest_refill(self.instance)
         few = longest <= FEW_CHUNKS
         self._stage(Chunks.RESTRICTED, 1, 0.2)
         if few and self._open():

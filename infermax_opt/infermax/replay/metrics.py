@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
-from infermax_opt.core.values import SHARE
+from infermax_opt.core.values import SHARE, SHARE_REACHED, MetricRow, one_each
 from infermax_opt.infermax.data.instance import Instance, Objective
+from infermax_opt.infermax.data.latencies import Latencies
+from infermax_opt.infermax.data.objective import QUANTILES, Latency, Metric
+from infermax_opt.infermax.replay.latencies import LatencyMetrics
 
 if TYPE_CHECKING:
     from infermax_opt.infermax.replay.plain import Replay
 
 __all__ = ["DEFINITIONS", "Metrics", "measure", "objective_value"]
+
+#: What the percentiles are of.
+LATENCIES = {Latency.TTFT: "first token - arrival", Latency.E2E: "last token - arrival"}
+
+
+def _quantile(metric: Metric) -> str:
+    """Definition of a percentile."""
+    percent, latency = QUANTILES[metric]
+    if percent == 100:
+        return f"largest ({LATENCIES[latency]}), s"
+    return f"the ceil({percent} / 100 * n)-th smallest of n ({LATENCIES[latency]}), s"
+
 
 DEFINITIONS = {
     "makespan": "end of the last batch, s",
@@ -29,30 +44,62 @@ DEFINITIONS = {
     "mean_kv_use": "KV occupied after a batch / kv_capacity, weighted by batch time",
     "peak_kv": "most KV tokens occupied after a batch",
     "mean_batch_size": "mean requests processed per batch",
+    "weighted_mean_ttft": "mean of (first token - arrival), by weight, s",
+    "weighted_mean_tpot": "mean of (last token - first token) / (output tokens - 1) over requests with "
+    "at least two output tokens, by weight, s",
+    "weighted_mean_e2e": "mean of (last token - arrival), by weight, s",
+    "mean_normalised_latency": "mean of (last token - arrival) / output tokens, s/token",
+    "max_normalised_latency": "largest (last token - arrival) / output tokens, s/token",
+    **{metric.value: _quantile(metric) for metric in QUANTILES},
+    "class_spread": "largest difference between the mean_normalised_latency of two classes, requests "
+    "without a class being one, s/token",
+    "missed": "weight of the requests that break an SLO of theirs (TPOT: the request's own)",
+    "attainment": "weight of the requests that keep all SLOs of theirs / weight of those with any",
+    "goodput": "requests that break no SLO / makespan",
 }
 """Definition of every metric, as printed beside it."""
 
+#: Metrics that a text shows in one row.
+TOGETHER = (
+    *(
+        MetricRow(
+            f"{latency.value} p50 / p90 / p99 / max",
+            tuple(metric.value for metric, (_, of) in QUANTILES.items() if of is latency),
+            f"percentiles of ({text}): the ceil(q n)-th smallest of n, s",
+        )
+        for latency, text in LATENCIES.items()
+    ),
+    MetricRow(
+        "normalised mean / max",
+        ("mean_normalised_latency", "max_normalised_latency"),
+        "(last token - arrival) / output tokens, s/token",
+    ),
+)
+#: Metrics that a text shows where weights differ.
+WEIGHTED = ("weighted_mean_ttft", "weighted_mean_tpot", "weighted_mean_e2e")
+#: Metrics that a text shows where they are defined.
+WHERE_DEFINED = ("class_spread", "missed", "attainment", "goodput")
+
 UNITS = {
-    "makespan": "s",
-    "mean_ttft": "s",
-    "mean_tpot": "s",
-    "mean_e2e": "s",
     "tokens_per_second": "tokens/s",
     "refill_tokens": "tokens",
     "recompute_tax": SHARE,
     "mean_kv_use": SHARE,
     "peak_kv": "tokens",
     "mean_batch_size": "requests",
+    "attainment": SHARE_REACHED,
+    "goodput": "requests/s",
+    **{metric.value: metric.unit for metric in Metric},
 }
 """Units of the metrics that have one."""
 
 
 @dataclass(frozen=True)
-class Metrics:
+class Metrics(LatencyMetrics):
     """Metrics of one schedule; `DEFINITIONS` says what each one means.
 
     Times are exact seconds; None where a metric is undefined (``mean_tpot`` when no request has
-    two output tokens).
+    two output tokens).  Those of `LatencyMetrics` are formed when they are asked for.
     """
 
     definitions: ClassVar[Mapping[str, str]] = DEFINITIONS
@@ -71,9 +118,24 @@ class Metrics:
     peak_kv: int
     mean_batch_size: Fraction
 
+    @property
+    def goodput(self) -> Fraction | None:
+        """None without a service level, or where all takes no time."""
+        broken = self.latencies.broken
+        return None if broken is None or not self.makespan else broken.count(False) / self.makespan
+
     def items(self) -> list[tuple[str, Fraction | int | None]]:
         """Name and value of every metric."""
-        return [(f.name, getattr(self, f.name)) for f in fields(self)]
+        return [(name, getattr(self, name)) for name in DEFINITIONS]
+
+    def rows(self) -> list[MetricRow]:
+        """What a text shows: percentiles together, and what is about classes and SLOs where there are any."""
+        left_out = {name for row in TOGETHER for name in row.names}
+        left_out |= {name for name in WHERE_DEFINED if getattr(self, name) is None}
+        if len({request.terms.weight for request in self.latencies.instance.requests}) == 1:
+            left_out |= set(WEIGHTED)
+        single = [row for row in one_each(self) if row.title not in left_out]
+        return [*single, *TOGETHER]
 
 
 def measure(instance: Instance, replay: Replay) -> Metrics:
@@ -87,35 +149,21 @@ def measure(instance: Instance, replay: Replay) -> Metrics:
     if not replay.valid:
         raise ValueError("metrics need a valid schedule")
     ends = replay.ends
-    ttft = e2e = tpot = Fraction(0)
-    first_sum = last_sum = 0
-    arrivals = Fraction(0)
-    multi: dict[int, int] = {}  # output tokens - 1 -> sum of (last - first) in ticks
-    several = 0
-    for request, first, last in zip(instance.requests, replay.first_batch, replay.last_batch, strict=True):
-        first_sum += ends[first]
-        last_sum += ends[last]
-        if request.arrival:
-            arrivals += request.arrival
-        if request.output_tokens > 1:
-            several += 1
-            steps = request.output_tokens - 1
-            multi[steps] = multi.get(steps, 0) + ends[last] - ends[first]
+    firsts = [ends[batch] for batch in replay.first_batch]
+    lasts = [ends[batch] for batch in replay.last_batch]
+    arrivals = sum((r.arrival for r in instance.requests if r.arrival), Fraction(0))
     n = len(instance.requests)
-    ttft = (replay.seconds(first_sum) - arrivals) / n
-    e2e = (replay.seconds(last_sum) - arrivals) / n
-    for steps, span in multi.items():
-        tpot += replay.seconds(span) / steps
     makespan = replay.seconds(ends[-1])
     durations = [end - start for start, end in zip(replay.starts, ends, strict=True)]
     busy = sum(durations)
     weighted = sum(t * kv for t, kv in zip(durations, replay.kv_used, strict=True))
     processed = sum(f.tokens for f in replay.features)
     return Metrics(
+        latencies=Latencies(instance, replay.ticks_per_second, firsts, lasts),
         makespan=makespan,
-        mean_ttft=ttft,
-        mean_tpot=tpot / several if several else None,
-        mean_e2e=e2e,
+        mean_ttft=(replay.seconds(sum(firsts)) - arrivals) / n,
+        mean_tpot=_mean_tpot(instance, replay, firsts, lasts),
+        mean_e2e=(replay.seconds(sum(lasts)) - arrivals) / n,
         tokens_per_second=instance.output_tokens / makespan if makespan else None,
         batches=len(ends),
         evictions=replay.evictions,
@@ -127,8 +175,21 @@ def measure(instance: Instance, replay: Replay) -> Metrics:
     )
 
 
+def _mean_tpot(instance: Instance, replay: Replay, firsts: list[int], lasts: list[int]) -> Fraction | None:
+    """None where no request has two output tokens."""
+    spans: dict[int, int] = {}  # output tokens - 1 -> sum of (last - first) in ticks
+    several = 0
+    for request, first, last in zip(instance.requests, firsts, lasts, strict=True):
+        steps = request.output_tokens - 1
+        if steps:
+            several += 1
+            spans[steps] = spans.get(steps, 0) + last - first
+    total = sum((replay.seconds(span) / steps for steps, span in spans.items()), Fraction(0))
+    return total / several if several else None
+
+
 def objective_value(objective: Objective, metrics: Metrics) -> Fraction:
-    """Value of the objective in seconds; an undefined metric counts as 0."""
+    """Value of the objective in its unit; an undefined metric counts as 0."""
     total = Fraction(0)
     for metric, weight in objective.weights:
         value = getattr(metrics, metric.value)

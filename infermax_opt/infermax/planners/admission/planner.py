@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.data.cost import Coefficients
-from infermax_opt.infermax.data.instance import Instance, Metric
+from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
 
 if TYPE_CHECKING:
@@ -72,7 +72,10 @@ class AdmissionPlanner:
     def __init__(self, instance: Instance, *, seed: int = 0):
         import numpy as np
 
+        from infermax_opt.infermax.planners.admission.estimate import Estimate
+
         self.instance = instance
+        self._estimate = Estimate(instance)
         self.rng = np.random.default_rng(seed)
         requests = instance.requests
         self._inputs = np.array([r.input_tokens for r in requests], np.int64)
@@ -127,7 +130,7 @@ class AdmissionPlanner:
         """Run a choice, and keep it if it is the best."""
         self.runs += 1
         finished, first, last, *_ = self._run(choice, record=False)
-        value = self._estimate(first, last) if finished else float("inf")
+        value = self._estimate.value(first, last) if finished else float("inf")
         if value < self.value:
             self.best, self.value = choice, value
 
@@ -213,20 +216,6 @@ class AdmissionPlanner:
         cost = Coefficients(np.array(floats.alpha), np.array(floats.beta), *floats[2:])
         found: tuple[Any, ...] = _loop()(machine, queue, knobs, cost, MAX_BATCHES, record)
         return found
-
-    def _estimate(self, first: Floats, last: Floats) -> float:
-        """Value of the objective by the simulated clock, in seconds."""
-        import numpy as np
-
-        several = self._outputs > 1
-        gaps = (last - first)[several] / (self._outputs[several] - 1)
-        values = {
-            Metric.MAKESPAN: float(last.max()),
-            Metric.MEAN_TTFT: float(np.mean(first - self._arrival)),
-            Metric.MEAN_TPOT: float(np.mean(gaps)) if len(gaps) else 0.0,
-            Metric.MEAN_E2E: float(np.mean(last - self._arrival)),
-        }
-        return sum(float(weight) * values[metric] for metric, weight in self.instance.objective.weights)
 
     def schedule(self, choice: Choice) -> Schedule:
         """The schedule that a choice makes."""

@@ -1,0 +1,96 @@
+"""Checking a lower bound on any regular objective by enumerating every schedule of a tiny instance.
+
+Percentiles, maxima and missed service levels are no sums over time, so a point holds the times of the first
+and last tokens made so far, as far as the objective asks (`Record`).  Requests are told apart.  A batch
+starts as soon as it can: at the end of the one before, or when the last of its members arrives.  An objective
+is regular if no token that comes earlier makes it worse, and then nothing is gained by waiting longer.
+
+*Value.*  A point is worth the objective with all that is missing made at once, or on arrival.  No schedule
+from there on does better, and no later point is worth less.  Points are taken by their value, so once that of
+the next one reaches the claimed bound, every schedule does.
+
+*Points left out.*  Of two points of one state, B is left out for A if A is no later and no time recorded for
+A is later.  Whatever batches follow B can follow A, each ending no later, so with no token later.
+"""
+
+from __future__ import annotations
+
+import heapq
+from fractions import Fraction
+
+from infermax_opt.infermax.bounds.joint_states import Batches, State
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.latencies import Record
+from infermax_opt.infermax.data.objective import Latency
+
+__all__ = ["least_regular"]
+
+#: Times recorded of the first and of the last token of each request; -1 if it is not made yet.
+_Times = tuple[tuple[int, int], ...]
+
+
+def least_regular(instance: Instance, enough: Fraction, steps: int) -> Fraction:
+    """Optimum of a regular objective, or anything from `enough` on that it is at least.
+
+    Parameters
+    ----------
+    instance : Instance
+    enough : Fraction
+        In the unit of the objective.
+    steps : int
+        Most steps of the enumeration; beyond it `TooManySteps` is raised.
+    """
+    return _TimesEnumeration(instance, steps).least(enough)
+
+
+class _TimesEnumeration:
+    def __init__(self, instance: Instance, steps: int):
+        self.batches = Batches(instance.told_apart(), steps)
+        self.record = Record(instance, self.batches.unit)
+
+    def least(self, enough: Fraction) -> Fraction:
+        count = len(self.record.arrivals)
+        start: State = tuple((k, 0, 0) for k in range(count))
+        times: _Times = ((-1, -1),) * count
+        queue: list[tuple[Fraction, int, int, State, _Times]] = [(self._value(0, times), 0, 0, start, times)]
+        expanded: dict[State, list[tuple[int, _Times]]] = {}
+        made = 0
+        while True:
+            value, _, now, state, times = heapq.heappop(queue)
+            if not state or value >= enough:
+                return value
+            others = expanded.setdefault(state, [])
+            self.batches.spend(1 + len(others))
+            if any(then <= now and _no_later(found, times) for then, found in others):
+                continue
+            others.append((now, times))
+            for (after, ready), time in self.batches.of(state).items():
+                end = max(now, ready) + time
+                found = self._made(state, after, times, end)
+                made += 1
+                heapq.heappush(queue, (self._value(end, found), made, end, after, found))
+
+    def _made(self, before: State, after: State, times: _Times, end: int) -> _Times:
+        """The times with those of the tokens that a batch from one state to another makes."""
+        left = {k: n for k, _, n in after}
+        found = list(times)
+        for k, _, n in before:
+            first, last = found[k]
+            if n == 0 and left.get(k, 1) > 0:
+                first = self.record.of(Latency.TTFT, k, end)
+            if k not in left:
+                last = self.record.of(Latency.E2E, k, end)
+            found[k] = first, last
+        return tuple(found)
+
+    def _value(self, now: int, times: _Times) -> Fraction:
+        """The objective with all that is missing made now, or on arrival."""
+        of, arrivals = self.record.of, self.record.arrivals
+        pairs = list(enumerate(times))
+        firsts = [a if a >= 0 else of(Latency.TTFT, k, max(now, arrivals[k])) for k, (a, _) in pairs]
+        lasts = [b if b >= 0 else of(Latency.E2E, k, max(now, arrivals[k])) for k, (_, b) in pairs]
+        return self.record.value(firsts, lasts)
+
+
+def _no_later(one: _Times, other: _Times) -> bool:
+    return all(a <= c and b <= d for (a, b), (c, d) in zip(one, other, strict=True))

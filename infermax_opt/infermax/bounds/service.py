@@ -1,0 +1,83 @@
+"""Closed-form lower bounds on ranks and maxima of latencies, on missed service levels and on class spread.
+
+``alone``: no request is faster than with the machine to itself (`lone`), be it of TTFT, TPOT or end-to-end
+latency.  So the r-th smallest latency is at least the r-th smallest lone one, for at least n - r + 1 requests
+have a lone latency that is as large, and each of them takes that long; r = n is the maximum.  The largest
+normalised latency is at least the largest lone one, by output token.  A request whose lone latency is above a
+limit of its service level misses it in every schedule, and these weigh what they weigh.  A spread is never
+below 0.
+
+``order``: the r requests of the smallest latencies have their last (first) tokens by some time, that of one
+of them, which is T_r of `latency.order_ticks` or later.  That request arrived by the last arrival a, so its
+latency, which is the r-th smallest at most, is at least T_r - a.  And the largest normalised latency is at
+least the sum of all end-to-end latencies by the sum of all output tokens (the mediant is no larger
+than the largest ratio), which is n times the bound ``order`` of the mean by that sum.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from infermax_opt.infermax.bounds.latency import latency_bounds, order_ticks
+from infermax_opt.infermax.bounds.lone import LoneLatency
+from infermax_opt.infermax.data.instance import Instance, Metric, RequestType
+from infermax_opt.infermax.data.objective import QUANTILES, Latency, rank
+
+__all__ = ["service_bounds"]
+
+
+def service_bounds(instance: Instance, metric: Metric) -> list[tuple[str, Fraction]]:
+    """Closed-form bounds on a metric that is no sum of latencies, by argument, in its unit."""
+    if metric is Metric.CLASS_SPREAD:
+        return [("alone", Fraction(0))]
+    if metric is Metric.MISSED:
+        return [("alone", _missed(instance))]
+    if metric is Metric.MAX_NORMALISED_LATENCY:
+        return [("alone", _normalised(instance)), ("order", _mediant(instance))]
+    return [("alone", _lone_rank(instance, metric)), ("order", _order_rank(instance, metric))]
+
+
+def _lone(instance: Instance, latency: Latency) -> list[tuple[Fraction, RequestType]]:
+    """Lone latency of each type in seconds."""
+    lone, unit = LoneLatency(instance), instance.cost.ticks_per_second
+    return [(lone.of(kind).ticks(latency, kind.output_tokens) / unit, kind) for kind in instance.types]
+
+
+def _lone_rank(instance: Instance, metric: Metric) -> Fraction:
+    percent, latency = QUANTILES[metric]
+    left = rank(percent, len(instance.requests))
+    ordered = sorted(_lone(instance, latency), key=lambda pair: pair[0])
+    for value, kind in ordered:
+        left -= len(kind.members)
+        if left <= 0:
+            return value
+    raise AssertionError("a rank is at most the number of requests")
+
+
+def _order_rank(instance: Instance, metric: Metric) -> Fraction:
+    percent, latency = QUANTILES[metric]
+    ticks = order_ticks(instance, latency)[rank(percent, len(instance.requests)) - 1]
+    last = max(kind.arrival for kind in instance.types)
+    return max(Fraction(0), instance.cost.to_seconds(ticks) - last)
+
+
+def _normalised(instance: Instance) -> Fraction:
+    return max(value / kind.output_tokens for value, kind in _lone(instance, Latency.E2E))
+
+
+def _mediant(instance: Instance) -> Fraction:
+    mean = dict(latency_bounds(instance, Metric.MEAN_E2E))["order"]
+    return mean * len(instance.requests) / instance.output_tokens
+
+
+def _missed(instance: Instance) -> Fraction:
+    lone, unit = LoneLatency(instance), instance.cost.ticks_per_second
+    total = Fraction(0)
+    for kind in instance.types:
+        limits = {Latency(name): limit for name, limit in kind.terms.slo.given().items()}
+        if kind.output_tokens == 1:
+            limits.pop(Latency.TPOT, None)
+        found = lone.of(kind)
+        if any(found.ticks(latency, kind.output_tokens) > limit * unit for latency, limit in limits.items()):
+            total += len(kind.members) * kind.terms.weight
+    return total

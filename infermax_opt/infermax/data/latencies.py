@@ -1,0 +1,223 @@
+"""Metrics of the latencies of single requests, from the times of their first and last tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.objective import LINEAR, QUANTILES, Latency, Metric, rank
+from infermax_opt.infermax.data.requests import Request
+
+__all__ = ["Latencies", "Record", "gains_by_waiting"]
+
+
+class Latencies:
+    """Latencies of the requests of an instance, each formed when it is first asked for.
+
+    Parameters
+    ----------
+    instance : Instance
+    unit : int
+        Ticks per second; arrivals are whole ticks.
+    firsts, lasts : sequence of int, one per request
+        Ticks at which the first and the last token are made.
+
+    Attributes
+    ----------
+    ttft, span, e2e : list of int, one per request
+        Ticks from arrival to first token, from first to last token, and from arrival to last token.
+    """
+
+    def __init__(self, instance: Instance, unit: int, firsts: Sequence[int], lasts: Sequence[int]):
+        self.instance = instance
+        self.unit = unit
+        self.firsts, self.lasts = firsts, lasts
+
+    def metric(self, metric: Metric) -> Fraction | None:
+        """A metric in its unit, None where it is undefined; the makespan is that of the last token."""
+        if metric in LINEAR:
+            return self.linear(metric)
+        if metric in QUANTILES:
+            return self.quantile(metric)
+        if metric is Metric.MAX_NORMALISED_LATENCY:
+            return self.worst_normalised
+        if metric is Metric.CLASS_SPREAD:
+            return self.class_spread
+        return self.missed if metric is Metric.MISSED else Fraction(max(self.lasts), self.unit)
+
+    def _since_arrival(self, times: Sequence[int]) -> list[int]:
+        arrivals = (request.arrival for request in self.instance.requests)
+        return [time - int(at * self.unit) if at else time for time, at in zip(times, arrivals, strict=True)]
+
+    @cached_property
+    def ttft(self) -> list[int]:
+        """See the class."""
+        return self._since_arrival(self.firsts)
+
+    @cached_property
+    def e2e(self) -> list[int]:
+        """See the class."""
+        return self._since_arrival(self.lasts)
+
+    @cached_property
+    def span(self) -> list[int]:
+        """See the class."""
+        return [e2e - ttft for e2e, ttft in zip(self.e2e, self.ttft, strict=True)]
+
+    @cached_property
+    def sorted_ttft(self) -> list[int]:
+        """In ascending order."""
+        return sorted(self.ttft)
+
+    @cached_property
+    def sorted_e2e(self) -> list[int]:
+        """In ascending order."""
+        return sorted(self.e2e)
+
+    def linear(self, metric: Metric) -> Fraction | None:
+        """A metric of `LINEAR` in its unit; None where no request has its latency."""
+        latency = LINEAR[metric]
+        ticks = {Latency.TTFT: self.ttft, Latency.TPOT: self.span, Latency.E2E: self.e2e}[latency]
+        sums: dict[Fraction, int] = {}  # by the share of a tick, of which there are few
+        for kind, share in zip(self.instance.types, self.instance.shares(metric), strict=True):
+            if share:
+                each = share / (kind.output_tokens - 1) if latency is Latency.TPOT else share
+                sums[each] = sums.get(each, 0) + sum([ticks[i] for i in kind.members])
+        if not sums:
+            return None
+        return sum((share * total for share, total in sums.items()), Fraction(0)) / self.unit
+
+    def quantile(self, metric: Metric) -> Fraction:
+        """A metric of `QUANTILES`, s."""
+        percent, latency = QUANTILES[metric]
+        found = self.sorted_ttft if latency is Latency.TTFT else self.sorted_e2e
+        return Fraction(found[rank(percent, len(found)) - 1], self.unit)
+
+    @cached_property
+    def worst_normalised(self) -> Fraction:
+        """Largest end-to-end latency by output token, s."""
+        worst: dict[int, int] = {}
+        for request, ticks in zip(self.instance.requests, self.e2e, strict=True):
+            tokens = request.output_tokens
+            worst[tokens] = max(ticks, worst.get(tokens, ticks))
+        return max(Fraction(ticks, tokens) for tokens, ticks in worst.items()) / self.unit
+
+    @cached_property
+    def class_spread(self) -> Fraction | None:
+        """Largest difference between classes' mean normalised latencies, s; None with one class."""
+        sums: dict[str | None, dict[int, int]] = {}
+        counts: dict[str | None, int] = {}
+        for request, ticks in zip(self.instance.requests, self.e2e, strict=True):
+            name, tokens = request.terms.class_name, request.output_tokens
+            by_tokens = sums.setdefault(name, {})
+            by_tokens[tokens] = by_tokens.get(tokens, 0) + ticks
+            counts[name] = counts.get(name, 0) + 1
+        if len(sums) < 2:
+            return None
+        means = [
+            sum((Fraction(ticks, tokens) for tokens, ticks in found.items()), Fraction(0)) / counts[name]
+            for name, found in sums.items()
+        ]
+        return (max(means) - min(means)) / self.unit
+
+    @cached_property
+    def broken(self) -> list[bool] | None:
+        """Whether a request breaks a service level of its own, for each; None where none has any."""
+        requests = self.instance.requests
+        if not any(request.terms.slo for request in requests):
+            return None
+        return [self._breaks(i, request) for i, request in enumerate(requests)]
+
+    def _breaks(self, i: int, request: Request) -> bool:
+        slo, steps = request.terms.slo, request.output_tokens - 1
+        return bool(slo) and any(
+            limit is not None and ticks > limit * times * self.unit
+            for limit, ticks, times in (
+                (slo.ttft, self.ttft[i], 1),
+                (slo.tpot if steps else None, self.span[i], steps),
+                (slo.e2e, self.e2e[i], 1),
+            )
+        )
+
+    @property
+    def missed(self) -> Fraction | None:
+        """Weight of the requests that break a service level of theirs; None where none has any."""
+        return None if self.broken is None else self.weight(True)
+
+    def weight(self, broken: bool) -> Fraction:
+        """Weight of the requests that break a service level of theirs, or that keep all of theirs."""
+        found = zip(self.instance.requests, self.broken or (), strict=True)
+        weights = (r.terms.weight for r, breaks in found if r.terms.slo and breaks is broken)
+        return sum(weights, Fraction(0))
+
+
+def gains_by_waiting(instance: Instance) -> Metric | None:
+    """A metric of the objective that a later token may improve, if there is one.
+
+    Every other one is *regular*: no first or last token that comes earlier makes it worse.  A TPOT, and so a
+    limit of it, may gain by a later first token, a spread of classes by anything later.
+    """
+    promised = any(kind.terms.slo.tpot is not None and kind.output_tokens > 1 for kind in instance.types)
+    for metric, _ in instance.objective.weights:
+        if metric is Metric.CLASS_SPREAD or LINEAR.get(metric) is Latency.TPOT:
+            return metric
+        if metric is Metric.MISSED and promised:
+            return metric
+    return None
+
+
+class Record:
+    """What a regular objective needs to know of a schedule so far: times of first and last tokens, in ticks.
+
+    A time that the objective does not ask for is recorded as 0.  Where it asks only whether the time is
+    within a limit, that is recorded as the arrival, or as the first tick that is too late.
+
+    Parameters
+    ----------
+    instance : Instance
+    unit : int
+        Ticks per second; arrivals are whole ticks.
+    """
+
+    def __init__(self, instance: Instance, unit: int):
+        self.instance, self.unit = instance, unit
+        self.arrivals = [int(request.arrival * unit) for request in instance.requests]
+        asked = {self._asked(metric) for metric, _ in instance.objective.weights}
+        self._exact = {latency: latency in asked for latency in (Latency.TTFT, Latency.E2E)}
+        self._missed = instance.objective.weight(Metric.MISSED) > 0
+
+    @staticmethod
+    def _asked(metric: Metric) -> Latency | None:
+        """The latency whose values a metric asks for."""
+        if metric in QUANTILES:
+            return QUANTILES[metric][1]
+        return None if metric is Metric.MISSED else LINEAR.get(metric, Latency.E2E)
+
+    def of(self, latency: Latency, request: int, time: int) -> int:
+        """What is recorded of a token that is made at some time.
+
+        Parameters
+        ----------
+        latency : Latency
+            That of the first token (TTFT), or of the last one (E2E).
+        request : int
+        time : int
+            Ticks.
+        """
+        if self._exact[latency]:
+            return time
+        slo, arrival = self.instance.requests[request].terms.slo, self.arrivals[request]
+        limit = slo.ttft if latency is Latency.TTFT else slo.e2e
+        if not self._missed or limit is None:
+            return 0
+        most = int(limit * self.unit)
+        return arrival if time - arrival <= most else arrival + most + 1
+
+    def value(self, firsts: Sequence[int], lasts: Sequence[int]) -> Fraction:
+        """Objective of recorded times; an undefined metric counts as 0."""
+        found = Latencies(self.instance, self.unit, firsts, lasts)
+        return sum(
+            (w * (found.metric(metric) or 0) for metric, w in self.instance.objective.weights), Fraction(0)
+        )

@@ -1,0 +1,206 @@
+"""Exact search for regular objectives that are no sums over time: percentiles, maxima, missed service levels.
+
+A label is a state of requests, told apart, with the time and with the times of first and last tokens so far,
+as far as the objective asks (`Record`).  A batch starts at the end of the one before, or when the last of its
+members arrives: no token of a regular objective gains by coming later, so the earliest start is no worse.
+
+*Estimate.*  Each token of a request takes a batch of its own, and no batch with a token takes less than
+max_k (alpha_k + beta_k) + min(d0, p0).  So of a request with r tokens to come the last is made at least r
+such times after now, or after its arrival, and the first, if that is to come, one such time.  The objective
+of these times is never too high, as it is regular.
+
+*Dominance.*  Of two labels A and B of one state, B is dropped if A is no later and no recorded time of A is
+later.  A can wait until the time of B and then run whatever follows B, at the same times: so all tokens to
+come are made no later than after B, those made were made no later, and the objective is regular.  (That A
+need not wait is the rule above.)  Of several batches to one child the shortest is enough for the same reason:
+its members, whose nodes have changed, are those of every batch to that child.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+
+from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
+from infermax_opt.infermax.data.cost import batch_time
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.latencies import Record
+from infermax_opt.infermax.data.objective import Latency
+from infermax_opt.infermax.data.schedule import Batch, Schedule
+from infermax_opt.infermax.exact.moves import Load, State
+from infermax_opt.infermax.exact.space import Space
+
+__all__ = ["times_search"]
+
+#: Rough memory of one label, bytes.
+LABEL_BYTES = 1500
+#: Recorded times of the first and of the last token of each request; -1 if it is not made yet.
+_Times = tuple[tuple[int, int], ...]
+
+
+@dataclass(slots=True)
+class _Label:
+    """A way to reach a state; the batch that led to it began at `began`."""
+
+    state: State
+    now: int
+    times: _Times
+    parent: _Label | None = None
+    load: Load | None = None
+    began: int = 0
+
+
+class _Stop(Exception):
+    """A limit was reached."""
+
+    def __init__(self, termination: str):
+        super().__init__(termination)
+        self.termination = termination
+
+
+def times_search(
+    instance: Instance, *, upper: Fraction | None = None, limits: EngineLimits | None = None
+) -> EngineOutcome[Schedule]:
+    """Find an optimal schedule for a regular objective, or a bound within the limits.
+
+    Parameters
+    ----------
+    instance : Instance
+    upper : Fraction, optional
+        Objective of a known schedule: only better ones are looked for.
+    limits : EngineLimits, optional
+    """
+    return _TimesSearch(instance, upper, limits or EngineLimits()).run()
+
+
+class _TimesSearch:
+    def __init__(self, instance: Instance, upper: Fraction | None, limits: EngineLimits):
+        self.instance, self.upper, self.limits = instance, upper, limits
+        self.started = time.monotonic()
+        self.space = Space(instance.told_apart(), watch=self._check)
+        ticks = self.ticks = instance.cost.ticks
+        arrivals = (request.arrival.denominator for request in instance.requests)
+        self.unit = lcm(instance.cost.ticks_per_second, *arrivals)
+        self.per_tick = self.unit // instance.cost.ticks_per_second
+        self.record = Record(instance, self.unit)
+        fastest = max(a + b for a, b in zip(ticks.alpha, ticks.beta, strict=True)) + min(ticks.d0, ticks.p0)
+        self.step = fastest * self.per_tick
+        self.queue: list[tuple[Fraction, int, _Label]] = []
+        self.fronts: dict[State, list[_Label]] = {}
+        self.made = 0
+        self.floor = Fraction(0)
+
+    def run(self) -> EngineOutcome[Schedule]:
+        """Take labels by their estimate until the best one is a whole schedule."""
+        goal, termination = None, Termination.OPTIMAL
+        try:
+            self._push(_Label(self.space.start(), 0, ((-1, -1),) * len(self.instance.requests)))
+            while self.queue and goal is None:
+                value, _, label = heapq.heappop(self.queue)
+                self.floor = max(self.floor, value)
+                if not label.state:
+                    goal = label
+                elif self._admitted(label):
+                    self._expand(label)
+            if goal is None and self.upper is not None:  # nothing is better than what is known
+                self.floor = self.upper
+        except _Stop as stop:
+            termination = stop.termination
+        except KeyboardInterrupt:
+            termination = Termination.INTERRUPTED
+        return EngineOutcome(
+            schedule=None if goal is None else self._schedule(goal),
+            lower=LowerBound(self.floor, "search", Proof.SOLVER),
+            termination=termination,
+            upper=None if goal is None else self.floor,
+            details={"labels": self.made},
+        )
+
+    def _check(self, extra: int) -> None:
+        limits = self.limits
+        if limits.memory is not None and (self.made + extra) * LABEL_BYTES > limits.memory:
+            raise _Stop(Termination.MEMORY_LIMIT)
+        if limits.seconds is not None and time.monotonic() - self.started > limits.seconds:
+            raise _Stop(Termination.TIME_LIMIT)
+
+    def _push(self, label: _Label) -> None:
+        value = self._estimate(label)
+        if self.upper is None or value < self.upper:
+            self.made += 1
+            heapq.heappush(self.queue, (value, self.made, label))
+
+    def _admitted(self, label: _Label) -> bool:
+        """Whether no expanded label of the same state is as good."""
+        self._check(0)
+        front = self.fronts.setdefault(label.state, [])
+        if any(other.now <= label.now and _no_later(other.times, label.times) for other in front):
+            return False
+        front.append(label)
+        return True
+
+    def _estimate(self, label: _Label) -> Fraction:
+        left = {self.space.nodes[i].kind: self.space.nodes[i].generated for i in label.state}
+        firsts, lasts = [], []
+        for k, (request, (first, last)) in enumerate(zip(self.instance.requests, label.times, strict=True)):
+            since = max(label.now, self.record.arrivals[k])
+            tokens = request.output_tokens - left.get(k, 0)
+            firsts.append(first if first >= 0 else self.record.of(Latency.TTFT, k, since + self.step))
+            lasts.append(last if last >= 0 else self.record.of(Latency.E2E, k, since + tokens * self.step))
+        return self.record.value(firsts, lasts)
+
+    def _expand(self, label: _Label) -> None:
+        """Push the labels that one more batch leads to."""
+        best: dict[State, tuple[int, Load]] = {}
+        for pattern in self.space.patterns(label.state):
+            for _, targets, load in self.space.batches(pattern, len(label.state), None):
+                child = tuple(sorted(targets))
+                took = batch_time(*self.ticks, *load[3:]) * self.per_tick
+                if child != label.state and (child not in best or took < best[child][0]):
+                    best[child] = took, load
+        for child, (took, load) in best.items():
+            moved = [self.space.nodes[i].kind for i in label.state if i not in child]
+            began = max(label.now, *(self.record.arrivals[k] for k in moved))
+            times = self._times(label, child, began + took)
+            self._push(_Label(child, began + took, times, label, load, began))
+
+    def _times(self, label: _Label, child: State, end: int) -> _Times:
+        """The times with those of the tokens that a batch to this state makes."""
+        nodes = self.space.nodes
+        left = {nodes[i].kind: nodes[i].generated for i in child}
+        times = list(label.times)
+        for k, n, _ in (nodes[i] for i in label.state):
+            first, last = times[k]
+            if n == 0 and left.get(k, 1) > 0:
+                first = self.record.of(Latency.TTFT, k, end)
+            if k not in left:
+                last = self.record.of(Latency.E2E, k, end)
+            times[k] = first, last
+        return tuple(times)
+
+    def _schedule(self, goal: _Label) -> Schedule:
+        """Follow the labels back."""
+        batches: list[Batch] = []
+        label = goal
+        while label.parent is not None and label.load is not None:
+            before = label.parent
+            groups = self.space.groups(before.state)
+            chosen = self.space.find_batch(before.state, label.state, label.load)
+            tokens, evict = {}, []
+            for (number, _), (move,) in zip(groups, chosen, strict=True):
+                name = self.instance.requests[self.space.nodes[number].kind].id
+                if move.tokens:
+                    tokens[name] = move.tokens
+                if move.evicts:
+                    evict.append(name)
+            start = Fraction(label.began, self.unit) if label.began > before.now else None
+            batches.append(Batch(tokens, tuple(evict), start))
+            label = before
+        return Schedule(self.instance.name, tuple(reversed(batches)))
+
+
+def _no_later(one: _Times, other: _Times) -> bool:
+    return all(a <= c and b <= d for (a, b), (c, d) in zip(one, other, strict=True))

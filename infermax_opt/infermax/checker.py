@@ -1681,6 +1681,228 @@ def least_paid(instance: Instance, some: Guest, cells: Cells, theta: int, piece:
     return best
 
 
+# --- proof: overload --------------------------------------------------------------------------------
+
+#: Bits after the point of prices, and of waiting by work; steps of a group at one level.
+PRICE_BITS, WAIT_BITS, GROUP_STEPS = 12, 96, 15
+#: Most different levels.
+MAX_LEVELS = 64
+
+
+class Later(NamedTuple):
+    """Later tokens by s: work, size and mass of one; sums of the others up to s.
+
+    `masses`; `early`: presence times the mass before; `own`: presence times mass; `presence`.
+    """
+
+    work: list[int]
+    size: list[int]
+    mass: list[int]
+    masses: list[int]
+    early: list[int]
+    own: list[int]
+    presence: list[int]
+
+
+def overload(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """A price of machine time at every moment: each token picks the moment that is cheapest for it.
+
+    See `infermax_opt.infermax.bounds.overload`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    exponent, groups = evidence["exponent"].whole(0, 256), evidence["groups"].whole(1, 10**6)
+    later = later_tokens(instance, piece)
+    soonest = [later.presence[i + 1] - later.presence[i] for i, o, _ in instance.kinds if o > 1]
+    least = min([piece.alpha + instance.p0, *soonest])  # it rises with the tokens cached
+    cells = priced_cells(evidence["cells"], least << 2 * exponent)
+    ends = [end for end, *_ in cells]
+    total = Fraction(0)
+    for (i, o, arrival), count in instance.kinds.items():
+        instance.work.spend(REQUEST_STEPS + CELL_STEPS * len(cells))
+        masses = masses_of(instance, i, o, piece, later)
+        if masses[1] == 0:
+            continue
+        rates = cheapest_rates(
+            math.floor(arrival * instance.scale), masses[1], instance.capacity, cells, ends
+        )
+        instance.work.spend(GROUP_STEPS * len(rates) * min(groups + 1, o))
+        tokens = token_groups(instance, (i, o), masses, later, groups, exponent)
+        paid = sum(n * least_rate(instance, token, rates, exponent) for n, *token in tokens)
+        total += count * (presence_waited(i, o, masses, later) + Fraction(paid, 1 << PRICE_BITS))
+    spans = zip([0, *ends], cells, strict=False)
+    total -= Fraction(sum((end - start) * price for start, (end, price, _) in spans), 1 << PRICE_BITS)
+    return total / (instance.scale * sum(instance.kinds.values()))
+
+
+def later_tokens(instance: Instance, piece: Piece) -> Later:
+    """Later tokens by the number of tokens cached after them."""
+    longest = max(i + o for i, o, _ in instance.kinds)
+    instance.work.spend(SIZE_STEPS * longest)
+    rows, masses = [(0, 0, 0, 0, 0, 0)], 0
+    for s in range(1, longest):
+        presence, work = piece.alpha + instance.d0, piece.beta + instance.d1 * (s - 1)
+        spare = piece.beta * s + instance.p1 * s * s - work - max(0, instance.d0 - instance.p0)
+        if instance.preemption and (instance.chunked or spare < 0):
+            presence = piece.alpha + min(instance.d0, instance.p0)
+            work = piece.beta + min(instance.d1, piece.beta) * (s - 1)
+        size = s if instance.chunked else -(-s // instance.block) * instance.block
+        mass = instance.capacity * work + presence * size
+        rows.append((work, size, mass, presence * masses, presence * mass, presence))
+        masses += mass
+    work_by, size_by, mass_by, early, own, presence_by = (list(column) for column in zip(*rows, strict=True))
+    sums = [list(accumulate(column)) for column in (mass_by, early, own, presence_by)]
+    return Later(work_by, size_by, mass_by, *sums)
+
+
+def priced_cells(given: Field, least: int) -> list[tuple[int, int, int]]:
+    """Cells of time: end, price, and a level of at most the root of `least` times the price."""
+    cells, before, levels = [], 0, {0}
+    for cell in given.items():
+        end, price, level = cell.integers(3)
+        require(end > before, "cells: their ends do not rise")
+        require(price >= 0 and level >= 0, "cells: a price or level is below 0")
+        require(level**2 << PRICE_BITS <= least * price, "cells: a level is above what its price allows")
+        cells.append((end, price, level))
+        levels.add(level)
+        before = end
+    require(len(levels) <= MAX_LEVELS, "cells: too many levels")
+    return cells
+
+
+#: Mass of the first token and of all tokens of a request; presence, work and size of the first.
+Masses = tuple[int, int, int, int, int]
+
+
+def masses_of(instance: Instance, i: int, o: int, piece: Piece, later: Later) -> Masses:
+    """Mass of the first token, of all, and presence, work and size of the first.
+
+    Parameters
+    ----------
+    instance : Instance
+    i, o : int
+        Input and output tokens.
+    piece : Piece
+        Affine piece of the batch time.
+    later : Later
+    """
+    presence = piece.alpha + instance.p0
+    work = piece.beta * i + instance.p1 * (i if instance.spread else i * i)
+    size = i if instance.chunked else -(-i // instance.block) * instance.block
+    first = instance.capacity * work + presence * size
+    return first, first + later.masses[i + o - 1] - later.masses[i], presence, work, size
+
+
+def presence_waited(i: int, o: int, masses: Masses, later: Later) -> Fraction:
+    """Sum of presence times share done over the tokens of a request, in ticks, rounded down.
+
+    Parameters
+    ----------
+    i, o : int
+        Input and output tokens.
+    masses : tuple
+        As `masses_of` gives.
+    later : Later
+    """
+    (first, whole, presence, _, _), last = masses, i + o - 1
+    doubled = presence * first + 2 * (later.early[last] - later.early[i]) + later.own[last] - later.own[i]
+    doubled += 2 * (first - later.masses[i]) * (later.presence[last] - later.presence[i])
+    return Fraction((doubled << WAIT_BITS) // (2 * whole), 1 << WAIT_BITS)
+
+
+def token_groups(
+    instance: Instance,
+    lengths: tuple[int, int],
+    masses: Masses,
+    later: Later,
+    groups: int,
+    exponent: int,
+) -> Iterator[tuple[int, int, int, int]]:
+    """Tokens, least mass and root of one, and largest size, of each group.
+
+    Parameters
+    ----------
+    instance : Instance
+    lengths : tuple
+        Input and output tokens.
+    masses : tuple
+        As `masses_of` gives.
+    later : Later
+    groups : int
+        Groups of later tokens.
+    exponent : int
+        Bits after the point of roots.
+    """
+    (i, o), (first, whole, _, work, size) = lengths, masses
+
+    def root(work: int, before: int, own: int) -> int:
+        return math.isqrt((work * (2 * before + own) << 2 * exponent) // (2 * whole))
+
+    yield 1, first, root(work, 0, first), size
+    last = i + o - 1
+    width = max(1, -(-(o - 1) // groups))
+    for s in range(i + 1, last + 1, width):
+        end, before = min(last, s + width - 1), first + later.masses[s - 1] - later.masses[i]
+        yield end - s + 1, later.mass[s], root(later.work[s], before, later.mass[s]), later.size[end]
+
+
+def cheapest_rates(
+    begin: int, whole: int, capacity: int, cells: list[tuple[int, int, int]], ends: list[int]
+) -> dict[int, int]:
+    """By level, the least rate of a request: what waiting and the price cost a unit of mass, in small units.
+
+    Parameters
+    ----------
+    begin : int
+        Arrival in ticks.
+    whole : int
+        Mass of the request.
+    capacity : int
+        KV tokens, by which masses are larger than ticks.
+    cells : list
+        Ends, prices and levels.
+    ends : list of int
+    """
+    rates: dict[int, int] = {}
+    here = bisect_right(ends, begin)
+    start = ends[here - 1] if here else 0
+    for end, price, level in [*cells[here:], (None, 0, 0)]:  # the last one is all time after the cells
+        waiting = (max(0, start - begin) << WAIT_BITS) // whole
+        rate = waiting + (price << WAIT_BITS - PRICE_BITS) // capacity
+        rates[level] = min(rate, rates.get(level, rate))
+        start = end or start
+    return rates
+
+
+def least_rate(instance: Instance, token: list[int], rates: dict[int, int], exponent: int) -> int:
+    """Least that a token pays at any level, in units of prices.
+
+    Parameters
+    ----------
+    instance : Instance
+    token : list of int
+        Its mass, root and size.
+    rates : dict
+        By level.
+    exponent : int
+        Bits after the point of roots and levels.
+    """
+    (mass, root, size), one = token, 1 << 2 * exponent
+    paid = [
+        (mass * rate >> WAIT_BITS - PRICE_BITS)
+        + (2 * level * root << PRICE_BITS) // one
+        + (-level * level * size << PRICE_BITS) // (one * instance.capacity)
+        for level, rate in rates.items()
+    ]
+    return min(paid)
+
+
 # --- which proofs there are -----------------------------------------------------------------------
 
 #: Proof of a bound in seconds: takes the instance, the evidence and the affine piece.
@@ -1698,6 +1920,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "state-flow": in_order(state_flow),
         "progress": progress,
         "interaction": interaction,
+        "overload": overload,
     },
 }
 

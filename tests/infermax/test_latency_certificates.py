@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.bounds import closed_form_bounds, interaction, overload, progress
 from infermax_opt.infermax.bounds.searched import searched_bounds
 from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
@@ -24,6 +24,21 @@ from tests.support import certificate_to_json, check_evidence, few
 
 #: Instances of each block, half of them with arrivals.
 EACH, BLOCKS = 12, 8
+
+
+@pytest.fixture(autouse=True)
+def fewer_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prices on a few cells: what is tested is that they prove nothing false, not that they are good."""
+    for module, name, value in (
+        (interaction, "CELLS", 20),
+        (interaction, "WIDTHS", (0.0, 0.2)),
+        (interaction, "THETAS", (0.6, 0.9, 1.0)),
+        (overload, "CELLS", 12),
+        (overload, "LEVELS", 4),
+        (overload, "GROUPS", 2),
+        (progress, "ROUNDS", 1),
+    ):
+        monkeypatch.setattr(module, name, value)
 
 
 def optimum(of: Instance) -> Fraction:
@@ -41,7 +56,7 @@ def instance(seed: int) -> Instance:
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_no_bound_exceeds_the_optimum(block: int) -> None:
-    closest = Fraction(0)
+    closest, seen = Fraction(0), set[str]()
     for seed in range(EACH * block, EACH * block + EACH):
         of = instance(seed)
         best = optimum(of)
@@ -52,7 +67,9 @@ def test_no_bound_exceeds_the_optimum(block: int) -> None:
             with pytest.raises(Rejected, match="claims"):
                 check(shown(of), json.loads(json.dumps(more)))
             closest = max(closest, bound.value / best if best else Fraction(0))
+            seen.add(bound.source)
     assert closest > Fraction(9, 10)
+    assert {"progress", "interaction", "overload"} <= seen
 
 
 def shown(of: Instance) -> dict[str, object]:
@@ -109,3 +126,28 @@ def test_evidence_of_the_makespan_proves_no_latency_and_the_reverse() -> None:
     ttft = replace(of, objective="mean_ttft")
     with pytest.raises(Rejected, match="objective without certificates"):
         check(shown(ttft), json.loads(json.dumps(certificate_to_json(ttft, bound))))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_prices_of_time_prove_what_is_true(seed: int) -> None:
+    """Random cells, thetas and levels: the proofs hold for all, and the checker agrees to the last digit."""
+    rng = random.Random(seed)
+    of = replace(waiting(seed), objective="mean_e2e")
+    best = optimum(of)
+    longest = max(group.input_tokens + group.output_tokens for group in of.groups)
+    span = int(best * of.cost.ticks_per_second * 2) + 8
+    for piece in range(len(of.cost.batch)):
+        proofs = overload.OverloadProof(of, overload.TokenTables.of(of, piece, longest))
+        prices = interaction.Prices.of(of, piece, longest)
+        for _ in range(4):
+            ends = sorted({rng.randint(1, span) for _ in range(rng.randint(1, 8))})
+            top = rng.choice([0, 0.3, 1, 3])
+            found = [proofs.bound(proofs._cells([(end, 4 * rng.random()) for end in ends], top))]
+            if prices is not None:
+                roots = [int(rng.random() * rng.choice([1, 3]) * prices.step**0.5 * 4096) for _ in ends]
+                made = interaction.InteractionProof(of, prices, list(zip(ends, roots, strict=True)))
+                found.append(made.bound(rng.choice([0, 300, 900, 1024])))
+            for bound in found:
+                assert bound.value <= best, bound.source
+                if bound.value > 0:
+                    assert check_evidence(of, bound) == bound.value, bound.source

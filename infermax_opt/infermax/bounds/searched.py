@@ -10,6 +10,7 @@ from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
 from infermax_opt.infermax.bounds.interaction import interaction_bound
 from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
+from infermax_opt.infermax.bounds.overload import overload_bound
 from infermax_opt.infermax.bounds.progress import progress_bound
 from infermax_opt.infermax.bounds.state_flow import state_flow_bound
 from infermax_opt.infermax.data.instance import Instance
@@ -36,7 +37,7 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     if instance.objective.is_makespan:
         yield from _on_the_makespan(instance, stop)
     elif instance.objective.is_searched:
-        for search in (progress_bound, interaction_bound):
+        for search in (progress_bound, interaction_bound, overload_bound):
             found = search(instance, stop=stop)
             if found is not None:
                 yield found

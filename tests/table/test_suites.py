@@ -24,7 +24,8 @@ def built(suite: str, *only: str) -> list[Instance]:
 
 def test_names() -> None:
     assert suite_names() == (
-        "paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "makespan", "placement",
+        "paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "latency", "online",
+        "makespan", "placement",
     )  # fmt: skip
     counts = {name: len(get_suite(name).cases) for name in suite_names()}
     assert counts == {
@@ -33,6 +34,8 @@ def test_names() -> None:
         "paper-b1024": 210,
         "mixes": 70,
         "azure": 4,
+        "latency": 105,
+        "online": 8,
         "makespan": 24,
         "placement": 60,
     }
@@ -42,7 +45,7 @@ def test_names() -> None:
 
 def test_a_case_is_named_like_its_instance() -> None:
     for suite in suite_names():
-        if suite != "azure":
+        if suite not in ("azure", "online"):
             for case in get_suite(suite).cases:
                 assert case.build().name == case.name
 

@@ -60,8 +60,10 @@ __all__ = ["OverloadProof", "TokenTables", "overload_bound"]
 MAX_SIZE = 2**20
 #: Requests beyond which it is not tried: checking takes a millisecond for each.
 MAX_CHECKED = 50_000
-#: Cells of time; steps in which x falls to 0; groups of the later tokens of a request.
+#: Cells of time; steps in which x falls to 0; groups of the later tokens of a request: at most.
 CELLS, LEVELS, GROUPS = 400, 24, 64
+#: Cells of all requests, and levels of all groups of tokens, at most: the checker looks at each.
+ALL_CELLS, ALL_LEVELS = 1_200_000, 1_500_000
 #: Bits after the point of l, of the largest x, and of waiting by work.
 PRICE_BITS, LEVEL_BITS, WAIT_BITS = 12, 32, 96
 #: Values of the largest x that are tried, as shares of what the highest price allows; requests that judge.
@@ -183,6 +185,9 @@ class OverloadProof:
         self.instance, self.tables = instance, tables
         ticks = instance.cost.ticks
         self._first = ticks.alpha[tables.piece] + ticks.p0
+        each = ALL_LEVELS // len(instance.types)
+        self.groups = max(1, min(GROUPS, each // 8))
+        self.levels = max(1, min(LEVELS, each // (self.groups + 1) - 1))
         sizes = {(kind.input_tokens, kind.output_tokens) for kind in instance.types}
         later = [tables.presence[i + 1] for i, o in sizes if o > 1]
         self.least = min([self._first, *later])
@@ -213,7 +218,7 @@ class OverloadProof:
     def _later(self, i: int, last: int, shift: int, whole: int) -> Iterator[tuple[int, int, int, int]]:
         """Groups of the later tokens of a request."""
         tables = self.tables
-        width = -(-(last - i) // GROUPS) or 1
+        width = -(-(last - i) // self.groups) or 1
         for s in range(i + 1, last + 1, width):
             end = min(last, s + width - 1)
             before = shift + tables.masses[s - 1]
@@ -236,7 +241,8 @@ class OverloadProof:
         seconds = [
             (k.begin, k.mass / self.instance.system.kv_capacity, k.count) for k in self._kinds if k.mass
         ]
-        prices = busy_prices(seconds, CELLS) if seconds else []
+        cells = max(8, min(CELLS, ALL_CELLS // len(self._kinds)))
+        prices = busy_prices(seconds, cells) if seconds else []
         root = max((price for _, price in prices), default=0.0) ** 0.5
         tried = [self._cells(prices, share * root) for share in TOPS]
         return max(tried, key=lambda cells: self._total(cells, every))
@@ -244,11 +250,11 @@ class OverloadProof:
     def _cells(self, prices: Sequence[tuple[int, float]], top: float) -> list[tuple[int, int, int]]:
         """Cells with x = the smaller of `top` (in roots of a0) and what the price allows, in few levels."""
         highest = floor(top * isqrt(self.least << 2 * self.exponent))
-        found = []
+        found, steps = [], self.levels
         for end, price in prices:
             units = floor(max(0.0, price) * 2**PRICE_BITS)
             allowed = isqrt((self.least * units << 2 * self.exponent) >> PRICE_BITS)
-            level = min(LEVELS, allowed * LEVELS // highest) * highest // LEVELS if highest else 0
+            level = min(steps, allowed * steps // highest) * highest // steps if highest else 0
             found.append((end, units, level))
         return found
 
@@ -262,7 +268,7 @@ class OverloadProof:
             "kind": "overload",
             "piece": self.tables.piece,
             "exponent": self.exponent,
-            "groups": GROUPS,
+            "groups": self.groups,
             "cells": [list(cell) for cell in cells],
         }
         return LowerBound(value, "overload", Proof.CERTIFICATE, evidence=evidence)

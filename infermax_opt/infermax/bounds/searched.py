@@ -37,7 +37,8 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     if instance.objective.is_makespan:
         yield from _on_the_makespan(instance, stop)
     elif instance.objective.is_searched:
-        for search in (progress_bound, interaction_bound, overload_bound):
+        late = (overload_bound, interaction_bound, progress_bound)
+        for search in (progress_bound,) if instance.offline else late:
             found = search(instance, stop=stop)
             if found is not None:
                 yield found

@@ -6,6 +6,8 @@
 ``paper-b1024``  the same with 1024 requests
 ``mixes``      InferMax appendix A.3: short and long prompts and outputs, B = 16 ... 1024
 ``azure``      the Azure 2023 traces (not shipped: the user names their folder)
+``latency``    the cells of ``paper-b1024`` with P = 4096, mean end-to-end latency
+``online``     ten minutes of the Azure traces at 1, 2, 4 and 8 times their rate, mean end-to-end latency
 =============  ===================================================================================
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -21,7 +24,7 @@ from pathlib import Path
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.suite import Case
 from infermax_opt.infermax.data.cost import Attention, CostModel
-from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 
 __all__ = ["CSP_INPUTS", "DATA", "SUITES", "csp_case", "paper_cost"]
 
@@ -47,6 +50,8 @@ MIX_SEED = 2025
 AZURE_PROFILE = "llama-3.1-8b_h100"
 #: Ten minutes of the hour, in seconds after the first request.
 AZURE_WINDOW = (Fraction(600), Fraction(1200))
+#: How much faster requests come in `online`; divisions by these give decimals that end.
+RATES = (1, 2, 4, 8)
 
 
 def paper_cost(attention: Attention = Attention.SQUARE) -> CostModel:
@@ -121,30 +126,30 @@ def _mixes(data: Path | None) -> list[Case]:
     return cases
 
 
-def _trace_file(name: str, data: Path | None) -> Path:
+def _trace_file(name: str, data: Path | None, suite: str) -> Path:
     folder = data or (Path(os.environ[DATA]) if os.environ.get(DATA) else None)
     if folder is None:
         raise InputError(
-            f"the suite 'azure' reads {name} (Azure public dataset, not shipped): name its folder with "
+            f"the suite {suite!r} reads {name} (Azure public dataset, not shipped): name its folder with "
             f"--data or in {DATA}",
             field="data",
         )
     if not (folder / name).is_file():
         raise InputError(
-            f"holds no {name} (Azure public dataset, not shipped), which the suite 'azure' reads",
+            f"holds no {name} (Azure public dataset, not shipped), which the suite {suite!r} reads",
             source=str(folder),
         )
     return folder / name
 
 
 def _azure_case(
-    name: str, trace: str, window: tuple[Fraction, Fraction] | None, data: Path | None
+    name: str, trace: str, window: tuple[Fraction, Fraction] | None, data: Path | None, suite: str = "azure"
 ) -> Instance:
     from infermax_opt.files.traces import read_trace
     from infermax_opt.infermax.data.profiles import load_profile
     from infermax_opt.infermax.data.traces import trace_instance
 
-    path = _trace_file(f"AzureLLMInferenceTrace_{trace}.csv", data)
+    path = _trace_file(f"AzureLLMInferenceTrace_{trace}.csv", data, suite)
     profile = load_profile(AZURE_PROFILE)
     system = System(profile.kv_capacity, max_batch_tokens=4096, max_prefill_tokens=4096)
     requests = read_trace(path, "azure", window=window, offline=window is None)
@@ -160,11 +165,41 @@ def _azure(data: Path | None) -> list[Case]:
     return cases
 
 
+def _latency_case(case: Case) -> Instance:
+    """The instance of a case by its mean end-to-end latency."""
+    instance = case.build()
+    assert isinstance(instance, Instance)
+    return replace(instance, name=f"e2e-{instance.name}", objective=Objective.of("mean_e2e"))
+
+
+def _latency(data: Path | None) -> list[Case]:
+    cells = [case for case in _grid(1024, data) if case.name.endswith("-p4096")]
+    return [Case(f"e2e-{case.name}", partial(_latency_case, case)) for case in cells]
+
+
+def _faster(name: str, trace: str, rate: int, data: Path | None) -> Instance:
+    """Ten minutes of a trace, which come in a part of the time."""
+    instance = _azure_case(name, trace, AZURE_WINDOW, data, "online")
+    groups = tuple(replace(group, arrival=Fraction(group.arrival) / rate) for group in instance.groups)
+    return replace(instance, groups=groups, objective=Objective.of("mean_e2e"))
+
+
+def _online(data: Path | None) -> list[Case]:
+    cases = []
+    for trace in ("code", "conv"):
+        for rate in RATES:
+            name = f"azure-{trace}-10min-x{rate}"
+            cases.append(Case(name, partial(_faster, name, trace, rate, data)))
+    return cases
+
+
 SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "paper-csp": _paper_csp,
     "paper-b32": partial(_grid, 32),
     "paper-b1024": partial(_grid, 1024),
     "mixes": _mixes,
     "azure": _azure,
+    "latency": _latency,
+    "online": _online,
 }
 """By name."""

@@ -28,10 +28,10 @@ Certificates of the mean end-to-end latency are of these kinds:
 - ``progress`` holds the ``piece``, the ``exponent`` (levels are in units of 2**-exponent roots of a tick),
   ``by_slots`` (whether a token's size is one slot, not KV) and ``levels``, a list of [end, level]: cells of a
   clock of masses: see `infermax_opt.infermax.bounds.progress`;
-- ``interaction`` holds the ``piece``, ``theta`` (in units of 2**-10) and ``cells``, a list of [end, root]: cells
-  of time in ticks, and roots in units of 2**-12: see `infermax_opt.infermax.bounds.interaction`;
-- ``overload`` holds the ``piece``, the ``exponent``, the number of ``groups`` of later tokens and ``cells``, a
-  list of [end, price, level]: cells of time in ticks, prices in units of 2**-12, levels as above: see
+- ``interaction`` holds the ``piece``, ``theta`` (in units of 2**-10) and ``cells``, a list of [end, root]:
+  cells of time in ticks, and roots in units of 2**-12: see `infermax_opt.infermax.bounds.interaction`;
+- ``overload`` holds the ``piece``, the ``exponent``, the number of ``groups`` of later tokens and ``cells``,
+  a list of [end, price, level]: cells of time in ticks, prices in units of 2**-12, levels as above: see
   `infermax_opt.infermax.bounds.overload`.
 
 `infermax_opt.infermax.checker` checks them and trusts nothing else.

@@ -99,7 +99,7 @@ def check(instance_file: str, objective: str | None, slos: tuple[str, ...], cert
     except CertificateRejected as rejected:
         click.echo(f"infermax-opt: {rejected}", err=True)
         return FAILED
-    click.echo(f"certified: no schedule of {instance.name} takes less than {seconds(proved)}")
+    click.echo(f"certified: no schedule of {instance.name} is better than {seconds(proved)}")
     return DONE
 
 

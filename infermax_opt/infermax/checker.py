@@ -765,6 +765,7 @@ def of_all(prove: Callable[..., Payments]) -> Proof:
     """The makespan is at least what all requests pay."""
 
     def makespan(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        """Seconds that all requests pay."""
         return sum((pay * c for pay, c in prove(instance, evidence, piece)), Fraction(0)) / instance.scale
 
     return makespan
@@ -777,6 +778,7 @@ def in_order(prove: Callable[..., Payments]) -> Proof:
     """
 
     def mean(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        """Mean of what the first k requests to finish pay, over all k."""
         before = total = Fraction(0)
         for pay, count in sorted(prove(instance, evidence, piece)):
             least = max(Fraction(0), pay)
@@ -1656,6 +1658,7 @@ def least_paid(instance: Instance, some: Guest, cells: Cells, theta: int, piece:
     step, waiting = cells.unit >> 2 * ROOT_BITS, ((1 << THETA_BITS) - theta) * cells.unit
 
     def worth(delay: int, work: int, root: int) -> int:
+        """What is paid after such a delay, at these prices."""
         tokens = plain * cells.unit + root * (2 * roots * step + root * works)
         chunks = in_chunks(fixed, some.chunks, some.square, work, cells.unit) * cells.unit
         return waiting * (some.lone + delay) + theta * (tokens + work * some.linear + chunks)
@@ -1842,6 +1845,7 @@ def token_groups(
     (i, o), (first, whole, _, work, size) = lengths, masses
 
     def root(work: int, before: int, own: int) -> int:
+        """Root of the work of a token times the share done in its middle."""
         return math.isqrt((work * (2 * before + own) << 2 * exponent) // (2 * whole))
 
     yield 1, first, root(work, 0, first), size

@@ -39,6 +39,8 @@ GRACE = 2.0
 SMALL_SECONDS = 1.0
 #: Share of the time left that the exact search has before the planners, which get the rest.
 SEARCH_SHARE = 0.25
+#: The same with arrivals, where the planner is done soon.
+ONLINE_SEARCH_SHARE = 0.8
 #: Columns of the flow formulation up to which it is solved as a whole, in the last share of the time.
 FLOW_COLUMNS = 10_000
 #: That share.
@@ -225,7 +227,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         left = self.left()
         plannable = self.options.solver == "auto" and engine == "search"
         if plannable and left is not None:
-            left *= SEARCH_SHARE
+            left *= SEARCH_SHARE if self.instance.offline else ONLINE_SEARCH_SHARE
         limits = EngineLimits(left, self.report.threads or 1, self.options.seed, self.options.memory_limit)
         self.say(f"engine {engine}: {reason}")
         outcome = self.search(limits) if engine == "search" else self.formulated(engine, limits)

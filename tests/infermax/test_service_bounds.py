@@ -37,8 +37,8 @@ FAMILIES: dict[str, tuple[object, ...]] = {
         {"makespan": "1", "mean_normalised_latency": "3", "weighted_mean_ttft": "0.1"},
     ),
 }
-#: Of each family about 300 are small enough; a spread of classes waits at every tick.
-INSTANCES, BLOCKS = 480, 6
+#: Of each family about 150 are small enough; a spread of classes waits at every tick.
+INSTANCES, BLOCKS = 240, 3
 HAIR = Fraction(1, 10**9)
 
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import pytest
 
+from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Timing
 from infermax_opt.infermax.bounds._backwards_states import relaxations
 from infermax_opt.infermax.bounds.backwards import backwards_bounds
@@ -99,6 +100,25 @@ def test_no_prices_and_no_relaxation_exceed_it(block: int) -> None:
             for _ in range(4):
                 prices = [rng.randint(0, timing.rounds * timing.unit) for _ in of.types]
                 assert paths.least(prices) <= total * timing.unit, (seed, relaxation.leave)
+
+
+def test_prices_far_too_high_give_what_the_checker_gives() -> None:
+    """Paths then hold requests in every round, and their costs are beyond 32 bits."""
+    pairs = [(1 + k % 3, 1 + 2 * k % 37) for k in range(60)]
+    of = Instance.of_requests("many", pairs, System(45, 45, 45), FLAT, policy=ROUNDS, objective="mean_e2e")
+    timing = Timing.of(of)
+    for relaxation in list(relaxations(of))[10:14]:
+        paths = BackwardPaths(relaxation, timing)
+        prices = [timing.rounds * timing.unit] * len(of.types)
+        value = Fraction(paths.least(prices), timing.unit * len(of.requests))
+        assert value * len(of.requests) < -(2**31) / timing.unit
+        evidence = {"kind": "backwards", "piece": 0, "unit": timing.unit, "prices": prices}
+        evidence["leave"] = list(relaxation.leave)
+        bound = LowerBound(value, "backwards paths", Proof.CERTIFICATE, evidence=evidence)
+        assert check_evidence(of, bound) == value
+        more = replace(bound, value=value + Fraction(1, 10**9))
+        with pytest.raises(Rejected, match="claims"):
+            check(shown(of), json.loads(json.dumps(certificate_to_json(of, more))))
 
 
 @pytest.mark.parametrize("seed", range(40))

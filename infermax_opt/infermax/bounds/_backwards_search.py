@@ -21,8 +21,8 @@ Floats = npt.NDArray[np.float64]
 
 #: Steps of a check: of the first relaxation, and of any.
 FIRST_STEPS, MOST_STEPS = 6 * 10**6, 6 * 10**7
-#: States times rounds at most, each of which takes eight bytes.
-MOST_CELLS = 5 * 10**7
+#: States times rounds at most, each of which takes twelve bytes.
+MOST_CELLS = 4 * 10**7
 #: Rounds of a schedule, as a multiple of those that it would take with a full memory; and at most.
 USUAL, LONGEST = 1.5, 2.0
 #: Most units of a round.
@@ -72,7 +72,8 @@ class Timing:
             ends[k] = max(clock, earliest[k])
         rounds = int(LONGEST * max(ends)) + 2
         unit = UNITS
-        while unit * rounds * len(instance.requests) >= FAR:
+        # A path may hold every request in every round, each at a gain of all rounds at most.
+        while unit * rounds**2 * len(instance.requests) >= FAR:
             unit //= 2
         return cls(rounds, unit, earliest, USUAL * ends)
 
@@ -116,7 +117,7 @@ class BackwardPaths:
         self._count = np.array([len(kind.members) for kind in types], np.int64)
         self._earliest = np.array(timing.earliest, np.int64)
         states = len(self._links.shrunk)
-        self._before = np.empty((timing.rounds + 1, states), np.int32)
+        self._before = np.empty((timing.rounds + 1, states), np.int64)
         self._source = np.empty((timing.rounds + 1, states), np.int32)
 
     def least(self, prices: list[int]) -> int:

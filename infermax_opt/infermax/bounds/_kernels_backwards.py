@@ -13,7 +13,7 @@ import numpy as np
 __all__ = ["FAR", "Kinds", "Links", "cheapest", "nth", "retrace", "without"]
 
 #: Cost of a state that is not reached; all costs are less in absolute value.
-FAR = 2**30
+FAR = 2**60
 
 
 class Links(NamedTuple):
@@ -50,7 +50,7 @@ def cheapest(links: Links, kinds: Kinds, rounds: Any, unit: Any, before: Any, so
     begins, backwards; `source`: with the states after the appearances of round r that shrink to each.
     """
     states = len(links.shrunk)
-    values = np.full(states, FAR, np.int32)
+    values = np.full(states, FAR, np.int64)
     values[0] = 0
     for r in range(rounds, 0, -1):
         before[r] = values
@@ -64,7 +64,7 @@ def cheapest(links: Links, kinds: Kinds, rounds: Any, unit: Any, before: Any, so
                     value, b = values[a] + cost, links.grown[low + a]
                     if value < values[b]:
                         values[b] = value
-        after = np.full(states, FAR, np.int32)
+        after = np.full(states, FAR, np.int64)
         for a in range(states):
             b = links.shrunk[a]
             if values[a] <= after[b]:

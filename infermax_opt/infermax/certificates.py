@@ -19,7 +19,11 @@
   element: see `infermax_opt.infermax.bounds.state_flow`;
 - ``lagrangian`` holds the ``piece``, the ``exponent``, ``theta`` (the presence that every batch pays,
   in ticks) and ``prices``: lists of runs [units for a block of KV, number of batches], each list for
-  the same number of batches: see `infermax_opt.infermax.bounds.lagrangian`.
+  the same number of batches: see `infermax_opt.infermax.bounds.lagrangian`;
+- ``backwards`` holds the ``piece`` (0), the ``unit`` (units of a round), the holds d at which requests
+  ``leave``, rising (each request takes the first that is I - 1 or more), and the ``prices`` in units, one
+  for all requests of the same I, O and arrival, in order of their first appearance: see
+  `infermax_opt.infermax.bounds.backwards`.
 
 Certificates of the mean end-to-end latency are of these kinds:
 

@@ -20,6 +20,7 @@ from infermax_opt.core.run import SolveOptions, SolveRun
 from infermax_opt.engines.formulations import formulation_names
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective
+from infermax_opt.infermax.data.rounds import in_rounds
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
 from infermax_opt.infermax.formulation import GROUP, get_formulation
@@ -159,7 +160,11 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         """Plans for latencies and arrivals; offline those for the makespan, too: a full memory helps all."""
         from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
         from infermax_opt.infermax.planners.anytime import anytime_plans
+        from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
 
+        if in_rounds(self.instance) and RoundsPlanner.takes(self.instance):
+            yield from RoundsPlanner(self.instance, seed=self.options.seed).plans(deadline)
+            return
         planner = AdmissionPlanner(self.instance, seed=self.options.seed)
         share = ADMISSION_SHARE if self.instance.offline else 1.0
         yield from planner.plans(None if deadline is None else now + share * (deadline - now))

@@ -51,6 +51,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from math import isqrt
 from typing import TYPE_CHECKING
 
@@ -94,14 +95,13 @@ def progress_bound(instance: Instance, *, stop: Callable[[], bool] | None = None
     if sum(kind.output_tokens for kind in _sizes(instance)) > MAX_TOKENS:
         return None
     best: LowerBound | None = None
-    for piece in range(len(instance.cost.batch)):
-        for by_slots in (False, True):
-            if best is not None and stop is not None and stop():
-                return best
-            proof = ProgressProof(instance, piece, by_slots)
-            found = proof.bound(proof.levels())
-            if best is None or found.value > best.value:
-                best = found
+    for piece, by_slots in product(range(len(instance.cost.batch)), (False, True)):
+        if best is not None and stop is not None and stop():
+            break
+        proof = ProgressProof(instance, piece, by_slots)
+        found = proof.bound(proof.levels())
+        if best is None or found.value > best.value:
+            best = found
     return best if best is not None and best.value > 0 else None
 
 

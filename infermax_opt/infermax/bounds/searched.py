@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds._occupancy_graph import MAX_ACTIVE
+from infermax_opt.infermax.bounds.backwards import backwards_bounds
 from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
 from infermax_opt.infermax.bounds.interaction import interaction_bound
 from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
@@ -37,6 +38,7 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     if instance.objective.is_makespan:
         yield from _on_the_makespan(instance, stop)
     elif instance.objective.is_searched:
+        yield from backwards_bounds(instance, stop=stop)
         late = (overload_bound, interaction_bound, progress_bound)
         for search in (progress_bound,) if instance.offline else late:
             found = search(instance, stop=stop)

@@ -1,0 +1,96 @@
+r"""The mean end-to-end latency of rounds, by paths of memory backwards in time.
+
+Where every batch takes alpha and KV is the only limit (`in_rounds`), a request that has started need
+never stop, and memory, looked at from the end, is simple: a request appears in its last round with its
+peak, shrinks by a token a round, and leaves.  What is in memory is a multiset of holds.  Paths among few such
+multisets are a relaxation in which a request may appear often or never; prices see to it that each
+appears once on average.
+
+*Rounds.*  Let round r be the time from (r-1) alpha to r alpha.  A batch that starts at t, put at the start
+of round floor(t / alpha) + 1 instead, is not later.  The next one starts at t + alpha or later, so it gets a
+later round; an arrival is a multiple of alpha, and one at t or sooner is still no later than the batch.
+
+*No pauses.*  Let a request end in round C and, in a schedule as above, pause at will.  Nobody is evicted, so
+by round C - t, 0 <= t < O, it has O - t tokens or more and holds at least I + O - 1 - t.  If it makes a token
+in each of the rounds C - O + 1 ... C instead, it holds just that, and it starts no sooner than before.  So
+all may do so at once, with the same C, and C >= a + O, with a the arrival in rounds.
+
+*Paths.*  Each request has a number d >= I - 1; it is seen as a part h of the state while it holds h > d.
+Backwards, round C adds the part p = I + O - 1, if p > d; each round takes one from all parts, and those that
+are d then are gone.  Parts are told apart by their d.  The state of a round, all that appear in it included,
+has a total of at most M, as it is a part of memory.  A request with p <= d appears without a part; then the
+total and p are at most M.  So a schedule is a path from the empty state through rounds H, H-1, ..., 1, in
+which each request appears once, in a round from a + O on.
+
+*Bound.*  For any prices u, one for each request, the latencies of all requests, in rounds, add up to at least
+
+    sum of u - sum of a + the least of the sum of (C - u) over the appearances of a path
+
+in which a request appears at most once in a round.  For a schedule gives such a path with sum of C - u as its
+cost.  Without an appearance a path stays one, in which no total is more; so appearances with C >= u can
+be left out, and rounds beyond all u hold none.  The minimum is one dynamic program backwards in time: a
+round adds requests one by one, those without a part last, then shrinks all parts.  Prices are whole numbers
+of 1 / `unit` of a round, so it is exact.
+
+*Prices.*  By subgradients: a request that appears too often is too dear.  Equal requests share a price.
+First all have one d, then few different ones: as many as the checker has time for.
+
+Source: this project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Timing, chosen
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.rounds import in_rounds
+
+__all__ = ["backwards_bounds"]
+
+#: By how much more than the best value prices aim for, as a share: at first, and from good prices on.
+AIM, NEXT_AIM = 0.1, 0.02
+
+
+def backwards_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
+    """Bounds by paths of ever finer states, each better than those before.
+
+    None where batches are no rounds, or where there are too many states and rounds.
+
+    Parameters
+    ----------
+    instance : Instance
+    stop : callable, optional
+        Asked often whether to improve the prices no longer.
+    """
+    if not in_rounds(instance):
+        return
+    timing = Timing.of(instance)
+    prices, best = timing.prices, Fraction(0)
+    for relaxation in chosen(instance, timing):
+        if best > 0 and stop is not None and stop():
+            return
+        paths = BackwardPaths(relaxation, timing)
+        found, prices = paths.search(prices, AIM if best == 0 else NEXT_AIM, stop)
+        bound = _bound(instance, paths, found)
+        if bound.value > best:
+            best = bound.value
+            yield bound
+
+
+def _bound(instance: Instance, paths: BackwardPaths, prices: list[int]) -> LowerBound:
+    """The bound with these prices."""
+    alpha = instance.cost.seconds.alpha[0]
+    arrived = sum((kind.arrival * len(kind.members) for kind in instance.types), Fraction(0))
+    finished = alpha * Fraction(paths.least(prices), paths.timing.unit)
+    evidence = {
+        "kind": "backwards",
+        "piece": 0,
+        "unit": paths.timing.unit,
+        "leave": list(paths.relaxation.leave),
+        "prices": prices,
+    }
+    value = (finished - arrived) / len(instance.requests)
+    return LowerBound(value, "backwards paths", Proof.CERTIFICATE, evidence=evidence)

@@ -1,0 +1,1 @@
+"""Plans for batches that all take the same time: a start round for each request."""

@@ -1,0 +1,201 @@
+"""Paths backwards in time against every choice of start rounds, and their certificates."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Timing
+from infermax_opt.infermax.bounds._backwards_states import relaxations
+from infermax_opt.infermax.bounds.backwards import backwards_bounds
+from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.exact.staged import staged_search
+from tests.infermax.test_latency_certificates import altered, shown
+from tests.support import FLAT, certificate_to_json, check_evidence, few
+
+ROUNDS = Policy(hybrid_batching=True, chunked_prefill=False, preemption=False)
+#: Instances of each block, half of them with arrivals.
+EACH, BLOCKS = 75, 4
+
+
+def in_rounds(seed: int, most: int = 6) -> Instance:
+    """A random instance of at most six requests in rounds of some length."""
+    rng = random.Random(seed)
+    capacity, alpha = rng.randint(4, 12), Fraction(rng.choice(["1", "0.3", "7"]))
+    groups = []
+    for k in range(rng.randint(1, most)):
+        i = rng.randint(1, rng.choice([2, capacity // 2]))
+        o = rng.randint(1, capacity + 1 - i)
+        arrival = alpha * rng.choice([0, rng.randint(0, 8)]) if seed % 2 else 0
+        groups.append(RequestGroup(f"q{k}", i, o, arrival, count=rng.choice([None, None, None, 1])))
+    twice = groups[0]
+    if rng.random() < 0.3 and len(groups) < most:
+        groups.append(RequestGroup("again", twice.input_tokens, twice.output_tokens, twice.arrival))
+    system = System(capacity, capacity, capacity, rng.choice([None, len(groups)]))
+    cost = CostModel([(str(float(alpha)), "0")], ("0", "0"), ("0", "0"))
+    return Instance(f"rounds-{seed}", tuple(groups), system, cost, ROUNDS, "mean_e2e")  # type: ignore[arg-type]
+
+
+def least_latency(of: Instance) -> Fraction:
+    """The least mean latency over all choices of start rounds."""
+    alpha = of.cost.seconds.alpha[0]
+    todo = sorted(of.requests, key=lambda r: -r.peak_kv)
+    horizon = sum(r.output_tokens for r in todo) + max(int(r.arrival / alpha) for r in todo) + 1
+    used = [0] * horizon
+    least = [sum(r.output_tokens for r in todo[k:]) for k in range(len(todo) + 1)]
+    best = [horizon * len(todo)]
+
+    def place(k: int, late: int) -> None:
+        if late + least[k] >= best[0]:
+            return
+        if k == len(todo):
+            best[0] = late
+            return
+        i, o, first = todo[k].input_tokens, todo[k].output_tokens, int(todo[k].arrival / alpha)
+        for start in range(first, horizon - o + 1):
+            if late + start - first + least[k] >= best[0]:
+                return
+            if all(used[start + t] + i + t <= of.system.kv_capacity for t in range(o)):
+                for t in range(o):
+                    used[start + t] += i + t
+                place(k + 1, late + start - first + o)
+                for t in range(o):
+                    used[start + t] -= i + t
+
+    place(0, 0)
+    return alpha * Fraction(best[0], len(todo))
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_no_bound_exceeds_the_best_start_rounds(block: int) -> None:
+    shares = []
+    for seed in range(EACH * block, EACH * block + EACH):
+        of = in_rounds(seed)
+        best = least_latency(of)
+        bounds = list(backwards_bounds(of))
+        assert bounds, seed
+        for bound in bounds:
+            assert bound.value <= best, seed
+            assert check_evidence(of, bound) == bound.value, seed
+        shares.append(bounds[-1].value / best)
+    assert sum(shares) > Fraction(96, 100) * len(shares)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_no_prices_and_no_relaxation_exceed_it(block: int) -> None:
+    for seed in range(1000 + 15 * block, 1015 + 15 * block):
+        of, rng = in_rounds(seed), random.Random(seed)
+        best, timing = least_latency(of), Timing.of(of)
+        total = (best * len(of.requests) + sum(r.arrival for r in of.requests)) / of.cost.seconds.alpha[0]
+        for relaxation in relaxations(of):
+            paths = BackwardPaths(relaxation, timing)
+            for _ in range(4):
+                prices = [rng.randint(0, timing.rounds * timing.unit) for _ in of.types]
+                assert paths.least(prices) <= total * timing.unit, (seed, relaxation.leave)
+
+
+def test_prices_far_too_high_give_what_the_checker_gives() -> None:
+    """Paths then hold requests in every round, and their costs are beyond 32 bits."""
+    pairs = [(1 + k % 3, 1 + 2 * k % 37) for k in range(60)]
+    of = Instance.of_requests("many", pairs, System(45, 45, 45), FLAT, policy=ROUNDS, objective="mean_e2e")
+    timing = Timing.of(of)
+    for relaxation in list(relaxations(of))[10:14]:
+        paths = BackwardPaths(relaxation, timing)
+        prices = [timing.rounds * timing.unit] * len(of.types)
+        value = Fraction(paths.least(prices), timing.unit * len(of.requests))
+        assert value * len(of.requests) < -(2**31) / timing.unit
+        evidence = {"kind": "backwards", "piece": 0, "unit": timing.unit, "prices": prices}
+        evidence["leave"] = list(relaxation.leave)
+        bound = LowerBound(value, "backwards paths", Proof.CERTIFICATE, evidence=evidence)
+        assert check_evidence(of, bound) == value
+        more = replace(bound, value=value + Fraction(1, 10**9))
+        with pytest.raises(Rejected, match="claims"):
+            check(shown(of), json.loads(json.dumps(certificate_to_json(of, more))))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_pauses_do_not_help(seed: int) -> None:
+    of = in_rounds(2000 + seed, most=4)
+    assert staged_search(of).upper == least_latency(of)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_altered_evidence_never_proves_what_is_false(seed: int) -> None:
+    of, rng = in_rounds(seed), random.Random(seed)
+    false = least_latency(of) * (1 + Fraction(1, 10**9))
+    for bound in backwards_bounds(of, stop=few(60)):
+        for evidence in altered(dict(bound.evidence or {}), rng):
+            certificate = certificate_to_json(of, replace(bound, value=false, evidence=evidence))
+            with pytest.raises(Rejected):
+                check(shown(of), json.loads(json.dumps(certificate)))
+
+
+def other_system(**limits: object) -> Callable[[Instance], Instance]:
+    return lambda of: replace(of, system=replace(of.system, **limits))  # type: ignore[arg-type]
+
+
+def other_policy(**flags: bool) -> Callable[[Instance], Instance]:
+    return lambda of: replace(of, policy=replace(of.policy, **flags))
+
+
+def other_cost(batch: list[tuple[str, str]], decode: str, prefill: str) -> Callable[[Instance], Instance]:
+    return lambda of: replace(of, cost=CostModel(batch, ("0", decode), ("0", prefill)))
+
+
+def late(of: Instance) -> Instance:
+    groups = (*of.groups[:-1], replace(of.groups[-1], arrival=Fraction(1, 2)))
+    return replace(of, groups=groups)
+
+
+CASE = Instance.of_requests(
+    "case", [(1, 3), (2, 4), (2, 2)], System(6, 6, 6), FLAT, policy=ROUNDS, objective="mean_e2e"
+)
+OUTSIDE = {
+    "evictions": other_policy(preemption=True),
+    "chunks": other_policy(chunked_prefill=True),
+    "no hybrid batches": other_policy(hybrid_batching=False),
+    "blocks": other_system(block_size=2),
+    "few tokens": other_system(max_batch_tokens=5),
+    "few prompt tokens": other_system(max_prefill_tokens=5),
+    "few running": other_system(max_running=2),
+    "a time for each token": other_cost([("1", "0.1")], "0", "0"),
+    "a time for KV": other_cost([("1", "0")], "0.1", "0"),
+    "a time for prompts": other_cost([("1", "0")], "0", "0.1"),
+    "two pieces": other_cost([("1", "0"), ("0.5", "0")], "0", "0"),
+    "no time": other_cost([("0", "0")], "0", "0"),
+    "an arrival within a round": late,
+}
+
+
+@pytest.mark.parametrize("change", OUTSIDE.values(), ids=OUTSIDE.keys())
+def test_a_certificate_for_an_instance_outside_the_class_is_rejected(
+    change: Callable[[Instance], Instance],
+) -> None:
+    *_, bound = backwards_bounds(CASE)
+    assert check_evidence(CASE, bound) == bound.value
+    outside = change(CASE)
+    assert list(backwards_bounds(outside)) == []
+    certificate = certificate_to_json(outside, replace(bound, value=Fraction(0)))
+    with pytest.raises(Rejected, match=r"rounds|policy|system|arrival|division"):
+        check(shown(outside), json.loads(json.dumps(certificate)))
+
+
+def test_prompts_longer_than_the_last_hold_to_leave_at_are_refused() -> None:
+    *_, bound = backwards_bounds(CASE)
+    for leave in ([], [0], [2, 1], [-1, 5]):
+        evidence = {**(bound.evidence or {}), "leave": leave}
+        certificate = certificate_to_json(CASE, replace(bound, value=Fraction(0), evidence=evidence))
+        with pytest.raises(Rejected, match="leave"):
+            check(shown(CASE), json.loads(json.dumps(certificate)))
+
+
+def test_the_objective_matters() -> None:
+    assert list(backwards_bounds(replace(CASE, objective="makespan"))) == []

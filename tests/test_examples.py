@@ -143,6 +143,20 @@ def test_bound_is_found_recomputed_and_refuted(run: Run, tmp_path: Path) -> None
     assert "closed form 'one request' gives" in run("verify", path, result, code=1).stdout
 
 
+@pytest.mark.parametrize(
+    ("proof", "source"), [("closed-form", "mine"), ("solver", "a solver"), ("closed-form", "KV area")]
+)
+def test_a_wrong_bound_of_a_package_vouches_for_nothing(proof: str, source: str, tmp_path: Path) -> None:
+    name = source if proof == "closed-form" else "mine"
+    made = f"def broken(instance): yield LowerBound(Fraction(9), {name!r}, Proof.CLOSED_FORM)"
+    run, false = install(tmp_path, "bounds", LOWER + made), tmp_path / "false.json"
+    claim = json.loads(commands(tmp_path / "nothing")("solve", TOY, "--json").stdout)
+    claim.update(schedule=None, upper=None, upper_bound=None, metrics=None, gap=None, status="bound-only")
+    claim["lower_bound"], claim["lower"] = "8.5", {"source": source, "proof": proof, "certificate": None}
+    false.write_text(json.dumps(claim))
+    assert "exceeds the optimum" in run("verify", TOY, false, code=1).stdout
+
+
 def test_bound_is_never_above_the_optimum(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(site))
     one_request = importlib.import_module("one_request").one_request

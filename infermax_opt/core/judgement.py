@@ -108,13 +108,24 @@ class Judgement:
     def formula(self, source: str | None, lower: Fraction) -> Trust:
         """Check a bound that a closed form is said to give."""
         value = None if source is None else self.truth.closed_form(source)
-        if value is None:
+        if source is None or value is None:
             return self.refuted(
                 f"{_show(lower)} is said to come from {source!r}, which is no closed form here"
             )
         if lower > value * (1 + ROUNDING):
             return self.refuted(f"is {_show(lower)}, the closed form {source!r} gives {_show(value)}")
-        return Trust.RECOMPUTED
+        return (
+            Trust.RECOMPUTED if self.truth.proved_here(source or "") else self.of_others(source or "", lower)
+        )
+
+    def of_others(self, source: str, lower: Fraction) -> Trust:
+        """Check a bound by a closed form of another package, which may be wrong."""
+        found = self.truth.confirm(lower)
+        if found.trust is Trust.REFUTED:
+            return self.refuted(f"{_show(lower)} exceeds the optimum: the closed form {source!r} is wrong")
+        if found.trust is not Trust.UNCHECKED:
+            return found.trust
+        return Trust.REFUTED if self.above_trivial(lower) else Trust.RECOMPUTED
 
     def word(self, lower: Fraction) -> Trust:
         """Check a bound that a solver is said to have proved."""

@@ -138,7 +138,7 @@ class Truth(Generic[V, M]):
         Replayed objective, in its unit (seconds, or workers).
     closed_form : callable
         Gives the best closed-form lower bound of that source, in that unit; None if there is no such
-        source.  Without a source: the best of all.
+        source.  Without a source: the best of those that are `proved_here`.
     confirm : callable
         Says how far it can check a solver's bound above all closed forms, given in that unit.
     trivial : callable
@@ -153,6 +153,9 @@ class Truth(Generic[V, M]):
         Gives wrong and unchecked claims among the details of the solver; all other details are notes.
     unchecked : tuple of Unchecked
         What could not be checked of the schedule itself.
+    proved_here : callable
+        Whether the closed form of that source is one whose proof the verifier relies on.  Those of other
+        packages are held against every schedule of a small instance, and against a plain one, as well.
     """
 
     instance: AnyInstance
@@ -166,3 +169,4 @@ class Truth(Generic[V, M]):
     certified: Callable[[Claim], Fraction | None] = _no_certificate
     details: Callable[[Claim], tuple[list[Fault], list[Unchecked]]] = lambda _: ([], [])
     unchecked: tuple[Unchecked, ...] = ()
+    proved_here: Callable[[str], bool] = lambda _: True

@@ -5,16 +5,17 @@ It imports no scheduler, formulation or solver, so that none of them can vouch f
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 
 from infermax_opt.core.checks import MAX_TOKENS
-from infermax_opt.core.result import Claim
+from infermax_opt.core.result import Claim, LowerBound
 from infermax_opt.core.truth import ROUNDING, Finding, Truth, best_of, found_by_enumerating
 from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.certificates import certified_bound
-from infermax_opt.infermax.bounds import closed_form_bounds, exhaustive
+from infermax_opt.infermax.bounds import closed_form_bounds, exhaustive, own_bounds
 from infermax_opt.infermax.certificates import CERTIFICATION
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective, RequestGroup
 from infermax_opt.infermax.data.schedule import Batch, Schedule
@@ -62,7 +63,7 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
 
     @cache
     def closed_form(source: str | None) -> Fraction | None:
-        return _closed_form(instance, source)
+        return _closed_form(instance, source, own_bounds if source is None else closed_form_bounds)
 
     def confirm(lower: Fraction) -> Finding:
         # A rounding below, so that a bound written as a double is not refuted for that.
@@ -85,16 +86,19 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
         confirm=confirm,
         certified=lambda claim: certified_bound(instance, claim, CERTIFICATION),
         trivial=trivial,
+        proved_here=lambda source: _closed_form(instance, source, own_bounds) == closed_form(source),
     )
     return Verification.of(subject, truth)
 
 
-def _closed_form(instance: Instance, source: str | None) -> Fraction | None:
+def _closed_form(
+    instance: Instance, source: str | None, forms: Callable[[Instance], Iterable[LowerBound]]
+) -> Fraction | None:
     """Best closed-form bound of that source; of all without one.
 
     The source of a bound on several metrics names one for each: ``mean_ttft: work; makespan: KV area``.
     """
-    value = best_of(closed_form_bounds(instance), source)
+    value = best_of(forms(instance), source)
     if value is not None or source is None:
         return value
     weights = {metric.value: weight for metric, weight in instance.objective.weights}
@@ -103,7 +107,7 @@ def _closed_form(instance: Instance, source: str | None) -> Fraction | None:
         return None
     total = Fraction(0)
     for metric, name in named.items():
-        value = _closed_form(replace(instance, objective=Objective.of(metric)), name)
+        value = _closed_form(replace(instance, objective=Objective.of(metric)), name, forms)
         if value is None:
             return None
         total += weights[metric] * value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
 from fractions import Fraction
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -35,12 +36,14 @@ def record_from_json(kind: type[R], value: object, path: str, head: dict[str, st
         Naming the field that is missing, unknown or wrong.
     """
     kinds, head = field_kinds(kind), head or {}
-    required = [name for name, some in kinds.items() if needed(some)[1]]
+    given = {field.name for field in fields(kind) if field.default is not MISSING}
+    required = [name for name, some in kinds.items() if needed(some)[1] and name not in given]
     top = Fields(value, path, [*head, *required], kinds)
     for key, expected in head.items():
         if top.values[key] != expected:
             raise InputError(f"{shown(top.values[key])} is not {expected!r}", field=top.at(key))
-    parsed = {name: _parsed(some, top.get(name), top.at(name)) for name, some in kinds.items()}
+    there = {name: some for name, some in kinds.items() if name in top.values or name not in given}
+    parsed = {name: _parsed(some, top.get(name), top.at(name)) for name, some in there.items()}
     if not path:
         return kind(**parsed)
     with under(path):

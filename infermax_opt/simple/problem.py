@@ -114,9 +114,10 @@ class SimpleProblem(Problem[I, S, M]):
             violations=violations,
             metrics=None if valid is None else self.measure(instance, valid),
             objective=self._value(instance, valid),
-            closed_form=lambda source: best_of(self.closed_forms(instance), source),
+            closed_form=lambda source: best_of(self.closed_forms(instance), source) if source else None,
             confirm=lambda lower: self._confirm(instance, lower),
             trivial=lambda: self._value(instance, self.plain(instance)),
+            proved_here=lambda _: False,
         )
         return BaseVerification.of(subject, truth)
 
@@ -135,7 +136,9 @@ class SimpleProblem(Problem[I, S, M]):
             )
         # A rounding below, so that a bound written as a double is not refuted for that.
         least = lower * (1 - ROUNDING)
-        values = (self._value(instance, some) for some in self.every_schedule(instance))
+        values = [self._value(instance, some) for some in self.every_schedule(instance)]
+        if not values:
+            return found_by_enumerating(None, "no schedule is listed")
         return found_by_enumerating(all(value >= least for value in values if value is not None), "")
 
     def bounds(self, instance: I, *, stop: Callable[[], bool] | None = None) -> Iterable[LowerBound]:

@@ -1,7 +1,8 @@
 """Values that check themselves: dataclasses whose annotations say what each field may hold.
 
 An annotation is ``str`` (not empty), ``int`` (0 to `MAX_TOKENS`), ``Fraction`` (a decimal of 0 or more), a
-record, ``tuple[X, ...]`` of one of these, or ``X | None``, which a file may leave out.
+record, ``tuple[X, ...]`` of one of these, or ``X | None``.  A file may leave out what has a default or may be
+None.
 """
 
 from __future__ import annotations

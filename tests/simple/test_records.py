@@ -17,6 +17,7 @@ from infermax_opt.simple.json import record_from_json, record_to_json
 class Leg(Record):
     tokens: int
     seconds: Fraction | None = None
+    stops: int = 1
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,17 @@ class Plan(InstanceRecord):
     requests: tuple[Trip, ...]
 
 
-VALUE: dict[str, Any] = {"id": "a", "legs": [{"tokens": 3, "seconds": "0.25"}, {"tokens": 0}], "tags": ["x"]}
+VALUE: dict[str, Any] = {
+    "id": "a",
+    "legs": [{"tokens": 3, "seconds": "0.25", "stops": 2}, {"tokens": 0, "stops": 1}],
+    "tags": ["x"],
+}
 
 
 def test_a_record_is_read_and_written_back() -> None:
     trip = record_from_json(Trip, VALUE, "")
-    assert trip == Trip("a", (Leg(3, Fraction(1, 4)), Leg(0)), ("x",))
+    assert trip == Trip("a", (Leg(3, Fraction(1, 4), 2), Leg(0)), ("x",))
+    assert record_from_json(Leg, {"tokens": 1}, "") == Leg(1, None, 1), "what is left out has its default"
     assert record_to_json(trip) == VALUE
     bare = {"id": "a", "legs": []}
     assert record_to_json(record_from_json(Trip, bare, "")) == bare

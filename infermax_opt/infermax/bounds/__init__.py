@@ -16,10 +16,10 @@ from importlib.metadata import EntryPoint, entry_points
 
 from infermax_opt.core.plugins import blaming, sound
 from infermax_opt.core.result import LowerBound
-from infermax_opt.infermax.bounds.closed_form import closed_form_bounds as _own_bounds
+from infermax_opt.infermax.bounds.closed_form import closed_form_bounds as own_bounds
 from infermax_opt.infermax.data.instance import Instance
 
-__all__ = ["GROUP", "closed_form_bounds"]
+__all__ = ["GROUP", "closed_form_bounds", "own_bounds"]
 
 #: Entry points of closed forms.
 GROUP = "infermax_opt.bounds"
@@ -34,7 +34,7 @@ def _installed() -> tuple[EntryPoint, ...]:
 
 def closed_form_bounds(instance: Instance) -> list[LowerBound]:
     """All closed-form lower bounds in seconds, best first; see `infermax_opt.infermax.bounds.closed_form`."""
-    found = _own_bounds(instance)
+    found = own_bounds(instance)
     for point in _installed():
         with blaming(point):
             make: Bound = point.load()

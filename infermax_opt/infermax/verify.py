@@ -15,7 +15,7 @@ from infermax_opt.core.result import Claim, LowerBound
 from infermax_opt.core.truth import ROUNDING, Finding, Truth, best_of, found_by_enumerating
 from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.certificates import certified_bound
-from infermax_opt.infermax.bounds import closed_form_bounds, exhaustive, own_bounds
+from infermax_opt.infermax.bounds import all_own, closed_form_bounds, exhaustive, own_bounds
 from infermax_opt.infermax.certificates import CERTIFICATION
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective, RequestGroup
 from infermax_opt.infermax.data.schedule import Batch, Schedule
@@ -86,7 +86,9 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
         confirm=confirm,
         certified=lambda claim: certified_bound(instance, claim, CERTIFICATION),
         trivial=trivial,
-        proved_here=lambda source: _closed_form(instance, source, own_bounds) == closed_form(source),
+        proved_here=lambda source: (
+            all_own() or _closed_form(instance, source, own_bounds) == closed_form(source)
+        ),
     )
     return Verification.of(subject, truth)
 

@@ -19,7 +19,7 @@ from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds.closed_form import closed_form_bounds as own_bounds
 from infermax_opt.infermax.data.instance import Instance
 
-__all__ = ["GROUP", "closed_form_bounds", "own_bounds"]
+__all__ = ["GROUP", "all_own", "closed_form_bounds", "own_bounds"]
 
 #: Entry points of closed forms.
 GROUP = "infermax_opt.bounds"
@@ -30,6 +30,11 @@ Bound = Callable[[Instance], Iterable[LowerBound]]
 @cache
 def _installed() -> tuple[EntryPoint, ...]:
     return tuple(sorted(entry_points(group=GROUP), key=lambda point: point.name))
+
+
+def all_own() -> bool:
+    """Whether no other package adds a closed form."""
+    return not _installed()
 
 
 def closed_form_bounds(instance: Instance) -> list[LowerBound]:

@@ -108,24 +108,25 @@ class SimpleProblem(Problem[I, S, M]):
             As in `Problem.verify`.
         """
         violations = tuple(self.broken(instance, schedule)) if schedule is not None else ()
-        valid = None if violations else schedule
+        metrics = None if schedule is None or violations else self.measure(instance, schedule)
         truth = Truth(
             instance=instance,
             violations=violations,
-            metrics=None if valid is None else self.measure(instance, valid),
-            objective=self._value(instance, valid),
+            metrics=metrics,
+            objective=None if metrics is None else self._objective(instance, metrics),
             closed_form=lambda source: best_of(self.closed_forms(instance), source) if source else None,
             confirm=lambda lower: self._confirm(instance, lower),
-            trivial=lambda: self._value(instance, self.plain(instance)),
+            trivial=lambda: None if (plain := self.plain(instance)) is None else self._value(instance, plain),
             proved_here=lambda _: False,
         )
         return BaseVerification.of(subject, truth)
 
-    def _value(self, instance: I, schedule: S | None) -> Fraction | None:
+    def _objective(self, instance: I, metrics: M) -> Fraction:
+        return Fraction(getattr(metrics, instance.objective_name))
+
+    def _value(self, instance: I, schedule: S) -> Fraction:
         """Objective of a valid schedule."""
-        if schedule is None:
-            return None
-        return Fraction(getattr(self.measure(instance, schedule), instance.objective_name))
+        return self._objective(instance, self.measure(instance, schedule))
 
     def _confirm(self, instance: I, lower: Fraction) -> Finding:
         """Compare a bound with every schedule."""
@@ -136,10 +137,12 @@ class SimpleProblem(Problem[I, S, M]):
             )
         # A rounding below, so that a bound written as a double is not refuted for that.
         least = lower * (1 - ROUNDING)
-        values = [self._value(instance, some) for some in self.every_schedule(instance)]
-        if not values:
-            return found_by_enumerating(None, "no schedule is listed")
-        return found_by_enumerating(all(value >= least for value in values if value is not None), "")
+        holds: bool | None = None
+        for some in self.every_schedule(instance):
+            holds = self._value(instance, some) >= least
+            if not holds:
+                break
+        return found_by_enumerating(holds, "no schedule is listed")
 
     def bounds(self, instance: I, *, stop: Callable[[], bool] | None = None) -> Iterable[LowerBound]:
         """Closed forms only, so there is nothing to stop."""

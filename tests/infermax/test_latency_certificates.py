@@ -134,11 +134,10 @@ def test_any_prices_of_time_prove_what_is_true(seed: int) -> None:
     rng = random.Random(seed)
     of = replace(waiting(seed), objective="mean_e2e")
     best = optimum(of)
-    longest = max(group.input_tokens + group.output_tokens for group in of.groups)
     span = int(best * of.cost.ticks_per_second * 2) + 8
     for piece in range(len(of.cost.batch)):
-        proofs = overload.OverloadProof(of, overload.TokenTables.of(of, piece, longest))
-        prices = interaction.Prices.of(of, piece, longest)
+        proofs = overload.OverloadProof(of, overload.TokenTables.of(of, piece))
+        prices = interaction.Prices.of(of, piece)
         for _ in range(4):
             ends = sorted({rng.randint(1, span) for _ in range(rng.randint(1, 8))})
             top = rng.choice([0, 0.3, 1, 3])

@@ -20,13 +20,10 @@ from fractions import Fraction
 
 from infermax_opt.infermax.bounds.joint_states import Batches, State
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.latencies import Record
+from infermax_opt.infermax.data.latencies import Record, Times, no_later
 from infermax_opt.infermax.data.objective import Latency
 
 __all__ = ["least_regular"]
-
-#: Times recorded of the first and of the last token of each request; -1 if it is not made yet.
-_Times = tuple[tuple[int, int], ...]
 
 
 def least_regular(instance: Instance, enough: Fraction, steps: int) -> Fraction:
@@ -51,9 +48,9 @@ class _TimesEnumeration:
     def least(self, enough: Fraction) -> Fraction:
         count = len(self.record.arrivals)
         start: State = tuple((k, 0, 0) for k in range(count))
-        times: _Times = ((-1, -1),) * count
-        queue: list[tuple[Fraction, int, int, State, _Times]] = [(self._value(0, times), 0, 0, start, times)]
-        expanded: dict[State, list[tuple[int, _Times]]] = {}
+        times: Times = ((-1, -1),) * count
+        queue: list[tuple[Fraction, int, int, State, Times]] = [(self._value(0, times), 0, 0, start, times)]
+        expanded: dict[State, list[tuple[int, Times]]] = {}
         made = 0
         while True:
             value, _, now, state, times = heapq.heappop(queue)
@@ -61,36 +58,20 @@ class _TimesEnumeration:
                 return value
             others = expanded.setdefault(state, [])
             self.batches.spend(1 + len(others))
-            if any(then <= now and _no_later(found, times) for then, found in others):
+            if any(then <= now and no_later(found, times) for then, found in others):
                 continue
             others.append((now, times))
             for (after, ready), time in self.batches.of(state).items():
                 end = max(now, ready) + time
-                found = self._made(state, after, times, end)
+                left = {k: n for k, _, n in after}
+                found = self.record.after(times, ((k, n) for k, _, n in state), left, end)
                 made += 1
                 heapq.heappush(queue, (self._value(end, found), made, end, after, found))
 
-    def _made(self, before: State, after: State, times: _Times, end: int) -> _Times:
-        """The times with those of the tokens that a batch from one state to another makes."""
-        left = {k: n for k, _, n in after}
-        found = list(times)
-        for k, _, n in before:
-            first, last = found[k]
-            if n == 0 and left.get(k, 1) > 0:
-                first = self.record.of(Latency.TTFT, k, end)
-            if k not in left:
-                last = self.record.of(Latency.E2E, k, end)
-            found[k] = first, last
-        return tuple(found)
-
-    def _value(self, now: int, times: _Times) -> Fraction:
+    def _value(self, now: int, times: Times) -> Fraction:
         """The objective with all that is missing made now, or on arrival."""
         of, arrivals = self.record.of, self.record.arrivals
         pairs = list(enumerate(times))
         firsts = [a if a >= 0 else of(Latency.TTFT, k, max(now, arrivals[k])) for k, (a, _) in pairs]
         lasts = [b if b >= 0 else of(Latency.E2E, k, max(now, arrivals[k])) for k, (_, b) in pairs]
         return self.record.value(firsts, lasts)
-
-
-def _no_later(one: _Times, other: _Times) -> bool:
-    return all(a <= c and b <= d for (a, b), (c, d) in zip(one, other, strict=True))

@@ -33,6 +33,8 @@ def finishing_order_bounds(
 ) -> Iterator[LowerBound]:
     """Bounds on the mean end-to-end latency, each as soon as its prices are found.
 
+    Below zero they say nothing.
+
     Parameters
     ----------
     instance : Instance
@@ -42,9 +44,7 @@ def finishing_order_bounds(
     for search, earned in ((state_flow_bound, _by_state_flow), (occupancy_bound, _by_occupancy)):
         found = search(instance, stop=stop)
         if found is not None and found.evidence is not None:
-            bound = _in_order(instance, found, earned(instance, found))
-            if bound.value > 0:
-                yield bound
+            yield _in_order(instance, found, earned(instance, found))
         if stop is not None and stop():
             return
 

@@ -52,6 +52,7 @@ from typing import TYPE_CHECKING
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._fluid import fluid_roots
 from infermax_opt.infermax.bounds.least_work import spreads
+from infermax_opt.infermax.bounds.pieces import best_piece, longest
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
 if TYPE_CHECKING:
@@ -90,24 +91,17 @@ def interaction_bound(instance: Instance, *, stop: Callable[[], bool] | None = N
     Returns
     -------
     LowerBound or None
-        None where the bound is not tried, or nothing better than zero was found.
+        None where the bound is not tried.  Below zero it says nothing.
     """
-    longest = max(group.input_tokens + group.output_tokens for group in instance.groups)
-    if instance.offline or longest > MAX_SIZE or len(instance.requests) > MAX_CHECKED:
+    if instance.offline or longest(instance) > MAX_SIZE or len(instance.requests) > MAX_CHECKED:
         return None
-    best: LowerBound | None = None
-    for piece in range(len(instance.cost.batch)):
-        prices = Prices.of(instance, piece, longest)
-        if prices is None:
-            continue
-        found = _searched(instance, prices, stop or (lambda: False))
-        if best is None or found.value > best.value:
-            best = found
-    return best if best is not None and best.value > 0 else None
+    return best_piece(instance, _piece_bound, stop)
 
 
-def _searched(instance: Instance, prices: Prices, stop: Callable[[], bool]) -> LowerBound:
-    """The best bound for one piece."""
+def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:
+    prices = Prices.of(instance, piece)
+    if prices is None:
+        return None
     kinds = len(instance.types)
     ends, roots = fluid_roots(instance, prices.piece, max(10, min(CELLS, MAX_STEPS // kinds)))
     best: tuple[int, InteractionProof, int] | None = None
@@ -158,7 +152,7 @@ class Prices:
     works: Sequence[int]
 
     @classmethod
-    def of(cls, instance: Instance, piece: int, longest: int) -> Prices | None:
+    def of(cls, instance: Instance, piece: int) -> Prices | None:
         """Tabulate the prices; None where a' is 0.
 
         Parameters
@@ -166,8 +160,6 @@ class Prices:
         instance : Instance
         piece : int
             Affine piece of the batch time.
-        longest : int
-            More tokens than any request caches.
         """
         ticks, refills = instance.cost.ticks, instance.policy.preemption
         alpha, beta = ticks.alpha[piece], ticks.beta[piece]
@@ -175,7 +167,7 @@ class Prices:
         if step == 0:
             return None
         alone, fixed, roots, works = [0], [0], [0], [0]
-        for s in range(1, longest):
+        for s in range(1, longest(instance)):
             work = beta + ticks.d1 * (s - 1)
             more = alpha + ticks.p0 + again * s - step
             alone.append(min(step + work, step + more) if refills else step + work)

@@ -52,6 +52,7 @@ from math import ceil, floor, isqrt
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._fluid import busy_prices
 from infermax_opt.infermax.bounds.least_work import spreads
+from infermax_opt.infermax.bounds.pieces import best_piece, longest
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
 __all__ = ["OverloadProof", "TokenTables", "overload_bound"]
@@ -82,20 +83,18 @@ def overload_bound(instance: Instance, *, stop: Callable[[], bool] | None = None
     Returns
     -------
     LowerBound or None
-        None where the bound is not tried, or nothing better than zero was found.
+        None where the bound is not tried.  Below zero it says nothing.
     """
-    longest = max(group.input_tokens + group.output_tokens for group in instance.groups)
-    if instance.offline or longest > MAX_SIZE or len(instance.requests) > MAX_CHECKED:
+    if instance.offline or longest(instance) > MAX_SIZE or len(instance.requests) > MAX_CHECKED:
         return None
-    best: LowerBound | None = None
-    for piece in range(len(instance.cost.batch)):
-        if best is not None and stop is not None and stop():
-            break
-        proof = OverloadProof(instance, TokenTables.of(instance, piece, longest))
-        found = proof.bound(proof.chosen())
-        if best is None or found.value > best.value:
-            best = found
-    return best if best is not None and best.value > 0 else None
+    return best_piece(instance, _piece_bound, stop)
+
+
+def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:
+    if piece and stop():
+        return None
+    proof = OverloadProof(instance, TokenTables.of(instance, piece))
+    return proof.bound(proof.chosen())
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class TokenTables:
     presences: Sequence[int]
 
     @classmethod
-    def of(cls, instance: Instance, piece: int, longest: int) -> TokenTables:
+    def of(cls, instance: Instance, piece: int) -> TokenTables:
         """Tabulate tokens.
 
         Parameters
@@ -132,13 +131,11 @@ class TokenTables:
         instance : Instance
         piece : int
             Affine piece of the batch time.
-        longest : int
-            More tokens than any request caches.
         """
         ticks, policy, system = instance.cost.ticks, instance.policy, instance.system
         alpha, beta, spare = ticks.alpha[piece], ticks.beta[piece], max(0, ticks.d0 - ticks.p0)
         presence, work, size = [0], [0], [0]
-        for s in range(1, longest):
+        for s in range(1, longest(instance)):
             step = beta + ticks.d1 * (s - 1)
             dearer = not policy.chunked_prefill and beta * s + ticks.p1 * s * s - step >= spare
             if not policy.preemption or dearer:

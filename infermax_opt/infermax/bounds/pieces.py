@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["BITS", "PriceProgram", "best_piece", "in_units", "maximizer"]
+__all__ = ["BITS", "PriceProgram", "best_piece", "in_units", "longest", "maximizer"]
 
 #: Bits of a batch's fixed cost in units: rounding costs less than 1e-6 of a bound, and sums along a
 #: path stay in int64.
@@ -45,6 +45,11 @@ def best_piece(
         if found is not None and (best is None or found.value > best.value):
             best = found
     return best
+
+
+def longest(instance: Instance) -> int:
+    """More tokens than any request caches: the size of tables by cached tokens."""
+    return max(group.input_tokens + group.output_tokens for group in instance.groups)
 
 
 def in_units(ticks: int, exponent: int) -> int:

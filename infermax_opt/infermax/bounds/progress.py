@@ -51,12 +51,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
 from math import isqrt
 from typing import TYPE_CHECKING
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.least_work import spreads
+from infermax_opt.infermax.bounds.pieces import best_piece
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
 if TYPE_CHECKING:
@@ -90,19 +90,21 @@ def progress_bound(instance: Instance, *, stop: Callable[[], bool] | None = None
     Returns
     -------
     LowerBound or None
-        None where there are too many different tokens, or nothing better than zero was found.
+        None where there are too many different tokens.  Below zero it says nothing.
     """
     if sum(kind.output_tokens for kind in _sizes(instance)) > MAX_TOKENS:
         return None
-    best: LowerBound | None = None
-    for piece, by_slots in product(range(len(instance.cost.batch)), (False, True)):
-        if best is not None and stop is not None and stop():
+    return best_piece(instance, _piece_bound, stop)
+
+
+def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:
+    found = []
+    for by_slots in (False, True):
+        if (piece or by_slots) and stop():
             break
         proof = ProgressProof(instance, piece, by_slots)
-        found = proof.bound(proof.levels())
-        if best is None or found.value > best.value:
-            best = found
-    return best if best is not None and best.value > 0 else None
+        found.append(proof.bound(proof.levels()))
+    return max(found, key=lambda bound: bound.value, default=None)
 
 
 def _sizes(instance: Instance) -> list[RequestType]:

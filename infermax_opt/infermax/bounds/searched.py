@@ -38,14 +38,20 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     if instance.objective.is_makespan:
         yield from _on_the_makespan(instance, stop)
     elif instance.objective.is_searched:
-        yield from backwards_bounds(instance, stop=stop)
-        late = (overload_bound, interaction_bound, progress_bound)
-        for search in (progress_bound,) if instance.offline else late:
-            found = search(instance, stop=stop)
-            if found is not None:
-                yield found
-        if stop is None or not stop():
-            yield from finishing_order_bounds(instance, stop=stop)
+        # The mean arrival is subtracted, which may leave less than nothing.
+        yield from (bound for bound in _on_the_mean_latency(instance, stop) if bound.value > 0)
+
+
+def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
+    """Those that are far better where they apply first, then by what they cost."""
+    yield from backwards_bounds(instance, stop=stop)
+    late = (overload_bound, interaction_bound, progress_bound)
+    for search in (progress_bound,) if instance.offline else late:
+        found = search(instance, stop=stop)
+        if found is not None:
+            yield found
+    if stop is None or not stop():
+        yield from finishing_order_bounds(instance, stop=stop)
 
 
 def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:

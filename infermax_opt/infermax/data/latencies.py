@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 
@@ -10,7 +10,10 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.objective import LINEAR, QUANTILES, Latency, Metric, rank
 from infermax_opt.infermax.data.requests import Request
 
-__all__ = ["Latencies", "Record", "gains_by_waiting"]
+__all__ = ["Latencies", "Record", "Times", "gains_by_waiting", "no_later"]
+
+#: Recorded times of the first and of the last token of each request; -1 if it is not made yet.
+Times = tuple[tuple[int, int], ...]
 
 
 class Latencies:
@@ -215,9 +218,40 @@ class Record:
         most = int(limit * self.unit)
         return arrival if time - arrival <= most else arrival + most + 1
 
+    def after(
+        self, times: Times, before: Iterable[tuple[int, int]], left: Mapping[int, int], end: int
+    ) -> Times:
+        """Recorded times with those of the tokens that a batch makes.
+
+        Parameters
+        ----------
+        times : Times
+            Before the batch.
+        before : iterable of (int, int)
+            Unfinished requests, and the tokens that they had.
+        left : mapping of int to int
+            Those that are unfinished after it, and the tokens that they have then.
+        end : int
+            Of the batch, in ticks.
+        """
+        found = list(times)
+        for request, tokens in before:
+            first, last = found[request]
+            if tokens == 0 and left.get(request, 1) > 0:
+                first = self.of(Latency.TTFT, request, end)
+            if request not in left:
+                last = self.of(Latency.E2E, request, end)
+            found[request] = first, last
+        return tuple(found)
+
     def value(self, firsts: Sequence[int], lasts: Sequence[int]) -> Fraction:
         """Objective of recorded times; an undefined metric counts as 0."""
         found = Latencies(self.instance, self.unit, firsts, lasts)
         return sum(
             (w * (found.metric(metric) or 0) for metric, w in self.instance.objective.weights), Fraction(0)
         )
+
+
+def no_later(one: Times, other: Times) -> bool:
+    """Whether no recorded time is later than in the other."""
+    return all(a <= c and b <= d for (a, b), (c, d) in zip(one, other, strict=True))

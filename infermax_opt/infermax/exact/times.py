@@ -28,7 +28,7 @@ from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.cost import batch_time
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.latencies import Record
+from infermax_opt.infermax.data.latencies import Record, Times, no_later
 from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.moves import Load, State
@@ -38,8 +38,6 @@ __all__ = ["times_search"]
 
 #: Rough memory of one label, bytes.
 LABEL_BYTES = 1500
-#: Recorded times of the first and of the last token of each request; -1 if it is not made yet.
-_Times = tuple[tuple[int, int], ...]
 
 
 @dataclass(slots=True)
@@ -48,7 +46,7 @@ class _Label:
 
     state: State
     now: int
-    times: _Times
+    times: Times
     parent: _Label | None = None
     load: Load | None = None
     began: int = 0
@@ -137,7 +135,7 @@ class _TimesSearch:
         """Whether no expanded label of the same state is as good."""
         self._check(0)
         front = self.fronts.setdefault(label.state, [])
-        if any(other.now <= label.now and _no_later(other.times, label.times) for other in front):
+        if any(other.now <= label.now and no_later(other.times, label.times) for other in front):
             return False
         front.append(label)
         return True
@@ -167,19 +165,12 @@ class _TimesSearch:
             times = self._times(label, child, began + took)
             self._push(_Label(child, began + took, times, label, load, began))
 
-    def _times(self, label: _Label, child: State, end: int) -> _Times:
+    def _times(self, label: _Label, child: State, end: int) -> Times:
         """The times with those of the tokens that a batch to this state makes."""
         nodes = self.space.nodes
         left = {nodes[i].kind: nodes[i].generated for i in child}
-        times = list(label.times)
-        for k, n, _ in (nodes[i] for i in label.state):
-            first, last = times[k]
-            if n == 0 and left.get(k, 1) > 0:
-                first = self.record.of(Latency.TTFT, k, end)
-            if k not in left:
-                last = self.record.of(Latency.E2E, k, end)
-            times[k] = first, last
-        return tuple(times)
+        before = ((nodes[i].kind, nodes[i].generated) for i in label.state)
+        return self.record.after(label.times, before, left, end)
 
     def _schedule(self, goal: _Label) -> Schedule:
         """Follow the labels back."""
@@ -200,7 +191,3 @@ class _TimesSearch:
             batches.append(Batch(tokens, tuple(evict), start))
             label = before
         return Schedule(self.instance.name, tuple(reversed(batches)))
-
-
-def _no_later(one: _Times, other: _Times) -> bool:
-    return all(a <= c and b <= d for (a, b), (c, d) in zip(one, other, strict=True))

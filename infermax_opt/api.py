@@ -87,6 +87,7 @@ def solve(
     threads: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    target: Fraction | None = None,
 ) -> AnyResult:
     """Find a schedule and a lower bound, as close to each other as the limits allow.
 
@@ -111,6 +112,9 @@ def solve(
     seed : int
     progress : callable, optional
         Receives one line of text whenever there is news.
+    target : Fraction, optional
+        Value of the objective that is asked about.  The search ends as soon as it is known whether a schedule
+        reaches it, which `answer` of the result says.
 
     Returns
     -------
@@ -142,6 +146,7 @@ def solve(
         threads=threads,
         seed=seed,
         progress=progress,
+        target=target,
     )
     return problem.solve(instance, options)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import click
 
-__all__ = ["TRACE_FORMATS", "aimed", "read_aimed"]
+from infermax_opt.core.errors import InputError
+
+__all__ = ["TRACE_FORMATS", "aimed", "asked", "asking", "read_aimed"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +33,46 @@ def aimed(command: F) -> F:
         help="Service level where a request has none itself, s: ttft=0.5,tpot=0.05,e2e=9.",
     )
     return objective(slos(command))
+
+
+def asking(command: F) -> F:
+    """Give a command the options ``--at-most`` and ``--at-least``, which `asked` takes."""
+    at_most = click.option(
+        "--at-most",
+        metavar="METRIC=LIMIT",
+        multiple=True,
+        help="Ask whether a schedule keeps this and all other limits: mean_e2e=1.8, makespan=0.9*vllm.",
+    )
+    at_least = click.option(
+        "--at-least",
+        metavar="METRIC=LIMIT",
+        multiple=True,
+        help="The same for a metric that is to be high: attainment=0.99.",
+    )
+    return at_most(at_least(command))
+
+
+def asked(
+    instance: Any, objective: str | None, at_most: Sequence[str], at_least: Sequence[str]
+) -> tuple[Any, Fraction | None]:
+    """The instance to solve, and the value of its objective that is asked about, if these options ask.
+
+    Parameters
+    ----------
+    instance : instance
+    objective : str, optional
+        What was asked to be minimised, which excludes a question.
+    at_most, at_least : sequence of str
+        ``METRIC=LIMIT``.
+    """
+    from infermax_opt.core.registry import problem_of
+
+    if not at_most and not at_least:
+        return instance, None
+    if objective is not None:
+        raise InputError("a question has limits instead of an objective", field="objective")
+    question: tuple[Any, Fraction] = problem_of(instance).question(instance, at_most, at_least)
+    return question
 
 
 def read_aimed(path: str, objective: str | None, slos: Sequence[str]) -> Any:

@@ -22,7 +22,7 @@ from infermax_opt.cli.console import (
     progress_printer,
     save,
 )
-from infermax_opt.cli.options import aimed, read_aimed
+from infermax_opt.cli.options import aimed, asked, asking, read_aimed
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.json import STANDARD
 
@@ -99,6 +99,7 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent v
 )
 @click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the engine. Default: all cores.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@asking
 @output_option("RESULT", "Write the result, schedule included, to this file.")
 @PROGRESS
 @AS_JSON
@@ -114,6 +115,8 @@ def solve(
     memory_limit: int | None,
     threads: int | None,
     seed: int,
+    at_most: tuple[str, ...],
+    at_least: tuple[str, ...],
     output: str | None,
     progress: bool | None,
     as_json: bool,
@@ -123,6 +126,8 @@ def solve(
     Runs the schedulers, the closed-form bounds and one exact engine; where that has no chance,
     planners that know the output lengths, and a search for a better bound beside them.  Verifies
     what they found and reports both bounds and the gap.  Ctrl-C or SIGTERM stops early and still reports.
+    A question (--at-most, --at-least) is answered yes with a schedule, no with a bound (exit code 1), or
+    stays open.
     With -o, the certificate of the bound is written beside the result, where there is one.
     Makespan instances: the paper's methods (with estimated and with true output lengths), then
     the exact engine where that has a chance, then annealing.
@@ -139,14 +144,17 @@ def solve(
       infermax-opt solve trace.json --bound certificate.json.gz --time-limit 300
       infermax-opt solve trace.json --objective missed --slo ttft=0.5,tpot=0.05 --slo batch:e2e=600
       infermax-opt solve instances/toy.json --objective '{"mean_e2e": 1, "p99_ttft": 2}'
+      infermax-opt solve instances/toy.json --at-most mean_e2e=0.041 --at-most max_ttft=0.02
+      infermax-opt solve instances/toy.json --at-most makespan=0.9*vllm
     """  # noqa: D301
     from infermax_opt import api
-    from infermax_opt.core.result import Status
+    from infermax_opt.core.result import Answer, Status
     from infermax_opt.files.report import result_text
     from infermax_opt.files.results import read_bound, result_to_json, write_with_certificate
 
     check_output(output, instance_file, warm_start, *bounds)
     instance = read_aimed(instance_file, objective, slos)
+    instance, target = asked(instance, objective, at_most, at_least)
     _check_solver(solver, instance, instance_file)
     with _naming("warm_start", warm_start):
         result = api.solve(
@@ -160,6 +168,7 @@ def solve(
             threads=threads,
             seed=seed,
             progress=progress_printer(progress),
+            target=target,
         )
     failure = None
     if output is not None:
@@ -171,7 +180,7 @@ def solve(
     save(result_to_json(result), output, None if as_json else result_text(instance, result))
     if failure is not None:
         raise failure
-    return FAILED if result.status is Status.INFEASIBLE else DONE
+    return FAILED if result.status is Status.INFEASIBLE or result.answer is Answer.NO else DONE
 
 
 @click.command()

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import Claim, Proof, Status
+from infermax_opt.core.result import Answer, Claim, Proof, Status
 from infermax_opt.core.truth import (
     LOWER_BOUND,
     ROUNDING,
@@ -50,6 +50,7 @@ class Judgement:
         self.metrics(claim)
         trust = self.lower(claim)
         self.gap_and_status(claim)
+        self.answer(claim)
         wrong, unchecked = self.truth.details(claim)
         self.faults += wrong
         self.unchecked += unchecked
@@ -183,6 +184,18 @@ class Judgement:
         elif claim.status is not expected:
             message = f"is {claim.status.value!r}, the bounds support {expected.value!r}"
             self.fault(FaultKind.STATUS, message)
+
+    def answer(self, claim: Claim) -> None:
+        """Check what the bounds say of the value that was asked about."""
+        if claim.target is None and claim.answer is None:
+            return
+        if claim.target is None or claim.answer is None:
+            missing, there = ("target", "answer") if claim.target is None else ("answer", "target")
+            self.fault(FaultKind.ANSWER, f"there is no {missing}, though there is {there}")
+            return
+        true = Answer.of(claim.target, claim.upper_bound, claim.lower_bound)
+        if true is not None and claim.answer is not true:
+            self.fault(FaultKind.ANSWER, f"is {claim.answer.value!r}, the bounds say {true.value!r}")
 
     def status(self, claim: Claim) -> Status:
         """What the bounds of a claim support."""

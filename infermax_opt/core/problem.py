@@ -12,6 +12,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -174,6 +175,32 @@ class Problem(ABC, Generic[I, S, M]):
         """
         field = "slo" if objective is None else "objective"
         raise InputError(f"{self.name} instances are solved without this option", field=field)
+
+    def question(self, instance: I, at_most: Sequence[str], at_least: Sequence[str]) -> tuple[I, Fraction]:
+        """What is asked with these limits: the instance to solve, and the value that its objective may have.
+
+        Unless overridden, the one limit there may be is that of the objective.
+
+        Parameters
+        ----------
+        instance : instance
+        at_most : sequence of str
+            See `infermax_opt.core.questions`.
+        at_least : sequence of str
+            The same, of metrics that are to be high.
+
+        Raises
+        ------
+        InputError
+            If one cannot be read, or is of something that cannot be asked.
+        """
+        from infermax_opt.core.questions import parsed_limits
+
+        limits = parsed_limits(self, instance, at_most)
+        if at_least or list(limits) != [instance.objective_name]:
+            text = f"{self.name} instances are asked for {instance.objective_name}=LIMIT"
+            raise InputError(text, field="at_least" if at_least else "at_most")
+        return instance, limits[instance.objective_name]
 
     def metric_rows(self, metrics: M) -> Sequence[MetricRow]:
         """What a text shows of these metrics: each in a row of its own, unless overridden."""

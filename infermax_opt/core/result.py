@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from infermax_opt.core.values import AnyMetrics, AnySchedule
 
 __all__ = [
+    "Answer",
     "AnyResult",
     "Claim",
     "LowerBound",
@@ -46,6 +47,28 @@ class Proof(enum.Enum):
     CLOSED_FORM = "closed-form"
     CERTIFICATE = "certificate"
     SOLVER = "solver"
+
+
+class Answer(enum.Enum):
+    """Whether a schedule reaches the value that was asked about."""
+
+    YES = "yes"
+    NO = "no"
+    OPEN = "open"
+
+    @classmethod
+    def of(cls, target: Fraction | None, upper: Fraction | None, lower: Fraction | None) -> Answer | None:
+        """What the bounds say; None if nothing was asked.
+
+        Parameters
+        ----------
+        target, upper, lower : Fraction or None
+        """
+        if target is None:
+            return None
+        if upper is not None and upper <= target:
+            return cls.YES
+        return cls.NO if lower is not None and lower > target else cls.OPEN
 
 
 class Scope(enum.Enum):
@@ -148,6 +171,8 @@ class Result(Generic[S, M]):
     metrics: M | None = None
     solver: SolverReport | None = None
     infeasible: bool = False
+    #: Value of the objective that was asked about.
+    target: Fraction | None = None
     #: The best bound that anyone can check, where `lower` is a solver's word.
     certified: LowerBound | None = field(default=None, compare=False, repr=False)
 
@@ -168,6 +193,12 @@ class Result(Generic[S, M]):
         if self.lower is not None and self.lower.value == self.upper.value:
             return Status.OPTIMAL
         return Status.FEASIBLE
+
+    @property
+    def answer(self) -> Answer | None:
+        """Whether a schedule reaches the value that was asked about; None if none was."""
+        upper = self.upper.value if self.upper else None
+        return Answer.of(self.target, upper, self.lower.value if self.lower else None)
 
     @property
     def gap(self) -> Fraction | None:
@@ -197,6 +228,8 @@ class Result(Generic[S, M]):
             metrics=dict(self.metrics.items()) if self.metrics else {},
             has_solver=self.solver is not None,
             details=self.solver.details if self.solver else {},
+            target=self.target,
+            answer=self.answer,
         )
 
 
@@ -227,4 +260,6 @@ class Claim:
     evidence: LowerBound | None = None
     upper_source: str | None = None
     has_solver: bool = False
+    target: Fraction | None = None
+    answer: Answer | None = None
     details: Mapping[str, Any] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from infermax_opt.core.errors import InputError, PackageError
-from infermax_opt.core.result import LowerBound, Proof, Result, SolverReport, UpperBound
+from infermax_opt.core.result import Answer, LowerBound, Proof, Result, SolverReport, UpperBound
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, amount
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class SolveOptions:
     ----------
     engines : sequence of str
         Names that `solver` may have.
+    target : Fraction, optional
+        Value of the objective that is asked about: it ends once it is known whether a schedule reaches it.
     solver, formulation, warm_start, bounds, time_limit, memory_limit, threads, seed, progress
         As given.
 
@@ -79,6 +81,7 @@ class SolveOptions:
     threads: int | None = None
     seed: int = 0
     progress: Progress | None = None
+    target: Fraction | None = None
 
     def __post_init__(self) -> None:
         if self.solver not in self.engines:
@@ -183,11 +186,14 @@ class SolveRun(Generic[P, S, M]):
             for bound in (*self.options.bounds, *self.closed_forms()):
                 self.improve_bound(bound)
             self.warm_up()
-            if self.proved():
-                reason = "a closed-form bound meets the schedule; no engine was needed"
+            if self.settled():
+                what = "meets the schedule" if self.proved() else "or a schedule answers the question"
+                reason = f"a closed-form bound {what}; no engine was needed"
                 self.report = replace(self.report, reason=reason, termination="optimal")
             else:
                 self.run_engines()
+            if self.settled() and not self.proved():
+                self.report = replace(self.report, termination="answered")
         except KeyboardInterrupt:
             self.report = replace(self.report, termination="interrupted")
 
@@ -218,11 +224,21 @@ class SolveRun(Generic[P, S, M]):
             schedule=best.schedule if best else None,
             metrics=best.metrics if best else None,
             solver=replace(self.report, seconds=seconds, details=details),
+            target=self.options.target,
         )
 
     def proved(self) -> bool:
         """Whether bound and schedule meet."""
         return self.best is not None and self.lower is not None and self.lower.value >= self.best.value
+
+    def settled(self) -> bool:
+        """Whether bound and schedule meet, or the question is answered."""
+        return self.proved() or self.answer() not in (None, Answer.OPEN)
+
+    def answer(self) -> Answer | None:
+        """Whether a schedule reaches the value that is asked about; None if none is."""
+        upper = self.best.value if self.best else None
+        return Answer.of(self.options.target, upper, self.lower.value if self.lower else None)
 
     def refuted(self, lower: LowerBound) -> bool:
         """Whether a bound is too high: a verified schedule is below it."""
@@ -314,7 +330,7 @@ class SolveRun(Generic[P, S, M]):
             for name in names:
                 with contextlib.suppress(InputError):  # one that needs too many batches
                     self.offer_made(name, run)
-                if self.proved():
+                if self.settled():
                     break
                 left = self.left()
                 # At least one schedule always; an engine needs the rest of the time.

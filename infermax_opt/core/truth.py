@@ -47,6 +47,7 @@ class FaultKind(enum.Enum):
     UPPER_BOUND = "upper_bound"
     LOWER_BOUND = "lower_bound"
     GAP = "gap"
+    ANSWER = "answer"
     METRICS = "metrics"
     DETAILS = "details"
 

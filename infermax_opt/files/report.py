@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.registry import problem_of
-from infermax_opt.core.result import AnyResult, LowerBound, Proof, Scope, SolverReport, Status
+from infermax_opt.core.result import Answer, AnyResult, LowerBound, Proof, Scope, SolverReport, Status
 from infermax_opt.core.truth import Unchecked
 from infermax_opt.core.values import (
     SHARE,
@@ -66,6 +66,11 @@ STATUSES = {
     Status.BOUND_ONLY: "bound-only: a lower bound, no schedule",
     Status.INFEASIBLE: "infeasible: proved that there is no schedule",
     Status.UNKNOWN: "unknown: neither a schedule nor a bound",
+}
+ANSWERS = {
+    Answer.YES: "yes: the schedule shows it",
+    Answer.NO: "no: the lower bound is above it",
+    Answer.OPEN: "open: the value lies between lower bound and schedule",
 }
 #: Details of a solve that are sections of their own, with their titles.
 SECTIONS = {"excluded": "why fewer are not enough", "unplaceable": "why there is none"}
@@ -132,6 +137,9 @@ def result_text(instance: AnyInstance, result: AnyResult) -> str:
         rows.append(("proved by", PROOFS[lower.proof]))
         if lower.certificate:
             rows.append(("certificate", lower.certificate))
+    if result.target is not None and result.answer is not None:
+        rows.insert(1, ("question", f"is there a schedule with at most {amount(instance, result.target)}?"))
+        rows.insert(2, ("answer", ANSWERS[result.answer]))
     lines = [printable(result.instance), *aligned(rows)]
     if result.metrics:
         remarks = problem_of(instance).remarks(instance, result.metrics)

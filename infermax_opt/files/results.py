@@ -13,7 +13,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Rounding, decimal_text, to_fraction
 from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.registry import problem_of
-from infermax_opt.core.result import AnyResult, Claim, LowerBound, Proof, SolverReport, Status
+from infermax_opt.core.result import Answer, AnyResult, Claim, LowerBound, Proof, SolverReport, Status
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.certificates import CERTIFICATE_SCHEMA, write_certificate
 from infermax_opt.files.fields import SCHEDULE_SCHEMA, Fields, shown
@@ -61,6 +61,7 @@ def result_to_json(result: AnyResult) -> dict[str, Any]:
         "upper_bound": _rounded(upper.value if upper else None, "ceiling"),
         "lower_bound": _rounded(lower.value if lower else None, "floor"),
         "gap": result.gap,
+        **({} if result.answer is None else {"target": result.target, "answer": result.answer.value}),
         "upper": {"source": upper.source} if upper else None,
         "lower": {
             "source": lower.source,
@@ -100,7 +101,7 @@ def claim_from_json(value: object, expected: AnyProblem | None = None) -> Claim:
     """
     required = ["schema", "instance", "instance_sha256", "objective", "status", "upper_bound"]
     required += ["lower_bound", "gap", "schedule"]
-    top = Fields(value, "", required, ["upper", "lower", "metrics", "solver"])
+    top = Fields(value, "", required, ["upper", "lower", "metrics", "solver", "target", "answer"])
     top.schema(RESULT_SCHEMA)
     lower = top.get("lower")
     source = proof = certificate = None
@@ -136,6 +137,8 @@ def claim_from_json(value: object, expected: AnyProblem | None = None) -> Claim:
         upper_source=found_by,
         has_solver=solver is not None,
         details=details if isinstance(details, dict) else {},
+        target=top.seconds("target") if "target" in top.values else None,
+        answer=_member(top, "answer", Answer) if "answer" in top.values else None,
     )
 
 

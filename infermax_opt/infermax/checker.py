@@ -233,7 +233,10 @@ def check_envelope(certificate: Field, data: Any, instance_sha256: str) -> None:
         certificate.fail("holds what cannot be hashed, or is nested too deeply")
     expected = {"schema": "infermax-opt/certificate/1", "sha256": hashlib.sha256(text).hexdigest()}
     expected |= {"instance": data["name"], "instance_sha256": instance_sha256}
-    for key, value in {**expected, "objective": data.get("objective", "makespan")}.items():
+    objective = data.get("objective", "makespan")
+    if isinstance(objective, str):  # of limits, the hash of the instance says enough
+        expected["objective"] = objective
+    for key, value in expected.items():
         if certificate[key].value != value:
             certificate[key].fail(f"{shown(certificate[key].value)} is not {shown(value)}")
     if not isinstance(certificate["source"].value, str):
@@ -333,8 +336,10 @@ def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction])
     except MemoryError:
         code, text = 2, "cannot be read: there is not enough memory"
     else:
-        objective = instance.get("objective", "makespan").replace("throughput", "makespan")
-        code, text = 0, f"certified: {instance['name']}: {objective} >= {seconds(bound)} s"
+        objective = instance.get("objective", "makespan")
+        single = isinstance(objective, str)
+        what = objective.replace("throughput", "makespan") if single else "largest ratio to a limit"
+        code, text = 0, f"certified: {instance['name']}: {what} >= {seconds(bound)}{' s' * single}"
     (sys.stderr if code else sys.stdout).write(one_line(text, 1000) + "\n")
     return code
 
@@ -432,10 +437,7 @@ class Instance:
         meaning.feed(self.hybrid, self.chunked, self.preemption)
         meaning.feed(attention, *(v for pair in pieces for v in pair))
         meaning.feed(*decode, *prefill)
-        named = isinstance(top["objective"].value, str)  # of weights, there are no certificates
-        name = top["objective"].text() if named else "weights"
-        self.objective = "makespan" if name == "throughput" else name
-        meaning.feed(name, self.objective, 1)
+        meaning.feed(*self._read_objective(top["objective"]))
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
         classes, total = top["classes"] if "classes" in top else Field({}, "instance.classes"), 0
         for entry in top["requests"].items():
@@ -451,6 +453,18 @@ class Instance:
         if total == 0:
             top["requests"].fail("holds no request")
         self.sha256 = meaning.hexdigest()
+
+    def _read_objective(self, given: Field) -> list[object]:
+        """The one metric, or the limits of several; what the hash holds of it."""
+        self.limits: dict[str, Fraction] = {}
+        if isinstance(given.value, dict) and "at_most" in given.value:
+            self.objective = "at_most"
+            self.limits = {name: given["at_most"][name].number() for name in given["at_most"].value}
+            return ["at_most", *(part for pair in sorted(self.limits.items()) for part in pair)]
+        # Of weighted sums there are no certificates.
+        name = given.text() if isinstance(given.value, str) else "weights"
+        self.objective = "makespan" if name == "throughput" else name
+        return [name, self.objective, 1]
 
     def since(self, time: Fraction = Fraction(0)) -> Kinds:
         """Kinds of the requests that arrive at `time` or later."""
@@ -515,10 +529,8 @@ def check(instance_data: Any, certificate: Any, profiles: Path | None = None) ->
         raise Unusable(str(problem)) from None
     given = Field(certificate, "certificate")
     try:
-        known = ", ".join(PROOFS)
-        require(
-            instance.objective in PROOFS, f"is for an objective without certificates; they are of {known}"
-        )
+        named = instance.objective in PROOFS or instance.limits
+        require(bool(named), f"is for an objective without certificates; they are of {', '.join(PROOFS)}")
         check_envelope(given, instance_data, instance.sha256)
         require(read_cost(given["cost"]) == instance.cost, "is for another cost model")
         return compare(given, prove(instance, Field(given["evidence"].value, "evidence")))
@@ -527,14 +539,21 @@ def check(instance_data: Any, certificate: Any, profiles: Path | None = None) ->
 
 
 def prove(instance: Instance, evidence: Field) -> Fraction:
-    """Seconds that the evidence proves."""
-    proofs = PROOFS[instance.objective]
+    """What the evidence proves, in the unit of the objective; of limits, the ratio of one metric to its."""
+    limit, metric = None, instance.objective
+    if instance.limits:
+        metric = evidence["metric"].text()
+        if metric not in instance.limits or metric not in PROOFS:
+            evidence["metric"].fail(f"{shown(metric)} has no limit, or no certificates")
+        limit = instance.limits[metric]
+    proofs = PROOFS[metric]
     kind = evidence["kind"].text()
     if kind not in proofs:
         evidence["kind"].fail(f"{shown(kind)} is none of {', '.join(proofs)}")
     alpha, beta = instance.pieces[evidence["piece"].whole(0, len(instance.pieces) - 1)]
     exponent = evidence["exponent"].whole(-512, 512) if "exponent" in evidence else 0
-    return proofs[kind](instance, evidence, Piece(alpha, beta, Fraction(2) ** exponent))
+    proved = proofs[kind](instance, evidence, Piece(alpha, beta, Fraction(2) ** exponent))
+    return proved if limit is None else proved / limit if limit else 1 + proved
 
 
 # --- proof: closed form ---------------------------------------------------------------------------

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import Heuristic, Problem
 from infermax_opt.core.result import Claim, LowerBound, Result
 from infermax_opt.core.values import MetricRow
@@ -102,6 +104,8 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
             return "throughput: generated tokens / makespan; stated as the makespan, s, which is minimised"
         if objective.name is not None:
             return f"{objective.name}: {DEFINITIONS[objective.name]}; minimised"
+        if objective.limits:
+            return f"{objective}: the largest ratio to a limit; minimised, all are kept if it is at most 1"
         return f"{objective}, {objective.unit[0]}; minimised"
 
     def objective_to_json(self, instance: Instance) -> Any:
@@ -110,7 +114,7 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
 
     def remarks(self, instance: Instance, metrics: Metrics) -> tuple[str, ...]:
         """What an undefined metric counts in the objective."""
-        rest = [metric for metric, _ in instance.objective.weights if metric is not Metric.MAKESPAN]
+        rest = [metric for metric in instance.objective.metrics if metric is not Metric.MAKESPAN]
         if any(getattr(metrics, metric.value) is None for metric in rest):
             return ("an undefined metric counts as 0 in the objective",)
         return ()
@@ -131,6 +135,29 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         if objective is not None:
             instance = replace(instance, objective=parsed_objective(objective))
         return with_slos(instance, slos)
+
+    def question(
+        self, instance: Instance, at_most: Sequence[str], at_least: Sequence[str]
+    ) -> tuple[Instance, Fraction]:
+        """What is asked with limits of metrics, which several may have, and with a least attainment.
+
+        Parameters
+        ----------
+        instance : instance
+        at_most : sequence of str
+            ``METRIC=LIMIT``, of what can be minimised.
+        at_least : sequence of str
+            ``attainment=SHARE``.
+        """
+        from infermax_opt.core.questions import parsed_limits
+        from infermax_opt.infermax.data.aims import keeping
+
+        limits = parsed_limits(self, instance, at_most)
+        least = parsed_limits(self, instance, at_least, field="at_least")
+        if least.keys() - {"attainment"}:
+            raise InputError(f"{min(least.keys() - {'attainment'})!r} is not attainment", field="at_least")
+        objective, target = keeping(instance, limits, least.get("attainment"))
+        return replace(instance, objective=objective), target
 
     def metric_rows(self, metrics: Metrics) -> Sequence[MetricRow]:
         """Percentiles together, and what is about classes and service levels where there are any."""

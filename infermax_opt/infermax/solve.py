@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from infermax_opt.core.errors import InputError
@@ -52,6 +53,8 @@ WINDOW_COLUMNS = 40_000
 PLAN_SHARE = 0.6
 #: Share of the planners' time that those for latencies have, where those for the makespan may help, too.
 ADMISSION_SHARE = 0.4
+#: What is added to a value that is asked about, so that a search can show that no schedule reaches it.
+ABOVE = Fraction(1, 10**9)
 #: Columns that are modelled in a second, at least: nothing interrupts that.
 MODEL_RATE = 1500
 
@@ -96,7 +99,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         whole = able and left is not None and columns <= min(FLOW_COLUMNS, MODEL_RATE * FLOW_SHARE * left)
         self.plan_beside_bounds(1 - FLOW_SHARE if whole else 1.0, windows=able)
         left = self.left()
-        if whole and not self.proved() and left is not None and left >= 1:
+        if whole and not self.settled() and left is not None and left >= 1:
             self.solve_flow(left)
 
     def solve_flow(self, seconds: float) -> None:
@@ -125,9 +128,9 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         for source, candidate in self.candidates(end, windows):
             self.offer(candidate, source)
             self.take_bounds()
-            if self.proved() or time.monotonic() > end:
+            if self.settled() or time.monotonic() > end:
                 break
-        if not self.proved():
+        if not self.settled():
             self.take_bounds(None if end == math.inf else max(0.0, end - time.monotonic()))
 
     def take_bounds(self, wait: float | None = 0.0) -> None:
@@ -195,7 +198,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             delayed.start()
         try:
             self.run_engine(engine, reason)
-            if not self.proved() and self.report.termination != Termination.INTERRUPTED:
+            if not self.settled() and self.report.termination != Termination.INTERRUPTED:
                 left = self.left()
                 self.take_bounds(None if left is None else left + GRACE)
         finally:
@@ -244,7 +247,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         )
         self.offer_found(outcome.schedule, engine)
         self.improve_bound(self.credible(outcome.lower))
-        if plannable and not self.proved() and self.report.termination == "time_limit":
+        if plannable and not self.settled() and self.report.termination == "time_limit":
             self.plan()
 
     def search(self, limits: EngineLimits) -> EngineOutcome[Schedule]:
@@ -253,6 +256,9 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         if why is not None:
             raise InputError(f"the search cannot solve this instance: {why}", field="solver")
         upper = self.best.value if self.best else None
+        if self.options.target is not None and upper is not None:
+            # If there is none that is better than a little above what is asked for, the answer is no.
+            upper = min(upper, self.options.target * (1 + ABOVE) + ABOVE)
         return staged_search(self.instance, upper=upper, limits=limits, progress=self.options.progress)
 
     def formulated(self, engine: str, limits: EngineLimits) -> EngineOutcome[Schedule]:

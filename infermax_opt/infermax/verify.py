@@ -163,6 +163,5 @@ def longest_each(instance: Instance) -> Fraction | None:
         return None
     end = max(request.arrival for request in instance.requests)
     end += len(instance.requests) * measure(longest, replay(longest, own)).makespan
-    missed = instance.objective.weight(Metric.MISSED)
-    rest = sum(weight for _, weight in instance.objective.weights) - missed
-    return end * rest + missed * sum(request.terms.weight for request in instance.requests)
+    weight = sum(request.terms.weight for request in instance.requests)
+    return instance.objective.value(lambda metric: weight if metric is Metric.MISSED else end)

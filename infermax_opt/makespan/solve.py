@@ -97,7 +97,7 @@ class MakespanRun(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics])
         self.report = replace(self.report, reason=reason)
         if exact:
             self.exact(EXACT_SHARE if solver == "auto" else 1.0)
-        if solver == "anneal" or (solver == "auto" and not self.proved() and not self.stopped()):
+        if solver == "anneal" or (solver == "auto" and not self.settled() and not self.stopped()):
             self.anneal()
 
     def stopped(self) -> bool:
@@ -159,7 +159,7 @@ class MakespanRun(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics])
         )
         for source, schedule in plans:
             self.offer_found(schedule, source)
-            if self.proved() or time.monotonic() > end:
+            if self.settled() or time.monotonic() > end:
                 break
         spent = "heuristics only" if left is None else "time_limit"
         self.report = replace(self.report, termination="optimal" if self.proved() else spent)

@@ -167,7 +167,7 @@ class PlacementRun(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
             self.pack(f"the integer program has {self.columns} columns; the most is {MOST_COLUMNS}", 1.0)
         else:
             self.pack("it finds most optima fast", PACK_SHARE)
-            if not self.proved():
+            if not self.settled():
                 self.exact("it decides what packing leaves open", "cpsat", "highs")
 
     @cached_property

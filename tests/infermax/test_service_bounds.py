@@ -31,6 +31,13 @@ FAMILIES: dict[str, tuple[object, ...]] = {
     "last tokens by rank": ("p50_e2e", "p90_e2e", "p99_e2e", "max_e2e"),
     "missed": ("missed", "missed", {"missed": "1", "makespan": "0.1"}),
     "class spread": ("class_spread", {"class_spread": "1", "mean_e2e": "1"}),
+    "limits": (
+        {"at_most": {"p50_ttft": "2", "makespan": "7"}},
+        {"at_most": {"mean_e2e": "3", "max_ttft": "1.5"}},
+        {"at_most": {"missed": "0", "mean_e2e": "4", "p90_e2e": "5"}},
+        {"at_most": {"mean_ttft": "1", "mean_tpot": "0.5"}},
+        {"at_most": {"makespan": "3", "weighted_mean_e2e": "0"}},
+    ),
     "sums": (
         {"weighted_mean_e2e": "1", "p50_ttft": "0.5"},
         {"max_ttft": "1", "max_e2e": "0.25", "missed": "2"},

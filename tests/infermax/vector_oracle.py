@@ -61,7 +61,9 @@ class _VectorOracle:
             )
             for r in instance.requests
         ]
-        self.weights = {metric.value: weight for metric, weight in instance.objective.weights}
+        objective = instance.objective
+        self.weights = {metric.value: weight for metric, weight in objective.weights or objective.limits}
+        self.limited = bool(objective.limits)
         tpot = any("tpot" in name for name in self.weights)
         promised = "missed" in self.weights and any("tpot" in slo for *_, slo in self.rows)
         self.every_tick = tpot or promised or "class_spread" in self.weights
@@ -116,7 +118,10 @@ class _VectorOracle:
             (*row, Fraction(a, self.unit), Fraction(b, self.unit))
             for row, (a, b) in zip(self.rows, done, strict=True)
         ]
-        return sum((w * self.metric(name, rows, done) for name, w in self.weights.items()), Fraction(0))
+        values = [(self.metric(name, rows, done), number) for name, number in self.weights.items()]
+        if self.limited:
+            return max(x / most if most else (1 + x if x else Fraction(0)) for x, most in values)
+        return sum((x * weight for x, weight in values), Fraction(0))
 
     def metric(self, name: str, rows: Sequence[tuple], done: Sequence[tuple[int, int]]) -> Fraction:  # type: ignore[type-arg]
         """One metric of complete times; 0 where it is undefined."""

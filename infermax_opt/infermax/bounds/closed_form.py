@@ -41,7 +41,7 @@ from infermax_opt.infermax.bounds.latency import latency_bounds
 from infermax_opt.infermax.bounds.least_work import least_work, spreads, token_work
 from infermax_opt.infermax.bounds.service import service_bounds
 from infermax_opt.infermax.data.instance import Instance, Metric, RequestType
-from infermax_opt.infermax.data.objective import LINEAR
+from infermax_opt.infermax.data.objective import LINEAR, ratio
 
 __all__ = ["closed_form_bounds"]
 
@@ -70,14 +70,17 @@ def closed_form_bounds(instance: Instance) -> list[LowerBound]:
     -------
     list of LowerBound
         Exact seconds.  For an objective of several metrics, the weighted sum of the best bound of
-        each.
+        each; for limits, the ratio of each bound to its limit.
     """
     objective = instance.objective
     if objective.is_makespan:
         return sorted(makespan_bounds(instance), key=lambda bound: -bound.value)
     per_metric: dict[Metric, list[tuple[str, Fraction]]] = {}
-    for metric, _ in objective.weights:
+    for metric in objective.metrics:
         per_metric[metric] = _metric_bounds(instance, metric)
+    if objective.limits:  # the largest ratio is at least that of any bound to its limit
+        found = [(metric, limit, pair) for metric, limit in objective.limits for pair in per_metric[metric]]
+        return _sorted([(f"{m.value}: {name}", ratio(value, limit)) for m, limit, (name, value) in found])
     if len(per_metric) == 1:
         ((metric, weight),) = objective.weights
         return _sorted([(name, weight * value) for name, value in per_metric[metric]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds._occupancy_graph import MAX_ACTIVE
@@ -14,7 +15,8 @@ from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.overload import overload_bound
 from infermax_opt.infermax.bounds.progress import progress_bound
 from infermax_opt.infermax.bounds.state_flow import state_flow_bound
-from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.instance import Instance, Objective
+from infermax_opt.infermax.data.objective import ratio
 
 __all__ = ["searched_bounds"]
 
@@ -35,11 +37,23 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     stop : callable, optional
         Asked often whether to search no longer.
     """
-    if instance.objective.is_makespan:
+    if instance.objective.limits:
+        yield from _on_each_limit(instance, stop)
+    elif instance.objective.is_makespan:
         yield from _on_the_makespan(instance, stop)
     elif instance.objective.is_searched:
         # The mean arrival is subtracted, which may leave less than nothing.
         yield from (bound for bound in _on_the_mean_latency(instance, stop) if bound.value > 0)
+
+
+def _on_each_limit(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
+    """The largest ratio to a limit is at least that of a metric with bounds of its own."""
+    for metric, limit in instance.objective.limits:
+        alone = replace(instance, objective=Objective.of(metric.value))
+        for bound in searched_bounds(alone, stop=stop):
+            source, value = f"{metric.value}: {bound.source}", ratio(bound.value, limit)
+            evidence = None if bound.evidence is None else {**bound.evidence, "metric": metric.value}
+            yield replace(bound, value=value, source=source, evidence=evidence)
 
 
 def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:

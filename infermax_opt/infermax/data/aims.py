@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.json import parse_json, under
-from infermax_opt.infermax.data.instance import Instance, Objective, RequestClass, RequestGroup, ServiceLevel
+from infermax_opt.infermax.data.instance import (
+    Instance,
+    Metric,
+    Objective,
+    RequestClass,
+    RequestGroup,
+    ServiceLevel,
+)
+from infermax_opt.infermax.data.objective import AT_MOST
 
-__all__ = ["parsed_objective", "with_slos"]
+__all__ = ["keeping", "parsed_objective", "with_slos"]
 
 
 def parsed_objective(text: str) -> Objective:
@@ -71,3 +80,40 @@ def _level(text: str) -> ServiceLevel:
             raise InputError(f"{part!r} {problem}", field="slo")
         limits[name] = seconds
     return ServiceLevel.of(limits, "slo")
+
+
+def keeping(
+    instance: Instance, limits: Mapping[str, Fraction], attainment: Fraction | None
+) -> tuple[Objective, Fraction]:
+    """The objective whose optimum tells whether a schedule keeps limits and this attainment, and its most.
+
+    Parameters
+    ----------
+    instance : Instance
+    limits : mapping of metric to Fraction
+    attainment : Fraction or None
+        The least share that keeps its service levels, by weight.
+
+    Raises
+    ------
+    InputError
+        If a metric cannot be minimised, or no request has a service level.
+    """
+    found = dict(limits)
+    if attainment is not None:
+        promised = [request.terms.weight for request in instance.requests if request.terms.slo]
+        if not promised:
+            raise InputError("no request has a service level; --slo gives one", field="at_least.attainment")
+        if attainment > 1:
+            raise InputError(f"{float(attainment):g} is above 1", field="at_least.attainment")
+        most = (1 - attainment) * sum(promised)
+        missed = Metric.MISSED.value
+        found[missed] = min(most, found.get(missed, most))
+    askable = [metric.value for metric in Metric]
+    for name in found:
+        if name not in askable:
+            raise InputError(f"{name!r} is none of {', '.join(askable)}", field="at_most")
+    if len(found) == 1:
+        ((name, limit),) = found.items()
+        return Objective.of(name), limit
+    return Objective.of({AT_MOST: found}), Fraction(1)

@@ -253,7 +253,7 @@ class Instance:
         feed(policy.hybrid_batching, policy.chunked_prefill, policy.preemption)
         feed(cost.attention.value, *(v for pair in cost.batch for v in pair))
         feed(*cost.decode, *cost.prefill)
-        feed(self.objective.name, *(v for w in self.objective.weights for v in (w[0].value, w[1])))
+        feed(*self.objective.meaning())
         for r in self.requests:
             feed(*r.meaning())
         return meaning.hexdigest()

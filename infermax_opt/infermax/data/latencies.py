@@ -163,7 +163,7 @@ def gains_by_waiting(instance: Instance) -> Metric | None:
     limit of it, may gain by a later first token, a spread of classes by anything later.
     """
     promised = any(kind.terms.slo.tpot is not None and kind.output_tokens > 1 for kind in instance.types)
-    for metric, _ in instance.objective.weights:
+    for metric in instance.objective.metrics:
         if metric is Metric.CLASS_SPREAD or LINEAR.get(metric) is Latency.TPOT:
             return metric
         if metric is Metric.MISSED and promised:
@@ -187,9 +187,9 @@ class Record:
     def __init__(self, instance: Instance, unit: int):
         self.instance, self.unit = instance, unit
         self.arrivals = [int(request.arrival * unit) for request in instance.requests]
-        asked = {self._asked(metric) for metric, _ in instance.objective.weights}
+        asked = {self._asked(metric) for metric in instance.objective.metrics}
         self._exact = {latency: latency in asked for latency in (Latency.TTFT, Latency.E2E)}
-        self._missed = instance.objective.weight(Metric.MISSED) > 0
+        self._missed = Metric.MISSED in instance.objective.metrics
 
     @staticmethod
     def _asked(metric: Metric) -> Latency | None:
@@ -247,9 +247,7 @@ class Record:
     def value(self, firsts: Sequence[int], lasts: Sequence[int]) -> Fraction:
         """Objective of recorded times; an undefined metric counts as 0."""
         found = Latencies(self.instance, self.unit, firsts, lasts)
-        return sum(
-            (w * (found.metric(metric) or 0) for metric, w in self.instance.objective.weights), Fraction(0)
-        )
+        return self.instance.objective.value(found.metric)
 
 
 def no_later(one: Times, other: Times) -> bool:

@@ -1,17 +1,19 @@
-"""Objectives: what can be minimised, and weighted sums of it."""
+"""Objectives: what can be minimised, weighted sums of it, and limits that are to be kept together."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
+from infermax_opt.core.checks import checked_decimal
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.exact import Number, decimal_text, to_fraction
+from infermax_opt.core.exact import decimal_text
 from infermax_opt.infermax.data.requests import RequestType
 
-__all__ = ["LINEAR", "QUANTILES", "Latency", "Metric", "Objective", "rank", "shares"]
+__all__ = ["AT_MOST", "LINEAR", "QUANTILES", "Latency", "Metric", "Objective", "rank", "ratio", "shares"]
 
 
 class Metric(enum.Enum):
@@ -105,63 +107,92 @@ def shares(metric: Metric, kinds: Sequence[RequestType]) -> list[Fraction]:
     return [weight / total if total else weight for weight in weights]
 
 
-def _weight(key: str, number: Number) -> tuple[Metric, Fraction]:
-    """One weight of an objective."""
-    try:
-        metric = Metric(key)
-    except ValueError:
-        weighable = ", ".join(metric.value for metric in Metric)
-        raise InputError(f"{key!r} is none of {weighable}", field="objective") from None
-    try:
-        weight = to_fraction(number)
-    except ValueError as error:
-        raise InputError(str(error), field=f"objective.{key}") from None
-    if weight < 0:
-        raise InputError(f"{number} is negative; the least is 0", field=f"objective.{key}")
-    return metric, weight
+def _numbers(given: object, field: str) -> dict[Metric, Fraction]:
+    """Numbers of 0 or more by metric, in the order of `Metric`."""
+    if not isinstance(given, Mapping) or not given:
+        raise InputError(f"{given!r} is neither a name nor an object of numbers by metric", field=field)
+    known = {metric.value: metric for metric in Metric}
+    for key in given:
+        if key not in known:
+            raise InputError(f"{key!r} is none of {', '.join(known)}", field=field)
+    numbers = {known[key]: checked_decimal(number, f"{field}.{key}") for key, number in given.items()}
+    return {metric: numbers[metric] for metric in Metric if metric in numbers}
+
+
+#: Key of the limits of an objective in a file.
+AT_MOST = "at_most"
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A weighted sum of metrics, to be minimised.
+    """A weighted sum of metrics to be minimised, or limits of metrics that are to be kept together.
 
     ``"throughput"`` (tokens per second, maximised) has the optimal schedules of the makespan, as
     the number of generated tokens is fixed; its bounds are stated on the makespan.
+
+    Of limits the largest ratio of a metric to its limit is minimised (`ratio`): a schedule keeps all of them
+    if and only if that is at most 1.
     """
 
     weights: tuple[tuple[Metric, Fraction], ...]
     name: str | None = None
+    limits: tuple[tuple[Metric, Fraction], ...] = ()
 
     @classmethod
-    def of(cls, value: Objective | str | Mapping[str, Number]) -> Objective:
-        """Read an objective: a metric's name, ``"throughput"``, or a mapping metric -> weight."""
+    def of(cls, value: Objective | str | Mapping[str, Any]) -> Objective:
+        """Read an objective: a metric's name, ``"throughput"``, weights by metric, or limits by metric.
+
+        Weights are a mapping of metrics to numbers, limits the same as the value of the only key ``at_most``.
+        """
         if isinstance(value, Objective):
             return value
-        allowed = ", ".join([*(metric.value for metric in Metric), "throughput"])
         if isinstance(value, str):
-            if value == "throughput":
-                return cls(((Metric.MAKESPAN, Fraction(1)),), name="throughput")
-            try:
-                return cls(((Metric(value), Fraction(1)),), name=value)
-            except ValueError:
-                raise InputError(f"{value!r} is none of {allowed}", field="objective") from None
-        if not isinstance(value, Mapping) or not value:
-            raise InputError(f"{value!r} is neither a name nor an object of weights", field="objective")
-        weights = dict(_weight(key, number) for key, number in value.items())
+            return cls._named(value)
+        if isinstance(value, Mapping) and AT_MOST in value:
+            if len(value) > 1:
+                raise InputError(f"{AT_MOST!r} stands alone", field="objective")
+            limits = _numbers(value[AT_MOST], f"objective.{AT_MOST}")
+            return cls((), limits=tuple(limits.items()))
+        weights = _numbers(value, "objective")
         if not any(weights.values()):
             raise InputError("every weight is 0", field="objective")
-        return cls(tuple((metric, weights[metric]) for metric in Metric if weights.get(metric)))
+        return cls(tuple((metric, weight) for metric, weight in weights.items() if weight))
+
+    @classmethod
+    def _named(cls, name: str) -> Objective:
+        if name == "throughput":
+            return cls(((Metric.MAKESPAN, Fraction(1)),), name=name)
+        try:
+            return cls(((Metric(name), Fraction(1)),), name=name)
+        except ValueError:
+            allowed = ", ".join([*(metric.value for metric in Metric), "throughput"])
+            raise InputError(f"{name!r} is none of {allowed}", field="objective") from None
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Those that count."""
+        return tuple(metric for metric, _ in self.weights or self.limits)
+
+    def value(self, of: Callable[[Metric], Fraction | float | None]) -> Fraction:
+        """Value of the objective, given that of each metric; an undefined metric counts as 0."""
+        if self.limits:
+            return max(ratio(Fraction(of(metric) or 0), limit) for metric, limit in self.limits)
+        return Fraction(sum(weight * Fraction(of(metric) or 0) for metric, weight in self.weights))
 
     @property
     def unit(self) -> tuple[str, str]:
         """Unit of its values, for one and for many; values of several units are added up without one."""
+        if self.limits:
+            return "of the limits", "of the limits"
         units = {metric.unit for metric, _ in self.weights}
         unit = units.pop() if len(units) == 1 else "(weighted sum)"
         return unit, unit
 
     @property
     def beyond_sums(self) -> tuple[Metric, ...]:
-        """Its metrics that are neither the makespan nor a sum of latencies."""
+        """Its metrics that are neither the makespan nor a sum of latencies; all, if it is of limits."""
+        if self.limits:
+            return self.metrics
         return tuple(metric for metric, _ in self.weights if metric not in (Metric.MAKESPAN, *LINEAR))
 
     def latency_weights(self, kinds: Sequence[RequestType]) -> dict[Latency, list[Fraction]]:
@@ -182,19 +213,43 @@ class Objective:
     @property
     def is_searched(self) -> bool:
         """Whether bounds on it are searched for, which closed forms are not."""
-        return self.is_makespan or self.name == Metric.MEAN_E2E.value
+        searched = (Metric.MAKESPAN, Metric.MEAN_E2E)
+        single = self.is_makespan or self.name == Metric.MEAN_E2E.value
+        return single or any(metric in searched for metric, _ in self.limits)
 
     def weight(self, metric: Metric) -> Fraction:
         """Weight of `metric`, 0 where it does not count."""
         return dict(self.weights).get(metric, Fraction(0))
 
-    def to_json(self) -> str | dict[str, str]:
+    def to_json(self) -> str | dict[str, Any]:
         """Return the value that `of` reads."""
         if self.name is not None:
             return self.name
-        return {metric.value: decimal_text(weight) for metric, weight in self.weights}
+        numbers = {metric.value: decimal_text(number) for metric, number in self.weights or self.limits}
+        return {AT_MOST: numbers} if self.limits else numbers
 
     def __str__(self) -> str:
         if self.name is not None:
             return self.name
+        if self.limits:
+            return ", ".join(f"{metric.value} <= {decimal_text(limit)}" for metric, limit in self.limits)
         return " + ".join(f"{decimal_text(w)} {metric.value}" for metric, w in self.weights)
+
+    def meaning(self) -> tuple[object, ...]:
+        """Parts of the hash of an instance."""
+        if self.limits:
+            return AT_MOST, *(v for name, limit in sorted(self._texts()) for v in (name, limit))
+        return self.name, *(v for metric, weight in self.weights for v in (metric.value, weight))
+
+    def _texts(self) -> list[tuple[str, Fraction]]:
+        return [(metric.value, limit) for metric, limit in self.limits]
+
+
+def ratio(value: Fraction, limit: Fraction) -> Fraction:
+    """How much of a limit a value takes: at most 1 if it is kept.
+
+    Of a limit of 0 it is 0, or 1 and the value.
+    """
+    if limit:
+        return value / limit
+    return 1 + value if value else Fraction(0)

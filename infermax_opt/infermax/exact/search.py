@@ -49,7 +49,7 @@ RELAXED_PER_SECOND = 200_000
 
 def may_relax(instance: Instance) -> bool:
     """Whether the relaxed space of `instance` bounds its optimum (see `space`)."""
-    metrics = (metric for metric, _ in instance.objective.weights)
+    metrics = instance.objective.metrics
     return instance.offline and all(LINEAR.get(metric) is not Latency.TPOT for metric in metrics)
 
 

@@ -190,9 +190,4 @@ def _mean_tpot(instance: Instance, replay: Replay, firsts: list[int], lasts: lis
 
 def objective_value(objective: Objective, metrics: Metrics) -> Fraction:
     """Value of the objective in its unit; an undefined metric counts as 0."""
-    total = Fraction(0)
-    for metric, weight in objective.weights:
-        value = getattr(metrics, metric.value)
-        if value is not None:
-            total += weight * value
-    return total
+    return objective.value(lambda metric: getattr(metrics, metric.value))

@@ -32,7 +32,7 @@ class Estimate:
         self._outputs = np.array([r.output_tokens for r in requests], np.float64)
         self._steps = np.maximum(self._outputs - 1, 1)
         self._shares = {
-            metric: self._share(metric) for metric, _ in instance.objective.weights if metric in LINEAR
+            metric: self._share(metric) for metric in instance.objective.metrics if metric in LINEAR
         }
         names = [r.terms.class_name for r in requests]
         self._classes = [np.array([other == name for other in names]) for name in dict.fromkeys(names)]
@@ -49,8 +49,7 @@ class Estimate:
 
     def value(self, first: Floats, last: Floats) -> float:
         """Value of the objective, in its unit; an undefined metric counts as 0."""
-        weights = self.instance.objective.weights
-        return sum(float(weight) * self._metric(metric, first, last) for metric, weight in weights)
+        return float(self.instance.objective.value(lambda metric: self._metric(metric, first, last)))
 
     def _metric(self, metric: Metric, first: Floats, last: Floats) -> float:
         found = {

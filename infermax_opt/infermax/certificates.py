@@ -38,6 +38,10 @@ Certificates of the mean end-to-end latency are of these kinds:
   a list of [end, price, level]: cells of time in ticks, prices in units of 2**-12, levels as above: see
   `infermax_opt.infermax.bounds.overload`.
 
+Evidence for limits names the one ``metric`` that it is about.  That of a weighted sum is of the kind
+``parts``: a list of evidence of the makespan and of the mean end-to-end latency, each with its ``metric``:
+see `infermax_opt.infermax.bounds.parts`.
+
 `infermax_opt.infermax.checker` checks them and trusts nothing else.
 """
 

@@ -19,7 +19,7 @@ import sys
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from fractions import Fraction
 from itertools import accumulate, chain, groupby, pairwise
 from operator import le
@@ -338,7 +338,7 @@ def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction])
     else:
         objective = instance.get("objective", "makespan")
         single = isinstance(objective, str)
-        what = objective.replace("throughput", "makespan") if single else "largest ratio to a limit"
+        what = objective.replace("throughput", "makespan") if single else "objective"
         code, text = 0, f"certified: {instance['name']}: {what} >= {seconds(bound)}{' s' * single}"
     (sys.stderr if code else sys.stdout).write(one_line(text, 1000) + "\n")
     return code
@@ -348,6 +348,16 @@ def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction])
 
 #: Costs in units are below this, so that they can be compared with infinity.
 MAX_UNITS = 2**700
+#: Metrics whose bounds count in that of a weighted sum.
+PARTS = ("makespan", "mean_e2e")
+#: All metrics, in the order in which the hash of an instance has their weights.
+METRICS = (
+    "makespan", "mean_ttft", "mean_tpot", "mean_e2e",
+    "weighted_mean_ttft", "weighted_mean_tpot", "weighted_mean_e2e",
+    "mean_normalised_latency", "max_normalised_latency",
+    "p50_ttft", "p90_ttft", "p99_ttft", "max_ttft", "p50_e2e", "p90_e2e", "p99_e2e", "max_e2e",
+    "class_spread", "missed",
+)  # fmt: skip
 FAR = math.inf  # potential of a state that is never reached
 #: Input tokens, output tokens and number of requests.
 Kinds = list[tuple[int, int, int]]
@@ -461,10 +471,32 @@ class Instance:
             self.objective = "at_most"
             self.limits = {name: given["at_most"][name].number() for name in given["at_most"].value}
             return ["at_most", *(part for pair in sorted(self.limits.items()) for part in pair)]
-        # Of weighted sums there are no certificates.
-        name = given.text() if isinstance(given.value, str) else "weights"
-        self.objective = "makespan" if name == "throughput" else name
-        return [name, self.objective, 1]
+        self.weights: dict[str, Fraction] = {}
+        if isinstance(given.value, dict):
+            self.objective = "weighted sum"
+            self.weights = {name: given[name].number() for name in METRICS if name in given.value}
+            if min(self.weights.values(), default=Fraction(0)) < 0:
+                given.fail("holds a negative weight")
+            return [None, *(part for pair in self.weights.items() if pair[1] for part in pair)]
+        self.objective = "makespan" if given.text() == "throughput" else given.text()
+        return [given.text(), self.objective, 1]
+
+    def worth(self, metric: str) -> Fraction:
+        """What a unit of the makespan or of the mean end-to-end latency is worth in a weighted sum."""
+        if metric == "makespan":
+            return self.weights.get(metric, Fraction(0))
+        ttft, tpot, e2e, normalised = (
+            self.weights.get(name, Fraction(0))
+            for name in ("mean_ttft", "mean_tpot", "mean_e2e", "mean_normalised_latency")
+        )
+        outputs = Counter[int]()
+        for (_, o, _), count in self.kinds.items():
+            outputs[o] += count
+        several = sum(count for o, count in outputs.items() if o > 1)
+        young = [ttft + e2e + normalised / o for o in outputs]  # times the number of requests
+        share = Fraction(sum(outputs.values()), several or 1)
+        old = [e2e + normalised / o + tpot * share / (o - 1) for o in outputs if o > 1]
+        return min([*young, *old])
 
     def since(self, time: Fraction = Fraction(0)) -> Kinds:
         """Kinds of the requests that arrive at `time` or later."""
@@ -529,7 +561,7 @@ def check(instance_data: Any, certificate: Any, profiles: Path | None = None) ->
         raise Unusable(str(problem)) from None
     given = Field(certificate, "certificate")
     try:
-        named = instance.objective in PROOFS or instance.limits
+        named = instance.objective in PROOFS or instance.limits or instance.weights
         require(bool(named), f"is for an objective without certificates; they are of {', '.join(PROOFS)}")
         check_envelope(given, instance_data, instance.sha256)
         require(read_cost(given["cost"]) == instance.cost, "is for another cost model")
@@ -539,21 +571,46 @@ def check(instance_data: Any, certificate: Any, profiles: Path | None = None) ->
 
 
 def prove(instance: Instance, evidence: Field) -> Fraction:
-    """What the evidence proves, in the unit of the objective; of limits, the ratio of one metric to its."""
-    limit, metric = None, instance.objective
+    """What the evidence proves, in the unit of the objective.
+
+    Of limits, the ratio of one metric to its own; of a weighted sum, what its parts are worth together.
+    """
     if instance.limits:
-        metric = evidence["metric"].text()
-        if metric not in instance.limits or metric not in PROOFS:
-            evidence["metric"].fail(f"{shown(metric)} has no limit, or no certificates")
-        limit = instance.limits[metric]
+        metric = part_of(evidence, instance.limits)
+        proved, limit = prove_metric(instance, metric, evidence), instance.limits[metric]
+        return proved / limit if limit else 1 + proved
+    if not instance.weights:
+        return prove_metric(instance, instance.objective, evidence)
+    parts = {part_of(part, PARTS): part for part in evidence["parts"].items()}
+    require(len(parts) == len(evidence["parts"].value), "parts: a metric is there twice")
+    proofs = (instance.worth(metric) * prove_metric(instance, metric, part) for metric, part in parts.items())
+    return sum(proofs, Fraction(0))
+
+
+def part_of(evidence: Field, metrics: Container[str]) -> str:
+    """The metric that evidence is about: one of these."""
+    metric = evidence["metric"].text()
+    if metric not in metrics or metric not in PROOFS:
+        evidence["metric"].fail(f"{shown(metric)} does not count, or has no certificates")
+    return metric
+
+
+def prove_metric(instance: Instance, metric: str, evidence: Field) -> Fraction:
+    """What the evidence proves of one metric, in its unit.
+
+    Parameters
+    ----------
+    instance : Instance
+    metric : str
+    evidence : Field
+    """
     proofs = PROOFS[metric]
     kind = evidence["kind"].text()
     if kind not in proofs:
         evidence["kind"].fail(f"{shown(kind)} is none of {', '.join(proofs)}")
     alpha, beta = instance.pieces[evidence["piece"].whole(0, len(instance.pieces) - 1)]
     exponent = evidence["exponent"].whole(-512, 512) if "exponent" in evidence else 0
-    proved = proofs[kind](instance, evidence, Piece(alpha, beta, Fraction(2) ** exponent))
-    return proved if limit is None else proved / limit if limit else 1 + proved
+    return proofs[kind](instance, evidence, Piece(alpha, beta, Fraction(2) ** exponent))
 
 
 # --- proof: closed form ---------------------------------------------------------------------------

@@ -337,7 +337,7 @@ def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction])
     else:
         objective = instance.get("objective", "makespan")
         single = isinstance(objective, str)
-        what = objective.replace("throughput", "makespan") if single else "largest ratio to a limit"
+        what = objective.replace("throughput", "makespan") if single else "objective"
         code, text = 0, f"certified: {instance['name']}: {what} >= {seconds(bound)}{' s' * single}"
     (sys.stderr if code else sys.stdout).write(one_line(text, 1000) + "\n")
     return code

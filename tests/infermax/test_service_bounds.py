@@ -38,6 +38,13 @@ FAMILIES: dict[str, tuple[object, ...]] = {
         {"at_most": {"mean_ttft": "1", "mean_tpot": "0.5"}},
         {"at_most": {"makespan": "3", "weighted_mean_e2e": "0"}},
     ),
+    "makespan and latencies": (
+        {"makespan": "1", "mean_tpot": "4"},
+        {"makespan": "1", "mean_e2e": "1"},
+        {"makespan": "0.3", "mean_ttft": "2", "mean_tpot": "2"},
+        {"makespan": "5", "weighted_mean_tpot": "9"},
+        {"makespan": "1", "mean_normalised_latency": "6"},
+    ),
     "sums": (
         {"weighted_mean_e2e": "1", "p50_ttft": "0.5"},
         {"max_ttft": "1", "max_e2e": "0.25", "missed": "2"},

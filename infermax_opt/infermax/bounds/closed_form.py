@@ -40,6 +40,7 @@ from infermax_opt.infermax.bounds.counts import BatchCounts, count_batches
 from infermax_opt.infermax.bounds.latency import latency_bounds
 from infermax_opt.infermax.bounds.least_work import least_work, spreads, token_work
 from infermax_opt.infermax.bounds.service import service_bounds
+from infermax_opt.infermax.bounds.trade_off import trade_off
 from infermax_opt.infermax.data.instance import Instance, Metric, RequestType
 from infermax_opt.infermax.data.objective import LINEAR, ratio
 
@@ -70,7 +71,7 @@ def closed_form_bounds(instance: Instance) -> list[LowerBound]:
     -------
     list of LowerBound
         Exact seconds.  For an objective of several metrics, the weighted sum of the best bound of
-        each; for limits, the ratio of each bound to its limit.
+        each, and `trade_off`; for limits, the ratio of each bound to its limit.
     """
     objective = instance.objective
     if objective.is_makespan:
@@ -90,7 +91,7 @@ def closed_form_bounds(instance: Instance) -> list[LowerBound]:
         name, value = max(per_metric[metric], key=lambda pair: pair[1])
         total += weight * value
         names.append(f"{metric.value}: {name}")
-    return _sorted([("; ".join(names), total)])
+    return _sorted([("; ".join(names), total), ("trade-off", trade_off(instance))])
 
 
 def _metric_bounds(instance: Instance, metric: Metric) -> list[tuple[str, Fraction]]:

@@ -35,7 +35,6 @@ from infermax_opt.infermax.bounds.exhaustive_times import least_regular
 from infermax_opt.infermax.bounds.joint_states import Batches, State, TooManySteps
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.latencies import gains_by_waiting
-from infermax_opt.infermax.data.objective import Latency
 
 __all__ = ["MAX_STEPS", "holds", "why_not"]
 
@@ -97,13 +96,8 @@ class _ScheduleEnumeration(Batches):
     def __init__(self, instance: Instance, steps: int):
         super().__init__(instance, steps)
         objective, kinds = instance.objective, instance.types
-        weights = objective.latency_weights(kinds)
         makespan = objective.weight(Metric.MAKESPAN)
-        young, old = [], []  # what a second weighs before the first token, and after it
-        for k, kind in enumerate(kinds):
-            e2e = weights[Latency.E2E][k]
-            young.append(weights[Latency.TTFT][k] + e2e)
-            old.append(e2e + weights[Latency.TPOT][k] / max(1, kind.output_tokens - 1))
+        young, old = objective.rates(kinds)
         self.scale = lcm(*(weight.denominator for weight in (makespan, *young, *old)))
         self.makespan = int(makespan * self.scale)
         self.young = [int(weight * self.scale) for weight in young]

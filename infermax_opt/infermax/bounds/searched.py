@@ -13,6 +13,7 @@ from infermax_opt.infermax.bounds.interaction import interaction_bound
 from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.overload import overload_bound
+from infermax_opt.infermax.bounds.parts import part_bounds
 from infermax_opt.infermax.bounds.progress import progress_bound
 from infermax_opt.infermax.bounds.state_flow import state_flow_bound
 from infermax_opt.infermax.data.instance import Instance, Objective
@@ -37,11 +38,14 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     stop : callable, optional
         Asked often whether to search no longer.
     """
-    if instance.objective.limits:
+    objective = instance.objective
+    if objective.limits:
         yield from _on_each_limit(instance, stop)
-    elif instance.objective.is_makespan:
+    elif objective.name is None:
+        yield from part_bounds(instance, lambda alone: searched_bounds(alone, stop=stop))
+    elif objective.is_makespan:
         yield from _on_the_makespan(instance, stop)
-    elif instance.objective.is_searched:
+    elif objective.is_searched:
         # The mean arrival is subtracted, which may leave less than nothing.
         yield from (bound for bound in _on_the_mean_latency(instance, stop) if bound.value > 0)
 

@@ -205,6 +205,15 @@ class Objective:
                 found[LINEAR[metric]] = [w + weight * share for w, share in zip(known, each, strict=True)]
         return found
 
+    def rates(self, kinds: Sequence[RequestType]) -> tuple[list[Fraction], list[Fraction]]:
+        """What a second weighs that a request of each kind spends before its first token, and after it."""
+        weights = self.latency_weights(kinds)
+        ttft, tpot, e2e = (weights[latency] for latency in (Latency.TTFT, Latency.TPOT, Latency.E2E))
+        # Where no request has two output tokens the TPOT is undefined and counts as 0.
+        steps = [max(1, kind.output_tokens - 1) for kind in kinds]
+        young = [first + last for first, last in zip(ttft, e2e, strict=True)]
+        return young, [last + each / count for last, each, count in zip(e2e, tpot, steps, strict=True)]
+
     @property
     def is_makespan(self) -> bool:
         """Whether only the makespan counts, with weight one."""
@@ -214,8 +223,9 @@ class Objective:
     def is_searched(self) -> bool:
         """Whether bounds on it are searched for, which closed forms are not."""
         searched = (Metric.MAKESPAN, Metric.MEAN_E2E)
-        single = self.is_makespan or self.name == Metric.MEAN_E2E.value
-        return single or any(metric in searched for metric, _ in self.limits)
+        if self.name is None and not self.limits:  # of a weighted sum, parts are searched for
+            return any(metric in LINEAR or metric in searched for metric in self.metrics)
+        return any(metric in searched for metric in self.metrics)
 
     def weight(self, metric: Metric) -> Fraction:
         """Weight of `metric`, 0 where it does not count."""

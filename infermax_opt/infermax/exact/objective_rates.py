@@ -6,7 +6,6 @@ from fractions import Fraction
 from math import lcm
 
 from infermax_opt.infermax.data.instance import Instance, Metric
-from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.exact.moves import Node
 
 __all__ = ["Rates"]
@@ -31,12 +30,7 @@ class Rates:
         objective, kinds = instance.objective, instance.types
         if objective.beyond_sums:
             raise ValueError(f"{objective.beyond_sums[0].value} is no integral over time")
-        weights = objective.latency_weights(kinds)
-        ttft, tpot, e2e = (weights[latency] for latency in (Latency.TTFT, Latency.TPOT, Latency.E2E))
-        # Where no request has two output tokens the TPOT is undefined and counts as 0.
-        steps = [max(1, kind.output_tokens - 1) for kind in kinds]
-        before = [first + last for first, last in zip(ttft, e2e, strict=True)]
-        after = [last + each / count for last, each, count in zip(e2e, tpot, steps, strict=True)]
+        before, after = objective.rates(kinds)
         makespan = objective.weight(Metric.MAKESPAN)
         self.scale = scale = lcm(*(value.denominator for value in (makespan, *before, *after)))
         self.makespan = int(makespan * scale)

@@ -1,0 +1,91 @@
+"""Bounds on weighted sums: none above the optimum, and the checker proves the same."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infermax_opt.core.certification import CertificateRejected
+from infermax_opt.engines.outcome import EngineLimits, Termination
+from infermax_opt.files.certificates import certificate_to_json, exact_text
+from infermax_opt.infermax.bounds.closed_form import closed_form_bounds
+from infermax_opt.infermax.bounds.searched import searched_bounds
+from infermax_opt.infermax.bounds.trade_off import trade_off
+from infermax_opt.infermax.certificates import CERTIFICATION
+from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
+from infermax_opt.infermax.data.instance import Instance, Objective
+from infermax_opt.infermax.exact.staged import staged_search
+from tests.infermax.occupancy_adversary import signed
+from tests.infermax.tiny import tiny
+from tests.infermax.waiting import waiting
+
+METRICS = (
+    "makespan", "mean_tpot", "mean_e2e", "mean_ttft", "mean_normalised_latency", "weighted_mean_e2e",
+)  # fmt: skip
+
+
+def weighed(seed: int) -> Instance:
+    rng = random.Random(seed)
+    base = tiny(seed) if seed % 2 else waiting(seed)
+    weights = {name: rng.choice(["0.1", "1", "4"]) for name in rng.sample(METRICS, rng.choice([1, 2, 2, 3]))}
+    return replace(base, objective=Objective.of(weights))
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_no_bound_is_above_the_optimum(block: int) -> None:
+    decided = better = 0
+    for seed in range(40 * block, 40 * block + 40):
+        instance = weighed(seed)
+        outcome = staged_search(instance, limits=EngineLimits(seconds=20))
+        if outcome.termination != Termination.OPTIMAL or outcome.upper is None:
+            continue
+        decided += 1
+        assert trade_off(instance) <= outcome.upper, instance.name
+        found = list(searched_bounds(instance))
+        for bound in found:
+            assert bound.value <= outcome.upper, (instance.name, bound.source)
+            certificate = certificate_to_json(instance, bound, CERTIFICATION)
+            assert CERTIFICATION.check(instance, certificate) == bound.value
+        closed = max(bound.value for bound in closed_form_bounds(instance))
+        better += any(bound.value > closed for bound in found)
+    assert decided >= 30
+    assert better >= 1
+
+
+def certified() -> tuple[Instance, dict[str, Any]]:
+    instance = replace(tiny(5), objective=Objective.of({"makespan": "1", "mean_e2e": "2"}))
+    bound = max(searched_bounds(instance), key=lambda some: some.value)
+    return instance, dict(certificate_to_json(instance, bound, CERTIFICATION))
+
+
+def test_tampered_parts_are_rejected() -> None:
+    instance, certificate = certified()
+    parts = certificate["evidence"]["parts"]
+    assert len(parts) == 2
+    one, other = parts
+    claimed = certificate["lower_bound"]
+    for wrong in (
+        [one], [other], [one, one], [one, other, other], [],
+        [{**one, "metric": other["metric"]}, other],
+        [{**one, "metric": "mean_ttft"}, other],
+        [{key: value for key, value in one.items() if key != "metric"}, other],
+    ):  # fmt: skip
+        forged = signed({**certificate, "evidence": {"kind": "parts", "parts": wrong}})
+        with pytest.raises(CertificateRejected):
+            CERTIFICATION.check(instance, forged)
+    assert str(exact_text(CERTIFICATION.check(instance, certificate))) == claimed
+
+
+@pytest.mark.parametrize(
+    "weights", [{"makespan": "1", "mean_e2e": "1"}, {"makespan": "1"}, {"makespan": "1", "mean_e2e": "-2"}]
+)
+def test_other_weights_are_another_instance(weights: dict[str, str]) -> None:
+    instance, certificate = certified()
+    shown = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
+    with pytest.raises(Rejected):
+        check(json.loads(json.dumps({**shown, "objective": weights}, default=str)), certificate)

@@ -102,7 +102,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("latency",),
     ("cluster",),
     ("api",),
-    ("table",),
+    ("fronts", "table"),
     ("cli",),
 )
 #: Rooms within each wing, and the rooms of the same wing that each may import.

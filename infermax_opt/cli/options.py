@@ -10,12 +10,23 @@ import click
 
 from infermax_opt.core.errors import InputError
 
-__all__ = ["TRACE_FORMATS", "aimed", "asked", "asking", "read_aimed"]
+__all__ = ["TRACE_FORMATS", "aimed", "asked", "asking", "read_aimed", "slos_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Layouts of traces, by name, as `infermax_opt.files.traces` reads them.
 TRACE_FORMATS = ("azure", "burstgpt", "mooncake", "splitwise", "vidur")
+
+
+def slos_option(command: F) -> F:
+    """Give a command the option ``--slo``, which `read_aimed` takes."""
+    return click.option(
+        "--slo",
+        "slos",
+        metavar="[CLASS:]LIMITS",
+        multiple=True,
+        help="Service level where a request has none itself, s: ttft=0.5,tpot=0.05,e2e=9.",
+    )(command)
 
 
 def aimed(command: F) -> F:
@@ -25,14 +36,7 @@ def aimed(command: F) -> F:
         metavar="NAME|JSON",
         help="Minimise this metric, or these by weight, instead of the file's.",
     )
-    slos = click.option(
-        "--slo",
-        "slos",
-        metavar="[CLASS:]LIMITS",
-        multiple=True,
-        help="Service level where a request has none itself, s: ttft=0.5,tpot=0.05,e2e=9.",
-    )
-    return objective(slos(command))
+    return objective(slos_option(command))
 
 
 def asking(command: F) -> F:

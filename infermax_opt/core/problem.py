@@ -176,6 +176,16 @@ class Problem(ABC, Generic[I, S, M]):
         field = "slo" if objective is None else "objective"
         raise InputError(f"{self.name} instances are solved without this option", field=field)
 
+    def reciprocal(self, instance: I, metric: str) -> tuple[str, int] | None:
+        """For a metric that is a number divided by one that can be minimised: that metric and the number.
+
+        Parameters
+        ----------
+        instance : instance
+        metric : str
+        """
+        return None
+
     def question(self, instance: I, at_most: Sequence[str], at_least: Sequence[str]) -> tuple[I, Fraction]:
         """What is asked with these limits: the instance to solve, and the value that its objective may have.
 

@@ -136,6 +136,18 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
             instance = replace(instance, objective=parsed_objective(objective))
         return with_slos(instance, slos)
 
+    def reciprocal(self, instance: Instance, metric: str) -> tuple[str, int] | None:
+        """Tokens per second are the generated tokens divided by the makespan.
+
+        Parameters
+        ----------
+        instance : instance
+        metric : str
+        """
+        if metric == "tokens_per_second":
+            return Metric.MAKESPAN.value, instance.output_tokens
+        return None
+
     def question(
         self, instance: Instance, at_most: Sequence[str], at_least: Sequence[str]
     ) -> tuple[Instance, Fraction]:

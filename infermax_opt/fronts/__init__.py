@@ -1,0 +1,1 @@
+"""Pareto fronts: what two metrics can be together, from schedules on one side and bounds on the other."""

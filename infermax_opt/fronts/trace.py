@@ -1,0 +1,199 @@
+"""Tracing a front: schedules that no known one beats in both metrics, half-planes that no schedule enters.
+
+For weights u, v >= 0, a lower bound L on u x + v y leaves no schedule below that line.  Of a point (x, y)
+the *gap* is 1 - t with the largest t such that (t x, t y) is not above all lines: no schedule has both
+metrics lower by more than this share.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from infermax_opt import api
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import decimal_text
+from infermax_opt.core.problem import AnyProblem
+from infermax_opt.core.registry import problem_of
+from infermax_opt.core.result import AnyResult, LowerBound
+from infermax_opt.core.values import AnyInstance, AnySchedule
+from infermax_opt.fronts.axes import Axis
+
+__all__ = ["Front", "HalfPlane", "Point", "trace_front"]
+
+#: Directions of a front unless told otherwise, both axes included.
+DIRECTIONS = 7
+#: Share of the time for the schedulers alone.
+SCHEDULERS_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Point:
+    """A verified schedule: what its metrics are that are to be low, and who made it."""
+
+    x: Fraction
+    y: Fraction
+    source: str
+    schedule: AnySchedule
+
+    def beats(self, other: Point) -> bool:
+        """Whether it is no worse in both metrics, and the other one not the same."""
+        return self.x <= other.x and self.y <= other.y and (self.x, self.y) != (other.x, other.y)
+
+
+@dataclass(frozen=True)
+class HalfPlane:
+    """u x + v y is at least the bound, for every schedule; `instance` has that sum as its objective."""
+
+    u: Fraction
+    v: Fraction
+    bound: LowerBound
+    instance: AnyInstance
+
+
+@dataclass(frozen=True)
+class Front:
+    """What two metrics can be together.
+
+    Attributes
+    ----------
+    instance : instance
+    x, y : Axis
+    points : tuple of Point
+        Those that no other one beats, by rising x.
+    others : tuple of Point
+    half_planes : tuple of HalfPlane
+    """
+
+    instance: AnyInstance
+    x: Axis
+    y: Axis
+    points: tuple[Point, ...]
+    others: tuple[Point, ...]
+    half_planes: tuple[HalfPlane, ...]
+
+    def gap(self, point: Point) -> Fraction:
+        """Share by which no schedule has both metrics lower."""
+        sums = ((plane, plane.u * point.x + plane.v * point.y) for plane in self.half_planes)
+        return 1 - max((plane.bound.value / total for plane, total in sums if total), default=Fraction(0))
+
+
+def trace_front(
+    instance: AnyInstance,
+    x: str,
+    y: str,
+    *,
+    directions: int = DIRECTIONS,
+    time_limit: float = 60.0,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Front:
+    """Trace the front of two metrics.
+
+    Parameters
+    ----------
+    instance : instance
+        Of a problem whose objectives can be weighted sums.
+    x, y : str
+        Metrics that can be minimised, or such as tokens per second.
+    directions : int
+        Weighted sums that are solved, the two metrics alone included.
+    time_limit : float
+        Seconds for all of it.
+    seed : int
+    progress : callable, optional
+        Receives one line of text whenever there is news.
+
+    Raises
+    ------
+    InputError
+        If one is no such metric, both are the same, or there are fewer than two directions.
+    """
+    problem = problem_of(instance)
+    axes = Axis.of(problem, instance, x, "x"), Axis.of(problem, instance, y, "y")
+    if axes[0].metric == axes[1].metric:
+        raise InputError(f"{y!r} says the same as {x!r}", field="y")
+    if directions < 2:
+        raise InputError(f"{directions} is too few; a front has 2 at least", field="directions")
+    for axis in axes:  # what cannot be minimised is refused before anything runs
+        problem.aimed(instance, json.dumps({axis.metric: 1}), ())
+    tracer = _Tracer(problem, instance, axes, progress or (lambda _: None))
+    return tracer.run(directions, time_limit, seed)
+
+
+class _Tracer:
+    """The points and half-planes so far."""
+
+    def __init__(
+        self, problem: AnyProblem, instance: AnyInstance, axes: tuple[Axis, Axis], say: Callable[[str], None]
+    ):
+        self.problem, self.instance, self.axes, self.say = problem, instance, axes, say
+        self.points: list[Point] = []
+        self.half_planes: list[HalfPlane] = []
+
+    def run(self, directions: int, time_limit: float, seed: int) -> Front:
+        """Schedulers, then one weighted sum after the other; Ctrl-C ends it early."""
+        began = time.monotonic()
+        with suppress(KeyboardInterrupt):
+            for name in self.problem.heuristics():
+                with suppress(InputError):  # one that makes no schedule of this instance
+                    self.take(api.schedule(self.instance, name), name)
+                if time.monotonic() - began > SCHEDULERS_SHARE * time_limit:
+                    break
+            for done, (u, v) in enumerate(self.weights(directions)):
+                left = time_limit - (time.monotonic() - began)
+                self.solve(u, v, max(0.1, left / (directions - done)), seed)
+        points = sorted(self.points, key=lambda point: (point.x, point.y))
+        kept = [point for point in points if not any(other.beats(point) for other in points)]
+        # Of several schedules with the same values the first is kept.
+        first = list({(point.x, point.y): point for point in reversed(kept)}.values())[::-1]
+        others = tuple(point for point in points if point not in first)
+        return Front(self.instance, *self.axes, tuple(first), others, tuple(self.half_planes))
+
+    def take(self, schedule: AnySchedule, source: str) -> None:
+        """Keep a schedule, if it is one, by its metrics."""
+        check = api.verify(self.instance, schedule)
+        if check.ok and check.metrics is not None:
+            x, y = (axis.value(check.metrics) for axis in self.axes)
+            self.points.append(Point(x, y, source, schedule))
+
+    def weights(self, directions: int) -> Iterator[tuple[Fraction, Fraction]]:
+        """Weights of both metrics: each alone, then between, in shares of the best values known."""
+        yield Fraction(1), Fraction(0)
+        yield Fraction(0), Fraction(1)
+        for k in range(1, directions - 1):
+            best_x = min((point.x for point in self.points), default=Fraction(1)) or Fraction(1)
+            best_y = min((point.y for point in self.points), default=Fraction(1)) or Fraction(1)
+            share = Fraction(k, directions - 1)
+            # Weights are decimals with few figures, so that anybody can write them down.
+            u, v = (decimal_text(w, digits=3) for w in (share / best_x, (1 - share) / best_y))
+            yield Fraction(u), Fraction(v)
+
+    def solve(self, u: Fraction, v: Fraction, seconds: float, seed: int) -> None:
+        """Solve one weighted sum: a point and a half-plane."""
+        given = zip(self.axes, (u, v), strict=True)
+        weights = {axis.metric: decimal_text(weight) for axis, weight in given if weight}
+        # One metric alone goes by its name: more bounds know it so.
+        objective = json.dumps(weights) if len(weights) > 1 else next(iter(weights))
+        aimed = self.problem.aimed(self.instance, objective, ())
+        self.say(f"{aimed.objective_name}: {seconds:.3g} s")
+        result = api.solve(aimed, time_limit=seconds, seed=seed)
+        if result.schedule is not None and result.upper is not None:
+            self.take(result.schedule, result.upper.source)
+        lower = self.trusted(aimed, result)
+        if lower is not None:
+            self.half_planes.append(HalfPlane(u, v, lower, aimed))
+
+    def trusted(self, aimed: AnyInstance, result: AnyResult) -> LowerBound | None:
+        """The bound, if the verifier can check it; else the best one that anybody can."""
+        if result.lower is None:
+            return None
+        known = replace(result, upper=None, schedule=None, metrics=None, target=None)
+        claim: Any = known.claim()
+        check = self.problem.verify(aimed, None, claim)
+        return result.lower if check.ok and not check.unchecked else result.certified

@@ -77,6 +77,8 @@ class CSP:
 
     def unsupported(self, instance: Instance) -> str | None:
         """Why `instance` cannot be modelled; None if it can."""
+        if instance.required is not instance:
+            return "it serves every request, and some may be left unfinished here"
         if not instance.objective.is_makespan:
             return f"it minimises the makespan only, not {instance.objective}"
         if not instance.policy.chunked_prefill:

@@ -356,7 +356,7 @@ METRICS = (
     "weighted_mean_ttft", "weighted_mean_tpot", "weighted_mean_e2e",
     "mean_normalised_latency", "max_normalised_latency",
     "p50_ttft", "p90_ttft", "p99_ttft", "max_ttft", "p50_e2e", "p90_e2e", "p99_e2e", "max_e2e",
-    "class_spread", "missed",
+    "class_spread", "missed", "unserved",
 )  # fmt: skip
 FAR = math.inf  # potential of a state that is never reached
 #: Input tokens, output tokens and number of requests.
@@ -401,8 +401,11 @@ def read_terms(entry: Field, classes: Field) -> list[object]:
     weight = next((some["weight"].number() for some in places if "weight" in some), Fraction(1))
     slos = [some["slo"] for some in places if "slo" in some]
     limits = [next((s[key].number() for s in slos if key in s), None) for key in ("ttft", "tpot", "e2e")]
-    plain = not name and weight == 1 and limits == [None] * 3
+    optional = next((some["optional"].flag() for some in places if "optional" in some), False)
+    plain = not name and weight == 1 and limits == [None] * 3 and not optional
     terms: list[object] = [] if plain else [name, weight, *limits]
+    if optional:
+        terms.append("optional")
     if "predicted_output_tokens" in entry:
         terms += ["predicted", entry["predicted_output_tokens"].whole(1)]
     return terms
@@ -448,6 +451,8 @@ class Instance:
         meaning.feed(attention, *(v for pair in pieces for v in pair))
         meaning.feed(*decode, *prefill)
         meaning.feed(*self._read_objective(top["objective"]))
+        if "horizon" in top:
+            meaning.feed("horizon", top["horizon"].number())
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
         classes, total = top["classes"] if "classes" in top else Field({}, "instance.classes"), 0
         for entry in top["requests"].items():
@@ -455,23 +460,25 @@ class Instance:
             arrival = entry["arrival"].number() if "arrival" in entry else Fraction(0)
             if arrival < 0:
                 entry["arrival"].fail(f"{shown(entry['arrival'].value)} is below 0")
-            times = meaning.feed_requests(entry, i, o, arrival, *read_terms(entry, classes))
-            self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
+            terms = read_terms(entry, classes)
+            times = meaning.feed_requests(entry, i, o, arrival, *terms)
+            if "optional" not in terms[1:]:  # these may be left out, so the bounds are about the others
+                self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
             total += times
             if total > MAX_REQUESTS:
                 top["requests"].fail(f"more than {MAX_REQUESTS} requests in all")
-        if total == 0:
-            top["requests"].fail("holds no request")
+        if not self.kinds:
+            top["requests"].fail("holds no request that must be served")
         self.sha256 = meaning.hexdigest()
 
     def _read_objective(self, given: Field) -> list[object]:
         """The one metric, or the limits of several; what the hash holds of it."""
         self.limits: dict[str, Fraction] = {}
+        self.weights: dict[str, Fraction] = {}
         if isinstance(given.value, dict) and "at_most" in given.value:
             self.objective = "at_most"
             self.limits = {name: given["at_most"][name].number() for name in given["at_most"].value}
             return ["at_most", *(part for pair in sorted(self.limits.items()) for part in pair)]
-        self.weights: dict[str, Fraction] = {}
         if isinstance(given.value, dict):
             self.objective = "weighted sum"
             self.weights = {name: given[name].number() for name in METRICS if name in given.value}

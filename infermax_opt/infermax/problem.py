@@ -144,7 +144,7 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         instance : instance
         metric : str
         """
-        if metric == "tokens_per_second":
+        if metric == "tokens_per_second" and instance.required is instance:
             return Metric.MAKESPAN.value, instance.output_tokens
         return None
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Scope
@@ -25,9 +25,11 @@ from infermax_opt.infermax.data.rounds import in_rounds
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
 from infermax_opt.infermax.formulation import GROUP, get_formulation
+from infermax_opt.infermax.planners.optional import in_vain, optional_ones, without
 from infermax_opt.infermax.replay.metrics import Metrics
 
 if TYPE_CHECKING:
+    from infermax_opt.core.verification import BaseVerification
     from infermax_opt.infermax.bound_process import BoundProcess
 
 __all__ = ["InferMaxRun", "check_options"]
@@ -94,6 +96,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             left is not None
             and 0 < columns <= min(WINDOW_COLUMNS, MODEL_RATE * (1 - PLAN_SHARE) * left)
             and self.instance.objective.is_makespan
+            and self.instance.required is self.instance
             and get_formulation("flow").unsupported(self.instance) is None
         )
         whole = able and left is not None and columns <= min(FLOW_COLUMNS, MODEL_RATE * FLOW_SHARE * left)
@@ -101,6 +104,18 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         left = self.left()
         if whole and not self.settled() and left is not None and left >= 1:
             self.solve_flow(left)
+
+    def offer(self, candidate: Schedule, source: str) -> BaseVerification[Any, Metrics]:
+        """Verify a schedule, also without optional requests that it serves in vain, and keep the best."""
+        check = super().offer(candidate, source)
+        optional = optional_ones(self.instance)
+        if check.metrics is not None and optional:
+            late = in_vain(self.instance, candidate, check.metrics.latencies)
+            if late < optional:
+                super().offer(without(self.instance, candidate, optional), source)
+            if late:  # without these others may end in time, so it is asked again
+                self.offer(without(self.instance, candidate, late), source)
+        return check
 
     def solve_flow(self, seconds: float) -> None:
         """Solve the flow formulation, starting from the best schedule."""

@@ -10,7 +10,7 @@ from infermax_opt.infermax.data.instance import Instance, Objective, RequestClas
 from tests.infermax.tiny import tiny
 from tests.infermax.waiting import waiting
 
-__all__ = ["served"]
+__all__ = ["droppable", "served"]
 
 
 def served(seed: int, objective: object, *, arrivals: bool = True) -> Instance:
@@ -36,6 +36,15 @@ def served(seed: int, objective: object, *, arrivals: bool = True) -> Instance:
         classes=classes,
         objective=Objective.of(objective),  # type: ignore[arg-type]
     )
+
+
+def droppable(seed: int, objective: object, *, arrivals: bool = True) -> Instance:
+    """An instance of `served` some of whose requests may be left unfinished, often with a horizon."""
+    base, rng = served(seed, objective, arrivals=arrivals), random.Random(seed)
+    horizon = rng.choice([None, Fraction(rng.randint(1, 90), 10)])
+    groups = tuple(replace(group, optional=rng.choice([None, True, True, False])) for group in base.groups)
+    classes = tuple(replace(known, optional=rng.choice([None, True])) for known in base.classes)
+    return replace(base, groups=groups, classes=classes, horizon=horizon)
 
 
 def _slo(rng: random.Random) -> dict[str, Fraction]:

@@ -61,6 +61,8 @@ class _VectorOracle:
             )
             for r in instance.requests
         ]
+        self.optional = [r.terms.optional for r in instance.requests]
+        self.horizon = None if instance.horizon is None else Fraction(instance.horizon)
         objective = instance.objective
         self.weights = {metric.value: weight for metric, weight in objective.weights or objective.limits}
         self.limited = bool(objective.limits)
@@ -90,6 +92,9 @@ class _VectorOracle:
                 value = self.value(times, now)
                 best = value if best is None else min(best, value)
                 continue
+            if all(last is not None or may for (_, last), may in zip(times, self.optional, strict=True)):
+                value = self.value(times, now, end=True)
+                best = value if best is None else min(best, value)
             for after, ticks, arrival in self.moves.steps(state):
                 if after == state:
                     continue
@@ -111,9 +116,10 @@ class _VectorOracle:
             found.append((end if n == 0 and m > 0 else first, end if n < o and m == o else last))
         return tuple(found)
 
-    def value(self, times: Times, now: int) -> Fraction:
-        """The objective, spelled out; what is not made yet is made now."""
+    def value(self, times: Times, now: int, end: bool = False) -> Fraction:
+        """The objective, spelled out; what is not made yet is made now, or never at the end."""
         done = [(now if a is None else a, now if b is None else b) for a, b in times]
+        self.never = [end and b is None for _, b in times]
         rows = [
             (*row, Fraction(a, self.unit), Fraction(b, self.unit))
             for row, (a, b) in zip(self.rows, done, strict=True)
@@ -125,14 +131,26 @@ class _VectorOracle:
 
     def metric(self, name: str, rows: Sequence[tuple], done: Sequence[tuple[int, int]]) -> Fraction:  # type: ignore[type-arg]
         """One metric of complete times; 0 where it is undefined."""
+        never, horizon = self.never, self.horizon
+        ends = [None if gone else row[6] for row, gone in zip(rows, never, strict=True)]
+        late = [end is None or (horizon is not None and end > horizon) for end in ends]
+        if name == "unserved":
+            each = zip(rows, late, self.optional, strict=True)
+            return sum((row[3] for row, gone, may in each if gone and may), Fraction(0))
+        if name == "missed":
+            return self.missed(rows, late)
+        if name == "makespan":
+            return max((end for end in ends if end is not None), default=Fraction(0))
+        kept = [k for k, may in enumerate(self.optional) if not may]
+        if not kept:
+            return Fraction(0)
+        rows, done = [rows[k] for k in kept], [done[k] for k in kept]
         arrivals = [Fraction(row[1], self.unit) for row in rows]
         ttft = [row[5] - a for row, a in zip(rows, arrivals, strict=True)]
         e2e = [row[6] - a for row, a in zip(rows, arrivals, strict=True)]
         tpot = [(row[6] - row[5]) / (row[0] - 1) if row[0] > 1 else None for row in rows]
         plain = {"ttft": ttft, "e2e": e2e, "tpot": tpot}
         normal = [x / row[0] for x, row in zip(e2e, rows, strict=True)]
-        if name == "makespan":
-            return max(row[6] for row in rows)
         kind, _, latency = name.rpartition("_")
         if kind in ("mean", "weighted_mean") and latency != "latency":
             pairs = [
@@ -144,11 +162,6 @@ class _VectorOracle:
         if kind in ("p50", "p90", "p99", "max") and latency in plain:
             share = Fraction(100 if kind == "max" else int(kind[1:]), 100)
             return sorted(plain[latency])[math.ceil(share * len(rows)) - 1]
-        if name == "missed":
-            return sum(
-                (row[3] for row, *x in zip(rows, ttft, tpot, e2e, strict=True) if late(row[4], x)),
-                Fraction(0),
-            )
         if name == "class_spread":
             means = []
             for which in {row[2] for row in rows}:
@@ -159,8 +172,18 @@ class _VectorOracle:
             name
         ]
 
+    def missed(self, rows: Sequence[tuple], late: Sequence[bool]) -> Fraction:  # type: ignore[type-arg]
+        """Weight of those that break a limit, or do not end in time, of those with a limit."""
+        total = Fraction(0)
+        for (o, arrival, _, weight, slo, first, last), gone in zip(rows, late, strict=True):
+            since = Fraction(arrival, self.unit)
+            found = [first - since, (last - first) / (o - 1) if o > 1 else None, last - since]
+            if slo and (gone or breaks(slo, found)):
+                total += weight
+        return total
 
-def late(slo: dict[str, Fraction], found: list[Fraction | None]) -> bool:
+
+def breaks(slo: dict[str, Fraction], found: list[Fraction | None]) -> bool:
     """Whether TTFT, TPOT or end-to-end latency break a limit."""
     names = ("ttft", "tpot", "e2e")
     return any(name in slo and x is not None and x > slo[name] for name, x in zip(names, found, strict=True))

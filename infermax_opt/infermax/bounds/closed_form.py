@@ -42,7 +42,7 @@ from infermax_opt.infermax.bounds.least_work import least_work, spreads, token_w
 from infermax_opt.infermax.bounds.service import service_bounds
 from infermax_opt.infermax.bounds.trade_off import trade_off
 from infermax_opt.infermax.data.instance import Instance, Metric, RequestType
-from infermax_opt.infermax.data.objective import LINEAR, ratio
+from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, ratio
 
 __all__ = ["closed_form_bounds"]
 
@@ -74,8 +74,8 @@ def closed_form_bounds(instance: Instance) -> list[LowerBound]:
         each, and `trade_off`; for limits, the ratio of each bound to its limit.
     """
     objective = instance.objective
-    if objective.is_makespan:
-        return sorted(makespan_bounds(instance), key=lambda bound: -bound.value)
+    if objective.is_makespan and instance.required is not None:
+        return sorted(makespan_bounds(instance.required), key=lambda bound: -bound.value)
     per_metric: dict[Metric, list[tuple[str, Fraction]]] = {}
     for metric in objective.metrics:
         per_metric[metric] = _metric_bounds(instance, metric)
@@ -95,7 +95,16 @@ def closed_form_bounds(instance: Instance) -> list[LowerBound]:
 
 
 def _metric_bounds(instance: Instance, metric: Metric) -> list[tuple[str, Fraction]]:
-    """Bounds on one metric, by argument, in its unit."""
+    """Bounds on one metric, by argument, in its unit.
+
+    All but those that count requests are about the requests that must be finished, and so are their bounds:
+    a schedule without the others has no batch that is longer.
+    """
+    if metric in BY_COUNT:
+        return service_bounds(instance, metric)
+    if instance.required is None:
+        return [("nothing has to be served", Fraction(0))]
+    instance = instance.required
     if metric in LINEAR:
         return latency_bounds(instance, metric)
     if metric not in (Metric.MAKESPAN, Metric.MAX_E2E):

@@ -4,6 +4,8 @@ Percentiles, maxima and missed service levels are no sums over time, so a point 
 and last tokens made so far, as far as the objective asks (`Record`).  Requests are told apart.  A batch
 starts as soon as it can: at the end of the one before, or when the last of its members arrives.  An objective
 is regular if no token that comes earlier makes it worse, and then nothing is gained by waiting longer.
+A schedule may end where only optional requests are left, at the end of a batch that finishes a request: to go
+on for longer without finishing any only makes it longer.
 
 *Value.*  A point is worth the objective with all that is missing made at once, or on arrival.  No schedule
 from there on does better, and no later point is worth less.  Points are taken by their value, so once that of
@@ -17,10 +19,11 @@ from __future__ import annotations
 
 import heapq
 from fractions import Fraction
+from itertools import count
 
 from infermax_opt.infermax.bounds.joint_states import Batches, State
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.latencies import Record, Times, no_later
+from infermax_opt.infermax.data.latencies import Record, Times, dropped, no_later
 from infermax_opt.infermax.data.objective import Latency
 
 __all__ = ["least_regular"]
@@ -44,14 +47,21 @@ class _TimesEnumeration:
     def __init__(self, instance: Instance, steps: int):
         self.batches = Batches(instance.told_apart(), steps)
         self.record = Record(instance, self.batches.unit)
+        self.optional = {k for k, request in enumerate(instance.requests) if request.terms.optional}
 
     def least(self, enough: Fraction) -> Fraction:
-        count = len(self.record.arrivals)
-        start: State = tuple((k, 0, 0) for k in range(count))
-        times: Times = ((-1, -1),) * count
-        queue: list[tuple[Fraction, int, int, State, Times]] = [(self._value(0, times), 0, 0, start, times)]
+        start: State = tuple((k, 0, 0) for k in range(len(self.record.arrivals)))
+        times: Times = ((-1, -1),) * len(start)
+        queue: list[tuple[Fraction, int, int, State, Times]] = []
+        numbers = count()
         expanded: dict[State, list[tuple[int, Times]]] = {}
-        made = 0
+
+        def push(end: int, after: State, found: Times, may_end: bool) -> None:
+            heapq.heappush(queue, (self._value(end, found), next(numbers), end, after, found))
+            if after and may_end and all(k in self.optional for k, _, _ in after):
+                push(end, (), dropped(found, [k for k, _, _ in after]), False)
+
+        push(0, start, times, True)
         while True:
             value, _, now, state, times = heapq.heappop(queue)
             if not state or value >= enough:
@@ -65,13 +75,14 @@ class _TimesEnumeration:
                 end = max(now, ready) + time
                 left = {k: n for k, _, n in after}
                 found = self.record.after(times, ((k, n) for k, _, n in state), left, end)
-                made += 1
-                heapq.heappush(queue, (self._value(end, found), made, end, after, found))
+                push(end, after, found, len(after) < len(state))
 
     def _value(self, now: int, times: Times) -> Fraction:
         """The objective with all that is missing made now, or on arrival."""
         of, arrivals = self.record.of, self.record.arrivals
-        pairs = list(enumerate(times))
+        # What may be left out is best made before all times.
+        least = [0 if k in self.optional else -1 for k in range(len(times))]
+        pairs = [(k, (max(a, least[k]), max(b, least[k]))) for k, (a, b) in enumerate(times)]
         firsts = [a if a >= 0 else of(Latency.TTFT, k, max(now, arrivals[k])) for k, (a, _) in pairs]
         lasts = [b if b >= 0 else of(Latency.E2E, k, max(now, arrivals[k])) for k, (_, b) in pairs]
         return self.record.value(firsts, lasts)

@@ -38,6 +38,10 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     stop : callable, optional
         Asked often whether to search no longer.
     """
+    if instance.required is None:
+        return
+    if instance.required is not instance:  # a schedule without the others has no batch that is longer
+        instance = instance.required
     objective = instance.objective
     if objective.limits:
         yield from _on_each_limit(instance, stop)

@@ -49,6 +49,9 @@ class _Sums:
 
 def trade_off(instance: Instance) -> Fraction:
     """Lower bound on a weighted sum of makespan and latencies, in its unit; 0 where it has none."""
+    if instance.required is None:
+        return Fraction(0)
+    instance = instance.required  # a schedule without the others has no batch that is longer
     objective, ticks = instance.objective, instance.cost.ticks
     makespan = objective.weight(Metric.MAKESPAN)
     best = Fraction(0)

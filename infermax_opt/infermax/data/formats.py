@@ -52,7 +52,7 @@ def instance_from_json(value: object) -> Instance:
     if isinstance(value, dict) and value.get("problem", "infermax") != "infermax":
         raise InputError(f"{shown(value['problem'])} is not 'infermax'", field="problem")
     required = ["schema", "problem", "name", "requests", "system", "policy", "cost", "objective"]
-    top = Fields(value, "", required, ["classes"])
+    top = Fields(value, "", required, ["classes", "horizon"])
     top.schema(INSTANCE_SCHEMA)
     groups = [_group(item, f"requests[{index}]") for index, item in enumerate(top.items("requests"))]
     system = Fields(
@@ -76,6 +76,7 @@ def instance_from_json(value: object) -> Instance:
         cost=_cost(top.get("cost")),
         objective=Objective.of(top.get("objective")),
         classes=_classes(top.get("classes", {})),
+        horizon=_present(top, "horizon") if "horizon" in top.values else None,
     )
 
 
@@ -87,6 +88,7 @@ OPTIONAL = {
     "weight": "weight",
     "slo": "slo",
     "predicted_output_tokens": "predicted_output_tokens",
+    "optional": "optional",
 }
 
 
@@ -116,7 +118,7 @@ def _classes(value: object) -> tuple[RequestClass, ...]:
         raise InputError(f"{shown(value)} is not an object", field="classes")
     found = []
     for name, item in value.items():
-        fields = Fields(item, f"classes.{name}", [], ["weight", "slo"])
+        fields = Fields(item, f"classes.{name}", [], ["weight", "slo", "optional"])
         with under(f"classes.{name}"):
             given = {key: _present(fields, key) for key in fields.values}
         found.append(RequestClass(name, **given))
@@ -168,6 +170,7 @@ def instance_to_json(instance: Instance) -> dict[str, Any]:
         },
         "cost": {"profile": cost.profile} if cost.profile else cost_to_json(cost),
         "objective": instance.objective.to_json(),
+        **({} if instance.horizon is None else {"horizon": Fraction(instance.horizon)}),
     }
 
 
@@ -187,8 +190,10 @@ def _group_to_json(group: RequestGroup) -> dict[str, Any]:
 
 
 def _given(some: RequestGroup | RequestClass) -> dict[str, Any]:
-    """Weight and service level, as far as they are given."""
+    """Weight, service level and whether they are optional, as far as these are given."""
     value: dict[str, Any] = {} if some.weight is None else {"weight": Fraction(some.weight)}
+    if some.optional is not None:
+        value["optional"] = some.optional
     limits = ServiceLevel.of(some.slo, "slo").given()
     return {**value, "slo": limits} if limits else value
 

@@ -11,12 +11,14 @@ from typing import Any
 from infermax_opt.core.checks import (
     MAX_TOKENS,
     Meaning,
+    checked_decimal,
     checked_ids,
     checked_text,
     checked_total,
     checked_whole,
 )
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import Number
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.objective import Metric, Objective, shares
 from infermax_opt.infermax.data.requests import (
@@ -114,6 +116,8 @@ class Instance:
     objective : Objective, str or mapping
     classes : iterable of RequestClass
         What requests of a class have where they say nothing themselves.
+    horizon : Number, optional
+        Seconds.  Only what ends by then counts as served, or as keeping a service level.
 
     Raises
     ------
@@ -129,9 +133,12 @@ class Instance:
     policy: Policy = field(default_factory=Policy)
     objective: Objective = field(default_factory=lambda: Objective.of("makespan"))
     classes: tuple[RequestClass, ...] = ()
+    horizon: Number | None = None
 
     def __post_init__(self) -> None:
         checked_text(self.name, "name")
+        if self.horizon is not None:
+            object.__setattr__(self, "horizon", checked_decimal(self.horizon, "horizon"))
         object.__setattr__(self, "groups", tuple(self.groups))
         object.__setattr__(self, "classes", tuple(self.classes))
         object.__setattr__(self, "objective", Objective.of(self.objective))
@@ -195,6 +202,17 @@ class Instance:
         return tuple(request for group in self.groups for request in group.expand(classes))
 
     @cached_property
+    def required(self) -> Instance | None:
+        """The same with those requests alone that must be finished; itself if these are all, None for none.
+
+        Metrics of latencies are about these.  A schedule without the other ones has no batch that is longer.
+        """
+        found = [request for request in self.requests if not request.terms.optional]
+        if len(found) == len(self.requests):
+            return self
+        return replace(self, groups=tuple(map(_alone, found)), classes=()) if found else None
+
+    @cached_property
     def index(self) -> dict[str, int]:
         """Position of each request id in `requests`."""
         return {request.id: k for k, request in enumerate(self.requests)}
@@ -224,12 +242,7 @@ class Instance:
 
     def told_apart(self) -> Instance:
         """The same requests, each of a type of its own, as of a class of its own."""
-        groups = tuple(
-            RequestGroup(
-                r.id, r.input_tokens, r.output_tokens, r.arrival, None, r.id, r.terms.weight, r.terms.slo
-            )
-            for r in self.requests
-        )
+        groups = tuple(replace(_alone(r), class_name=r.id) for r in self.requests)
         return replace(self, groups=groups, classes=())
 
     @cached_property
@@ -254,6 +267,17 @@ class Instance:
         feed(cost.attention.value, *(v for pair in cost.batch for v in pair))
         feed(*cost.decode, *cost.prefill)
         feed(*self.objective.meaning())
+        if self.horizon is not None:
+            feed("horizon", self.horizon)
         for r in self.requests:
             feed(*r.meaning())
         return meaning.hexdigest()
+
+
+def _alone(request: Request) -> RequestGroup:
+    """A request as a group of its own, which needs no class to say what its terms are."""
+    terms = request.terms
+    return RequestGroup(
+        request.id, request.input_tokens, request.output_tokens, request.arrival, None,
+        terms.class_name, terms.weight, terms.slo, request.predicted_output_tokens, terms.optional,
+    )  # fmt: skip

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
+from math import floor
 
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.objective import LINEAR, QUANTILES, Latency, Metric, rank
+from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, QUANTILES, Latency, Metric, rank
 from infermax_opt.infermax.data.requests import Request
 
-__all__ = ["Latencies", "Record", "Times", "gains_by_waiting", "no_later"]
+__all__ = ["NEVER", "Latencies", "Record", "Times", "dropped", "gains_by_waiting", "no_later"]
 
+#: Tick of what does not happen.
+NEVER = 2**62
 #: Recorded times of the first and of the last token of each request; -1 if it is not made yet.
 Times = tuple[tuple[int, int], ...]
 
@@ -25,7 +28,7 @@ class Latencies:
     unit : int
         Ticks per second; arrivals are whole ticks.
     firsts, lasts : sequence of int, one per request
-        Ticks at which the first and the last token are made.
+        Ticks at which the first and the last token are made; `NEVER` where one is not.
 
     Attributes
     ----------
@@ -38,17 +41,38 @@ class Latencies:
         self.unit = unit
         self.firsts, self.lasts = firsts, lasts
 
+    @cached_property
+    def required(self) -> Latencies | None:
+        """Those of the requests that must be finished; None for none."""
+        required = self.instance.required
+        if required is None or required is self.instance:
+            return None if required is None else self
+        kept = [i for i, request in enumerate(self.instance.requests) if not request.terms.optional]
+        return Latencies(required, self.unit, [self.firsts[i] for i in kept], [self.lasts[i] for i in kept])
+
     def metric(self, metric: Metric) -> Fraction | None:
-        """A metric in its unit, None where it is undefined; the makespan is that of the last token."""
+        """A metric in its unit, None where it is undefined; the makespan is that of the last token.
+
+        Those of latencies are about the requests that must be finished.
+        """
+        if metric is Metric.MAKESPAN:
+            return Fraction(max((last for last in self.lasts if last < NEVER), default=0), self.unit)
+        if metric is Metric.UNSERVED:
+            return self.unserved
+        if metric is Metric.MISSED:
+            return self.missed
+        required = self.required
+        return None if required is None else required.of_all(metric)
+
+    def of_all(self, metric: Metric) -> Fraction | None:
+        """A metric of latencies, of requests that all must be finished."""
         if metric in LINEAR:
             return self.linear(metric)
         if metric in QUANTILES:
             return self.quantile(metric)
         if metric is Metric.MAX_NORMALISED_LATENCY:
             return self.worst_normalised
-        if metric is Metric.CLASS_SPREAD:
-            return self.class_spread
-        return self.missed if metric is Metric.MISSED else Fraction(max(self.lasts), self.unit)
+        return self.class_spread
 
     def _since_arrival(self, times: Sequence[int]) -> list[int]:
         arrivals = (request.arrival for request in self.instance.requests)
@@ -127,15 +151,30 @@ class Latencies:
 
     @cached_property
     def broken(self) -> list[bool] | None:
-        """Whether a request breaks a service level of its own, for each; None where none has any."""
+        """Whether a request breaks a service level of its own, or does not end by the horizon, for each.
+
+        None where none has a service level.
+        """
         requests = self.instance.requests
         if not any(request.terms.slo for request in requests):
             return None
         return [self._breaks(i, request) for i, request in enumerate(requests)]
 
+    def late(self, i: int) -> bool:
+        """Whether a request does not end, or not by the horizon."""
+        horizon = self.instance.horizon
+        return self.lasts[i] >= NEVER if horizon is None else self.lasts[i] > Fraction(horizon) * self.unit
+
+    @property
+    def unserved(self) -> Fraction | None:
+        """Weight of the optional requests that do not end, or not by the horizon; None for none."""
+        optional = [(i, r) for i, r in enumerate(self.instance.requests) if r.terms.optional]
+        weights = (r.terms.weight for i, r in optional if self.late(i))
+        return sum(weights, Fraction(0)) if optional else None
+
     def _breaks(self, i: int, request: Request) -> bool:
         slo, steps = request.terms.slo, request.output_tokens - 1
-        return bool(slo) and any(
+        return self.late(i) or any(
             limit is not None and ticks > limit * times * self.unit
             for limit, ticks, times in (
                 (slo.ttft, self.ttft[i], 1),
@@ -189,14 +228,26 @@ class Record:
         self.arrivals = [int(request.arrival * unit) for request in instance.requests]
         asked = {self._asked(metric) for metric in instance.objective.metrics}
         self._exact = {latency: latency in asked for latency in (Latency.TTFT, Latency.E2E)}
-        self._missed = Metric.MISSED in instance.objective.metrics
+        self._counted = {metric for metric in instance.objective.metrics if metric in BY_COUNT}
 
     @staticmethod
     def _asked(metric: Metric) -> Latency | None:
         """The latency whose values a metric asks for."""
         if metric in QUANTILES:
             return QUANTILES[metric][1]
-        return None if metric is Metric.MISSED else LINEAR.get(metric, Latency.E2E)
+        return None if metric in BY_COUNT else LINEAR.get(metric, Latency.E2E)
+
+    def _limits(self, latency: Latency, request: int) -> set[Fraction]:
+        """The latencies from which on it matters that a token is late."""
+        terms, limits = self.instance.requests[request].terms, set()
+        missed = Metric.MISSED in self._counted and bool(terms.slo)
+        limit = terms.slo.ttft if latency is Latency.TTFT else terms.slo.e2e
+        if missed and limit is not None:
+            limits.add(limit)
+        ends = missed or (Metric.UNSERVED in self._counted and terms.optional)
+        if ends and latency is Latency.E2E and self.instance.horizon is not None:
+            limits.add(Fraction(self.instance.horizon) - self.instance.requests[request].arrival)
+        return limits
 
     def of(self, latency: Latency, request: int, time: int) -> int:
         """What is recorded of a token that is made at some time.
@@ -209,14 +260,13 @@ class Record:
         time : int
             Ticks.
         """
-        if self._exact[latency]:
+        limits = self._limits(latency, request)
+        if self._exact[latency] or len(limits) > 1:
             return time
-        slo, arrival = self.instance.requests[request].terms.slo, self.arrivals[request]
-        limit = slo.ttft if latency is Latency.TTFT else slo.e2e
-        if not self._missed or limit is None:
+        if not limits:
             return 0
-        most = int(limit * self.unit)
-        return arrival if time - arrival <= most else arrival + most + 1
+        arrival, most = self.arrivals[request], floor(limits.pop() * self.unit)
+        return min(arrival, arrival + most) if time - arrival <= most else arrival + most + 1
 
     def after(
         self, times: Times, before: Iterable[tuple[int, int]], left: Mapping[int, int], end: int
@@ -248,6 +298,15 @@ class Record:
         """Objective of recorded times; an undefined metric counts as 0."""
         found = Latencies(self.instance, self.unit, firsts, lasts)
         return self.instance.objective.value(found.metric)
+
+
+def dropped(times: Times, left: Iterable[int]) -> Times:
+    """Recorded times of a schedule that leaves these requests unfinished."""
+    found = list(times)
+    for request in left:
+        first, _ = found[request]
+        found[request] = (first if first >= 0 else NEVER), NEVER
+    return tuple(found)
 
 
 def no_later(one: Times, other: Times) -> bool:

@@ -13,7 +13,10 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.infermax.data.requests import RequestType
 
-__all__ = ["AT_MOST", "LINEAR", "QUANTILES", "Latency", "Metric", "Objective", "rank", "ratio", "shares"]
+__all__ = [
+    "AT_MOST", "BY_COUNT", "LINEAR", "QUANTILES",
+    "Latency", "Metric", "Objective", "rank", "ratio", "shares",
+]  # fmt: skip
 
 
 class Metric(enum.Enum):
@@ -38,15 +41,18 @@ class Metric(enum.Enum):
     MAX_E2E = "max_e2e"
     CLASS_SPREAD = "class_spread"
     MISSED = "missed"
+    UNSERVED = "unserved"
 
     @property
     def unit(self) -> str:
         """Seconds, seconds for a token, or weight."""
-        if self is Metric.MISSED:
+        if self in BY_COUNT:
             return "weight"
         return "s/token" if self in PER_TOKEN else "s"
 
 
+#: Metrics that are the weight of some requests; only these are about optional requests, too.
+BY_COUNT = (Metric.MISSED, Metric.UNSERVED)
 PER_TOKEN = (Metric.MEAN_NORMALISED_LATENCY, Metric.MAX_NORMALISED_LATENCY, Metric.CLASS_SPREAD)
 
 
@@ -93,13 +99,17 @@ def rank(percent: int, count: int) -> int:
 def shares(metric: Metric, kinds: Sequence[RequestType]) -> list[Fraction]:
     """Share of each request of each kind in a metric of `LINEAR`; the metric is the sum of share * latency.
 
-    Where no request has the latency, as the TPOT of single tokens, all shares are 0.
+    Optional requests have none.  Where no request has the latency, as the TPOT of single tokens, all shares
+    are 0.
     """
     weighted = metric.value.startswith("weighted")
     tpot = LINEAR[metric] is Latency.TPOT
+
+    def left_out(kind: RequestType) -> bool:
+        return kind.terms.optional or (tpot and kind.output_tokens == 1)
+
     weights = [
-        Fraction(0) if tpot and kind.output_tokens == 1 else kind.terms.weight if weighted else Fraction(1)
-        for kind in kinds
+        Fraction(0) if left_out(kind) else kind.terms.weight if weighted else Fraction(1) for kind in kinds
     ]
     total = sum((w * len(kind.members) for w, kind in zip(weights, kinds, strict=True)), Fraction(0))
     if metric is Metric.MEAN_NORMALISED_LATENCY:

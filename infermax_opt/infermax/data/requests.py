@@ -92,17 +92,21 @@ class Terms:
     weight : Fraction
         Of its latencies in weighted means, and of a broken service level.
     slo : ServiceLevel
+    optional : bool
+        Whether a schedule may leave it unfinished.
     """
 
     class_name: str | None = None
     weight: Fraction = Fraction(1)
     slo: ServiceLevel = UNLIMITED
+    optional: bool = False
 
     def meaning(self) -> tuple[object, ...]:
         """Parts of the hash of an instance; none for `PLAIN` terms, as in files that are older than these."""
         if self == PLAIN:
             return ()
-        return self.class_name or "", self.weight, self.slo.ttft, self.slo.tpot, self.slo.e2e
+        rest = ("optional",) if self.optional else ()
+        return self.class_name or "", self.weight, self.slo.ttft, self.slo.tpot, self.slo.e2e, *rest
 
 
 #: Terms of a request of which nothing is said.
@@ -153,6 +157,12 @@ def _checked_weight(value: Number | None, field: str) -> Fraction | None:
     return weight
 
 
+def _check_flag(value: object, field: str) -> None:
+    """Check for true, false or nothing."""
+    if value is not None and not isinstance(value, bool):
+        raise InputError(f"{value!r} is not true or false", field=field)
+
+
 @dataclass(frozen=True)
 class RequestClass:
     """What the requests of a class have where they say nothing themselves.
@@ -164,15 +174,19 @@ class RequestClass:
         Above 0.
     slo : ServiceLevel or mapping, optional
         Its limits, each where the request has none.
+    optional : bool, optional
+        Whether a schedule may leave them unfinished.
     """
 
     name: str
     weight: Number | None = None
     slo: ServiceLevel | Mapping[str, Number] | None = None
+    optional: bool | None = None
 
     def __post_init__(self) -> None:
         checked_text(self.name, "classes")
         where = f"classes.{self.name}"
+        _check_flag(self.optional, f"{where}.optional")
         object.__setattr__(self, "weight", _checked_weight(self.weight, f"{where}.weight"))
         object.__setattr__(self, "slo", ServiceLevel.of(self.slo, f"{where}.slo"))
 
@@ -202,6 +216,8 @@ class RequestGroup:
         Limits in seconds; those of its class where it has none.
     predicted_output_tokens : int, optional
         What a scheduler may know of the output.
+    optional : bool, optional
+        Whether a schedule may leave it unfinished; what its class says by default, else false.
     """
 
     id: str
@@ -213,9 +229,11 @@ class RequestGroup:
     weight: Number | None = None
     slo: ServiceLevel | Mapping[str, Number] | None = None
     predicted_output_tokens: int | None = None
+    optional: bool | None = None
 
     def __post_init__(self) -> None:
         checked_text(self.id, "id")
+        _check_flag(self.optional, "optional")
         for name in ("input_tokens", "output_tokens"):
             object.__setattr__(self, name, checked_whole(getattr(self, name), name, 1, MAX_TOKENS))
         for name, most in (("count", MAX_REQUESTS), ("predicted_output_tokens", MAX_TOKENS)):
@@ -230,12 +248,14 @@ class RequestGroup:
 
     def terms(self, classes: Mapping[str, RequestClass]) -> Terms:
         """Its terms."""
-        if self.class_name is None and self.weight is None and self.slo is UNLIMITED:
+        if self.class_name is None and self.weight is None and self.slo is UNLIMITED and not self.optional:
             return PLAIN
         own = ServiceLevel.of(self.slo, "slo")
         default = classes.get(self.class_name or "", NOTHING)
         weight = next((w for w in (self.weight, default.weight) if w is not None), 1)
-        terms = Terms(self.class_name, Fraction(weight), own.over(ServiceLevel.of(default.slo, "slo")))
+        slo = own.over(ServiceLevel.of(default.slo, "slo"))
+        optional = bool(default.optional if self.optional is None else self.optional)
+        terms = Terms(self.class_name, Fraction(weight), slo, optional)
         return PLAIN if terms == PLAIN else terms
 
     def expand(self, classes: Mapping[str, RequestClass] = NO_CLASSES) -> Iterator[Request]:

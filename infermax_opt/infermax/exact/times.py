@@ -9,6 +9,10 @@ max_k (alpha_k + beta_k) + min(d0, p0).  So of a request with r tokens to come t
 such times after now, or after its arrival, and the first, if that is to come, one such time.  The objective
 of these times is never too high, as it is regular.
 
+*Optional requests.*  A schedule may end where only these are left, at the end of a batch that finishes a
+request: to go on without finishing any only makes it longer.  The estimate has the tokens of one that is not
+finished before all times, where no metric is worse for it, or never, if it cannot be finished by the horizon.
+
 *Dominance.*  Of two labels A and B of one state, B is dropped if A is no later and no recorded time of A is
 later.  A can wait until the time of B and then run whatever follows B, at the same times: so all tokens to
 come are made no later than after B, those made were made no later, and the objective is regular.  (That A
@@ -28,7 +32,7 @@ from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.cost import batch_time
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.latencies import Record, Times, no_later
+from infermax_opt.infermax.data.latencies import NEVER, Record, Times, dropped, no_later
 from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.moves import Load, State
@@ -85,6 +89,7 @@ class _TimesSearch:
         self.unit = lcm(instance.cost.ticks_per_second, *arrivals)
         self.per_tick = self.unit // instance.cost.ticks_per_second
         self.record = Record(instance, self.unit)
+        self.horizon = NEVER if instance.horizon is None else Fraction(instance.horizon) * self.unit
         fastest = max(a + b for a, b in zip(ticks.alpha, ticks.beta, strict=True)) + min(ticks.d0, ticks.p0)
         self.step = fastest * self.per_tick
         self.queue: list[tuple[Fraction, int, _Label]] = []
@@ -96,7 +101,7 @@ class _TimesSearch:
         """Take labels by their estimate until the best one is a whole schedule."""
         goal, termination = None, Termination.OPTIMAL
         try:
-            self._push(_Label(self.space.start(), 0, ((-1, -1),) * len(self.instance.requests)))
+            self._push_all(_Label(self.space.start(), 0, ((-1, -1),) * len(self.instance.requests)))
             while self.queue and goal is None:
                 value, _, label = heapq.heappop(self.queue)
                 self.floor = max(self.floor, value)
@@ -125,6 +130,14 @@ class _TimesSearch:
         if limits.seconds is not None and time.monotonic() - self.started > limits.seconds:
             raise _Stop(Termination.TIME_LIMIT)
 
+    def _push_all(self, label: _Label) -> None:
+        """Push a label, and the end of the schedule where that may be."""
+        self._push(label)
+        left = [self.space.nodes[i].kind for i in label.state]
+        finished = label.parent is None or len(left) < len(label.parent.state)
+        if left and finished and all(self.instance.requests[k].terms.optional for k in left):
+            self._push(_Label((), label.now, dropped(label.times, left), label))
+
     def _push(self, label: _Label) -> None:
         value = self._estimate(label)
         if self.upper is None or value < self.upper:
@@ -145,9 +158,13 @@ class _TimesSearch:
         firsts, lasts = [], []
         for k, (request, (first, last)) in enumerate(zip(self.instance.requests, label.times, strict=True)):
             since = max(label.now, self.record.arrivals[k])
-            tokens = request.output_tokens - left.get(k, 0)
+            soonest = since + (request.output_tokens - left.get(k, 0)) * self.step
+            if request.terms.optional and last < 0:
+                firsts.append(first)
+                lasts.append(NEVER if soonest > self.horizon else -1)
+                continue
             firsts.append(first if first >= 0 else self.record.of(Latency.TTFT, k, since + self.step))
-            lasts.append(last if last >= 0 else self.record.of(Latency.E2E, k, since + tokens * self.step))
+            lasts.append(last if last >= 0 else self.record.of(Latency.E2E, k, soonest))
         return self.record.value(firsts, lasts)
 
     def _expand(self, label: _Label) -> None:
@@ -163,7 +180,7 @@ class _TimesSearch:
             moved = [self.space.nodes[i].kind for i in label.state if i not in child]
             began = max(label.now, *(self.record.arrivals[k] for k in moved))
             times = self._times(label, child, began + took)
-            self._push(_Label(child, began + took, times, label, load, began))
+            self._push_all(_Label(child, began + took, times, label, load, began))
 
     def _times(self, label: _Label, child: State, end: int) -> Times:
         """The times with those of the tokens that a batch to this state makes."""
@@ -175,7 +192,8 @@ class _TimesSearch:
     def _schedule(self, goal: _Label) -> Schedule:
         """Follow the labels back."""
         batches: list[Batch] = []
-        label = goal
+        # The end of a schedule that leaves requests unfinished takes no batch.
+        label = goal if goal.load is not None or goal.parent is None else goal.parent
         while label.parent is not None and label.load is not None:
             before = label.parent
             groups = self.space.groups(before.state)

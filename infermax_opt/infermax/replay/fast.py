@@ -85,6 +85,7 @@ def replay_compiled(instance: Instance, schedule: Schedule) -> Replay | None:
         last_batch=done.last.tolist(),
         evictions=int(done.totals[kernel.EVICTIONS]),
         refill_tokens=int(done.totals[kernel.REFILLS]),
+        generated=instance.output_tokens,
     )
 
 

@@ -37,6 +37,7 @@ class LatencyMetrics:
     max_e2e = _formed(Metric.MAX_E2E)
     class_spread = _formed(Metric.CLASS_SPREAD)
     missed = _formed(Metric.MISSED)
+    unserved = _formed(Metric.UNSERVED)
 
     @property
     def attainment(self) -> Fraction | None:

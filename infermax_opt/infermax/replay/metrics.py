@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from infermax_opt.core.values import SHARE, SHARE_REACHED, MetricRow, one_each
 from infermax_opt.infermax.data.instance import Instance, Objective
-from infermax_opt.infermax.data.latencies import Latencies
+from infermax_opt.infermax.data.latencies import NEVER, Latencies
 from infermax_opt.infermax.data.objective import QUANTILES, Latency, Metric
 from infermax_opt.infermax.replay.latencies import LatencyMetrics
 
@@ -53,7 +53,9 @@ DEFINITIONS = {
     **{metric.value: _quantile(metric) for metric in QUANTILES},
     "class_spread": "largest difference between the mean_normalised_latency of two classes, requests "
     "without a class being one, s/token",
-    "missed": "weight of the requests that break an SLO of theirs (TPOT: the request's own)",
+    "missed": "weight of the requests that break an SLO of theirs (TPOT: the request's own); what is not "
+    "finished, or not by the horizon, breaks it",
+    "unserved": "weight of the optional requests that are not finished, or not by the horizon",
     "attainment": "weight of the requests that keep all SLOs of theirs / weight of those with any",
     "goodput": "requests that break no SLO / makespan",
 }
@@ -78,7 +80,7 @@ TOGETHER = (
 #: Metrics that a text shows where weights differ.
 WEIGHTED = ("weighted_mean_ttft", "weighted_mean_tpot", "weighted_mean_e2e")
 #: Metrics that a text shows where they are defined.
-WHERE_DEFINED = ("class_spread", "missed", "attainment", "goodput")
+WHERE_DEFINED = ("class_spread", "missed", "unserved", "attainment", "goodput")
 
 UNITS = {
     "tokens_per_second": "tokens/s",
@@ -98,17 +100,18 @@ UNITS = {
 class Metrics(LatencyMetrics):
     """Metrics of one schedule; `DEFINITIONS` says what each one means.
 
-    Times are exact seconds; None where a metric is undefined (``mean_tpot`` when no request has
-    two output tokens).  Those of `LatencyMetrics` are formed when they are asked for.
+    Times are exact seconds; None where a metric is undefined (``mean_tpot`` when no request has two output
+    tokens).  Latencies are those of the requests that must be finished.  Those of `LatencyMetrics` are formed
+    when they are asked for.
     """
 
     definitions: ClassVar[Mapping[str, str]] = DEFINITIONS
     units: ClassVar[Mapping[str, str]] = UNITS
 
     makespan: Fraction
-    mean_ttft: Fraction
+    mean_ttft: Fraction | None
     mean_tpot: Fraction | None
-    mean_e2e: Fraction
+    mean_e2e: Fraction | None
     tokens_per_second: Fraction | None
     batches: int
     evictions: int
@@ -149,43 +152,32 @@ def measure(instance: Instance, replay: Replay) -> Metrics:
     if not replay.valid:
         raise ValueError("metrics need a valid schedule")
     ends = replay.ends
-    firsts = [ends[batch] for batch in replay.first_batch]
-    lasts = [ends[batch] for batch in replay.last_batch]
-    arrivals = sum((r.arrival for r in instance.requests if r.arrival), Fraction(0))
-    n = len(instance.requests)
-    makespan = replay.seconds(ends[-1])
+    made = Latencies(
+        instance,
+        replay.ticks_per_second,
+        [ends[batch] if batch >= 0 else NEVER for batch in replay.first_batch],
+        [ends[batch] if batch >= 0 else NEVER for batch in replay.last_batch],
+    )
+    makespan = replay.seconds(ends[-1]) if ends else Fraction(0)
     durations = [end - start for start, end in zip(replay.starts, ends, strict=True)]
     busy = sum(durations)
     weighted = sum(t * kv for t, kv in zip(durations, replay.kv_used, strict=True))
     processed = sum(f.tokens for f in replay.features)
     return Metrics(
-        latencies=Latencies(instance, replay.ticks_per_second, firsts, lasts),
+        latencies=made,
         makespan=makespan,
-        mean_ttft=(replay.seconds(sum(firsts)) - arrivals) / n,
-        mean_tpot=_mean_tpot(instance, replay, firsts, lasts),
-        mean_e2e=(replay.seconds(sum(lasts)) - arrivals) / n,
-        tokens_per_second=instance.output_tokens / makespan if makespan else None,
+        mean_ttft=made.metric(Metric.MEAN_TTFT),
+        mean_tpot=made.metric(Metric.MEAN_TPOT),
+        mean_e2e=made.metric(Metric.MEAN_E2E),
+        tokens_per_second=replay.generated / makespan if makespan else None,
         batches=len(ends),
         evictions=replay.evictions,
         refill_tokens=replay.refill_tokens,
-        recompute_tax=Fraction(replay.refill_tokens, processed),
+        recompute_tax=Fraction(replay.refill_tokens, max(1, processed)),
         mean_kv_use=Fraction(weighted, busy * instance.system.kv_capacity) if busy else None,
-        peak_kv=max(replay.kv_used),
-        mean_batch_size=Fraction(sum(f.decodes + f.prefills for f in replay.features), len(ends)),
+        peak_kv=max(replay.kv_used, default=0),
+        mean_batch_size=Fraction(sum(f.decodes + f.prefills for f in replay.features), max(1, len(ends))),
     )
-
-
-def _mean_tpot(instance: Instance, replay: Replay, firsts: list[int], lasts: list[int]) -> Fraction | None:
-    """None where no request has two output tokens."""
-    spans: dict[int, int] = {}  # output tokens - 1 -> sum of (last - first) in ticks
-    several = 0
-    for request, first, last in zip(instance.requests, firsts, lasts, strict=True):
-        steps = request.output_tokens - 1
-        if steps:
-            several += 1
-            spans[steps] = spans.get(steps, 0) + last - first
-    total = sum((replay.seconds(span) / steps for steps, span in spans.items()), Fraction(0))
-    return total / several if several else None
 
 
 def objective_value(objective: Objective, metrics: Metrics) -> Fraction:

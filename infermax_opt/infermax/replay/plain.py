@@ -93,6 +93,8 @@ class Replay:
         Position (from 0) of the batch that generated the first and the last token; -1 if none.
     evictions, refill_tokens : int
         Refill tokens are the prefill tokens of requests that were evicted before.
+    generated : int
+        Tokens made in all.
     """
 
     violations: tuple[Violation, ...]
@@ -106,6 +108,7 @@ class Replay:
     last_batch: list[int]
     evictions: int
     refill_tokens: int
+    generated: int
 
     @property
     def valid(self) -> bool:
@@ -302,9 +305,9 @@ class _Checker:
                 self.fault(rule, f"{value} {what}; the limit is {limit}", None, value, limit)
 
     def finish(self) -> None:
-        """Report every request that did not generate all its tokens."""
+        """Report every request that had to generate all its tokens and did not."""
         for i, request in enumerate(self.instance.requests):
-            if not self.state.finished(i):
+            if not self.state.finished(i) and not request.terms.optional:
                 n = self.state.generated[i]
                 message = f"generated {n} of {request.output_tokens} tokens"
                 self.violations.append(
@@ -372,4 +375,5 @@ def replay_plain(instance: Instance, schedule: Schedule) -> Replay:
         last_batch=checker.last,
         evictions=checker.evictions,
         refill_tokens=checker.refill_tokens,
+        generated=sum(checker.state.generated),
     )

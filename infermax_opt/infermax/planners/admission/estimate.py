@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.objective import LINEAR, QUANTILES, Latency, Metric, rank
+from infermax_opt.infermax.data.instance import Instance, Terms
+from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, QUANTILES, Latency, Metric, rank
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -34,10 +35,19 @@ class Estimate:
         self._shares = {
             metric: self._share(metric) for metric in instance.objective.metrics if metric in LINEAR
         }
-        names = [r.terms.class_name for r in requests]
+        self._read_terms([request.terms for request in requests])
+
+    def _read_terms(self, terms: Sequence[Terms]) -> None:
+        """What requests are promised, and how they count."""
+        horizon = self.instance.horizon
+        self._horizon = np.inf if horizon is None else float(horizon)
+        self._optional = np.array([some.optional for some in terms])
+        self._required = ~self._optional
+        self._promised = np.array([bool(some.slo) for some in terms])
+        names = [some.class_name for some in terms if not some.optional]
         self._classes = [np.array([other == name for other in names]) for name in dict.fromkeys(names)]
-        self._weight = np.array([float(r.terms.weight) for r in requests])
-        slos = [(r.terms.slo.ttft, r.terms.slo.tpot, r.terms.slo.e2e) for r in requests]
+        self._weight = np.array([float(some.weight) for some in terms])
+        slos = [(some.slo.ttft, some.slo.tpot, some.slo.e2e) for some in terms]
         self._limits = np.array([[np.inf if v is None else float(v) for v in slo] for slo in slos]).T
 
     def _share(self, metric: Metric) -> Floats:
@@ -61,14 +71,19 @@ class Estimate:
             return float(last.max())
         if metric in LINEAR:
             return float(found[LINEAR[metric]] @ self._shares[metric])
+        if metric in BY_COUNT:
+            late = [found[latency] > limit for latency, limit in zip(Latency, self._limits, strict=True)]
+            missed, ended = np.any(late, axis=0), last <= self._horizon
+            broken = (missed | ~ended) & self._promised
+            return float(self._weight[broken if metric is Metric.MISSED else ~ended & self._optional].sum())
+        if not self._required.any():
+            return 0.0
+        found = {latency: values[self._required] for latency, values in found.items()}
         if metric in QUANTILES:
             percent, latency = QUANTILES[metric]
-            place = rank(percent, len(first)) - 1
+            place = rank(percent, len(found[latency])) - 1
             return float(np.partition(found[latency], place)[place])
-        if metric is Metric.MISSED:
-            late = [found[latency] > limit for latency, limit in zip(Latency, self._limits, strict=True)]
-            return float(self._weight[np.any(late, axis=0)].sum())
-        normalised = found[Latency.E2E] / self._outputs
+        normalised = found[Latency.E2E] / self._outputs[self._required]
         if metric is Metric.MAX_NORMALISED_LATENCY:
             return float(normalised.max())
         means = [float(normalised[members].mean()) for members in self._classes]

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import lcm
+from operator import add, mul
 
 from infermax_opt.infermax.data.instance import Instance, Objective
 from tests.infermax.oracle import State, _Oracle
@@ -28,6 +29,8 @@ __all__ = ["TooMany", "vector_optimum"]
 MOST = 60_000
 #: Time of a first and of a last token; None if it is not made yet.
 Times = tuple[tuple[int | None, int | None], ...]
+#: Requests whose first, and whose last token a batch makes.
+Made = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class TooMany(Exception):
@@ -51,32 +54,66 @@ class _VectorOracle:
         self.instance, self.most = instance, most
         self.moves = _Timeless(instance)
         self.unit = self.moves.unit
-        self.rows = [
-            (
-                r.output_tokens,
-                self.moves.ticks(r.arrival),
-                r.terms.class_name,
-                r.terms.weight,
-                r.terms.slo.given(),
-            )
-            for r in instance.requests
-        ]
+        self.known: dict[State, list[tuple[State, int, int, Made]]] = {}
+        self.outputs = [request.output_tokens for request in instance.requests]
+        self.arrivals = [self.moves.ticks(request.arrival) for request in instance.requests]
         self.weights = {metric.value: weight for metric, weight in instance.objective.weights}
+        slos = [request.terms.slo.given() for request in instance.requests]
         tpot = any("tpot" in name for name in self.weights)
-        promised = "missed" in self.weights and any("tpot" in slo for *_, slo in self.rows)
+        promised = "missed" in self.weights and any("tpot" in slo for slo in slos)
         self.every_tick = tpot or promised or "class_spread" in self.weights
         # Nothing but a spread can become less than with all that is missing made at once.
         self.pruned = "class_spread" not in self.weights
+        #: Most ticks from arrival to first token, from it to the last one, and from arrival to that one.
+        self.limits = [
+            [
+                None if name not in slo or not times else math.floor(slo[name] * times * self.unit)
+                for name, times in (("ttft", 1), ("tpot", o - 1), ("e2e", 1))
+            ]
+            for slo, o in zip(slos, self.outputs, strict=True)
+        ]
+        parts = [(name, [weight * x for x in self.parts(name)]) for name, weight in self.weights.items()]
+        #: Parts of the objective, and what a tick of each request counts in them, in whole units.
+        self.scale = lcm(*(x.denominator for _, factors in parts for x in factors))
+        self.summands = [(name, [int(x * self.scale) for x in factors]) for name, factors in parts]
+
+    def parts(self, name: str) -> list[Fraction]:
+        """What a tick (of `missed`: a miss) of each request counts in a metric; of a rank, of any request."""
+        requests = self.instance.requests
+        tick = Fraction(1, self.unit)
+        kind, _, latency = name.rpartition("_")
+        if name == "missed":
+            return [request.terms.weight for request in requests]
+        if name == "mean_normalised_latency":
+            return [tick / o / len(requests) for o in self.outputs]
+        if name == "max_normalised_latency":
+            return [tick / o for o in self.outputs]
+        if name == "class_spread":
+            classes = [request.terms.class_name for request in requests]
+            return [tick / o / classes.count(c) for o, c in zip(self.outputs, classes, strict=True)]
+        if kind in ("mean", "weighted_mean"):
+            each = [request.terms.weight if kind == "weighted_mean" else Fraction(1) for request in requests]
+            if latency == "tpot":
+                each = [w if o > 1 else Fraction(0) for w, o in zip(each, self.outputs, strict=True)]
+            steps = [o - 1 if latency == "tpot" else 1 for o in self.outputs]
+            return [w * tick / (sum(each) or 1) / max(1, n) for w, n in zip(each, steps, strict=True)]
+        return [tick] * len(requests)
 
     def best(self) -> Fraction:
-        start: State = tuple((0, 0) for _ in self.rows)
-        none: Times = tuple((None, None) for _ in self.rows)
-        queue: list[tuple[int, int, State, Times]] = [(0, 0, start, none)]
+        start: State = tuple((0, 0) for _ in self.outputs)
+        none: Times = tuple((None, None) for _ in self.outputs)
+        # The time, a number that tells entries apart, the point, and where it is the end of a batch that
+        # could also start later: the last such end, and what it makes.
+        queue: list[tuple[int, int, State, Times, int, Made]] = [(0, 0, start, none, 0, ((), ()))]
         seen: set[tuple[State, Times]] = set()
-        best: Fraction | None = None
+        best: int | None = None
         made = 0
         while queue:
-            now, _, state, times = heapq.heappop(queue)
+            now, _, state, times, latest, makes = heapq.heappop(queue)
+            if now < latest:
+                made += 1
+                later = marked(times, makes, now + 1)
+                heapq.heappush(queue, (now + 1, made, state, later, latest, makes))
             if (state, times) in seen:
                 continue
             seen.add((state, times))
@@ -88,74 +125,76 @@ class _VectorOracle:
                 value = self.value(times, now)
                 best = value if best is None else min(best, value)
                 continue
-            for after, ticks, arrival in self.moves.steps(state):
-                if after == state:
-                    continue
+            for after, ticks, arrival, makes in self.steps(state):
                 first = max(now, arrival)
-                last = max(first, self.moves.last) if self.every_tick else first
-                for begin in range(first, last + 1):
-                    made += 1
-                    end = begin + ticks
-                    point = after, self.marked(state, after, times, end)
-                    if point not in seen:
-                        heapq.heappush(queue, (end, made, *point))
+                # Where it makes nothing that is recorded, nobody can tell it from the earliest one.
+                waits = self.every_tick and makes != ((), ())
+                end = first + ticks
+                point = after, marked(times, makes, end)
+                made += 1
+                heapq.heappush(
+                    queue, (end, made, *point, max(end, self.moves.last + ticks) if waits else end, makes)
+                )
         assert best is not None
-        return best
+        return Fraction(best, self.scale)
 
-    def marked(self, before: State, after: State, times: Times, end: int) -> Times:
-        """The times with those of the tokens that a batch makes."""
-        found = []
-        for (_, n), (_, m), (first, last), (o, *_) in zip(before, after, times, self.rows, strict=True):
-            found.append((end if n == 0 and m > 0 else first, end if n < o and m == o else last))
-        return tuple(found)
-
-    def value(self, times: Times, now: int) -> Fraction:
-        """The objective, spelled out; what is not made yet is made now."""
-        done = [(now if a is None else a, now if b is None else b) for a, b in times]
-        rows = [
-            (*row, Fraction(a, self.unit), Fraction(b, self.unit))
-            for row, (a, b) in zip(self.rows, done, strict=True)
-        ]
-        return sum((w * self.metric(name, rows, done) for name, w in self.weights.items()), Fraction(0))
-
-    def metric(self, name: str, rows: Sequence[tuple], done: Sequence[tuple[int, int]]) -> Fraction:  # type: ignore[type-arg]
-        """One metric of complete times; 0 where it is undefined."""
-        arrivals = [Fraction(row[1], self.unit) for row in rows]
-        ttft = [row[5] - a for row, a in zip(rows, arrivals, strict=True)]
-        e2e = [row[6] - a for row, a in zip(rows, arrivals, strict=True)]
-        tpot = [(row[6] - row[5]) / (row[0] - 1) if row[0] > 1 else None for row in rows]
-        plain = {"ttft": ttft, "e2e": e2e, "tpot": tpot}
-        normal = [x / row[0] for x, row in zip(e2e, rows, strict=True)]
-        if name == "makespan":
-            return max(row[6] for row in rows)
-        kind, _, latency = name.rpartition("_")
-        if kind in ("mean", "weighted_mean") and latency != "latency":
-            pairs = [
-                (row[3] if kind == "weighted_mean" else Fraction(1), x)
-                for row, x in zip(rows, plain[latency], strict=True)
-                if x is not None
+    def steps(self, state: State) -> list[tuple[State, int, int, Made]]:
+        """Every batch that changes a state, and what it makes."""
+        if state not in self.known:
+            self.known[state] = [
+                (*step, self.made(state, step[0])) for step in self.moves.steps(state) if step[0] != state
             ]
-            return sum((w * x for w, x in pairs), Fraction(0)) / (sum(w for w, _ in pairs) or 1)
-        if kind in ("p50", "p90", "p99", "max") and latency in plain:
-            share = Fraction(100 if kind == "max" else int(kind[1:]), 100)
-            return sorted(plain[latency])[math.ceil(share * len(rows)) - 1]
+        return self.known[state]
+
+    def made(self, before: State, after: State) -> Made:
+        """The requests whose first token, and whose last one, a batch makes."""
+        steps = list(enumerate(zip(before, after, self.outputs, strict=True)))
+        return (
+            tuple(i for i, ((_, n), (_, m), _) in steps if n == 0 and m > 0),
+            tuple(i for i, ((_, n), (_, m), o) in steps if n < o and m == o),
+        )
+
+    def value(self, times: Times, now: int) -> int:
+        """The objective, spelled out, in units of its scale; what is not made yet is made now."""
+        ttft = [(now if a is None else a) - at for (a, _), at in zip(times, self.arrivals, strict=True)]
+        e2e = [(now if b is None else b) - at for (_, b), at in zip(times, self.arrivals, strict=True)]
+        return sum(self.metric(name, factors, ttft, e2e) for name, factors in self.summands)
+
+    def metric(self, name: str, factors: list[int], ttft: list[int], e2e: list[int]) -> int:
+        """One metric with its weight."""
+        span = [b - a for a, b in zip(ttft, e2e, strict=True)]
+        kind, _, latency = name.rpartition("_")
+        if name == "makespan":
+            return factors[0] * max(map(add, e2e, self.arrivals))
         if name == "missed":
             return sum(
-                (row[3] for row, *x in zip(rows, ttft, tpot, e2e, strict=True) if late(row[4], x)),
-                Fraction(0),
+                factor
+                for factor, limits, *found in zip(factors, self.limits, ttft, span, e2e, strict=True)
+                if any(most is not None and x > most for x, most in zip(found, limits, strict=True))
             )
         if name == "class_spread":
-            means = []
-            for which in {row[2] for row in rows}:
-                own = [x for x, row in zip(normal, rows, strict=True) if row[2] == which]
-                means.append(sum(own) / len(own))
-            return max(means) - min(means)
-        return {"mean_normalised_latency": sum(normal) / len(normal), "max_normalised_latency": max(normal)}[
-            name
-        ]
+            means: dict[str | None, int] = {}
+            for request, factor, x in zip(self.instance.requests, factors, e2e, strict=True):
+                of = request.terms.class_name
+                means[of] = means.get(of, 0) + factor * x
+            return max(means.values()) - min(means.values())
+        if name == "max_normalised_latency":
+            return max(map(mul, factors, e2e))
+        plain = {"ttft": ttft, "e2e": e2e, "tpot": span, "latency": e2e}[latency]
+        if kind in ("p50", "p90", "p99", "max"):
+            share = Fraction(100 if kind == "max" else int(kind[1:]), 100)
+            return factors[0] * sorted(plain)[math.ceil(share * len(plain)) - 1]
+        return sum(map(mul, factors, plain))
 
 
-def late(slo: dict[str, Fraction], found: list[Fraction | None]) -> bool:
-    """Whether TTFT, TPOT or end-to-end latency break a limit."""
-    names = ("ttft", "tpot", "e2e")
-    return any(name in slo and x is not None and x > slo[name] for name, x in zip(names, found, strict=True))
+def marked(times: Times, makes: Made, end: int) -> Times:
+    """The times with those of the tokens that a batch makes."""
+    if makes == ((), ()):
+        return times
+    found = list(times)
+    firsts, lasts = makes
+    for i in firsts:
+        found[i] = end, found[i][1]
+    for i in lasts:
+        found[i] = found[i][0], end
+    return tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
+import functools
 import gzip
 import itertools
 import json
@@ -67,6 +68,7 @@ def instance(name: str) -> Instance:
 NAMES = ("offline", "arrivals", "separate", "blocks", "throughput", "exact")
 
 
+@functools.cache
 def bounds(of: Instance) -> list[LowerBound]:
     searched = list(searched_bounds(of))
     searched.sort(key=lambda bound: bound.source)
@@ -306,18 +308,21 @@ def mutants(value: Any, rich: bool = True) -> Iterator[Any]:
                 continue  # has its own test
             if replacement == old and type(replacement) is type(old):
                 continue
-            mutant = copy.deepcopy(value)
-            inner = mutant
-            for key in path[:-1]:
-                inner = inner[key]
+            mutant, inner = opened(value, path)
             inner[path[-1]] = replacement
             yield mutant
-        mutant = copy.deepcopy(value)
-        inner = mutant
-        for key in path[:-1]:
-            inner = inner[key]
+        mutant, inner = opened(value, path)
         del inner[path[-1]]
         yield mutant
+
+
+def opened(value: Any, path: tuple[Any, ...]) -> tuple[Any, Any]:
+    """A copy that shares all with `value` but what is on the way to a path, and what holds the path's end."""
+    made = inner = copy.copy(value)
+    for key in path[:-1]:
+        inner[key] = copy.copy(inner[key])
+        inner = inner[key]
+    return made, inner
 
 
 @pytest.mark.parametrize("name", NAMES)

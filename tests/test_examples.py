@@ -335,7 +335,6 @@ def test_schedules_of_other_problems(run: Run, tandem: Path, tmp_path: Path) -> 
     [
         ("schedulers", "raise RuntimeError('no luck')", SCHEDULE_BROKEN),
         ("schedulers", "def broken(instance): raise RuntimeError('no luck')", SCHEDULE_BROKEN),
-        ("bounds", "raise RuntimeError('no luck')", ("bound", TOY)),
         ("bounds", "def broken(instance):\n raise RuntimeError('no luck')\n yield", ("bound", TOY)),
     ],
 )
@@ -344,6 +343,27 @@ def test_broken_packages_are_named(group: str, module: str, args: tuple[object, 
     assert f"infermax_opt.{group}: broken: " in said
     assert "some-package" in said
     assert "RuntimeError: no luck" in said
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        ("raise RuntimeError('no luck')", "RuntimeError: no luck"),
+        ("raise SystemExit('no luck')", "SystemExit: no luck"),
+        ("from infermax_opt import InputError\nraise InputError('no luck', field='here')", "here: no luck"),
+        ("", "AttributeError: "),
+    ],
+)
+def test_a_bound_that_cannot_be_loaded_is_left_out(module: str, told: str, tmp_path: Path) -> None:
+    run = install(tmp_path, "bounds", module)
+    result = tmp_path / "r.json"
+    for args in (("bound", TOY), ("solve", TOY, "-o", result)):
+        (warning,) = run(*args).stderr.splitlines()
+        assert warning.startswith("infermax-opt: left out: infermax_opt.bounds: broken: ")
+        assert told in warning
+        assert "some-package" in warning
+    run("verify", TOY, result)
+    assert run("versions").stderr == "", "it asks for no bound"
 
 
 LOWER = "from fractions import Fraction\nfrom infermax_opt.core.result import LowerBound, Proof\n"

@@ -17,6 +17,7 @@ from infermax_opt.cli.completion import COMPLETE_VAR, files
 from infermax_opt.core.compiled import tell_compiling
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.interrupts import TERMINATED, exit_code
+from infermax_opt.core.plugins import unloadable
 from infermax_opt.core.registry import left_out_so_far
 from infermax_opt.files.json import STANDARD
 
@@ -140,11 +141,13 @@ def _in_words(error: Exception) -> str:
 
 
 def _tell_left_out() -> None:
-    """Say in one line, after a command that did its work, which problems it did without."""
+    """Say, after a command that did its work, which problems and bounds it did without."""
     found = left_out_so_far()
     if found:
         more = f" (and {len(found) - 1} more; see `infermax-opt problems`)" if len(found) > 1 else ""
         _complain(f"left out: {found[0].refusal()}{more}", DONE)
+    for error in unloadable():
+        _complain(f"left out: {error}", DONE)
 
 
 def _complain(message: str, code: int) -> int:

@@ -199,7 +199,7 @@ def solve(
     "--certificate",
     metavar="FILE",
     shell_complete=completion.files,
-    help="Write the best bound's certificate, for `check`, to this file.",
+    help="Write the certificate of the best bound that has one, for `check`, to this file.",
 )
 @output_option("RESULT", "Write the best bound to this file, as a result without a schedule.")
 @PROGRESS
@@ -236,7 +236,13 @@ def bound(
     if not bounds and (output or certificate):
         raise InputError("no lower bound is known, so there is none to write", source=instance_file)
     if certificate is not None:
-        api.write_certificate(instance, bounds[0], certificate)
+        certified = next((bound for bound in bounds if bound.evidence is not None), bounds[0])
+        api.write_certificate(instance, certified, certificate)
+        if certified is not bounds[0]:
+            text = (
+                f"the best bound, {bounds[0].source!r}, has no certificate; this is of {certified.source!r}"
+            )
+            click.echo(f"infermax-opt: {certificate}: {text}", err=True)
     save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
     if output is not None:
         tell_left_out(bounds[0], output)

@@ -89,13 +89,17 @@ def checked_total(groups: Sequence[Named]) -> None:
 
 
 def checked_ids(groups: Iterable[Iterable[str]]) -> None:
-    """Check that no two requests have the same id, those of each entry of ``requests`` given."""
+    """Check that no two requests have the same id, those of each entry of ``requests`` given.
+
+    The ids of one entry differ, as each has a number of its own.
+    """
     seen = set[str]()
     for index, names in enumerate(groups):
-        for name in names:
-            if name in seen:
-                raise InputError(f"id {name!r} is used twice", field=f"requests[{index}].id")
-            seen.add(name)
+        given = tuple(names)
+        if not seen.isdisjoint(given):
+            name = next(name for name in given if name in seen)
+            raise InputError(f"id {name!r} is used twice", field=f"requests[{index}].id")
+        seen.update(given)
 
 
 class Named(Protocol):

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint
 from numbers import Rational
+from typing import Any
 
 from infermax_opt.core.errors import InputError, PackageError
 from infermax_opt.core.result import LowerBound
 
-__all__ = ["blaming", "is_own", "origin", "package_of", "sound"]
+__all__ = ["blaming", "is_own", "loaded", "origin", "package_of", "sound", "unloadable"]
 
 #: Where the entry points of this package lead.
 _OWN = __name__.partition(".")[0] + "."
+#: What `loaded` left out, and why.
+_UNLOADABLE: dict[EntryPoint, InputError] = {}
 
 
 def is_own(point: EntryPoint) -> bool:
@@ -47,6 +50,23 @@ def blaming(point: EntryPoint, part: str = "") -> Iterator[None]:
     except (Exception, SystemExit) as error:
         text = f"{origin(point, part)} failed: {type(error).__name__}: {error}"
         raise PackageError(text, field=point.name, source=point.group) from error
+
+
+def loaded(point: EntryPoint) -> Any:
+    """What an entry point names; None where it cannot be loaded, which `unloadable` tells."""
+    try:
+        with blaming(point):
+            return point.load()
+    except PackageError as error:
+        _UNLOADABLE[point] = error
+    except InputError as error:
+        _UNLOADABLE[point] = PackageError(f"{origin(point)}: {error}", field=point.name, source=point.group)
+    return None
+
+
+def unloadable() -> tuple[InputError, ...]:
+    """Why what this process left out could not be loaded."""
+    return tuple(_UNLOADABLE.values())
 
 
 def sound(bound: object) -> LowerBound:

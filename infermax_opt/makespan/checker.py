@@ -231,13 +231,17 @@ def check_envelope(certificate: Field, data: Any, instance_sha256: str) -> None:
     except (TypeError, ValueError, RecursionError):
         certificate.fail("holds what cannot be hashed, or is nested too deeply")
     expected = {"schema": "infermax-opt/certificate/1", "sha256": hashlib.sha256(text).hexdigest()}
-    expected |= {"instance": data["name"], "instance_sha256": instance_sha256}
-    objective = data.get("objective", "makespan")
-    if isinstance(objective, str):  # of limits, the hash of the instance says enough
-        expected["objective"] = objective
+    expected["instance"] = data["name"]
     for key, value in expected.items():
         if certificate[key].value != value:
             certificate[key].fail(f"{shown(certificate[key].value)} is not {shown(value)}")
+    # Before the hash of the instance, of which the objective is a part; of weights that says enough.
+    objective, own = certificate["objective"].value, data.get("objective", "makespan")
+    if isinstance(own, str) and objective != own:
+        raise Rejected(f"is for the objective {shown(objective)}; the instance's is {shown(own)}")
+    if certificate["instance_sha256"].value != instance_sha256:
+        found = shown(certificate["instance_sha256"].value)
+        certificate["instance_sha256"].fail(f"{found} is not {shown(instance_sha256)}")
     if not isinstance(certificate["source"].value, str):
         certificate["source"].fail(f"{shown(certificate['source'].value)} is no text")
 

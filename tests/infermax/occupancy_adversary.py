@@ -7,8 +7,10 @@ the prices come from a linear program, the potentials from Bellman and Ford.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -166,20 +168,17 @@ def strongest(
             solver.changeColBounds(price, -besides, besides)
     solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
 
-    def at_most(limit: float, terms: list[tuple[int, int]]) -> None:
-        row: dict[int, int] = {}
-        for index, factor in terms:
-            row[index] = row.get(index, 0) + factor
-        row = {index: factor for index, factor in row.items() if factor}
-        indices, factors = np.array(list(row), dtype=np.int32), np.array(list(row.values()), dtype=float)
-        solver.addRow(-highspy.kHighsInf, limit, len(row), indices, factors)
-
-    at_most(0, [(TOKEN, -1), (SIZE, -graph.shortest)])
-    at_most(0, [(TOKEN, graph.top), (EARNED, -1)])
-    at_most(0, [(TOKEN, graph.most), (EARNED, -1)])
+    rows: list[tuple[float, dict[int, int]]] = [
+        (0, {TOKEN: -1, SIZE: -graph.shortest}),
+        (0, {TOKEN: graph.top, EARNED: -1}),
+        (0, {TOKEN: graph.most, EARNED: -1}),
+    ]
     for edge in steps:
-        paid = [(price, -factor) for price, factor in enumerate(edge.prices)]
-        at_most(edge.cost / graph.fixed, [(column[edge.target], 1), (column[edge.source], -1), *paid])
+        row = {price: -factor for price, factor in enumerate(edge.prices) if factor}
+        if edge.source != edge.target:
+            row |= {column[edge.target]: 1, column[edge.source]: -1}
+        rows.append((edge.cost / graph.fixed, row))
+    at_most(solver, rows)
     solver.run()
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
@@ -191,6 +190,42 @@ def strongest(
         certificate = certified(instance, graph, prices, without)
         if certificate is not None:
             return certificate
+    return None
+
+
+def at_most(solver: highspy.Highs, rows: Sequence[tuple[float, Mapping[int, int]]]) -> None:
+    """Add rows, each with the most that it may be and its factors by column."""
+    sizes = [len(row) for _, row in rows]
+    solver.addRows(
+        len(rows),
+        np.full(len(rows), -highspy.kHighsInf),
+        np.array([limit for limit, _ in rows], dtype=float),
+        sum(sizes),
+        np.array([0, *itertools.accumulate(sizes)][:-1], dtype=np.int32),
+        np.array([index for _, row in rows for index in row], dtype=np.int32),
+        np.array([factor for _, row in rows for factor in row.values()], dtype=float),
+    )
+
+
+def distances(start: Any, arcs: Iterable[tuple[Any, Any, int]]) -> dict[Any, int] | None:
+    """Least cost from `start` to each node that is reached; None where a cycle earns."""
+    number = {start: 0}
+    listed = [
+        (number.setdefault(a, len(number)), number.setdefault(b, len(number)), weight)
+        for a, b, weight in arcs
+    ]
+    found: list[Any] = [0] + [None] * (len(number) - 1)
+    for _ in range(len(number) + 1):
+        changed = False
+        for a, b, weight in listed:
+            if found[a] is not None:
+                value, known = found[a] + weight, found[b]
+                if known is None or value < known:
+                    found[b], changed = value, True
+        if found[0] < 0:
+            return None
+        if not changed:
+            return {node: found[k] for node, k in number.items() if found[k] is not None}
     return None
 
 
@@ -221,19 +256,9 @@ def certified(
     weights = [
         (edge.cost << EXPONENT) + sum(f * p for f, p in zip(edge.prices, paid, strict=True)) for edge in steps
     ]
-    distance: dict[Node, int] = {(0, 0, "P"): 0}
-    for _ in range(len(steps) + 1):
-        changed = False
-        for edge, weight in zip(steps, weights, strict=True):
-            if edge.source in distance:
-                value = distance[edge.source] + weight
-                if edge.target not in distance or value < distance[edge.target]:
-                    distance[edge.target], changed = value, True
-        if distance[0, 0, "P"] < 0:
-            return None
-        if not changed:
-            break
-    else:
+    arcs = ((edge.source, edge.target, weight) for edge, weight in zip(steps, weights, strict=True))
+    distance = distances((0, 0, "P"), arcs)
+    if distance is None:
         return None
     ticks = least_work(instance, instance.types, graph.piece)
     earned = sum(times * price for times, price in zip(payments(instance, graph), paid, strict=True))

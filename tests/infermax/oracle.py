@@ -52,6 +52,18 @@ class _Oracle:
         self.p0, self.p1 = map(self.ticks, cost.prefill)
         self.reqs = [(r.input_tokens, r.output_tokens, self.ticks(r.arrival)) for r in instance.requests]
         self.last = max(a for *_, a in self.reqs)
+        system = instance.system
+        most = len(self.reqs) if system.max_running is None else system.max_running
+        #: KV tokens, all tokens, prefill tokens and requests of a batch, at most; whether phases may mix.
+        self.limits = (
+            system.kv_capacity,
+            system.max_batch_tokens,
+            system.max_prefill_tokens,
+            most,
+            instance.policy.hybrid_batching,
+        )
+        #: Ticks of the largest piece, by tokens.
+        self.pieces_of: dict[int, int] = {}
         self.weights = {metric.value: weight for metric, weight in instance.objective.weights}
         self.known: dict[State, list[Step]] = {}
         self.may: dict[tuple[int, int, int], list[Part]] = {}
@@ -78,18 +90,8 @@ class _Oracle:
         timeless = not every_tick and set(self.weights) == {"makespan"}
         goal = tuple((0, o) for _, o, _ in self.reqs)
         start = tuple((0, 0) for _ in self.reqs)
-        best: dict[tuple[State, int], int] = {}
-        queue: list[tuple[int, State, int]] = []
-
-        def reach(cost: int, state: State, now: int) -> None:
-            # From the last arrival on the time makes no difference.
-            now = min(now, self.last)
-            key = state, 0 if timeless else now
-            if key not in best or cost < best[key]:
-                best[key] = cost
-                heapq.heappush(queue, (cost, state, now))
-
-        reach(0, start, 0)
+        best: dict[tuple[State, int], int] = {(start, 0): 0}
+        queue: list[tuple[int, State, int]] = [(0, start, 0)]
         while True:
             cost, state, now = heapq.heappop(queue)
             if state == goal:
@@ -99,13 +101,17 @@ class _Oracle:
             if cost > best[state, 0 if timeless else now]:
                 continue
             rate = self.rate(state)
-            if every_tick and now < self.last:
-                reach(cost + rate, state, now + 1)
-            for after, ticks, arrival in self.steps(state):
-                if arrival <= now:
-                    reach(cost + rate * ticks, after, now + ticks)
-                elif not every_tick:
-                    reach(cost + rate * (arrival - now + ticks), after, arrival + ticks)
+            reached = [(state, 1, now)] if every_tick and now < self.last else []
+            for after, ticks, arrival in itertools.chain(reached, self.steps(state)):
+                if arrival > now and every_tick:
+                    continue
+                taken = ticks if arrival <= now else arrival - now + ticks
+                # From the last arrival on the time makes no difference.
+                then = min(now + taken, self.last)
+                key, total = (after, 0 if timeless else then), cost + rate * taken
+                if key not in best or total < best[key]:
+                    best[key] = total
+                    heapq.heappush(queue, (total, after, then))
 
     def rate(self, state: State) -> int:
         """Objective accrued per tick in a state, scaled."""
@@ -121,15 +127,18 @@ class _Oracle:
         if state not in self.known:
             least: dict[tuple[State, int], int] = {}
             for after, arrival, load in self.combinations(state):
-                ticks = self.batch(*load)
-                if ticks is not None:
-                    key = after, arrival
-                    least[key] = min(ticks, least.get(key, ticks))
+                ticks, key = self.ticks_of(load), (after, arrival)
+                if key not in least or ticks < least[key]:
+                    least[key] = ticks
             self.known[state] = [(after, ticks, at) for (after, at), ticks in least.items()]
         return self.known[state]
 
     def combinations(self, state: State) -> list[tuple[State, int, Load]]:
-        """Every combination of parts in a batch: state after it, latest arrival, load of all together."""
+        """Every combination of parts in a batch: state after it, latest arrival, load of all together.
+
+        One that exceeds a limit is dropped as soon as it does: whatever joins only adds to its load.
+        """
+        kv, tokens, prefills, most, hybrid = self.limits
         found: list[tuple[State, int, Load]] = [((), 0, (0, 0, 0, 0, 0, 0))]
         for i, (m, n) in enumerate(state):
             if (i, m, n) not in self.may:
@@ -137,11 +146,16 @@ class _Oracle:
             found = [
                 (
                     (*after, own),
-                    max(latest, arrival),
+                    latest if latest > arrival else arrival,
                     (held + h, running + r, decodes + d, reads + c, prefill + p, work + w),
                 )
                 for after, latest, (held, running, decodes, reads, prefill, work) in found
                 for own, arrival, (h, r, d, c, p, w) in self.may[i, m, n]
+                if held + h <= kv
+                and running + r <= most
+                and decodes + d + prefill + p <= tokens
+                and prefill + p <= prefills
+                and (hybrid or not ((decodes or d) and (prefill or p)))
             ]
         return found
 
@@ -171,18 +185,14 @@ class _Oracle:
         size = self.instance.system.block_size
         return -(-cached // size) * size, int(cached > 0)
 
-    def batch(self, held: int, running: int, decodes: int, reads: int, prefill: int, work: int) -> int | None:
-        """Ticks of a batch; None if it breaks a limit."""
-        system = self.instance.system
-        if held > system.kv_capacity or decodes + prefill > system.max_batch_tokens:
-            return None
-        if prefill > system.max_prefill_tokens:
-            return None
-        if system.max_running is not None and running > system.max_running:
-            return None
-        if decodes and prefill and not self.instance.policy.hybrid_batching:
-            return None
-        ticks = max(a + b * (decodes + prefill) for a, b in self.pieces)
+    def ticks_of(self, load: Load) -> int:
+        """Ticks of a batch."""
+        _, _, decodes, reads, prefill, work = load
+        ticks = self.pieces_of.get(decodes + prefill)
+        if ticks is None:
+            ticks = self.pieces_of[decodes + prefill] = max(
+                a + b * (decodes + prefill) for a, b in self.pieces
+            )
         if decodes:
             ticks += self.d0 + self.d1 * reads
         if prefill:

@@ -14,12 +14,11 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import highspy
-import numpy as np
 
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.bounds.least_work import least_work
 from infermax_opt.infermax.data.instance import Instance
-from tests.infermax.occupancy_adversary import signed
+from tests.infermax.occupancy_adversary import at_most, distances, signed
 from tests.support import certificate_to_json
 
 #: Kinds of steps that a checker might forget.
@@ -153,15 +152,13 @@ def strongest(instance: Instance, listed: Graph, most: float = 1e3) -> dict[str,
     for k, (_, _, count) in enumerate(listed.kinds):
         solver.changeColCost(column[k, 0], float(count))
     solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+    rows: list[tuple[float, dict[int, int]]] = []
     for step in steps:
-        row: Counter[int] = Counter()
-        row[column[step.target]] += 1
-        row[column[step.source]] -= 1
+        row = {column[step.target]: 1, column[step.source]: -1} if step.source != step.target else {}
         if step.price is not None:
-            row[column[step.price]] -= step.sign
-        terms = {index: factor for index, factor in row.items() if factor}
-        indices, factors = np.array(list(terms), np.int32), np.array(list(terms.values()), float)
-        solver.addRow(-highspy.kHighsInf, step.cost / listed.fixed, len(terms), indices, factors)
+            row[column[step.price]] = -step.sign
+        rows.append((step.cost / listed.fixed, row))
+    at_most(solver, rows)
     solver.run()
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
@@ -180,19 +177,9 @@ def certified(instance: Instance, listed: Graph, prices: dict[tuple[int, int], i
     weights = [
         (step.cost << EXPONENT) + (step.sign * prices[step.price] if step.price else 0) for step in steps
     ]
-    distance = {START: 0}
-    for _ in range(len(steps) + 1):
-        changed = False
-        for step, weight in zip(steps, weights, strict=True):
-            if step.source in distance:
-                value = distance[step.source] + weight
-                if step.target not in distance or value < distance[step.target]:
-                    distance[step.target], changed = value, True
-        if distance[START] < 0:
-            return None
-        if not changed:
-            break
-    else:
+    arcs = ((step.source, step.target, weight) for step, weight in zip(steps, weights, strict=True))
+    distance = distances(START, arcs)
+    if distance is None:
         return None
     earned = sum(count * prices[k, 0] for k, (_, _, count) in enumerate(listed.kinds))
     ticks = least_work(instance, instance.types, listed.piece)

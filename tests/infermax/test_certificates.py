@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
+import functools
 import gzip
 import itertools
 import json
@@ -37,7 +38,7 @@ from infermax_opt.infermax.data.formats import (
     instance_to_json,
     write_instance,
 )
-from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.exact.staged import staged_search
 from infermax_opt.makespan import checker as makespan_checker
 from tests.infermax.occupancy_adversary import signed
@@ -67,6 +68,7 @@ def instance(name: str) -> Instance:
 NAMES = ("offline", "arrivals", "separate", "blocks", "throughput", "exact")
 
 
+@functools.cache
 def bounds(of: Instance) -> list[LowerBound]:
     searched = list(searched_bounds(of))
     searched.sort(key=lambda bound: bound.source)
@@ -262,6 +264,37 @@ def test_command_line(tmp_path: Path) -> None:
     assert bad.exit_code != 0
 
 
+def test_a_certificate_for_another_objective_says_so(tmp_path: Path) -> None:
+    of = instance("offline")
+    write_instance(of, tmp_path / "i.json")
+    other = replace(of, objective=Objective.of("mean_e2e"))
+    bound = next(iter(searched_bounds(other)))
+    write_certificate(other, bound, tmp_path / "c.json")
+    told = "is for the objective 'mean_e2e'; the instance's is 'makespan'"
+    done = run("-I", "-S", CHECKER, "i.json", "c.json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, f"rejected: {told}\n")
+    with pytest.raises(CertificateRejected, match=told):
+        check_certificate(of, tmp_path / "c.json")
+
+
+def test_the_best_bound_with_a_certificate_is_written(tmp_path: Path) -> None:
+    lone = Instance("lone", (RequestGroup("r", 5, 3),), System(8, 50, 50), COST)
+    case = replace(lone, objective=Objective.of("mean_e2e"))
+    found = closed_form_bounds(case)
+    assert found[0].evidence is None
+    write_instance(case, tmp_path / "i.json")
+    files = [str(tmp_path / name) for name in ("i.json", "c.json")]
+    done = CliRunner().invoke(cli, ["bound", files[0], "--certificate", files[1]])
+    assert done.exit_code == 0, done.output
+    source = json.loads((tmp_path / "c.json").read_text())["source"]
+    (line,) = done.stderr.splitlines()
+    assert (
+        line
+        == f"infermax-opt: {files[1]}: the best bound, 'alone', has no certificate; this is of {source!r}"
+    )
+    assert CliRunner().invoke(cli, ["check", *files]).exit_code == 0
+
+
 # --- mutations ----------------------------------------------------------------------------------
 
 
@@ -306,18 +339,21 @@ def mutants(value: Any, rich: bool = True) -> Iterator[Any]:
                 continue  # has its own test
             if replacement == old and type(replacement) is type(old):
                 continue
-            mutant = copy.deepcopy(value)
-            inner = mutant
-            for key in path[:-1]:
-                inner = inner[key]
+            mutant, inner = opened(value, path)
             inner[path[-1]] = replacement
             yield mutant
-        mutant = copy.deepcopy(value)
-        inner = mutant
-        for key in path[:-1]:
-            inner = inner[key]
+        mutant, inner = opened(value, path)
         del inner[path[-1]]
         yield mutant
+
+
+def opened(value: Any, path: tuple[Any, ...]) -> tuple[Any, Any]:
+    """A copy that shares all with `value` but what is on the way to a path, and what holds the path's end."""
+    made = inner = copy.copy(value)
+    for key in path[:-1]:
+        inner[key] = copy.copy(inner[key])
+        inner = inner[key]
+    return made, inner
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -18,8 +18,8 @@ from infermax_opt.infermax.data.instance import Instance, Objective, System
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch
 from infermax_opt.infermax.data.suites import paper_cost
 from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
+from infermax_opt.infermax.planners.plan import _placement, planner
 from infermax_opt.infermax.planners.plan import _run as _planner_run
-from infermax_opt.infermax.planners.plan import planner
 from infermax_opt.infermax.planners.plan._options import decide
 from infermax_opt.infermax.planners.plan._write import batches_of
 from infermax_opt.infermax.planners.plan.planner import ArrivalsError, PlannerOptions, plan, plans
@@ -212,9 +212,15 @@ def test_arrivals_are_left_to_others() -> None:
         plan(instance)
 
 
-def test_plans_beyond_the_limit_of_batches_are_refused() -> None:
-    with pytest.raises(InputError, match="batches"):
-        plan(make((1, MAX_BATCHES + 2), kv_capacity=10**8))
+def test_plans_beyond_the_limit_of_batches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a smaller limit, as ten million batches take ten seconds."""
+    for module in (_planner_run, _placement):
+        assert module.MAX_BATCHES == MAX_BATCHES
+        monkeypatch.setattr(module, "MAX_BATCHES", 20_000)
+    fits = make((1, 19_000), kv_capacity=10**8)
+    assert value(fits, plan(fits)) > 0
+    with pytest.raises(InputError, match="more than 20000 batches"):
+        plan(make((1, 20_002), kv_capacity=10**8))
 
 
 def test_a_deadline_in_the_past_still_gives_one_plan() -> None:

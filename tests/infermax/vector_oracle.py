@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import lcm
+from operator import mul
 
 from infermax_opt.infermax.data.instance import Instance, Objective
 from tests.infermax.oracle import State, _Oracle
@@ -28,6 +29,8 @@ __all__ = ["TooMany", "vector_optimum"]
 MOST = 60_000
 #: Time of a first and of a last token; None if it is not made yet.
 Times = tuple[tuple[int | None, int | None], ...]
+#: Requests whose first, and whose last token a batch makes.
+Made = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class TooMany(Exception):
@@ -51,36 +54,79 @@ class _VectorOracle:
         self.instance, self.most = instance, most
         self.moves = _Timeless(instance)
         self.unit = self.moves.unit
-        self.rows = [
-            (
-                r.output_tokens,
-                self.moves.ticks(r.arrival),
-                r.terms.class_name,
-                r.terms.weight,
-                r.terms.slo.given(),
-            )
-            for r in instance.requests
-        ]
-        self.optional = [r.terms.optional for r in instance.requests]
-        self.horizon = None if instance.horizon is None else Fraction(instance.horizon)
+        self.known: dict[State, list[tuple[State, int, int, Made]]] = {}
+        self.outputs = [request.output_tokens for request in instance.requests]
+        self.arrivals = [self.moves.ticks(request.arrival) for request in instance.requests]
         objective = instance.objective
-        self.weights = {metric.value: weight for metric, weight in objective.weights or objective.limits}
-        self.limited = bool(objective.limits)
+        self.optional = [request.terms.optional for request in instance.requests]
+        self.required = [k for k, may in enumerate(self.optional) if not may]
+        horizon = instance.horizon
+        self.horizon = math.inf if horizon is None else math.floor(Fraction(horizon) * self.unit)
+        #: Of limits, the ratio to each counts; to one of 0 it is 1 and the value.
+        self.weights = {metric.value: weight for metric, weight in objective.weights}
+        self.weights |= {metric.value: 1 / (limit or Fraction(1)) for metric, limit in objective.limits}
+        self.zero = {metric.value for metric, limit in objective.limits if not limit}
+        self.together = max if objective.limits else sum
+        slos = [request.terms.slo.given() for request in instance.requests]
         tpot = any("tpot" in name for name in self.weights)
-        promised = "missed" in self.weights and any("tpot" in slo for *_, slo in self.rows)
+        promised = "missed" in self.weights and any("tpot" in slo for slo in slos)
         self.every_tick = tpot or promised or "class_spread" in self.weights
         # Nothing but a spread can become less than with all that is missing made at once.
         self.pruned = "class_spread" not in self.weights
+        #: Most ticks from arrival to first token, from it to the last one, and from arrival to that one.
+        self.limits = [
+            [
+                None if name not in slo or not times else math.floor(slo[name] * times * self.unit)
+                for name, times in (("ttft", 1), ("tpot", o - 1), ("e2e", 1))
+            ]
+            for slo, o in zip(slos, self.outputs, strict=True)
+        ]
+        parts = [(name, [weight * x for x in self.parts(name)]) for name, weight in self.weights.items()]
+        #: Parts of the objective, and what a tick of each request counts in them, in whole units.
+        self.scale = lcm(1, *(x.denominator for _, factors in parts for x in factors))
+        self.summands = [(name, [int(x * self.scale) for x in factors]) for name, factors in parts]
+
+    def parts(self, name: str) -> list[Fraction]:
+        """What a tick (of `missed`: a miss) of each request counts in a metric; of a rank, of any request."""
+        requests = self.instance.requests
+        if name in ("missed", "unserved"):
+            return [request.terms.weight for request in requests]
+        requests = [requests[k] for k in self.required]
+        outputs = [self.outputs[k] for k in self.required]
+        tick = Fraction(1, self.unit)
+        kind, _, latency = name.rpartition("_")
+        if name == "makespan":
+            return [tick]
+        if name == "mean_normalised_latency":
+            return [tick / o / len(requests) for o in outputs]
+        if name == "max_normalised_latency":
+            return [tick / o for o in outputs]
+        if name == "class_spread":
+            classes = [request.terms.class_name for request in requests]
+            return [tick / o / classes.count(c) for o, c in zip(outputs, classes, strict=True)]
+        if kind in ("mean", "weighted_mean"):
+            each = [request.terms.weight if kind == "weighted_mean" else Fraction(1) for request in requests]
+            if latency == "tpot":
+                each = [w if o > 1 else Fraction(0) for w, o in zip(each, outputs, strict=True)]
+            steps = [o - 1 if latency == "tpot" else 1 for o in outputs]
+            return [w * tick / (sum(each) or 1) / max(1, n) for w, n in zip(each, steps, strict=True)]
+        return [tick] * len(requests)
 
     def best(self) -> Fraction:
-        start: State = tuple((0, 0) for _ in self.rows)
-        none: Times = tuple((None, None) for _ in self.rows)
-        queue: list[tuple[int, int, State, Times]] = [(0, 0, start, none)]
+        start: State = tuple((0, 0) for _ in self.outputs)
+        none: Times = tuple((None, None) for _ in self.outputs)
+        # The time, a number that tells entries apart, the point, and where it is the end of a batch that
+        # could also start later: the last such end, and what it makes.
+        queue: list[tuple[int, int, State, Times, int, Made]] = [(0, 0, start, none, 0, ((), ()))]
         seen: set[tuple[State, Times]] = set()
-        best: Fraction | None = None
+        best: int | None = None
         made = 0
         while queue:
-            now, _, state, times = heapq.heappop(queue)
+            now, _, state, times, latest, makes = heapq.heappop(queue)
+            if now < latest:
+                made += 1
+                later = marked(times, makes, now + 1)
+                heapq.heappush(queue, (now + 1, made, state, later, latest, makes))
             if (state, times) in seen:
                 continue
             seen.add((state, times))
@@ -95,95 +141,101 @@ class _VectorOracle:
             if all(last is not None or may for (_, last), may in zip(times, self.optional, strict=True)):
                 value = self.value(times, now, end=True)
                 best = value if best is None else min(best, value)
-            for after, ticks, arrival in self.moves.steps(state):
-                if after == state:
-                    continue
+            for after, ticks, arrival, makes in self.steps(state):
                 first = max(now, arrival)
-                last = max(first, self.moves.last) if self.every_tick else first
-                for begin in range(first, last + 1):
-                    made += 1
-                    end = begin + ticks
-                    point = after, self.marked(state, after, times, end)
-                    if point not in seen:
-                        heapq.heappush(queue, (end, made, *point))
+                # Where it makes nothing that is recorded, nobody can tell it from the earliest one.
+                waits = self.every_tick and makes != ((), ())
+                end = first + ticks
+                point = after, marked(times, makes, end)
+                made += 1
+                heapq.heappush(
+                    queue, (end, made, *point, max(end, self.moves.last + ticks) if waits else end, makes)
+                )
         assert best is not None
-        return best
+        return Fraction(best, self.scale)
 
-    def marked(self, before: State, after: State, times: Times, end: int) -> Times:
-        """The times with those of the tokens that a batch makes."""
-        found = []
-        for (_, n), (_, m), (first, last), (o, *_) in zip(before, after, times, self.rows, strict=True):
-            found.append((end if n == 0 and m > 0 else first, end if n < o and m == o else last))
-        return tuple(found)
-
-    def value(self, times: Times, now: int, end: bool = False) -> Fraction:
-        """The objective, spelled out; what is not made yet is made now, or never at the end."""
-        done = [(now if a is None else a, now if b is None else b) for a, b in times]
-        self.never = [end and b is None for _, b in times]
-        rows = [
-            (*row, Fraction(a, self.unit), Fraction(b, self.unit))
-            for row, (a, b) in zip(self.rows, done, strict=True)
-        ]
-        values = [(self.metric(name, rows, done), number) for name, number in self.weights.items()]
-        if self.limited:
-            return max(x / most if most else (1 + x if x else Fraction(0)) for x, most in values)
-        return sum((x * weight for x, weight in values), Fraction(0))
-
-    def metric(self, name: str, rows: Sequence[tuple], done: Sequence[tuple[int, int]]) -> Fraction:  # type: ignore[type-arg]
-        """One metric of complete times; 0 where it is undefined."""
-        never, horizon = self.never, self.horizon
-        ends = [None if gone else row[6] for row, gone in zip(rows, never, strict=True)]
-        late = [end is None or (horizon is not None and end > horizon) for end in ends]
-        if name == "unserved":
-            each = zip(rows, late, self.optional, strict=True)
-            return sum((row[3] for row, gone, may in each if gone and may), Fraction(0))
-        if name == "missed":
-            return self.missed(rows, late)
-        if name == "makespan":
-            return max((end for end in ends if end is not None), default=Fraction(0))
-        kept = [k for k, may in enumerate(self.optional) if not may]
-        if not kept:
-            return Fraction(0)
-        rows, done = [rows[k] for k in kept], [done[k] for k in kept]
-        arrivals = [Fraction(row[1], self.unit) for row in rows]
-        ttft = [row[5] - a for row, a in zip(rows, arrivals, strict=True)]
-        e2e = [row[6] - a for row, a in zip(rows, arrivals, strict=True)]
-        tpot = [(row[6] - row[5]) / (row[0] - 1) if row[0] > 1 else None for row in rows]
-        plain = {"ttft": ttft, "e2e": e2e, "tpot": tpot}
-        normal = [x / row[0] for x, row in zip(e2e, rows, strict=True)]
-        kind, _, latency = name.rpartition("_")
-        if kind in ("mean", "weighted_mean") and latency != "latency":
-            pairs = [
-                (row[3] if kind == "weighted_mean" else Fraction(1), x)
-                for row, x in zip(rows, plain[latency], strict=True)
-                if x is not None
+    def steps(self, state: State) -> list[tuple[State, int, int, Made]]:
+        """Every batch that changes a state, and what it makes."""
+        if state not in self.known:
+            self.known[state] = [
+                (*step, self.made(state, step[0])) for step in self.moves.steps(state) if step[0] != state
             ]
-            return sum((w * x for w, x in pairs), Fraction(0)) / (sum(w for w, _ in pairs) or 1)
-        if kind in ("p50", "p90", "p99", "max") and latency in plain:
-            share = Fraction(100 if kind == "max" else int(kind[1:]), 100)
-            return sorted(plain[latency])[math.ceil(share * len(rows)) - 1]
-        if name == "class_spread":
-            means = []
-            for which in {row[2] for row in rows}:
-                own = [x for x, row in zip(normal, rows, strict=True) if row[2] == which]
-                means.append(sum(own) / len(own))
-            return max(means) - min(means)
-        return {"mean_normalised_latency": sum(normal) / len(normal), "max_normalised_latency": max(normal)}[
-            name
-        ]
+        return self.known[state]
 
-    def missed(self, rows: Sequence[tuple], late: Sequence[bool]) -> Fraction:  # type: ignore[type-arg]
+    def made(self, before: State, after: State) -> Made:
+        """The requests whose first token, and whose last one, a batch makes."""
+        steps = list(enumerate(zip(before, after, self.outputs, strict=True)))
+        return (
+            tuple(i for i, ((_, n), (_, m), _) in steps if n == 0 and m > 0),
+            tuple(i for i, ((_, n), (_, m), o) in steps if n < o and m == o),
+        )
+
+    def value(self, times: Times, now: int, end: bool = False) -> int:
+        """The objective, spelled out, in units of its scale; what is not made yet is made now, or never."""
+        ttft = [(now if a is None else a) - at for (a, _), at in zip(times, self.arrivals, strict=True)]
+        e2e = [(now if b is None else b) - at for (_, b), at in zip(times, self.arrivals, strict=True)]
+        never = [end and b is None for _, b in times]
+        return self.together(self.counted(name, factors, ttft, e2e, never) for name, factors in self.summands)
+
+    def counted(
+        self, name: str, factors: list[int], ttft: list[int], e2e: list[int], never: list[bool]
+    ) -> int:
+        """One metric with its weight, or its ratio to a limit."""
+        ends = [math.inf if gone else x + at for x, at, gone in zip(e2e, self.arrivals, never, strict=True)]
+        late = [at > self.horizon or gone for at, gone in zip(ends, never, strict=True)]
+        if name == "makespan":
+            found = factors[0] * int(max((at for at in ends if at < math.inf), default=0))
+        elif name == "unserved":
+            each = zip(factors, late, self.optional, strict=True)
+            found = sum(factor for factor, gone, may in each if gone and may)
+        elif name == "missed":
+            found = self.missed(factors, ttft, e2e, late)
+        elif not self.required:
+            found = 0
+        else:
+            found = self.metric(name, factors, *([x[k] for k in self.required] for x in (ttft, e2e)))
+        return self.scale + found if found and name in self.zero else found
+
+    def missed(self, factors: list[int], ttft: list[int], e2e: list[int], late: list[bool]) -> int:
         """Weight of those that break a limit, or do not end in time, of those with a limit."""
-        total = Fraction(0)
-        for (o, arrival, _, weight, slo, first, last), gone in zip(rows, late, strict=True):
-            since = Fraction(arrival, self.unit)
-            found = [first - since, (last - first) / (o - 1) if o > 1 else None, last - since]
-            if slo and (gone or breaks(slo, found)):
-                total += weight
-        return total
+        span = [b - a for a, b in zip(ttft, e2e, strict=True)]
+        slos = [request.terms.slo for request in self.instance.requests]
+        return sum(
+            factor
+            for factor, slo, gone, limits, *found in zip(
+                factors, slos, late, self.limits, ttft, span, e2e, strict=True
+            )
+            if slo
+            and (gone or any(most is not None and x > most for x, most in zip(found, limits, strict=True)))
+        )
+
+    def metric(self, name: str, factors: list[int], ttft: list[int], e2e: list[int]) -> int:
+        """One metric of the requests that must be finished, with its weight."""
+        span = [b - a for a, b in zip(ttft, e2e, strict=True)]
+        kind, _, latency = name.rpartition("_")
+        if name == "class_spread":
+            means: dict[str | None, int] = {}
+            for k, factor, x in zip(self.required, factors, e2e, strict=True):
+                of = self.instance.requests[k].terms.class_name
+                means[of] = means.get(of, 0) + factor * x
+            return max(means.values()) - min(means.values())
+        if name == "max_normalised_latency":
+            return max(map(mul, factors, e2e))
+        plain = {"ttft": ttft, "e2e": e2e, "tpot": span, "latency": e2e}[latency]
+        if kind in ("p50", "p90", "p99", "max"):
+            share = Fraction(100 if kind == "max" else int(kind[1:]), 100)
+            return factors[0] * sorted(plain)[math.ceil(share * len(plain)) - 1]
+        return sum(map(mul, factors, plain))
 
 
-def breaks(slo: dict[str, Fraction], found: list[Fraction | None]) -> bool:
-    """Whether TTFT, TPOT or end-to-end latency break a limit."""
-    names = ("ttft", "tpot", "e2e")
-    return any(name in slo and x is not None and x > slo[name] for name, x in zip(names, found, strict=True))
+def marked(times: Times, makes: Made, end: int) -> Times:
+    """The times with those of the tokens that a batch makes."""
+    if makes == ((), ()):
+        return times
+    found = list(times)
+    firsts, lasts = makes
+    for i in firsts:
+        found[i] = end, found[i][1]
+    for i in lasts:
+        found[i] = found[i][0], end
+    return tuple(found)

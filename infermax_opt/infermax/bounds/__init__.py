@@ -5,7 +5,8 @@ that the instance's policy allows.
 
 A closed form of another package is found through the group of entry points ``infermax_opt.bounds``, whose
 values are functions that take an instance and give its bounds.  The verifier recomputes it like those of
-this package, so whoever installs the package vouches for its proof.
+this package, so whoever installs the package vouches for its proof.  One that cannot be loaded is left out
+(`infermax_opt.core.plugins.unloadable`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from infermax_opt.core.plugins import blaming, sound
+from infermax_opt.core.plugins import blaming, loaded, sound
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds.closed_form import closed_form_bounds as own_bounds
 from infermax_opt.infermax.data.instance import Instance
@@ -32,6 +33,13 @@ def _installed() -> tuple[EntryPoint, ...]:
     return tuple(sorted(entry_points(group=GROUP), key=lambda point: point.name))
 
 
+@cache
+def _usable() -> tuple[tuple[EntryPoint, Bound], ...]:
+    """Those that can be loaded."""
+    found = ((point, loaded(point)) for point in _installed())
+    return tuple((point, make) for point, make in found if make is not None)
+
+
 def all_own() -> bool:
     """Whether no other package adds a closed form."""
     return not _installed()
@@ -40,8 +48,7 @@ def all_own() -> bool:
 def closed_form_bounds(instance: Instance) -> list[LowerBound]:
     """All closed-form lower bounds in seconds, best first; see `infermax_opt.infermax.bounds.closed_form`."""
     found = own_bounds(instance)
-    for point in _installed():
+    for point, make in _usable():
         with blaming(point):
-            make: Bound = point.load()
             found = [*found, *map(sound, make(instance))]
     return sorted(found, key=lambda bound: -bound.value)

@@ -107,6 +107,7 @@ class _ScheduleEnumeration(Batches):
         self.makespan = int(makespan * self.scale)
         self.young = [int(weight * self.scale) for weight in young]
         self.old = [int(weight * self.scale) for weight in old]
+        self.about: dict[State, tuple[int, int]] = {}
         # What accrues before a request arrives does not belong to its latency.
         self.early = sum(
             (w * len(kind.members) * kind.arrival for w, kind in zip(young, kinds, strict=True)), Fraction(0)
@@ -116,7 +117,7 @@ class _ScheduleEnumeration(Batches):
         """Optimal objective, or anything from `enough` on that it is at least."""
         goal = (enough + self.early) * self.unit * self.scale
         start = tuple((k, 0, 0) for k, kind in enumerate(self.instance.types) for _ in kind.members)
-        first = self._point(start, 0, self._weight(start))
+        first = self._point(start, 0, self._of(start)[0])
         best: dict[_Point, int] = {first: 0}
         queue: list[tuple[int, _Point]] = [(0, first)]
         expanded: dict[State, list[tuple[int, int, int]]] = {}
@@ -129,7 +130,7 @@ class _ScheduleEnumeration(Batches):
             if any(w <= least and c + w * max(0, now - t) <= cost for c, t, w in others):
                 continue
             others.append((cost, now, least))
-            weight = self._weight(state)
+            weight, _ = self._of(state)
             for (after, ready), time in self.of(state).items():
                 wait = max(0, ready - now)
                 total = cost + wait * least + time * weight
@@ -140,11 +141,14 @@ class _ScheduleEnumeration(Batches):
 
     def _point(self, state: State, now: int, least: int) -> _Point:
         """The point of a state reached now, if `least` is the least weight before it."""
-        latest = max((self.arrivals[kind] for kind, _, _ in state), default=0)
+        weight, latest = self._of(state)
         if now >= latest:
             return state, latest, 0
-        return state, now, min(least, self._weight(state))
+        return state, now, min(least, weight)
 
-    def _weight(self, state: State) -> int:
-        """What the objective weighs a unit of time spent in `state`."""
-        return self.makespan + sum(self.old[kind] if n else self.young[kind] for kind, _, n in state)
+    def _of(self, state: State) -> tuple[int, int]:
+        """What the objective weighs a unit of time spent in `state`, and the latest arrival in it."""
+        if state not in self.about:
+            weight = self.makespan + sum(self.old[kind] if n else self.young[kind] for kind, _, n in state)
+            self.about[state] = weight, max((self.arrivals[kind] for kind, _, _ in state), default=0)
+        return self.about[state]

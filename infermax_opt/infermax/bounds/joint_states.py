@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import lcm
-from operator import add
 
 from infermax_opt.infermax.data.cost import batch_time, prefill_work
 from infermax_opt.infermax.data.instance import Instance
@@ -14,8 +13,10 @@ __all__ = ["Batches", "State", "TooManySteps"]
 _Node = tuple[int, int, int]
 #: Type, cached and generated tokens of each unfinished request, sorted.
 State = tuple[_Node, ...]
-#: Node after a request's move (None: finished), tokens cached in the batch, the load added.
-_Move = tuple[_Node | None, int, tuple[int, ...]]
+#: A batch, or what one request adds to it: the nodes after it (of a request that is finished, none), its
+#: latest arrival, KV tokens and requests held, and its load: tokens, decodes, cached tokens they read,
+#: prefills, their work, their tokens.
+_Batch = tuple[State, int, int, int, int, int, int, int, int, int]
 
 
 class TooManySteps(Exception):
@@ -43,7 +44,7 @@ class Batches:
         kinds = instance.types
         self.unit = lcm(instance.cost.ticks_per_second, *(kind.arrival.denominator for kind in kinds))
         self.arrivals = [int(kind.arrival * self.unit) for kind in kinds]
-        self.moves: dict[_Node, list[_Move]] = {}
+        self.moves: dict[_Node, list[_Batch]] = {}
         self.known: dict[State, dict[tuple[State, int], int]] = {}
 
     def spend(self, steps: int) -> None:
@@ -58,85 +59,75 @@ class Batches:
         if known is not None:
             self.spend(len(known))
             return known
-        scale = self.unit // self.instance.cost.ticks_per_second
-        known = self.known[state] = {}
-        for after, ready, ticks in self._enumerate(state):
-            key = after, ready
-            known[key] = min(ticks * scale, known.get(key, ticks * scale))
+        cost = self.instance.cost
+        scale = self.unit // cost.ticks_per_second
+        known = {}
+        for after, ready, _, _, tokens, decodes, kv, prefills, work, _ in self._combined(state):
+            end = tuple(sorted(after))
+            if end != state:
+                time = scale * batch_time(*cost.ticks, tokens, decodes, kv, prefills, work)
+                key = end, ready
+                if key not in known or time < known[key]:
+                    known[key] = time
+        self.known[state] = known
         return known
 
-    def _enumerate(self, state: State) -> Iterator[tuple[State, int, int]]:
-        """Every batch in `state`: the state after it, its members' latest arrival, its time in ticks."""
-        system, policy = self.instance.system, self.instance.policy
-        running_limit = len(state) if system.max_running is None else system.max_running
-        moves = [self._moves(node) for node in state]
+    def _combined(self, state: State) -> list[_Batch]:
+        """Every batch in `state`: moves are added request by request, and what breaks a limit is dropped."""
+        system, hybrid = self.instance.system, self.instance.policy.hybrid_batching
+        capacity, most = system.kv_capacity, system.max_batch_tokens
+        most_running = len(state) if system.max_running is None else system.max_running
+        found: list[_Batch] = [((), 0, 0, 0, 0, 0, 0, 0, 0, 0)]
+        taken = [0]  # the move that each of them took last
+        self.spend(1)
+        for position, node in enumerate(state):
+            # Requests in one state are alike: their moves are taken in order.
+            same = position > 0 and state[position - 1] == node
+            moves = list(enumerate(self._moves(node)))
+            wider: list[_Batch] = []
+            chosen: list[int] = []
+            for batch, first in zip(found, taken, strict=True):
+                after, ready, held, running, tokens, decodes, kv, prefills, work, prefilled = batch
+                rest = moves[first:] if same else moves
+                self.spend(len(rest))
+                for k, (target, arrival, h, r, t, d, c, p, w, f) in rest:
+                    if (
+                        held + h > capacity or running + r > most_running
+                        or tokens + t > most or prefilled + f > system.max_prefill_tokens
+                        or (not hybrid and (decodes or d) and (prefills or p))
+                    ):  # fmt: skip
+                        continue
+                    wider.append((
+                        after + target, arrival if arrival > ready else ready, held + h, running + r,
+                        tokens + t, decodes + d, kv + c, prefills + p, work + w, prefilled + f,
+                    ))  # fmt: skip
+                    chosen.append(k)
+            found, taken = wider, chosen
+        return found
 
-        def choose(
-            position: int,
-            first: int,
-            after: State,
-            ready: int,
-            held: int,
-            running: int,
-            load: tuple[int, ...],
-        ) -> Iterator[tuple[State, int, int]]:
-            self.spend(1)
-            tokens, decodes, kv, prefills, work, prefilled = load
-            if (
-                held > system.kv_capacity or running > running_limit
-                or tokens > system.max_batch_tokens or prefilled > system.max_prefill_tokens
-                or (decodes and prefills and not policy.hybrid_batching)
-            ):  # fmt: skip
-                return
-            if position == len(state):
-                end = tuple(sorted(after))
-                if end != state:
-                    ticks = batch_time(*self.instance.cost.ticks, tokens, decodes, kv, prefills, work)
-                    yield end, ready, ticks
-                return
-            same = position + 1 < len(state) and state[position + 1] == state[position]
-            arrival = self.arrivals[state[position][0]]
-            for k in range(first, len(moves[position])):
-                target, cached, more = moves[position][k]
-                yield from choose(
-                    position + 1,
-                    # Requests in one state are alike: their moves are taken in order.
-                    k if same else 0,
-                    (*after, target) if target else after,
-                    max(ready, arrival) if more[0] else ready,
-                    held + system.held(cached),
-                    running + (cached > 0),
-                    tuple(map(add, load, more)),
-                )
-
-        return choose(0, 0, (), 0, 0, 0, (0,) * 6)
-
-    def _moves(self, node: _Node) -> list[_Move]:
+    def _moves(self, node: _Node) -> list[_Batch]:
         """All moves of a node, listed once."""
         known = self.moves.get(node)
         if known is None:
             known = self.moves[node] = list(self._find_moves(node))
         return known
 
-    def _find_moves(self, node: _Node) -> Iterator[_Move]:
-        """Node after the move (None: finished), tokens cached in the batch, and the load added.
-
-        The load is (tokens, decodes, cached tokens they read, prefills, their work, their tokens).
-        """
+    def _find_moves(self, node: _Node) -> Iterator[_Batch]:
         kind, m, n = node
-        request = self.instance.types[kind]
-        goal = request.input_tokens + n
-        yield node, m, (0,) * 6
+        request, system = self.instance.types[kind], self.instance.system
+        goal, arrival = request.input_tokens + n, self.arrivals[kind]
+        yield (node,), 0, system.held(m), int(m > 0), 0, 0, 0, 0, 0, 0
         if m and self.instance.policy.preemption:
-            yield (kind, 0, n), 0, (0,) * 6
+            yield ((kind, 0, n),), 0, 0, 0, 0, 0, 0, 0, 0, 0
         least = 1 if self.instance.policy.chunked_prefill else goal - m
         for c in range(least, goal - m + 1):
             self.spend(1)
-            target: _Node | None = (kind, m + c, n)
+            target: State = ((kind, m + c, n),)
             if m + c == goal:
-                target = None if n + 1 == request.output_tokens else (kind, goal, n + 1)
+                target = () if n + 1 == request.output_tokens else ((kind, goal, n + 1),)
+            held = system.held(m + c)
             if n and goal - m == 1:
-                load = (c, 1, m, 0, 0, 0)
+                yield target, arrival, held, 1, c, 1, m, 0, 0, 0
             else:
-                load = (c, 0, 0, 1, prefill_work(self.instance.cost.exact_attention, c, m), c)
-            yield target, m + c, load
+                work = prefill_work(self.instance.cost.exact_attention, c, m)
+                yield target, arrival, held, 1, c, 0, 0, 1, work, c

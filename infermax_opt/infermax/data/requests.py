@@ -268,7 +268,5 @@ class RequestGroup:
     def names(self) -> Iterator[str]:
         """Ids of the requests it stands for."""
         if self.count is None:
-            yield self.id
-            return
-        for k in range(1, self.count + 1):
-            yield f"{self.id}.{k}"
+            return iter((self.id,))
+        return (f"{self.id}.{k}" for k in range(1, self.count + 1))

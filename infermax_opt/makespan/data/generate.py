@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from statistics import NormalDist
 
 from infermax_opt.core.errors import InputError
@@ -110,19 +111,28 @@ def block_levels(clients: int, longest: int) -> range:
 def _lengths(distribution: str, moments: tuple[float, float], most: int) -> Callable[[random.Random], int]:
     """A draw of lengths from 1 to `most` of nearly these moments."""
     quantile = DISTRIBUTIONS[distribution]
+    centre, spread = _fitted(distribution, moments, most)
+    return lambda rng: _cut(quantile(min(1 - 1e-12, max(1e-12, rng.random())), centre, spread), most)
+
+
+def _cut(value: float, most: int) -> int:
+    """The length that is drawn, from 1 to `most`."""
+    return min(most, max(1, round(value)))
+
+
+@cache
+def _fitted(distribution: str, moments: tuple[float, float], most: int) -> tuple[float, float]:
+    """Centre and spread by which lengths from 1 to `most` have nearly these moments."""
+    quantile = DISTRIBUTIONS[distribution]
     mean, deviation = moments
     points = [(k + 0.5) / POINTS for k in range(POINTS)]
-
-    def cut(value: float) -> int:
-        return min(most, max(1, round(value)))
-
     centre, spread = mean, deviation
     for _ in range(FITS):
-        values = [cut(quantile(point, centre, spread)) for point in points]
+        values = [_cut(quantile(point, centre, spread), most) for point in points]
         found = sum(values) / POINTS
         around = math.sqrt(sum((value - found) ** 2 for value in values) / POINTS)
         if abs(found - mean) < 0.05 and abs(around - deviation) < 0.05:
             break
         centre = max(1.0, centre + mean - found)
         spread = min(1e4, max(1.0, spread * (deviation / around) ** 0.5))
-    return lambda rng: cut(quantile(min(1 - 1e-12, max(1e-12, rng.random())), centre, spread))
+    return centre, spread

@@ -182,7 +182,7 @@ class Objective:
     @property
     def is_searched(self) -> bool:
         """Whether bounds on it are searched for, which closed forms are not."""
-        return self.is_makespan or self.name == Metric.MEAN_E2E.value
+        return self.is_makespan or self.name in (Metric.MEAN_E2E.value, Metric.MISSED.value)
 
     def weight(self, metric: Metric) -> Fraction:
         """Weight of `metric`, 0 where it does not count."""

@@ -52,6 +52,8 @@ WINDOW_COLUMNS = 40_000
 PLAN_SHARE = 0.6
 #: Share of the planners' time that those for latencies have, where those for the makespan may help, too.
 ADMISSION_SHARE = 0.4
+#: Share that those for service levels have before them.
+LEVELS_SHARE = 0.9
 #: Columns that are modelled in a second, at least: nothing interrupts that.
 MODEL_RATE = 1500
 
@@ -158,6 +160,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
     def admission_plans(self, now: float, deadline: float | None) -> Iterator[tuple[str, Schedule]]:
         """Plans for latencies and arrivals; offline those for the makespan, too: a full memory helps all."""
+        from infermax_opt.infermax.planners.admission.levels import LevelsPlanner
         from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
         from infermax_opt.infermax.planners.anytime import anytime_plans
         from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
@@ -165,8 +168,12 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         if in_rounds(self.instance) and RoundsPlanner.takes(self.instance):
             yield from RoundsPlanner(self.instance, seed=self.options.seed).plans(deadline)
             return
-        planner = AdmissionPlanner(self.instance, seed=self.options.seed)
         share = ADMISSION_SHARE if self.instance.offline else 1.0
+        planner = AdmissionPlanner(self.instance, seed=self.options.seed)
+        if self.instance.objective.name == Metric.MISSED.value:
+            levels = LevelsPlanner(self.instance, seed=self.options.seed)
+            yield from levels.plans(None if deadline is None else now + LEVELS_SHARE * (deadline - now))
+            share = max(share, LEVELS_SHARE)
         yield from planner.plans(None if deadline is None else now + share * (deadline - now))
         if self.instance.offline:
             packed = replace(self.instance, objective=Objective.of(Metric.MAKESPAN.value))

@@ -333,7 +333,8 @@ def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction])
         code, text = 2, "cannot be read: there is not enough memory"
     else:
         objective = instance.get("objective", "makespan").replace("throughput", "makespan")
-        code, text = 0, f"certified: {instance['name']}: {objective} >= {seconds(bound)} s"
+        unit = "of weight" if objective == "missed" else "s"
+        code, text = 0, f"certified: {instance['name']}: {objective} >= {seconds(bound)} {unit}"
     (sys.stderr if code else sys.stdout).write(one_line(text, 1000) + "\n")
     return code
 

@@ -1,14 +1,22 @@
 """Prices for the attainment bound: the dual of a linear program over cells of time.
 
-Every request is served in shares, within its own time; every cell holds a number of batches, and no request makes more
-tokens in it than there are batches.  Floats suffice: the bound is true for any prices (`attainment`).
+Every request is served in shares, within its own time; every cell holds a number of batches, and no request
+makes more tokens in it than there are batches. Floats suffice: the bound is true for any prices
+(`attainment`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from infermax_opt.infermax.bounds.attainment import SHARE_BITS, AttainmentProof, Guest, Prices, least_sum
+from infermax_opt.infermax.bounds._attainment_proof import (
+    SHARE_BITS,
+    AttainmentProof,
+    Guest,
+    Prices,
+    least_sum,
+)
 from infermax_opt.infermax.bounds.pieces import quiet_solver
 
 if TYPE_CHECKING:
@@ -24,17 +32,21 @@ CELLS = 1_000
 #: Cells that a request counts for besides the time that it has.
 MORE = 2
 #: Share of all work below which what alpha would charge for a limit is not worth a row in each cell.
-WORTHWHILE = 0.03
+WORTHWHILE = 0.1
 #: Bits of the largest price.
 PRICE_BITS = 40
+#: Share by which shares stay below what is allowed.
+HAIR = 1e-9
+#: No limit of a column.
+FREE = float("inf")
 #: Seconds for the linear program: nothing interrupts it.
 SECONDS = 100.0
 
 
 class _Load(NamedTuple):
-    """What a guest does, as floats: work of its prompt and of a later token; use of KV, tokens and requests by both.
+    """What a guest does, as floats: work of its prompt and of a later token, and what both use.
 
-    Uses are shares of their limits.
+    Uses are shares of the limits of KV, tokens and requests.
     """
 
     prompt: float
@@ -90,7 +102,8 @@ class _Rows:
         duals = -np.array(solver.getSolution().row_dual, dtype=float)
         if len(duals) != len(self.upper):
             duals = np.zeros(len(self.upper))
-        return np.maximum(0.0, np.nan_to_num(duals, posinf=0.0))
+        found: Floats = np.maximum(0.0, np.nan_to_num(duals, posinf=0.0))
+        return found
 
 
 def best_prices(proof: AttainmentProof, pairs: int) -> Prices:
@@ -113,16 +126,23 @@ class _Program:
         self.guests = {
             k: guest for k, guest in enumerate(proof.guests) if not guest.lost and guest.until is not None
         }
-        last = max((max(g.until or 0, g.due or 0) for g in self.guests.values()), default=0)
-        spans = sum(max(g.until or 0, g.due or 0) - g.begin for g in self.guests.values())
-        free = max(pairs - MORE * len(self.guests), len(self.guests), 1)
-        self.width = max(1, -(-spans // free), -(-last // CELLS))
-        self.ends = [self.width * k for k in range(1, -(-last // self.width) + 1)]
-        #: Ticks that a batch takes, by which tokens are scaled.
+        self.width, self.ends = self._cut(pairs)
         self.fixed = max((guest.fixed for guest in self.guests.values()), default=0)
+        #: Ticks that a batch takes, by which tokens are scaled.
         self.unit = float(self.fixed or max([1, *(g.least for g in self.guests.values())]))
         self.loads = {k: self._load(guest) for k, guest in self.guests.items()}
         self.scarce = self._worthwhile()
+        self.rows = _Rows()
+        #: By guest: its first cell, and the row of its share in each.
+        self.owned: dict[int, tuple[int, list[int]]] = {}
+
+    def _cut(self, pairs: int) -> tuple[int, list[int]]:
+        """Width and ends of the cells."""
+        times = [(g.begin, max(g.until or 0, g.due or 0)) for g in self.guests.values()]
+        last, stay = max((end for _, end in times), default=0), sum(end - begin for begin, end in times)
+        free = max(pairs - MORE * len(times), len(times), 1)
+        width = max(1, -(-stay // free), -(-last // CELLS))
+        return width, [width * k for k in range(1, -(-last // width) + 1)]
 
     def _load(self, guest: Guest) -> _Load:
         system = self.system
@@ -147,93 +167,90 @@ class _Program:
 
     def prices(self) -> Prices:
         """Build the program, solve it, and round its duals to prices that are allowed."""
-        cells = len(self.ends)
-        if cells == 0:
+        if not self.ends:
             return Prices(0, [], [], [], [(0, ())] * len(self.proof.guests))
-        rows, unit, width = _Rows(), self.unit, self.width
-        time = [rows.row(1.0) for _ in range(cells)]
-        alpha, rest = self.proof.alpha / unit, (self.fixed - self.proof.alpha) / unit
-        free = float("inf")
-        batches = [rows.column(0.0, free) for _ in range(cells)]
-        decodes = [rows.column(0.0, free) for _ in range(cells)] if self.scarce else batches
-        uses = [[rows.row(0.0) for _ in range(cells)] for _ in self.scarce]
-        for k in range(cells):
-            rows.entries.append((time[k], batches[k], alpha if self.scarce else alpha + rest))
-            if self.scarce:
-                rows.entries.append((time[k], decodes[k], rest))
-                within = rows.row(0.0)
-                rows.entries += [(within, decodes[k], 1.0), (within, batches[k], -1.0)]
-            rows.entries += [(row[k], batches[k], -1.0) for row in uses]
-        owned: dict[int, tuple[int, list[int]]] = {}  # by guest: first cell, and its rows of shares
-        heaviest = float(max((guest.weight for guest in self.guests.values()), default=1))
+        self._add_cells()
+        heaviest = float(max(guest.weight for guest in self.guests.values()))
         for number, guest in self.guests.items():
-            load, count = self.loads[number], float(guest.count)
-            served = rows.column(float(guest.weight) / heaviest, count)
-            prompt = rows.row(0.0, equal=True)
-            rows.entries.append((prompt, served, -1.0))
-            for k in self._cells(guest.begin, guest.until):
-                column = rows.column(0.0, free)
-                rows.entries += [(prompt, column, 1.0), (time[k], column, load.prompt / width)]
-                rows.entries += [
-                    (row[k], column, load.uses[kind][0] * unit / width)
-                    for kind, row in zip(self.scarce, uses, strict=True)
-                ]
-            if not guest.later or guest.due is None or not guest.least:
-                continue
-            tokens = rows.row(0.0, equal=True)
-            rows.entries.append((tokens, served, -guest.later * unit / width))
-            stretch = self._cells(guest.ready, guest.due)
-            own = []
-            for k in stretch:
-                column = rows.column(0.0, count * unit / guest.least)
-                share = rows.row(0.0)
-                own.append(share)
-                rows.entries += [(tokens, column, 1.0), (time[k], column, load.token / unit)]
-                rows.entries += [(share, column, 1.0), (share, decodes[k], -count)]
-                rows.entries += [
-                    (row[k], column, load.uses[kind][1]) for kind, row in zip(self.scarce, uses, strict=True)
-                ]
-            owned[number] = stretch.start, own
-        return self._rounded(rows.solved() * heaviest, time, uses, owned)
+            served = self.rows.column(float(guest.weight) / heaviest, float(guest.count))
+            self._add_prompt(guest, self.loads[number], served)
+            if guest.later and guest.due is not None and guest.least:
+                self.owned[number] = self._add_tokens(guest, self.loads[number], served)
+        return self._rounded(self.rows.solved() * heaviest)
+
+    def _add_cells(self) -> None:
+        """Time, batches, and batches that make later tokens, which are no more than all."""
+        rows, cells = self.rows, range(len(self.ends))
+        self.time = [rows.row(1.0) for _ in cells]
+        alpha, rest = self.proof.alpha / self.unit, (self.fixed - self.proof.alpha) / self.unit
+        batches = [rows.column(0.0, FREE) for _ in cells]
+        self.makers = [rows.column(0.0, FREE) for _ in cells] if self.scarce else batches
+        self.uses = [[rows.row(0.0) for _ in cells] for _ in self.scarce]
+        for k in cells:
+            rows.entries += [(self.time[k], batches[k], alpha), (self.time[k], self.makers[k], rest)]
+            rows.entries += [(row[k], batches[k], -1.0) for row in self.uses]
+            if self.scarce:
+                within = rows.row(0.0)
+                rows.entries += [(within, self.makers[k], 1.0), (within, batches[k], -1.0)]
+
+    def _add_prompt(self, guest: Guest, load: _Load, served: int) -> None:
+        """Prompts of a guest, done in the cells where they may be."""
+        rows, cells = self.rows, self._cells(guest.begin, guest.until)
+        if not cells:  # it takes no time
+            return
+        done = rows.row(0.0, equal=True)
+        rows.entries.append((done, served, -1.0))
+        for k in cells:
+            column = rows.column(0.0, FREE)
+            rows.entries += [(done, column, 1.0), (self.time[k], column, load.prompt / self.width)]
+            for kind, row in zip(self.scarce, self.uses, strict=True):
+                rows.entries.append((row[k], column, load.uses[kind][0] * self.unit / self.width))
+
+    def _add_tokens(self, guest: Guest, load: _Load, served: int) -> tuple[int, list[int]]:
+        """Later tokens of a guest, no more in a cell than batches; the first cell, and the rows for that."""
+        rows, cells, own = self.rows, self._cells(guest.ready, guest.due), list[int]()
+        made, count = rows.row(0.0, equal=True), float(guest.count)
+        rows.entries.append((made, served, -guest.later * self.unit / self.width))
+        for k in cells:
+            column = rows.column(0.0, count * self.unit / guest.least)
+            own.append(rows.row(0.0))
+            rows.entries += [(made, column, 1.0), (self.time[k], column, load.token / self.unit)]
+            rows.entries += [(own[-1], column, 1.0), (own[-1], self.makers[k], -count)]
+            for kind, row in zip(self.scarce, self.uses, strict=True):
+                rows.entries.append((row[k], column, load.uses[kind][1]))
+        return cells.start, own
 
     def _cells(self, begin: int, end: int | None) -> range:
         """Cells that overlap a stretch of time."""
         assert end is not None, "those who may come at any time are left out"
-        first = begin // self.width
-        return range(first, max(first, min(len(self.ends) - 1, (end - 1) // self.width)) + 1)
+        return range(begin // self.width, -(-end // self.width) if begin < end else 0)
 
-    def _rounded(
-        self,
-        duals: Floats,
-        time: list[int],
-        uses: list[list[int]],
-        owned: dict[int, tuple[int, list[int]]],
-    ) -> Prices:
+    def _rounded(self, duals: Floats) -> Prices:
         """Prices and shares in whole units, with shares that are allowed in every cell."""
         import numpy as np
 
-        proof, one = self.proof, 1 << SHARE_BITS
-        high = float(max(duals[time])) / self.width
+        one = 1 << SHARE_BITS
+        high = float(max(duals[self.time])) / self.width
         exponent = min(512, max(0, PRICE_BITS - int(np.floor(np.log2(high))))) if high > 0 else 0
-        prices = [int(value / self.width * 2.0**exponent) for value in duals[time]]
-        scarce, left = [], []
-        for k, row in enumerate(time):
-            some = [0, 0, 0]
-            for kind, rows in zip(self.scarce, uses, strict=True):
-                price = duals[row] * proof.alpha / self.unit
-                some[kind] = int(one * min(1.0, duals[rows[k]] / price)) if price > 0 else 0
-            some = [part * one // max(one, sum(some)) for part in some]
-            scarce.append((some[0], some[1], some[2]))
-            left.append(one - sum(some))
-        asked = np.zeros(len(time))
-        for number, (first, rows) in owned.items():
+        prices = [int(value / self.width * 2.0**exponent) for value in duals[self.time]]
+        scarce = [self._scarce(duals, k) for k in range(len(self.ends))]
+        asked = np.zeros(len(self.ends))
+        for number, (first, rows) in self.owned.items():
             asked[first : first + len(rows)] += self.guests[number].count * duals[rows]
-        shares: list[tuple[int, tuple[int, ...]]] = [(0, ())] * len(proof.guests)
-        for number, (first, rows) in owned.items():
-            # Of what is left of f in a cell, in proportion to the duals.
-            each = tuple(
-                int(left[k] * (1 - 1e-9) * duals[row] / asked[k]) if asked[k] > 0 else 0
-                for k, row in enumerate(rows, first)
-            )
-            shares[number] = first, each
+        # What is left of 1 in a cell, in proportion to the duals; a hair less, as floats round.
+        left = [(one - sum(some)) * (1 - HAIR) for some in scarce]
+        part = [share / all_ if all_ > 0 else 0.0 for share, all_ in zip(left, asked, strict=True)]
+        shares: list[tuple[int, Sequence[int]]] = [(0, ())] * len(self.proof.guests)
+        for number, (first, rows) in self.owned.items():
+            shares[number] = first, [int(part[k] * duals[row]) for k, row in enumerate(rows, first)]
         return Prices(exponent, self.ends, prices, scarce, shares)
+
+    def _scarce(self, duals: Floats, cell: int) -> tuple[int, int, int]:
+        """Shares of alpha in a cell, at most 1 together."""
+        one, some = 1 << SHARE_BITS, [0, 0, 0]
+        price = duals[self.time[cell]] * self.proof.alpha / self.unit
+        if price > 0:
+            for kind, rows in zip(self.scarce, self.uses, strict=True):
+                some[kind] = int(one * min(1.0, duals[rows[cell]] / price))
+        kv, tokens, requests = (share * one // max(one, sum(some)) for share in some)
+        return kv, tokens, requests

@@ -1,78 +1,72 @@
-r"""The attainment bound on the weight of missed service levels: who keeps them all, and the time that takes.
+r"""The attainment bound on the weight of missed service levels: who keeps them all, and the time that
+takes.
 
-A relaxation of machine time over cells of time.  Fix one affine piece, in ticks.  Call a request *good* if it
-keeps all its limits.  Its first token comes in [a + first, E] and its last one by D, where
+A relaxation of machine time over cells of time. Fix one affine piece, in ticks. Call a request *good* if it
+keeps all its limits. Its first token comes in [a + first, E] and its last one by D, where
 
     D = a + the least of e2e and ttft + tpot (O - 1),    E = the least of a + ttft and D - later,
 
-and `first` and `later` are what its prompt and its later tokens take at least with the machine to itself.  If
-these break a limit, it is never good.
+and `first` and `later` are what its prompt and its later tokens take at least with the machine to itself.
+If these break a limit, it is never good.
 
-*Credits.*  A batch is spread evenly over its time.  The prompt of a good request is done in the batches of the
-pass that makes its first token, each with the share of its tokens (with "exact" attention, the attention work
-has its own shares, by work, as chunks telescope): all within [a, E].  A later token, with s tokens cached after
-it, is one credit of the batch that decodes it.  If it ends a refill, each chunk of c tokens has c / s of it.
-So a request has at most one credit in a batch, all lie within [a + first, D], and they come at most at a rate of 1 / e,
+*Credits.* A batch is spread evenly over its time. The prompt of a good request is done in the batches of
+the pass that makes its first token, each with the share of its tokens (with "exact" attention, the
+attention work has its own shares, by work, as chunks telescope): all within [a, E]. A later token, with s
+tokens cached after it, is one credit of the batch that decodes it. If it ends a refill, each chunk of c
+tokens has c / s of it. So a request has at most one credit in a batch, all lie within [a + first, D], and
+they come at most at a rate of 1 / e,
 
     e = alpha + min(d0 + beta + d1 I, p0 + (beta + p1) (I + 1)),
 
 the latter only with preemption: a chunk takes alpha + p0 + (beta + p1) c, at least c / s of what all takes.
 
-*Work.*  A prompt: beta I + p1 W, with W = I if chunks save attention work, else I**2; without preemption also
-p0 I / P, P being the most prompt tokens of a batch.  A credit: w = beta + d1 (s - 1); with preemption, the least
-of this and (beta + p1) s - g, where g = min(max(0, d0 - p0), (beta + p1) (I + 1)) leaves it at 0 or more.
+*Work.* A prompt: beta I + p1 W, with W = I if chunks save attention work, else I**2; without preemption
+also p0 I / P, P being the most prompt tokens of a batch. A credit: w = beta + d1 (s - 1); with preemption,
+the least of this and (beta + p1) s - g, where g = min(max(0, d0 - p0), (beta + p1) (I + 1)) leaves it at 0
+or more.
 
-*Fixed costs.*  f = alpha + d0 for each request; with preemption, f = alpha + min(d0, p0 + g).
+*Fixed costs.* f = alpha + d0 for each request; with preemption, f = alpha + min(d0, p0 + g).
 
-*Prices.*  Let l >= 0 be a price of time in each cell.  In each cell a request pays a share of its f for each credit,
-and shares of alpha are paid for what is scarce: for KV, s / M for each credit and I / M for each prompt; for tokens, 1 / C and
-I / C; for requests, 1 / R for each credit and each prompt.  No batch holds more than 1 of any of these.  Let the shares of all
-requests and these three be at most 1 together.  Then what a batch is paid is at most what it takes.  If
-somebody decodes, it takes alpha + d0 and all work.  If not, and requests with numbers g have credits b
-<= 1 from refills, it takes alpha + p0, all work, and g b for each, which w counts too low; and the share of f is at most
-that of alpha + p0, and g b.  So all good requests together pay at most the integral of l.
+*Prices.* Let l >= 0 be a price of time in each cell. In each cell a request pays a share of its f for each
+credit, and shares of alpha are paid for what is scarce: for KV, s / M for each credit and I / M for each
+prompt; for tokens, 1 / C and I / C; for requests, 1 / R for each credit and each prompt. No batch holds
+more than 1 of any of these. Let the shares of all requests and these three be at most 1 together. Then what
+a batch is paid is at most what it takes. If somebody decodes, it takes alpha + d0 and all work. If not, and
+requests with numbers g have credits b <= 1 from refills, it takes alpha + p0, all work, and g b for each,
+which w counts too low; and the share of f is at most that of alpha + p0, and g b. So all good requests
+together pay at most the integral of l.
 
-*The bound.*  A request that is good pays at least its cheapest way: its prompt at the lowest price between a and
-E; its later tokens, taken in groups, in the cheapest cells from a + first to D, less e for each token before
-and after the group, at a rate of 1 / e at most; what the tokens of a group have of work and KV beyond its first one
-at the lowest price there.  After the last cell all is free.  So
+*The bound.* A request that is good pays at least its cheapest way: its prompt at the lowest price between a
+and E; its later tokens, taken in groups, in the cheapest cells from a + first to D, less e for each token
+before and after the group, at a rate of 1 / e at most; what the tokens of a group have of work and KV
+beyond its first one at the lowest price there. After the last cell all is free. So
 
     missed >= sum over requests of min(weight, cheapest way) - integral of l.
 
-A request that is never good counts its weight.  As `missed` is a sum of weights, it is a multiple of their
-greatest common divisor, so the bound is rounded up to one.  QED.
+A request that is never good counts its weight. As `missed` is a sum of weights, it is a multiple of their
+greatest common divisor, so the bound is rounded up to one. QED.
 
-Credits are what makes small limits of the TPOT dear: each request needs as many batches as it makes tokens, within
-its own time, and the fixed costs of these are lost to the work of all.
+Credits are what makes small limits of the TPOT dear: each request needs as many batches as it makes tokens,
+within its own time, and the fixed costs of these are lost to the work of all.
 
-Certificate: prices, and shares by cell.  The best ones are the dual of a linear program (`_attainment_program`).
+Certificate: prices, and shares by cell. The best ones are the dual of a linear program
+(`_attainment_program`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from math import ceil, floor, gcd, lcm
 
-from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds.interaction import in_chunks
-from infermax_opt.infermax.bounds.least_work import spreads
+from infermax_opt.core.result import LowerBound
+from infermax_opt.infermax.bounds._attainment_program import best_prices
+from infermax_opt.infermax.bounds._attainment_proof import AttainmentProof
 from infermax_opt.infermax.data.instance import Instance
 
-__all__ = ["SHARE_BITS", "AttainmentProof", "Guest", "Prices", "attainment_bounds", "least_sum"]
+__all__ = ["attainment_bounds"]
 
-#: Bits after the point of shares.
-SHARE_BITS = 24
-#: A line: its value at 0, and its slope.
-Line = tuple[int, int]
-#: Limits of TTFT, TPOT and end-to-end latency, in seconds.
-Limits = tuple[Fraction | None, Fraction | None, Fraction | None]
-#: Groups of later tokens.
-GROUPS = 8
-#: Pairs of requests and cells in the linear program: a quick one first, then a fine one of some ten seconds.
-PAIRS = (6_000, 30_000)
+#: Pairs of requests and cells in the linear program: the quick one takes seconds, the finest up to minutes.
+PAIRS = (6_000, 15_000, 30_000)
 #: Kinds of requests beyond which it is not tried: each would have too few cells.
 MAX_KINDS = 8_000
 
@@ -86,14 +80,12 @@ def attainment_bounds(instance: Instance, *, stop: Callable[[], bool] | None = N
     stop : callable, optional
         Asked whether to try no finer cells.
     """
-    from infermax_opt.infermax.bounds._attainment_program import best_prices
-
     proofs = [AttainmentProof(instance, piece) for piece in range(len(instance.cost.batch))]
     if not 0 < len(proofs[0].guests) <= MAX_KINDS:
         return
-    best = None
+    best: Fraction | None = None
     for pairs in PAIRS:
-        found = []
+        found: list[tuple[LowerBound, AttainmentProof]] = []
         for proof in proofs:
             if found and stop is not None and stop():
                 break
@@ -105,274 +97,3 @@ def attainment_bounds(instance: Instance, *, stop: Callable[[], bool] | None = N
             yield bound
         if stop is not None and stop():
             return
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Cells of time with their prices.
-
-    Attributes
-    ----------
-    exponent : int
-        Prices are in units of 2**-exponent of a weight for a tick.
-    ends, prices : sequence of int
-        End of each cell in ticks, and its price.
-    scarce : sequence of (int, int, int)
-        Shares of alpha for KV, tokens and requests in each cell, in units of 2**-SHARE_BITS.
-    shares : sequence of (int, sequence of int)
-        Of each guest: its first cell with a share of f, and its shares from there on.
-    """
-
-    exponent: int
-    ends: Sequence[int]
-    prices: Sequence[int]
-    scarce: Sequence[tuple[int, int, int]]
-    shares: Sequence[tuple[int, Sequence[int]]]
-
-    def cells(self, begin: int, end: int | None) -> Iterator[tuple[int, int]]:
-        """Cells that overlap a stretch of time, each with the ticks in it; those after the last one are -1.
-
-        Parameters
-        ----------
-        begin, end : int
-            Ticks; no end is None.
-        """
-        k = bisect_right(self.ends, begin)
-        while k < len(self.ends) and (end is None or begin < end):
-            until = self.ends[k] if end is None else min(end, self.ends[k])
-            yield k, until - begin
-            begin, k = until, k + 1
-        if end is None or begin < end:
-            yield -1, 0
-
-    def share(self, guest: int, cell: int) -> int:
-        """Share of f of a guest in a cell.
-
-        Parameters
-        ----------
-        guest, cell : int
-        """
-        first, shares = self.shares[guest]
-        return shares[cell - first] if 0 <= cell - first < len(shares) else 0
-
-
-@dataclass(frozen=True)
-class Guest:
-    """Equal requests with limits: what each must do, and when.
-
-    Attributes
-    ----------
-    count, prompt, later : int
-        Requests, prompt tokens, later tokens.
-    weight : Fraction
-    lost : bool
-        Whether they never keep all limits.
-    begin, until : int
-        Ticks between which the prompt is done; no end is None.
-    ready, due : int
-        Ticks between which later tokens are made.
-    whole, telescoped : int
-        Work of the prompt by its tokens, times P; and attention work that has shares of its own.
-    works : pair of Line
-        Work of a later token by s is the smaller of the two.
-    fixed, least : int
-        Ticks of a batch that makes one of them, at least: without its work (f), and with it (e).
-    """
-
-    count: int
-    prompt: int
-    later: int
-    weight: Fraction
-    lost: bool
-    begin: int
-    until: int | None
-    ready: int
-    due: int | None
-    whole: int
-    telescoped: int
-    works: tuple[Line, Line]
-    fixed: int
-    least: int
-
-
-
-
-def least_sum(one: Line, other: Line, low: int, high: int) -> int:
-    """Sum of the smaller of two lines over low, ..., high.
-
-    Parameters
-    ----------
-    one, other : Line
-    low, high : int
-    """
-    if one[1] > other[1]:
-        one, other = other, one
-    rise, ahead = other[1] - one[1], one[0] - other[0]
-    # Up to `last` the other one is smaller.
-    last = min(high, max(low - 1, ahead // rise)) if rise else high if ahead > 0 else low - 1
-
-    def total(line: Line, start: int, end: int) -> int:
-        return (end - start + 1) * (2 * line[0] + line[1] * (start + end)) // 2
-
-    return total(other, low, last) + total(one, last + 1, high)
-
-
-class AttainmentProof:
-    """The bound for one affine piece.
-
-    Parameters
-    ----------
-    instance : Instance
-    piece : int
-
-    Attributes
-    ----------
-    alpha : int
-        Ticks of a batch besides its work.
-    guests : list of Guest
-    """
-
-    def __init__(self, instance: Instance, piece: int):
-        self.instance, self.piece = instance, piece
-        ticks = instance.cost.ticks
-        self.alpha, self._beta = ticks.alpha[piece], ticks.beta[piece]
-        kinds: dict[tuple[int, int, Fraction, Fraction, Limits], int] = {}
-        for kind in instance.types:
-            if slo := kind.terms.slo:
-                limits = (slo.ttft, slo.tpot, slo.e2e)
-                key = (kind.input_tokens, kind.output_tokens, kind.arrival, kind.terms.weight, limits)
-                kinds[key] = kinds.get(key, 0) + len(kind.members)
-        self.guests = [self._guest((i, o), at, limits, weight, count)
-                       for (i, o, at, weight, limits), count in kinds.items()]  # fmt: skip
-
-    def _guest(
-        self, lengths: tuple[int, int], arrival: Fraction, limits: Limits, weight: Fraction, count: int
-    ) -> Guest:
-        instance, (i, o) = self.instance, lengths
-        ticks, scale, budget = instance.cost.ticks, instance.cost.ticks_per_second, instance.system.prefill_budget
-        alpha, beta, square = self.alpha, self._beta, ticks.p1 * i * i
-        # The prompt: what it takes alone, and its work.
-        shared = square if spreads(instance) else 0
-        first = beta * i + square - shared + in_chunks(alpha + ticks.p0, -(-i // budget), shared, 1, 1)
-        telescoped = square if instance.policy.chunked_prefill and not shared else 0
-        whole = beta * i + (ticks.p1 * i if spreads(instance) else square - telescoped)
-        # The others: ticks of a batch that makes one, and their work.
-        decode, refill = (beta - ticks.d1, ticks.d1), (0, beta + ticks.p1)
-        slow = (alpha + ticks.d0 + decode[0], ticks.d1)
-        batches, works, fixed = (slow, slow), (decode, decode), alpha + ticks.d0
-        if instance.policy.preemption:
-            spared = min(max(0, ticks.d0 - ticks.p0), refill[1] * (i + 1))
-            batches, works = (slow, (alpha + ticks.p0, refill[1])), (decode, (-spared, refill[1]))
-            fixed = alpha + min(ticks.d0, ticks.p0 + spared)
-        later, least = least_sum(*batches, i + 1, i + o - 1), least_sum(*batches, i + 1, i + 1)
-        ttft, tpot, e2e = (None if limit is None else limit * scale for limit in limits)
-        span = tpot * (o - 1) if tpot is not None and o > 1 else None
-        taken = ((ttft, first), (span, later), (e2e, first + later))
-        lost = any(limit is not None and time > limit for limit, time in taken)
-        due = min([t for t in (e2e, ttft + span if None not in (ttft, span) else None) if t is not None], default=None)
-        until = min([t for t in (ttft, None if due is None else due - later) if t is not None], default=None)
-        date = arrival * scale
-        return Guest(
-            count, i, o - 1, weight, lost,
-            floor(date), None if until is None else ceil(date + until),
-            floor(date) + first, None if due is None else ceil(date + due),
-            whole * budget + (0 if instance.policy.preemption else ticks.p0 * i), telescoped,
-            works, fixed, least,
-        )  # fmt: skip
-
-    # --- the value ----------------------------------------------------------------------------------
-
-    def bound(self, prices: Prices) -> LowerBound:
-        """The bound with these prices, exactly, rounded up to what can be missed."""
-        unit = 1 << prices.exponent + SHARE_BITS
-        paid = sum(guest.count * self._least(k, guest, prices, unit) for k, guest in enumerate(self.guests))
-        starts = [0, *prices.ends]
-        spent = sum((b - a) * price for a, b, price in zip(starts, prices.ends, prices.prices, strict=False))
-        evidence = {
-            "kind": "attainment",
-            "piece": self.piece,
-            "exponent": prices.exponent,
-            "groups": GROUPS,
-            "cells": [[end, price, *some] for end, price, some
-                      in zip(prices.ends, prices.prices, prices.scarce, strict=True)],
-            "shares": [[first, *shares] for first, shares in prices.shares],
-        }  # fmt: skip
-        value = self._rounded(Fraction(paid - (spent << SHARE_BITS), unit))
-        return LowerBound(value, "attainment", Proof.CERTIFICATE, evidence=evidence)
-
-    def _rounded(self, value: Fraction) -> Fraction:
-        """The next multiple of the greatest common divisor of all weights, 0 or more."""
-        weights = [guest.weight for guest in self.guests]
-        scale = lcm(*(weight.denominator for weight in weights))
-        grain = Fraction(gcd(*(int(weight * scale) for weight in weights)), scale)
-        return max(0, ceil(value / grain)) * grain
-
-    def _least(self, number: int, guest: Guest, prices: Prices, unit: int) -> int:
-        """The cheapest way of a request of a guest, or its weight; in units."""
-        weight = floor(guest.weight * unit)
-        if guest.lost:
-            return weight
-        paid = self._prompt(guest, prices)
-        if guest.later and paid < weight:
-            later = self._later(number, guest, prices)
-            paid = weight if later is None else paid + later
-        return min(weight, paid)
-
-    def _prompt(self, guest: Guest, prices: Prices) -> int:
-        """Least that a prompt pays."""
-        system = self.instance.system
-        by_tokens, alone = [], []
-        for cell, _ in prices.cells(guest.begin, guest.until):
-            if cell < 0:
-                return 0
-            kv, tokens, requests = prices.scarce[cell]
-            work = (guest.whole << SHARE_BITS) // system.prefill_budget
-            work += self.alpha * kv * guest.prompt // system.kv_capacity
-            work += self.alpha * tokens * guest.prompt // system.max_batch_tokens
-            work += self.alpha * requests // (system.max_running or 1)
-            by_tokens.append(prices.prices[cell] * work)
-            alone.append(prices.prices[cell])
-        return min(by_tokens, default=0) + (min(alone, default=0) * guest.telescoped << SHARE_BITS)
-
-    def _later(self, number: int, guest: Guest, prices: Prices) -> int | None:
-        """Least that later tokens pay; None if there is no time for them."""
-        if guest.due is None or guest.least == 0:
-            return 0
-        total, width = 0, -(-guest.later // GROUPS)
-        for before in range(0, guest.later, width):
-            tokens = min(width, guest.later - before)
-            begin = guest.ready + before * guest.least
-            end = guest.due - (guest.later - before - tokens) * guest.least
-            group = self._group(number, guest.prompt + 1 + before, tokens, prices.cells(begin, end), prices)
-            if group is None:
-                return None
-            total += group
-        return total
-
-    def _group(
-        self, number: int, low: int, tokens: int, cells: Iterator[tuple[int, int]], prices: Prices
-    ) -> int | None:
-        """Least that later tokens pay with `low` tokens cached after the first of them, and so on."""
-        system, guest = self.instance.system, self.guests[number]
-        step = least_sum(*guest.works, low, low)
-        tried, lowest, held = [], None, None
-        for cell, ticks in cells:
-            if cell < 0:
-                return 0
-            (kv, each, requests), price = prices.scarce[cell], prices.prices[cell]
-            work = (step << SHARE_BITS) + guest.fixed * prices.share(number, cell)
-            work += self.alpha * kv * low // system.kv_capacity
-            work += self.alpha * each // system.max_batch_tokens
-            work += self.alpha * requests // (system.max_running or 1)
-            tried.append((price * work, ticks))
-            lowest = price if lowest is None else min(lowest, price)
-            held = price * kv if held is None else min(held, price * kv)
-        paid, left = 0, tokens * guest.least
-        for price, ticks in sorted(tried):
-            paid += price * min(left, ticks)
-            left -= min(left, ticks)
-        if left or lowest is None or held is None:
-            return None
-        beyond = least_sum(*guest.works, low, low + tokens - 1) - tokens * step
-        more = self.alpha * held * (tokens * (tokens - 1) // 2) // system.kv_capacity
-        return paid // guest.least + (lowest * beyond << SHARE_BITS) + more

@@ -1,8 +1,9 @@
-"""The loop of plans for service levels: who can still keep all levels is served first, the others not at all.
+"""The loop of plans for service levels: who can still keep all levels is served first, the others not at
+all.
 
-As in `_kernel`, nobody is evicted or paused, and the KV of every later batch is known.  A batch takes no longer
-than all that decode can afford: each has so many tokens left until the moment at which its last one is due.
-What is left of that time goes to prompts.
+As in `_kernel`, nobody is evicted or paused, and the KV of every later batch is known. A batch takes no
+longer than all that decode can afford: each has so many tokens left until the moment at which its last one
+is due. What is left of that time goes to prompts.
 
 The functions run as plain Python or compiled.
 """
@@ -20,6 +21,8 @@ __all__ = ["HELPERS", "Aims", "LevelKnobs", "levels_loop"]
 
 #: Share of a limit that is left free for the rounding of the clock.
 HAIR = 1e-9
+#: Batches that a chunk of a prompt may take, as far as its KV is projected: others come first.
+LATE = 4
 
 
 class Aims(NamedTuple):
@@ -94,7 +97,7 @@ def levels_loop(machine: Any, queue: Any, aims: Any, knobs: Any, cost: Any, most
     Returns
     -------
     now : float
-        When the last batch ends, in seconds.
+        When the last batch ends, in seconds; infinite where the KV does not suffice.
     first, last : float arrays
         Times of first and last tokens, infinite for who is not served.
     named, chunks, named_end, decode, repeat, start
@@ -175,7 +178,7 @@ def levels_loop(machine: Any, queue: Any, aims: Any, knobs: Any, cost: Any, most
                     insert(run, count, after + queue.outputs[partial] - 1, cached - after, partial)
                     count += 1
                     bases += cached - after
-                    partial = -1
+                    partial, cached = -1, 0
         tried = kept = taken = 0
         while tried < queued and partial < 0 and room > 0 and count < cap:
             i = queue.order[line[tried]]
@@ -184,20 +187,23 @@ def levels_loop(machine: Any, queue: Any, aims: Any, knobs: Any, cost: Any, most
             kept += 1  # unless it is taken
             whole = queue.inputs[i]
             end = after + queue.outputs[i] - 1
-            if count > 0 and not fits(machine, run, count, end, whole - after):
+            load = (beside + tokens, beside, reads, prefills, work)
+            chunk = longest_chunk(machine, cost, load, 0, min(room, whole), limit)
+            if chunk == 0 or (chunk < whole and not machine.chunked):
+                continue
+            late = 0
+            if chunk < whole:
+                late = LATE * (1 + whole // chunk)
+            if count > 0 and not fits(machine, run, count, end + late, whole - after):
                 continue
             if queue.outputs[i] > 1:
-                each = aims.span[i] / (queue.outputs[i] - 1)
+                each = min(aims.span[i], aims.last[i] - now - aims.prompt[i]) / (queue.outputs[i] - 1)
                 full = batch_time(
                     cost.alpha, cost.beta, cost.d0, cost.d1, cost.p0, cost.p1,
                     count + 1, count + 1, bases + count * step + whole + queue.outputs[i], 0, 0,
                 )  # fmt: skip
                 if count > 0 and full > knobs.crowd * min(each, limit):
                     continue
-            load = (beside + tokens, beside, reads, prefills, work)
-            chunk = longest_chunk(machine, cost, load, 0, min(room, whole), limit)
-            if chunk == 0 or (chunk < whole and not machine.chunked):
-                continue
             kept -= 1
             taken += 1
             tokens += chunk
@@ -221,6 +227,8 @@ def levels_loop(machine: Any, queue: Any, aims: Any, knobs: Any, cost: Any, most
                 line[k - taken] = line[k]
             queued -= taken
         # --- the batch ---
+        if bases + count * after + cached + (count + 1) * machine.reach > machine.capacity and count > 0:
+            return np.inf, first, last, named, chunks, named_end, decode, repeat, start
         if prefills > 0 and not machine.hybrid:
             decoders = kv = 0
         if prefills == 0 and decoders == 0:

@@ -2086,7 +2086,7 @@ def cheapest_path(instance: Instance, endings: list[Ending], shrunk: list[int], 
 # --- proof: attainment ------------------------------------------------------------------------------
 
 #: Bits after the point of shares; most groups of later tokens; steps of a request, and of a cell in a group.
-SHARE_BITS, MAX_GROUPS, PROMISE_STEPS, PRICED_STEPS = 24, 64, 150, 40
+SHARE_BITS, MAX_GROUPS, PROMISE_STEPS, PRICED_STEPS = 24, 64, 300, 80
 #: A line: its value at 0, and its slope.
 Line = tuple[int, int]
 

@@ -72,7 +72,7 @@ MAX_KINDS = 8_000
 
 
 def attainment_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
-    """Attainment bounds, each better than those before; none where no request has a limit.
+    """Attainment bounds above 0, each better than those before.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def attainment_bounds(instance: Instance, *, stop: Callable[[], bool] | None = N
     proofs = [AttainmentProof(instance, piece) for piece in range(len(instance.cost.batch))]
     if not 0 < len(proofs[0].guests) <= MAX_KINDS:
         return
-    best: Fraction | None = None
+    best = Fraction(0)
     for pairs in PAIRS:
         found: list[tuple[LowerBound, AttainmentProof]] = []
         for proof in proofs:
@@ -92,7 +92,7 @@ def attainment_bounds(instance: Instance, *, stop: Callable[[], bool] | None = N
             found.append((proof.bound(best_prices(proof, pairs)), proof))
         bound, proof = max(found, key=lambda pair: pair[0].value)
         proofs = [proof]
-        if best is None or bound.value > best:
+        if bound.value > best:
             best = bound.value
             yield bound
         if stop is not None and stop():

@@ -90,7 +90,7 @@ def check(instance_file: str, objective: str | None, slos: tuple[str, ...], cert
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.core.certification import CertificateRejected
-    from infermax_opt.core.values import amount
+    from infermax_opt.files.report import value_text
 
     check_inputs(instance_file, certificate_file)
     instance = read_aimed(instance_file, objective, slos)
@@ -99,7 +99,7 @@ def check(instance_file: str, objective: str | None, slos: tuple[str, ...], cert
     except CertificateRejected as rejected:
         click.echo(f"infermax-opt: {rejected}", err=True)
         return FAILED
-    click.echo(f"certified: no schedule of {instance.name} is better than {amount(instance, proved)}")
+    click.echo(f"certified: no schedule of {instance.name} is better than {value_text(instance, proved)}")
     return DONE
 
 

@@ -38,8 +38,16 @@ Certificates of the mean end-to-end latency are of these kinds:
   a list of [end, price, level]: cells of time in ticks, prices in units of 2**-12, levels as above: see
   `infermax_opt.infermax.bounds.overload`.
 
+Certificates of missed service levels are of one kind:
+
+- ``attainment`` holds the ``piece``, the ``exponent``, the number of ``groups`` of later tokens; ``cells``, a
+  list of [end, price, kv, tokens, requests]: cells of time in ticks, prices in units of 2**-exponent of a
+  weight for a tick, and shares of a batch's fixed cost paid for what is scarce; and ``shares``, a list of
+  [first cell, share, ...] for all requests of the same I, O, arrival, weight and limits, in order of their
+  first appearance; shares are in units of 2**-24: see `infermax_opt.infermax.bounds.attainment`.
+
 Evidence for limits names the one ``metric`` that it is about.  That of a weighted sum is of the kind
-``parts``: a list of evidence of the makespan and of the mean end-to-end latency, each with its ``metric``:
+``parts``: a list of evidence of makespan, mean end-to-end latency and missed levels, each with its ``metric``:
 see `infermax_opt.infermax.bounds.parts`.
 
 `infermax_opt.infermax.checker` checks them and trusts nothing else.

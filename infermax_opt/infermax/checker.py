@@ -343,7 +343,8 @@ def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction])
         objective = instance.get("objective", "makespan")
         single = isinstance(objective, str)
         what = objective.replace("throughput", "makespan") if single else "objective"
-        code, text = 0, f"certified: {instance['name']}: {what} >= {seconds(bound)}{' s' * single}"
+        unit = " of weight" if objective == "missed" else " s" if single else ""
+        code, text = 0, f"certified: {instance['name']}: {what} >= {seconds(bound)}{unit}"
     (sys.stderr if code else sys.stdout).write(one_line(text, 1000) + "\n")
     return code
 
@@ -353,7 +354,7 @@ def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction])
 #: Costs in units are below this, so that they can be compared with infinity.
 MAX_UNITS = 2**700
 #: Metrics whose bounds count in that of a weighted sum.
-PARTS = ("makespan", "mean_e2e")
+PARTS = ("makespan", "missed", "mean_e2e")
 #: All metrics, in the order in which the hash of an instance has their weights.
 METRICS = (
     "makespan", "mean_ttft", "mean_tpot", "mean_e2e",
@@ -391,8 +392,12 @@ def read_cost(cost: Field) -> tuple[list[list[Fraction]], list[Fraction], list[F
     return pieces, decode, prefill, cost["attention"].text()
 
 
-def read_terms(entry: Field, classes: Field) -> list[object]:
-    """What an entry of ``requests`` says besides lengths and arrival, as it is hashed.
+#: Weight of a request, and its limits of TTFT, TPOT and end-to-end latency, in seconds.
+Promise = tuple[Fraction, Any, Any, Any]
+
+
+def read_terms(entry: Field, classes: Field) -> tuple[list[object], Promise]:
+    """What an entry of ``requests`` says besides lengths and arrival, as it is hashed; its weight and limits.
 
     Parameters
     ----------
@@ -412,7 +417,7 @@ def read_terms(entry: Field, classes: Field) -> list[object]:
         terms.append("optional")
     if "predicted_output_tokens" in entry:
         terms += ["predicted", entry["predicted_output_tokens"].whole(1)]
-    return terms
+    return terms, (weight, limits[0], limits[1], limits[2])
 
 
 class Instance:
@@ -458,17 +463,22 @@ class Instance:
         if "horizon" in top:
             meaning.feed("horizon", top["horizon"].number())
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
+        #: Requests that have limits, also by these.
+        self.promised: dict[tuple[int, int, Fraction, Promise], int] = {}
         classes, total = top["classes"] if "classes" in top else Field({}, "instance.classes"), 0
         for entry in top["requests"].items():
             i, o = entry["input_tokens"].whole(1), entry["output_tokens"].whole(1)
             arrival = entry["arrival"].number() if "arrival" in entry else Fraction(0)
             if arrival < 0:
                 entry["arrival"].fail(f"{shown(entry['arrival'].value)} is below 0")
-            terms = read_terms(entry, classes)
+            terms, promise = read_terms(entry, classes)
             times = meaning.feed_requests(entry, i, o, arrival, *terms)
+            total += times
             if "optional" not in terms[1:]:  # these may be left out, so the bounds are about the others
                 self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
-            total += times
+                if promise[1:] != (None, None, None):
+                    key = (i, o, arrival, promise)
+                    self.promised[key] = self.promised.get(key, 0) + times
             if total > MAX_REQUESTS:
                 top["requests"].fail(f"more than {MAX_REQUESTS} requests in all")
         if not self.kinds:
@@ -493,8 +503,8 @@ class Instance:
         return [given.text(), self.objective, 1]
 
     def worth(self, metric: str) -> Fraction:
-        """What a unit of the makespan or of the mean end-to-end latency is worth in a weighted sum."""
-        if metric == "makespan":
+        """What a unit of a metric that has certificates is worth in a weighted sum, at least."""
+        if metric != "mean_e2e":
             return self.weights.get(metric, Fraction(0))
         ttft, tpot, e2e, normalised = (
             self.weights.get(name, Fraction(0))
@@ -555,7 +565,7 @@ def blocks_up_to(last: int, size: int) -> int:
 
 
 def check(instance_data: Any, certificate: Any, profiles: Path | None = None) -> Fraction:
-    """Return the bound in seconds that the certificate proves for the instance, or raise Rejected.
+    """Return the bound that the certificate proves for the instance, in its unit, or raise Rejected.
 
     Parameters
     ----------
@@ -2159,9 +2169,339 @@ def cheapest_path(instance: Instance, endings: list[Ending], shrunk: list[int], 
     return int(min(values))
 
 
+# --- proof: attainment ------------------------------------------------------------------------------
+
+#: Bits after the point of shares; most groups of later tokens; steps of a request, and of a cell in a group.
+SHARE_BITS, MAX_GROUPS, PROMISE_STEPS, PRICED_STEPS = 24, 64, 300, 80
+#: A line: its value at 0, and its slope.
+Line = tuple[int, int]
+
+
+class Priced(NamedTuple):
+    """Cells of time: ends, prices of a tick, and shares of alpha for KV, tokens and requests in each."""
+
+    ends: list[int]
+    prices: list[int]
+    scarce: list[tuple[int, int, int]]
+
+
+class Keeper(NamedTuple):
+    """A request that keeps its limits: what it does then, and between which ticks; no end is None.
+
+    `works`: the smaller of the two is the work of a later token.  `fixed`, `least`: ticks of a batch that
+    makes one, without and with it.
+    """
+
+    prompt: int
+    later: int
+    begin: int
+    until: Any
+    ready: int
+    due: Any
+    whole: int
+    telescoped: int
+    works: tuple[Line, Line]
+    fixed: int
+    least: int
+
+
+def attainment(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Weight of missed service levels: who keeps them all pays for machine time.
+
+    See `infermax_opt.infermax.bounds.attainment`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    require(len(instance.promised) > 0, "no request has a service level")
+    unit, groups = piece.unit * (1 << SHARE_BITS), evidence["groups"].whole(1, MAX_GROUPS)
+    require(unit.denominator == 1, "exponent: is below 0")
+    cells = read_priced(instance, evidence["cells"])
+    owned = [read_shares(some, len(cells.ends)) for some in evidence["shares"].items(len(instance.promised))]
+    require_shares(instance, cells, owned)
+    total = 0
+    for (key, count), own in zip(instance.promised.items(), owned, strict=True):
+        instance.work.spend(PROMISE_STEPS)
+        weight = math.floor(key[3][0] * unit)
+        kept = keeper(instance, key, piece)
+        paid = None if kept is None else cheapest_way(instance, kept, cells, own, groups, piece)
+        total += count * (weight if paid is None else min(weight, paid))
+    spans = zip([0, *cells.ends], cells.ends, cells.prices, strict=False)
+    spent = sum((end - start) * price for start, end, price in spans)
+    return whole_weights(instance, (total - (spent << SHARE_BITS)) / unit)
+
+
+def whole_weights(instance: Instance, least: Fraction) -> Fraction:
+    """The next sum of weights of requests: a multiple of their greatest common divisor."""
+    weights = [promise[0] for *_, promise in instance.promised]
+    scale = math.lcm(*(weight.denominator for weight in weights))
+    grain = Fraction(math.gcd(*(int(weight * scale) for weight in weights)), scale)
+    return max(0, math.ceil(least / grain)) * grain
+
+
+def read_priced(instance: Instance, given: Field) -> Priced:
+    """Cells of time whose ends rise, with prices and shares of 0 or more."""
+    rows = [cell.integers(5) for cell in given.items()]
+    instance.work.spend(PRICED_STEPS * len(rows))
+    ends = [row[0] for row in rows]
+    require(all(a < b for a, b in pairwise([0, *ends])), "cells: their ends do not rise")
+    require(all(min(row[1:]) >= 0 for row in rows), "cells: a price or share is below 0")
+    require(instance.running is not None or not any(row[4] for row in rows), "cells: requests are not scarce")
+    return Priced(ends, [row[1] for row in rows], [(row[2], row[3], row[4]) for row in rows])
+
+
+def read_shares(given: Field, cells: int) -> tuple[int, list[int]]:
+    """First cell and shares of a request from there on, 0 or more."""
+    first, *shares = given.integers()
+    require(0 <= first <= first + len(shares) <= max(first, cells), "shares: of no cell")
+    require(min(shares, default=0) >= 0, "shares: one is below 0")
+    return first, shares
+
+
+def require_shares(instance: Instance, cells: Priced, owned: list[tuple[int, list[int]]]) -> None:
+    """All shares of a cell are at most 1 together.
+
+    Parameters
+    ----------
+    instance : Instance
+    cells : Priced
+    owned : list
+        Shares of the requests: the first cell, and shares from there on.
+    """
+    sums = [sum(some) for some in cells.scarce]
+    for (first, shares), count in zip(owned, instance.promised.values(), strict=True):
+        instance.work.spend(len(shares))
+        for cell, share in enumerate(shares, first):
+            sums[cell] += count * share
+    require(max(sums, default=0) <= 1 << SHARE_BITS, "shares: more than 1 in a cell")
+
+
+def least_sum(lines: tuple[Line, Line], low: int, high: int) -> int:
+    """Sum over s = low, ..., high of the smaller of two lines.
+
+    Parameters
+    ----------
+    lines : pair of Line
+    low, high : int
+    """
+    (start, slope), (other, steeper) = sorted(lines, key=lambda line: line[1])
+    # From `turn` on the flatter line is not above the other one.
+    turn = low if start <= other else high + 1
+    if steeper > slope:
+        turn = min(high + 1, max(low, -(-(start - other) // (steeper - slope))))
+
+    def total(at: int, rise: int, first: int, end: int) -> int:
+        return (end - first) * (2 * at + rise * (first + end - 1)) // 2
+
+    return total(other, steeper, low, turn) + total(start, slope, turn, high + 1)
+
+
+def keeper(instance: Instance, key: tuple[int, int, Fraction, Promise], piece: Piece) -> Keeper | None:
+    """What a request does that keeps its limits; None if it never does.
+
+    Parameters
+    ----------
+    instance : Instance
+    key : tuple
+        Input and output tokens, arrival in seconds, weight and limits.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    i, o, arrival, (_, *limits) = key
+    first, whole, telescoped = prompt_work(instance, i, piece)
+    batches, works, fixed = credit_work(instance, i, piece)
+    later, least = least_sum(batches, i + 1, i + o - 1), least_sum(batches, i + 1, i + 1)
+    ttft, tpot, e2e = (FAR if limit is None else limit * instance.scale for limit in limits)
+    span = tpot * (o - 1) if o > 1 else FAR
+    if first > ttft or later > span or first + later > e2e:
+        return None
+    due, date = min(e2e, ttft + span), arrival * instance.scale
+    until, begin = min(ttft, due - later), math.floor(date)
+    ends = [None if end == FAR else math.ceil(date + end) for end in (until, due)]
+    return Keeper(
+        i, o - 1, begin, ends[0], begin + first, ends[1], whole, telescoped, works, fixed, least
+    )  # fmt: skip
+
+
+def prompt_work(instance: Instance, i: int, piece: Piece) -> tuple[int, int, int]:
+    """Ticks of a prompt alone, at least; its work by tokens, times the budget; attention work apart.
+
+    Parameters
+    ----------
+    instance : Instance
+    i : int
+        Input tokens.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    square, linear = instance.p1 * i**2, piece.beta * i
+    fewest = -(-i // instance.budget)
+    if instance.spread:
+        first = linear + in_chunks(piece.alpha + instance.p0, fewest, square, 1, 1)
+        whole, apart = linear + instance.p1 * i, 0
+    else:
+        first = linear + square + fewest * (piece.alpha + instance.p0)
+        whole, apart = (linear, square) if instance.chunked else (linear + square, 0)
+    return first, whole * instance.budget + (0 if instance.preemption else instance.p0 * i), apart
+
+
+def credit_work(instance: Instance, i: int, piece: Piece) -> tuple[tuple[Line, Line], tuple[Line, Line], int]:
+    """Ticks of a batch that makes a later token, and its work, each the smaller of two lines; fixed costs.
+
+    Parameters
+    ----------
+    instance : Instance
+    i : int
+        Input tokens.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    decode, fixed = (piece.beta - instance.d1, instance.d1), piece.alpha + instance.d0
+    slow = (fixed + decode[0], decode[1])
+    if not instance.preemption:
+        return (slow, slow), (decode, decode), fixed
+    again = piece.beta + instance.p1
+    spared = min(max(0, instance.d0 - instance.p0), again * (i + 1))
+    fixed = piece.alpha + min(instance.d0, instance.p0 + spared)
+    return (slow, (piece.alpha + instance.p0, again)), (decode, (-spared, again)), fixed
+
+
+def stretches(instance: Instance, cells: Priced, begin: int, end: Any) -> list[tuple[int, int]] | None:
+    """Cells that overlap a stretch of time, with the ticks in it; None if it goes on after the last cell.
+
+    Parameters
+    ----------
+    instance : Instance
+    cells : Priced
+    begin, end : int
+        Ticks; no end is None.
+    """
+    last = cells.ends[-1] if cells.ends else 0
+    if end is None or (begin < end and end > last):
+        return None
+    found, k = [], bisect_right(cells.ends, begin)
+    while begin < end:
+        instance.work.spend(PRICED_STEPS)
+        until = min(end, cells.ends[k])
+        found.append((k, until - begin))
+        begin, k = until, k + 1
+    return found
+
+
+def cheapest_way(
+    instance: Instance, kept: Keeper, cells: Priced, own: tuple[int, list[int]], groups: int, piece: Piece
+) -> int | None:
+    """Least that a request pays that keeps its limits, in small units; None if it has no time for that.
+
+    Parameters
+    ----------
+    instance : Instance
+    kept : Keeper
+    cells : Priced
+    own : tuple
+        Its shares: the first cell, and shares from there on.
+    groups : int
+        Groups of later tokens, at most.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    total = prompt_paid(instance, kept, cells, piece)
+    if kept.later == 0 or kept.due is None or kept.least == 0:
+        return total
+    width = -(-kept.later // groups)
+    for before in range(0, kept.later, width):
+        tokens = min(width, kept.later - before)
+        begin = kept.ready + before * kept.least
+        over = stretches(instance, cells, begin, kept.due - (kept.later - before - tokens) * kept.least)
+        if over is not None:
+            low = kept.prompt + 1 + before
+            paid = group_paid(instance, kept, (low, tokens), over, cells, own, piece)
+            if paid is None:
+                return None
+            total += paid
+    return total
+
+
+def prompt_paid(instance: Instance, kept: Keeper, cells: Priced, piece: Piece) -> int:
+    """Least that the prompt pays, in small units.
+
+    Parameters
+    ----------
+    instance : Instance
+    kept : Keeper
+    cells : Priced
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    over = stretches(instance, cells, kept.begin, kept.until)
+    if not over:
+        return 0
+    found = []
+    for cell, _ in over:
+        kv, tokens, requests = cells.scarce[cell]
+        work = (kept.whole << SHARE_BITS) // instance.budget
+        work += piece.alpha * kv * kept.prompt // instance.capacity
+        work += piece.alpha * tokens * kept.prompt // instance.batch_tokens
+        work += piece.alpha * requests // (instance.running or 1)
+        found.append(cells.prices[cell] * work)
+    return min(found) + (min(cells.prices[cell] for cell, _ in over) * kept.telescoped << SHARE_BITS)
+
+
+def group_paid(
+    instance: Instance,
+    kept: Keeper,
+    some: tuple[int, int],
+    over: list[tuple[int, int]],
+    cells: Priced,
+    own: tuple[int, list[int]],
+    piece: Piece,
+) -> int | None:
+    """Least that a group of later tokens pays, in small units; None if it has no time.
+
+    Parameters
+    ----------
+    instance : Instance
+    kept : Keeper
+    some : tuple
+        Tokens cached after the first of the group, and tokens of the group.
+    over : list
+        Cells and ticks in which they are made.
+    cells : Priced
+    own : tuple
+        Shares of the request: the first cell, and shares from there on.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    (low, tokens), (first, shares) = some, own
+    step, found = least_sum(kept.works, low, low), []
+    for cell, ticks in over:
+        kv, each, requests = cells.scarce[cell]
+        share = shares[cell - first] if 0 <= cell - first < len(shares) else 0
+        work = (step << SHARE_BITS) + kept.fixed * share
+        work += piece.alpha * kv * low // instance.capacity
+        work += piece.alpha * each // instance.batch_tokens
+        work += piece.alpha * requests // (instance.running or 1)
+        found.append((cells.prices[cell] * work, ticks))
+    paid, left = 0, tokens * kept.least
+    for price, ticks in sorted(found):
+        paid += price * min(left, ticks)
+        left -= min(left, ticks)
+    if left or not over:
+        return None
+    beyond = least_sum(kept.works, low, low + tokens - 1) - tokens * step
+    held = min(cells.prices[cell] * cells.scarce[cell][0] for cell, _ in over)
+    more = piece.alpha * held * (tokens * (tokens - 1) // 2) // instance.capacity
+    return paid // kept.least + (min(cells.prices[cell] for cell, _ in over) * beyond << SHARE_BITS) + more
+
+
 # --- which proofs there are -----------------------------------------------------------------------
 
-#: Proof of a bound in seconds: takes the instance, the evidence and the affine piece.
+#: Proof of a bound, in seconds or weight: takes the instance, the evidence and the affine piece.
 Proof = Callable[[Instance, Field, Piece], Fraction]
 #: Kinds of evidence of each objective.
 PROOFS: dict[str, dict[str, Proof]] = {
@@ -2179,6 +2519,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "overload": overload,
         "backwards": backwards,
     },
+    "missed": {"attainment": attainment},
 }
 
 

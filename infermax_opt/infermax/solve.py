@@ -57,6 +57,8 @@ PLAN_SHARE = 0.6
 ADMISSION_SHARE = 0.4
 #: What is added to a value that is asked about, so that a search can show that no schedule reaches it.
 ABOVE = Fraction(1, 10**9)
+#: Share that those for service levels have before them.
+LEVELS_SHARE = 0.9
 #: Columns that are modelled in a second, at least: nothing interrupts that.
 MODEL_RATE = 1500
 
@@ -176,6 +178,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
     def admission_plans(self, now: float, deadline: float | None) -> Iterator[tuple[str, Schedule]]:
         """Plans for latencies and arrivals; offline those for the makespan, too: a full memory helps all."""
+        from infermax_opt.infermax.planners.admission.levels import LevelsPlanner
         from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
         from infermax_opt.infermax.planners.anytime import anytime_plans
         from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
@@ -183,8 +186,12 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         if in_rounds(self.instance) and RoundsPlanner.takes(self.instance):
             yield from RoundsPlanner(self.instance, seed=self.options.seed).plans(deadline)
             return
-        planner = AdmissionPlanner(self.instance, seed=self.options.seed)
         share = ADMISSION_SHARE if self.instance.offline else 1.0
+        planner = AdmissionPlanner(self.instance, seed=self.options.seed)
+        if Metric.MISSED in self.instance.objective.metrics:
+            levels = LevelsPlanner(self.instance, seed=self.options.seed)
+            yield from levels.plans(None if deadline is None else now + LEVELS_SHARE * (deadline - now))
+            share = max(share, LEVELS_SHARE)
         yield from planner.plans(None if deadline is None else now + share * (deadline - now))
         if self.instance.offline:
             packed = replace(self.instance, objective=Objective.of(Metric.MAKESPAN.value))

@@ -342,7 +342,8 @@ def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction])
         objective = instance.get("objective", "makespan")
         single = isinstance(objective, str)
         what = objective.replace("throughput", "makespan") if single else "objective"
-        code, text = 0, f"certified: {instance['name']}: {what} >= {seconds(bound)}{' s' * single}"
+        unit = " of weight" if objective == "missed" else " s" if single else ""
+        code, text = 0, f"certified: {instance['name']}: {what} >= {seconds(bound)}{unit}"
     (sys.stderr if code else sys.stdout).write(one_line(text, 1000) + "\n")
     return code
 

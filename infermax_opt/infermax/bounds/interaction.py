@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["interaction_bound"]
+__all__ = ["in_chunks", "interaction_bound"]
 
 #: Largest KV of a request for which the bound is tried: prices are tabulated by it.
 MAX_SIZE = 2**20
@@ -240,7 +240,7 @@ class InteractionProof:
         if not spreads(instance):
             linear, shared = linear + square, 0
         chunks = -(-i // instance.system.prefill_budget)
-        lone = linear + _in_chunks(self._chunk, chunks, shared, 1, 1) + later
+        lone = linear + in_chunks(self._chunk, chunks, shared, 1, 1) + later
         arrival = kind.arrival * instance.cost.ticks_per_second
         return _Kind(
             len(kind.members), floor(arrival), ceil(arrival), later, lone, fixed, roots, works,
@@ -305,11 +305,11 @@ class InteractionProof:
     def _paid(self, kind: _Kind, work: int, root: int) -> int:
         """What a request pays at these prices, in ticks times unit."""
         tokens = kind.fixed * self._unit + root * (2 * kind.roots * self.prices.step + root * kind.works)
-        chunks = _in_chunks(self._chunk, kind.chunks, kind.square, work, self._unit)
+        chunks = in_chunks(self._chunk, kind.chunks, kind.square, work, self._unit)
         return tokens + work * kind.linear + chunks * self._unit
 
 
-def _in_chunks(fixed: int, chunks: int, square: int, work: int, unit: int) -> int:
+def in_chunks(fixed: int, chunks: int, square: int, work: int, unit: int) -> int:
     """Least of q * fixed + square * (work / unit) / q over q >= chunks, rounded down.
 
     Parameters

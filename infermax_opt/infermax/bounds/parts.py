@@ -1,15 +1,15 @@
-"""Bounds on weighted sums from certified bounds on the makespan and on the mean end-to-end latency.
+"""Bounds on weighted sums from certified bounds on makespan, mean end-to-end latency and missed levels.
 
-Let W be a weighted sum, and lambda the weight of the makespan in it.  Let r be the least rate that any
+Let W be a weighted sum, and lambda and mu the weights of makespan and `missed` in it.  Let r be the least rate that any
 request has, before its first token or after it (`Objective.rates`; means by weight only add to W).  Then
 
-    W >= lambda * makespan + n r * mean_e2e.
+    W >= lambda * makespan + mu * missed + n r * mean_e2e.
 
 *Proof.*  No metric and no weight is negative, so metrics may be left out.  What a request adds to the sums of
 latencies is its first rate times its TTFT plus its second one times the rest of its end-to-end latency, so at
 least r times its end-to-end latency; the sum of these is n times their mean.
 
-Each of the two bounds comes with its own certificate, and the certificate of the sum holds both.
+Each of these bounds comes with its own certificate, and the certificate of the sum holds both.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ Searches = Callable[[Instance], Iterator[LowerBound]]
 
 
 def coefficients(instance: Instance) -> dict[Metric, Fraction]:
-    """What a unit of makespan or of mean end-to-end latency is worth in a weighted sum, if anything."""
+    """What a unit of each metric that has certified bounds is worth in a weighted sum, if anything."""
     kinds = instance.types
     weights = tuple(pair for pair in instance.objective.weights if pair[0] not in BY_WEIGHT)
     young, old = Objective(weights).rates(kinds)
     later = [rate for kind, rate in zip(kinds, old, strict=True) if kind.output_tokens > 1]
     found = {
         Metric.MAKESPAN: instance.objective.weight(Metric.MAKESPAN),
+        Metric.MISSED: instance.objective.weight(Metric.MISSED),
         Metric.MEAN_E2E: len(instance.requests) * min([*young, *later]),
     }
     return {metric: worth for metric, worth in found.items() if worth}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["BITS", "PriceProgram", "best_piece", "in_units", "longest", "maximizer"]
+__all__ = ["BITS", "PriceProgram", "best_piece", "in_units", "longest", "maximizer", "quiet_solver"]
 
 #: Bits of a batch's fixed cost in units: rounding costs less than 1e-6 of a bound, and sums along a
 #: path stay in int64.
@@ -57,13 +57,21 @@ def in_units(ticks: int, exponent: int) -> int:
     return int(ticks << exponent if exponent >= 0 else ticks >> -exponent)
 
 
-def maximizer() -> highspy.Highs:
-    """An empty linear program to maximise, quiet and on one thread."""
+def quiet_solver() -> highspy.Highs:
+    """An empty linear program, quiet and on one thread."""
     import highspy
 
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
+    return solver
+
+
+def maximizer() -> highspy.Highs:
+    """An empty linear program to maximise, quiet and on one thread."""
+    import highspy
+
+    solver = quiet_solver()
     solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
     return solver
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds._occupancy_graph import MAX_ACTIVE
+from infermax_opt.infermax.bounds.attainment import attainment_bounds
 from infermax_opt.infermax.bounds.backwards import backwards_bounds
 from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
 from infermax_opt.infermax.bounds.interaction import interaction_bound
@@ -16,7 +17,7 @@ from infermax_opt.infermax.bounds.overload import overload_bound
 from infermax_opt.infermax.bounds.parts import part_bounds
 from infermax_opt.infermax.bounds.progress import progress_bound
 from infermax_opt.infermax.bounds.state_flow import state_flow_bound
-from infermax_opt.infermax.data.instance import Instance, Objective
+from infermax_opt.infermax.data.instance import Instance, Metric, Objective
 from infermax_opt.infermax.data.objective import ratio
 
 __all__ = ["searched_bounds"]
@@ -49,6 +50,8 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
         yield from part_bounds(instance, lambda alone: searched_bounds(alone, stop=stop))
     elif objective.is_makespan:
         yield from _on_the_makespan(instance, stop)
+    elif objective.name == Metric.MISSED.value:
+        yield from attainment_bounds(instance, stop=stop)
     elif objective.is_searched:
         # The mean arrival is subtracted, which may leave less than nothing.
         yield from (bound for bound in _on_the_mean_latency(instance, stop) if bound.value > 0)

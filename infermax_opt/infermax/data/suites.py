@@ -52,6 +52,8 @@ AZURE_PROFILE = "llama-3.1-8b_h100"
 AZURE_WINDOW = (Fraction(600), Fraction(1200))
 #: How much faster requests come in `online`; divisions by these give decimals that end.
 RATES = (1, 2, 4, 8)
+#: Rate, and limits of TTFT and TPOT in seconds, where not all requests can keep them, or nearly not.
+PROMISES = ((4, "0.5", "0.015"), (4, "1", "0.03"), (8, "0.5", "0.015"), (8, "1", "0.03"), (8, "2", "0.05"))
 
 
 def paper_cost(attention: Attention = Attention.SQUARE) -> CostModel:
@@ -193,6 +195,21 @@ def _online(data: Path | None) -> list[Case]:
     return cases
 
 
+def _promised(name: str, rate: int, slo: Mapping[str, str], data: Path | None) -> Instance:
+    """Ten minutes of the conversation trace in a part of the time, all with the same limits."""
+    instance = _faster(name, "conv", rate, data)
+    groups = tuple(replace(group, slo=slo) for group in instance.groups)
+    return replace(instance, groups=groups, objective=Objective.of("missed"))
+
+
+def _attainment(data: Path | None) -> list[Case]:
+    cases = []
+    for rate, ttft, tpot in PROMISES:
+        name = f"azure-conv-10min-x{rate}-ttft{ttft}-tpot{tpot}"
+        cases.append(Case(name, partial(_promised, name, rate, {"ttft": ttft, "tpot": tpot}, data)))
+    return cases
+
+
 SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "paper-csp": _paper_csp,
     "paper-b32": partial(_grid, 32),
@@ -201,5 +218,6 @@ SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "azure": _azure,
     "latency": _latency,
     "online": _online,
+    "attainment": _attainment,
 }
 """By name."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    from infermax_opt.infermax.planners.admission._kernel import Machine, Queue
 
     Floats = npt.NDArray[np.float64]
 
@@ -193,33 +195,61 @@ class AdmissionPlanner:
 
     # --- one run --------------------------------------------------------------------------------------
 
-    def _run(self, choice: Choice, *, record: bool) -> tuple[Any, ...]:
-        """What `admission_loop` gives for a choice."""
+    def _queue(self, choice: Choice) -> Queue:
+        """The requests in the order of a choice."""
         import numpy as np
 
         from infermax_opt.infermax.planners.admission import _kernel
 
-        system, policy = self.instance.system, self.instance.policy
         score = np.array([choice.work, choice.prompt, choice.output, choice.arrival]) @ self._features
         order = np.argsort(score, kind="stable")
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        n = len(self.instance.requests)
-        machine = _kernel.Machine(
+        return _kernel.Queue(self._inputs, self._outputs, self._arrival, self._arriving, order, place)
+
+    def _machine(self) -> Machine:
+        """Limits and policy of the instance."""
+        from infermax_opt.infermax.planners.admission import _kernel
+
+        system, policy, n = self.instance.system, self.instance.policy, len(self.instance.requests)
+        return _kernel.Machine(
             system.kv_capacity, system.max_batch_tokens, system.max_prefill_tokens,
             min(n, system.max_running or n), system.block_size - 1,
             policy.hybrid_batching, policy.chunked_prefill, self.instance.cost.exact_attention,
         )  # fmt: skip
-        queue = _kernel.Queue(self._inputs, self._outputs, self._arrival, self._arriving, order, place)
-        knobs = _kernel.Knobs(choice.cap, choice.budget, choice.most, choice.pause, choice.look)
+
+    def _cost(self) -> Coefficients:
+        """Coefficients for the simulated clock."""
+        import numpy as np
+
         floats = self.instance.cost.floats
-        cost = Coefficients(np.array(floats.alpha), np.array(floats.beta), *floats[2:])
-        found: tuple[Any, ...] = _loop()(machine, queue, knobs, cost, MAX_BATCHES, record)
+        return Coefficients(np.array(floats.alpha), np.array(floats.beta), *floats[2:])
+
+    def _run(self, choice: Choice, *, record: bool) -> tuple[Any, ...]:
+        """What `admission_loop` gives for a choice."""
+        from infermax_opt.infermax.planners.admission import _kernel
+
+        knobs = _kernel.Knobs(choice.cap, choice.budget, choice.most, choice.pause, choice.look)
+        found: tuple[Any, ...] = _loop()(
+            self._machine(), self._queue(choice), knobs, self._cost(), MAX_BATCHES, record
+        )
         return found
 
     def schedule(self, choice: Choice) -> Schedule:
         """The schedule that a choice makes."""
-        _, _, _, named, chunks, named_end, decode, repeat, start = self._run(choice, record=True)
+        _, _, _, *entries = self._run(choice, record=True)
+        return Schedule(self.instance.name, tuple(self._batches(*entries)))
+
+    def _batches(
+        self,
+        named: Sequence[int],
+        chunks: Sequence[int],
+        named_end: Sequence[int],
+        decode: Sequence[int],
+        repeat: Sequence[int],
+        start: Sequence[int],
+    ) -> list[Batch]:
+        """The batches that a loop has listed."""
         requests = self.instance.requests
         batches = []
         for k in range(1, len(repeat)):
@@ -232,7 +262,7 @@ class AdmissionPlanner:
                     repeat=int(repeat[k]),
                 )
             )
-        return Schedule(self.instance.name, tuple(batches))
+        return batches
 
 
 @functools.cache

@@ -1,0 +1,256 @@
+"""Prices for the attainment bound: the dual of a linear program over cells of time.
+
+Every request is served in shares, within its own time; every cell holds a number of batches, and no request
+makes more tokens in it than there are batches. Floats suffice: the bound is true for any prices
+(`attainment`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from infermax_opt.infermax.bounds._attainment_proof import (
+    SHARE_BITS,
+    AttainmentProof,
+    Guest,
+    Prices,
+    least_sum,
+)
+from infermax_opt.infermax.bounds.pieces import quiet_solver
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["best_prices"]
+
+#: Most cells.
+CELLS = 1_000
+#: Cells that a request counts for besides the time that it has.
+MORE = 2
+#: Share of all work below which what alpha would charge for a limit is not worth a row in each cell.
+WORTHWHILE = 0.1
+#: Bits of the largest price.
+PRICE_BITS = 40
+#: Share by which shares stay below what is allowed.
+HAIR = 1e-9
+#: No limit of a column.
+FREE = float("inf")
+#: Seconds for the linear program: nothing interrupts it.
+SECONDS = 100.0
+
+
+class _Load(NamedTuple):
+    """What a guest does, as floats: work of its prompt and of a later token, and what both use.
+
+    Uses are shares of the limits of KV, tokens and requests.
+    """
+
+    prompt: float
+    token: float
+    uses: tuple[tuple[float, float], ...]
+
+
+class _Rows:
+    """A linear program, row by row and column by column."""
+
+    def __init__(self) -> None:
+        self.cost: list[float] = []
+        self.most: list[float] = []
+        self.entries: list[tuple[int, int, float]] = []
+        self.upper: list[float] = []
+        self.equal: list[bool] = []
+
+    def column(self, cost: float, most: float) -> int:
+        """A column of 0 to `most`."""
+        self.cost.append(cost)
+        self.most.append(most)
+        return len(self.cost) - 1
+
+    def row(self, upper: float, *, equal: bool = False) -> int:
+        """A row of at most `upper`, or of just that."""
+        self.upper.append(upper)
+        self.equal.append(equal)
+        return len(self.upper) - 1
+
+    def solved(self) -> Floats:
+        """Duals of the rows, 0 or more; all 0 where the solver finds none."""
+        import highspy
+        import numpy as np
+
+        rows, columns, values = (np.array(part) for part in zip(*self.entries, strict=True))
+        order = np.argsort(columns, kind="stable")
+        program = highspy.HighsLp()
+        program.num_col_, program.num_row_ = len(self.cost), len(self.upper)
+        program.col_cost_, program.col_upper_ = -np.array(self.cost), np.array(self.most)
+        program.col_lower_ = np.zeros(len(self.cost))
+        program.row_upper_ = np.array(self.upper)
+        program.row_lower_ = np.where(self.equal, program.row_upper_, -np.inf)
+        program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        program.a_matrix_.start_ = np.searchsorted(columns[order], np.arange(len(self.cost) + 1))
+        program.a_matrix_.index_ = rows[order]
+        program.a_matrix_.value_ = values[order]
+        solver = quiet_solver()
+        solver.setOptionValue("solver", "ipm")
+        solver.setOptionValue("run_crossover", "off")
+        solver.setOptionValue("time_limit", SECONDS)
+        solver.passModel(program)
+        solver.run()
+        duals = -np.array(solver.getSolution().row_dual, dtype=float)
+        if len(duals) != len(self.upper):
+            duals = np.zeros(len(self.upper))
+        found: Floats = np.maximum(0.0, np.nan_to_num(duals, posinf=0.0))
+        return found
+
+
+def best_prices(proof: AttainmentProof, pairs: int) -> Prices:
+    """Prices of about the best bound.
+
+    Parameters
+    ----------
+    proof : AttainmentProof
+    pairs : int
+        Pairs of a request and a cell in its time, about.
+    """
+    return _Program(proof, pairs).prices()
+
+
+class _Program:
+    """The linear program of an instance; times are in cells, tokens in units of what batches cost."""
+
+    def __init__(self, proof: AttainmentProof, pairs: int):
+        self.proof, self.system = proof, proof.instance.system
+        self.guests = {
+            k: guest for k, guest in enumerate(proof.guests) if not guest.lost and guest.until is not None
+        }
+        self.width, self.ends = self._cut(pairs)
+        self.fixed = max((guest.fixed for guest in self.guests.values()), default=0)
+        #: Ticks that a batch takes, by which tokens are scaled.
+        self.unit = float(self.fixed or max([1, *(g.least for g in self.guests.values())]))
+        self.loads = {k: self._load(guest) for k, guest in self.guests.items()}
+        self.scarce = self._worthwhile()
+        self.rows = _Rows()
+        #: By guest: its first cell, and the row of its share in each.
+        self.owned: dict[int, tuple[int, list[int]]] = {}
+
+    def _cut(self, pairs: int) -> tuple[int, list[int]]:
+        """Width and ends of the cells."""
+        times = [(g.begin, max(g.until or 0, g.due or 0)) for g in self.guests.values()]
+        last, stay = max((end for _, end in times), default=0), sum(end - begin for begin, end in times)
+        free = max(pairs - MORE * len(times), len(times), 1)
+        width = max(1, -(-stay // free), -(-last // CELLS))
+        return width, [width * k for k in range(1, -(-last // width) + 1)]
+
+    def _load(self, guest: Guest) -> _Load:
+        system = self.system
+        prompt = guest.whole / system.prefill_budget + guest.telescoped
+        later = max(1, guest.later)
+        kv = guest.prompt / system.kv_capacity, (guest.prompt + (later + 1) / 2) / system.kv_capacity
+        tokens = guest.prompt / system.max_batch_tokens, 1 / system.max_batch_tokens
+        running = 1 / system.max_running if system.max_running else 0.0
+        work = least_sum(*guest.works, guest.prompt + 1, guest.prompt + guest.later) / later
+        return _Load(prompt, work, (kv, tokens, (running, running)))
+
+    def _worthwhile(self) -> list[int]:
+        """Limits for which alpha may charge something."""
+        work, uses = 0.0, [0.0, 0.0, 0.0]
+        for k, load in self.loads.items():
+            guest = self.guests[k]
+            work += guest.count * (load.prompt + guest.later * load.token)
+            for kind, (first, each) in enumerate(load.uses):
+                uses[kind] += guest.count * (first + guest.later * each)
+        least = WORTHWHILE * work
+        return [kind for kind, use in enumerate(uses) if self.proof.alpha * use > least]
+
+    def prices(self) -> Prices:
+        """Build the program, solve it, and round its duals to prices that are allowed."""
+        if not self.ends:
+            return Prices(0, [], [], [], [(0, ())] * len(self.proof.guests))
+        self._add_cells()
+        heaviest = float(max(guest.weight for guest in self.guests.values()))
+        for number, guest in self.guests.items():
+            served = self.rows.column(float(guest.weight) / heaviest, float(guest.count))
+            self._add_prompt(guest, self.loads[number], served)
+            if guest.later and guest.due is not None and guest.least:
+                self.owned[number] = self._add_tokens(guest, self.loads[number], served)
+        return self._rounded(self.rows.solved() * heaviest)
+
+    def _add_cells(self) -> None:
+        """Time, batches, and batches that make later tokens, which are no more than all."""
+        rows, cells = self.rows, range(len(self.ends))
+        self.time = [rows.row(1.0) for _ in cells]
+        alpha, rest = self.proof.alpha / self.unit, (self.fixed - self.proof.alpha) / self.unit
+        batches = [rows.column(0.0, FREE) for _ in cells]
+        self.makers = [rows.column(0.0, FREE) for _ in cells] if self.scarce else batches
+        self.uses = [[rows.row(0.0) for _ in cells] for _ in self.scarce]
+        for k in cells:
+            rows.entries += [(self.time[k], batches[k], alpha), (self.time[k], self.makers[k], rest)]
+            rows.entries += [(row[k], batches[k], -1.0) for row in self.uses]
+            if self.scarce:
+                within = rows.row(0.0)
+                rows.entries += [(within, self.makers[k], 1.0), (within, batches[k], -1.0)]
+
+    def _add_prompt(self, guest: Guest, load: _Load, served: int) -> None:
+        """Prompts of a guest, done in the cells where they may be."""
+        rows, cells = self.rows, self._cells(guest.begin, guest.until)
+        if not cells:  # it takes no time
+            return
+        done = rows.row(0.0, equal=True)
+        rows.entries.append((done, served, -1.0))
+        for k in cells:
+            column = rows.column(0.0, FREE)
+            rows.entries += [(done, column, 1.0), (self.time[k], column, load.prompt / self.width)]
+            for kind, row in zip(self.scarce, self.uses, strict=True):
+                rows.entries.append((row[k], column, load.uses[kind][0] * self.unit / self.width))
+
+    def _add_tokens(self, guest: Guest, load: _Load, served: int) -> tuple[int, list[int]]:
+        """Later tokens of a guest, no more in a cell than batches; the first cell, and the rows for that."""
+        rows, cells, own = self.rows, self._cells(guest.ready, guest.due), list[int]()
+        made, count = rows.row(0.0, equal=True), float(guest.count)
+        rows.entries.append((made, served, -guest.later * self.unit / self.width))
+        for k in cells:
+            column = rows.column(0.0, count * self.unit / guest.least)
+            own.append(rows.row(0.0))
+            rows.entries += [(made, column, 1.0), (self.time[k], column, load.token / self.unit)]
+            rows.entries += [(own[-1], column, 1.0), (own[-1], self.makers[k], -count)]
+            for kind, row in zip(self.scarce, self.uses, strict=True):
+                rows.entries.append((row[k], column, load.uses[kind][1]))
+        return cells.start, own
+
+    def _cells(self, begin: int, end: int | None) -> range:
+        """Cells that overlap a stretch of time."""
+        assert end is not None, "those who may come at any time are left out"
+        return range(begin // self.width, -(-end // self.width) if begin < end else 0)
+
+    def _rounded(self, duals: Floats) -> Prices:
+        """Prices and shares in whole units, with shares that are allowed in every cell."""
+        import numpy as np
+
+        one = 1 << SHARE_BITS
+        high = float(max(duals[self.time])) / self.width
+        exponent = min(512, max(0, PRICE_BITS - int(np.floor(np.log2(high))))) if high > 0 else 0
+        prices = [int(value / self.width * 2.0**exponent) for value in duals[self.time]]
+        scarce = [self._scarce(duals, k) for k in range(len(self.ends))]
+        asked = np.zeros(len(self.ends))
+        for number, (first, rows) in self.owned.items():
+            asked[first : first + len(rows)] += self.guests[number].count * duals[rows]
+        # What is left of 1 in a cell, in proportion to the duals; a hair less, as floats round.
+        left = [(one - sum(some)) * (1 - HAIR) for some in scarce]
+        part = [share / all_ if all_ > 0 else 0.0 for share, all_ in zip(left, asked, strict=True)]
+        shares: list[tuple[int, Sequence[int]]] = [(0, ())] * len(self.proof.guests)
+        for number, (first, rows) in self.owned.items():
+            shares[number] = first, [int(part[k] * duals[row]) for k, row in enumerate(rows, first)]
+        return Prices(exponent, self.ends, prices, scarce, shares)
+
+    def _scarce(self, duals: Floats, cell: int) -> tuple[int, int, int]:
+        """Shares of alpha in a cell, at most 1 together."""
+        one, some = 1 << SHARE_BITS, [0, 0, 0]
+        price = duals[self.time[cell]] * self.proof.alpha / self.unit
+        if price > 0:
+            for kind, rows in zip(self.scarce, self.uses, strict=True):
+                some[kind] = int(one * min(1.0, duals[rows[cell]] / price))
+        kv, tokens, requests = (share * one // max(one, sum(some)) for share in some)
+        return kv, tokens, requests

@@ -47,7 +47,7 @@ Certificates of missed service levels are of one kind:
   first appearance; shares are in units of 2**-24: see `infermax_opt.infermax.bounds.attainment`.
 
 Evidence for limits names the one ``metric`` that it is about.  That of a weighted sum is of the kind
-``parts``: a list of evidence of makespan, mean end-to-end latency and missed levels, each with its ``metric``:
+``parts``: a list of evidence of makespan, mean end-to-end latency and `missed`, each with its ``metric``:
 see `infermax_opt.infermax.bounds.parts`.
 
 `infermax_opt.infermax.checker` checks them and trusts nothing else.

@@ -21,7 +21,9 @@ from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance, Objective
 from infermax_opt.infermax.exact.staged import staged_search
 from tests.infermax.occupancy_adversary import signed
+from tests.infermax.served import served
 from tests.infermax.tiny import tiny
+from tests.infermax.vector_oracle import TooMany, vector_optimum
 from tests.infermax.waiting import waiting
 
 METRICS = (
@@ -55,6 +57,19 @@ def test_no_bound_is_above_the_optimum(block: int) -> None:
         better += any(bound.value > closed for bound in found)
     assert decided >= 30
     assert better >= 1
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_missed_levels_are_a_part(seed: int) -> None:
+    instance = served(seed, {"missed": "1", "makespan": "0.1"}, arrivals=seed % 2 == 0)
+    try:
+        best = vector_optimum(instance, 1_500)
+    except TooMany:
+        return
+    for bound in searched_bounds(instance):
+        assert bound.value <= best, bound.source
+        certificate = certificate_to_json(instance, bound, CERTIFICATION)
+        assert CERTIFICATION.check(instance, certificate) == bound.value
 
 
 def certified() -> tuple[Instance, dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Bounds on weighted sums from certified bounds on makespan, mean end-to-end latency and missed levels.
 
-Let W be a weighted sum, and lambda and mu the weights of makespan and `missed` in it.  Let r be the least rate
-that any request has, before its first token or after it (`Objective.rates`; means by weight only add to W).
-Then
+Let W be a weighted sum, and lambda and mu the weights of makespan and `missed` in it.  Let r be the least
+rate that any request has, before its first token or after it (`Objective.rates`; means by weight only add
+to W).  Then
 
     W >= lambda * makespan + mu * missed + n r * mean_e2e.
 

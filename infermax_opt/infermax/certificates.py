@@ -46,6 +46,9 @@ Certificates of missed service levels are of one kind:
   [first cell, share, ...] for all requests of the same I, O, arrival, weight and limits, in order of their
   first appearance; shares are in units of 2**-24: see `infermax_opt.infermax.bounds.attainment`.
 
+Those of percentiles and maxima of TTFT and end-to-end latency are of the kind ``rank``: the same with a
+``limit`` in seconds, which every request is promised: see `infermax_opt.infermax.bounds.ranks`.
+
 Evidence for limits names the one ``metric`` that it is about.  That of a weighted sum is of the kind
 ``parts``: a list of evidence of makespan, mean end-to-end latency and `missed`, each with its ``metric``:
 see `infermax_opt.infermax.bounds.parts`.

@@ -20,6 +20,7 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterator
+from copy import copy
 from fractions import Fraction
 from itertools import accumulate, chain, groupby, pairwise
 from operator import le
@@ -2236,6 +2237,31 @@ def attainment(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     return whole_weights(instance, (total - (spent << SHARE_BITS)) / unit)
 
 
+def ranked(percent: int, place: int) -> Callable[[Instance, Field, Piece], Fraction]:
+    """Proof that a rank of a latency is above a limit: more requests miss it than may.
+
+    Parameters
+    ----------
+    percent : int
+        Of the rank; 100 is the largest.
+    place : int
+        Of the latency among the limits of a request: TTFT, TPOT, end-to-end latency.
+    """
+
+    def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        """The limit, for it is below the rank."""
+        limit = evidence["limit"].number()
+        ttft, tpot, e2e = (limit if k == place else None for k in range(3))
+        promised, promise = copy(instance), (Fraction(1), ttft, tpot, e2e)
+        promised.promised = {(*key, promise): count for key, count in instance.kinds.items()}
+        count = sum(instance.kinds.values())
+        missed = attainment(promised, evidence, piece)
+        require(missed > count - -(-percent * count // 100), "no more requests miss the limit than may")
+        return limit
+
+    return prove
+
+
 def whole_weights(instance: Instance, least: Fraction) -> Fraction:
     """The next sum of weights of requests: a multiple of their greatest common divisor."""
     weights = [promise[0] for *_, promise in instance.promised]
@@ -2520,6 +2546,11 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "backwards": backwards,
     },
     "missed": {"attainment": attainment},
+    **{
+        f"{name}_{latency}": {"rank": ranked(percent, place)}
+        for name, percent in (("p50", 50), ("p90", 90), ("p99", 99), ("max", 100))
+        for latency, place in (("ttft", 0), ("e2e", 2))
+    },
 }
 
 

@@ -206,6 +206,7 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
     def importers(self) -> Mapping[str, Importer]:
         """Traces as requests of one machine."""
         from infermax_opt.core.importing import Importer
+        from infermax_opt.files.arrivals import instance_name
         from infermax_opt.infermax.importing import import_trace, options
 
-        return {self.name: Importer("batches on a KV cache", options, import_trace)}
+        return {self.name: Importer("batches on a KV cache", options, import_trace, instance_name)}

@@ -50,7 +50,7 @@ MIX_SEED = 2025
 AZURE_PROFILE = "llama-3.1-8b_h100"
 #: Ten minutes of the hour, in seconds after the first request.
 AZURE_WINDOW = (Fraction(600), Fraction(1200))
-#: How much faster requests come in `online`; divisions by these give decimals that end.
+#: How much faster requests come in `online`.
 RATES = (1, 2, 4, 8)
 
 
@@ -143,8 +143,14 @@ def _trace_file(name: str, data: Path | None, suite: str) -> Path:
 
 
 def _azure_case(
-    name: str, trace: str, window: tuple[Fraction, Fraction] | None, data: Path | None, suite: str = "azure"
+    name: str,
+    trace: str,
+    window: tuple[Fraction, Fraction] | None,
+    data: Path | None,
+    suite: str = "azure",
+    rate: int | None = None,
 ) -> Instance:
+    from infermax_opt.files.arrivals import compressed
     from infermax_opt.files.traces import read_trace
     from infermax_opt.infermax.data.profiles import load_profile
     from infermax_opt.infermax.data.traces import trace_instance
@@ -153,6 +159,8 @@ def _azure_case(
     profile = load_profile(AZURE_PROFILE)
     system = System(profile.kv_capacity, max_batch_tokens=4096, max_prefill_tokens=4096)
     requests = read_trace(path, "azure", window=window, offline=window is None)
+    if rate is not None:
+        requests = compressed(requests, Fraction(rate))
     return trace_instance(requests, name, system, profile.cost)
 
 
@@ -179,9 +187,8 @@ def _latency(data: Path | None) -> list[Case]:
 
 def _faster(name: str, trace: str, rate: int, data: Path | None) -> Instance:
     """Ten minutes of a trace, which come in a part of the time."""
-    instance = _azure_case(name, trace, AZURE_WINDOW, data, "online")
-    groups = tuple(replace(group, arrival=Fraction(group.arrival) / rate) for group in instance.groups)
-    return replace(instance, groups=groups, objective=Objective.of("mean_e2e"))
+    instance = _azure_case(name, trace, AZURE_WINDOW, data, "online", rate)
+    return replace(instance, objective=Objective.of("mean_e2e"))
 
 
 def _online(data: Path | None) -> list[Case]:

@@ -98,6 +98,7 @@ def import_(
     Columns that are read:
       azure      TIMESTAMP, ContextTokens, GeneratedTokens (CSV)
       burstgpt   Timestamp, Request tokens, Response tokens (CSV; failures are left out)
+      llmservingsim  queued_ts, input_toks, output_toks (JSON lines of its runs of vLLM)
       mooncake   timestamp, input_length, output_length (JSON lines; say --time-unit)
       splitwise  arrival_timestamp, prompt_size, token_size, batch_size (CSV)
       vidur      arrived_at, num_prefill_tokens, num_decode_tokens (CSV)

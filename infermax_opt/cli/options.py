@@ -12,7 +12,7 @@ __all__ = ["TRACE_FORMATS", "aimed", "read_aimed"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Layouts of traces, by name, as `infermax_opt.files.traces` reads them.
-TRACE_FORMATS = ("azure", "burstgpt", "mooncake", "splitwise", "vidur")
+TRACE_FORMATS = ("azure", "burstgpt", "llmservingsim", "mooncake", "splitwise", "vidur")
 
 
 def aimed(command: F) -> F:

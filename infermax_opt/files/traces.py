@@ -207,6 +207,8 @@ FORMATS: Mapping[str, _Format] = {
     ),
     "mooncake": _Format("timestamp", "input_length", "output_length", unit=None, rows=_json_rows),
     "splitwise": _Format("arrival_timestamp", "prompt_size", "token_size", ones="batch_size"),
+    # Its arrival_time is of another clock than the moments of the run, which queued_ts shares.
+    "llmservingsim": _Format("queued_ts", "input_toks", "output_toks", rows=_json_rows),
 }
 """Trace formats by name."""
 

@@ -159,6 +159,12 @@ HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "prices for no batches": (LARGE, lagrangian([*[[1, 0]] * 300_000, [1, 2**18]])),
     "prices of hundreds of bits and a long request": (LONG, lagrangian([[2**255, 2**20]])),
     "runs without end": (shown(TOY), lagrangian([*[[1, 0]] * 3_000_000, [1, 20]])),
+    "steps of time without end": (
+        SIZES, {"kind": "filling", "exponent": 256, "cells": [[k, 2**200] for k in range(1, 400_000)]},
+    ),
+    "steps of time and many sizes": (
+        SIZES, {"kind": "filling", "exponent": 256, "cells": [[2**250 + k, 2**250] for k in range(400)]},
+    ),
     "many sizes on many lists": (SIZES, occupancy([[0]] * 3000, sizes=2000)),
     "ages of a quintillion sizes": (
         {**case(1, 1, 1, 1), "system": {**case(1, 1, 1, 1)["system"], "kv_capacity": 10**18}},

@@ -1143,6 +1143,19 @@ class Fill(NamedTuple):
         return min(self.o, 2 + (end - 1 - self.second) // step) if step else self.o
 
 
+class Room(NamedTuple):
+    """What fills: tokens in blocks of that size, or (block 0) requests; and how many there may be."""
+
+    block: int
+    most: int
+
+    def sizes(self, before: int, last: int) -> int:
+        """Sum of what a request takes with before + 1, ..., last tokens cached."""
+        if self.block == 0:
+            return last - before
+        return self.block * (blocks_up_to(last, self.block) - blocks_up_to(before, self.block))
+
+
 def filling(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     """What requests that have just arrived leave of the memory, less the work done meanwhile.
 
@@ -1157,34 +1170,42 @@ def filling(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         Affine piece of the batch time.
     """
     one = 1 << evidence["exponent"].whole(0, 256)
-    room, step = instance.capacity // instance.block * instance.block, shortest_step(instance)
+    room, step = room_of(instance, evidence["by_slots"].flag()), shortest_step(instance)
     kinds = [fill_of(instance, key) for key in instance.kinds.items()]
     cells = falling_levels(evidence["cells"], one)
     instance.work.spend(FILL_STEPS * len(kinds) * (2 * len(cells) + 1))
-    unit = room * instance.budget
-    whole = sum(k.times * fill_work(instance, piece, k, (1, k.o)) for k in kinds)
-    whole += piece.alpha * instance.budget * sum(k.times * fill_area(instance, k) for k in kinds)
+    whole = sum(k.times * fill_work(instance, piece, k, room, (1, k.o)) for k in kinds)
+    area = sum(k.times * room.sizes(k.i - 1, k.i + k.o - 1) for k in kinds)
+    whole += piece.alpha * instance.budget * area
     left = early = 0
     done = [0] * len(kinds)
     for start, end, level in cells:
         reached = [k.last_before(end, step) for k in kinds]
         pairs = zip(kinds, reached, strict=True)
-        held = sum(k.times * -(-(k.i + n - 1) // instance.block) for k, n in pairs if n) * instance.block
-        require(level * room <= (room - held) * one, "cells: requests may fill more than is left")
+        held = sum(k.times * room.sizes(k.i + n - 2, k.i + n - 1) for k, n in pairs if n)
+        require(level * room.most <= (room.most - held) * one, "cells: requests may fill more than is left")
         left += level * (end - start)
         spans = zip(kinds, done, reached, strict=True)
-        early += level * sum(
-            k.times * fill_work(instance, piece, k, (a + 1, b)) for k, a, b in spans if b > a
-        )
+        work = (k.times * fill_work(instance, piece, k, room, (a + 1, b)) for k, a, b in spans if b > a)
+        early += level * sum(work)
         done = reached
-    proved = (Fraction(whole * one - early, unit) + left) / one
+    proved = (Fraction(whole * one - early, room.most * instance.budget) + left) / one
     require(not cells or cells[-1][1] < proved, "cells: a schedule may end before the last one")
     return proved / instance.scale
 
 
+def room_of(instance: Instance, by_slots: bool) -> Room:
+    """The KV cache in whole blocks, or the limit on running requests."""
+    if by_slots:
+        require(instance.running is not None, "by_slots: any number of requests may run")
+        return Room(0, instance.running or 0)
+    return Room(instance.block, instance.capacity // instance.block * instance.block)
+
+
 def shortest_step(instance: Instance) -> int:
     """Least time of a batch that processes a token."""
-    return max(a + b for a, b in instance.pieces) + min(instance.d0 + instance.d1, instance.p0 + instance.p1)
+    presence = min(instance.d0 + instance.d1, instance.p0 + instance.p1)
+    return max(a + b for a, b in instance.pieces) + presence
 
 
 def fill_of(instance: Instance, entry: tuple[tuple[int, int, Fraction], int]) -> Fill:
@@ -1195,16 +1216,10 @@ def fill_of(instance: Instance, entry: tuple[tuple[int, int, Fraction], int]) ->
     return Fill(i, o, first, first + prompt + instance.p1 * (i if instance.spread else i * i), times)
 
 
-def fill_area(instance: Instance, kind: Fill) -> int:
-    """KV that one request holds as each of its tokens is made, in all."""
-    size, last = instance.block, kind.i + kind.o - 1
-    return size * (blocks_up_to(last, size) - blocks_up_to(kind.i - 1, size))
+def fill_work(instance: Instance, piece: Piece, kind: Fill, room: Room, tokens: tuple[int, int]) -> int:
+    """Least work of a span of the tokens of one request, in ticks / (room * min(P, C)).
 
-
-def fill_work(instance: Instance, piece: Piece, kind: Fill, tokens: tuple[int, int]) -> int:
-    """Least work of a span of the tokens of one request, in ticks / (M min(P, C)).
-
-    The prompt is that of the first one; presence of prefill is paid by the prompt, that of decode by KV.
+    The prompt is that of the first one; presence of prefill is paid by the prompt, that of decode by sizes.
 
     Parameters
     ----------
@@ -1212,22 +1227,24 @@ def fill_work(instance: Instance, piece: Piece, kind: Fill, tokens: tuple[int, i
     piece : Piece
         Affine piece of the batch time.
     kind : Fill
+    room : Room
     tokens : (int, int)
         The first and the last.
     """
-    room, total = instance.capacity // instance.block * instance.block, 0
-    slack, (first, last) = (piece.beta - instance.d1) * room - 2 * instance.d0, tokens
+    slack, (first, last), total = (piece.beta - instance.d1) * room.most - 2 * instance.d0, tokens, 0
     d0 = instance.d0 if slack >= 0 or not instance.preemption else 0
     d1 = min(instance.d1, piece.beta) if instance.preemption else instance.d1
     if first == 1:
         square = kind.i if instance.spread else kind.i**2
-        total = room * (instance.budget * (piece.beta * kind.i + instance.p1 * square) + instance.p0 * kind.i)
+        total = room.most * instance.budget * (piece.beta * kind.i + instance.p1 * square)
+        total += room.most * instance.p0 * kind.i
         first = 2
     count = last - first + 1
     if count <= 0:
         return total
     read = sum((kind.i + first - 2, kind.i + last - 2)) * count // 2
-    return total + instance.budget * (room * (piece.beta * count + d1 * read) + d0 * (read + count))
+    sizes = read + count if room.block else count
+    return total + instance.budget * (room.most * (piece.beta * count + d1 * read) + d0 * sizes)
 
 
 def falling_levels(given: Field, one: int) -> list[tuple[int, int, int]]:

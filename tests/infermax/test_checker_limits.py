@@ -117,6 +117,10 @@ def occupancy(potential: list[list[int]], sizes: int = 1) -> dict[str, Any]:
     return {"kind": "occupancy", "young": 0, "prices": prices, "potential": potential}
 
 
+def filling(cells: list[list[int]]) -> dict[str, Any]:
+    return {"kind": "filling", "by_slots": False, "exponent": 256, "cells": cells}
+
+
 def states(outputs: int, potential: int) -> dict[str, Any]:
     prices = {"first": [0], "out": [[0] * (outputs - 1)]}
     return {"kind": "state-flow", "prices": prices, "potential": [0] * potential}
@@ -160,10 +164,10 @@ HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "prices of hundreds of bits and a long request": (LONG, lagrangian([[2**255, 2**20]])),
     "runs without end": (shown(TOY), lagrangian([*[[1, 0]] * 3_000_000, [1, 20]])),
     "steps of time without end": (
-        SIZES, {"kind": "filling", "exponent": 256, "cells": [[k, 2**200] for k in range(1, 400_000)]},
+        SIZES, filling([[k, 2**200] for k in range(1, 400_000)]),
     ),
     "steps of time and many sizes": (
-        SIZES, {"kind": "filling", "exponent": 256, "cells": [[2**250 + k, 2**250] for k in range(400)]},
+        SIZES, filling([[2**250 + k, 2**250] for k in range(400)]),
     ),
     "many sizes on many lists": (SIZES, occupancy([[0]] * 3000, sizes=2000)),
     "ages of a quintillion sizes": (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from infermax_opt.core.certification import CertificateRejected
-from infermax_opt.infermax.bounds.filling import LEVEL_BITS, FillingProof, _piece_bound, filling_bound
+from infermax_opt.infermax.bounds.filling import LEVEL_BITS, FillingProof, _raised, filling_bound
 from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import read_instance
@@ -29,6 +30,14 @@ def instance(seed: int) -> Instance:
     return replace(waiting(seed) if seed % 2 else tiny(seed, arrivals=True), objective="makespan")  # type: ignore[arg-type]
 
 
+def proofs(of: Instance) -> Iterator[FillingProof]:
+    """All pieces, by KV and, where there is a limit, by slots."""
+    for piece in range(len(of.cost.batch)):
+        yield FillingProof(of, piece, False)
+        if of.system.max_running is not None:
+            yield FillingProof(of, piece, True)
+
+
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_no_bound_exceeds_the_optimum(block: int) -> None:
     closest, helped = Fraction(0), 0
@@ -38,10 +47,8 @@ def test_no_bound_exceeds_the_optimum(block: int) -> None:
             assert filling_bound(of) is None
             continue
         best = optimum(of)
-        for piece in range(len(of.cost.batch)):
-            plain = FillingProof(of, piece).bound([])
-            bound = _piece_bound(of, piece, lambda: False)
-            assert bound is not None
+        for proof in proofs(of):
+            plain, bound = proof.bound([]), _raised(proof, lambda: False)
             assert bound.value <= best, seed
             assert check_evidence(of, bound) == bound.value, seed
             assert check_evidence(of, plain) == plain.value <= best, seed
@@ -59,8 +66,7 @@ def test_any_falling_levels_prove_what_is_true(seed: int) -> None:
     if of.offline:
         return
     best = optimum(of)
-    for piece in range(len(of.cost.batch)):
-        proof = FillingProof(of, piece)
+    for proof in proofs(of):
         end = rng.randint(0, int(best * of.cost.ticks_per_second) + 1)
         full = proof.cells(end)
         kept = sorted(rng.sample(range(len(full)), rng.randint(0, len(full))))
@@ -102,11 +108,19 @@ def test_altered_evidence_never_proves_what_is_false(seed: int) -> None:
 )
 def test_what_the_checker_rejects(cells: list[list[int]], why: str) -> None:
     of = by_hand()
-    bound = FillingProof(of, 0).bound([])
+    bound = FillingProof(of, 0, False).bound([])
     evidence = {**(bound.evidence or {}), "cells": cells}
     certificate = certificate_to_json(of, replace(bound, evidence=evidence))
     with pytest.raises(Rejected, match=why):
         check(shown(of), json.loads(json.dumps(certificate)))
+
+
+def test_slots_need_a_limit() -> None:
+    of = by_hand()
+    bound = FillingProof(of, 0, False).bound([])
+    evidence = {**(bound.evidence or {}), "by_slots": True}
+    with pytest.raises(Rejected, match="any number of requests may run"):
+        check(shown(of), json.loads(json.dumps(certificate_to_json(of, replace(bound, evidence=evidence)))))
 
 
 def by_hand() -> Instance:

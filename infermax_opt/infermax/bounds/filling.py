@@ -35,8 +35,11 @@ Summed over the batches, with T the makespan and G(T) the integral of g up to it
 Let g be 0 from some moment E on, and E < V = K + G(E).  The left side does not fall with T, as g <= 1, and
 at E it is E - G(E) < K; so T > E, where it is T - G(E), and T >= V.  QED.
 
-With g = 0 this is an area bound. The search takes g as large as it may be, in steps, up to an E that it
-raises while V does.  Arrivals are rounded down to ticks, which only lowers e.
+With g = 0 this is an area bound.  By slots everything holds likewise where at most R requests may run: every
+s is 1, R is in the place of M, and d0' / R is the presence of a decode, which a refill pays, too.
+
+The search takes g as large as it may be, in steps, up to an E that it raises while V does.  Arrivals are
+rounded down to ticks, which only lowers e.
 """
 
 from __future__ import annotations
@@ -77,7 +80,15 @@ def filling_bound(instance: Instance, *, stop: Callable[[], bool] | None = None)
 def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:
     if piece and stop():
         return None
-    proof = FillingProof(instance, piece)
+    limited = instance.system.max_running is not None
+    proofs = [
+        FillingProof(instance, piece, by_slots) for by_slots in ((False, True) if limited else (False,))
+    ]
+    return max((_raised(proof, stop) for proof in proofs), key=lambda bound: bound.value)
+
+
+def _raised(proof: FillingProof, stop: Callable[[], bool]) -> LowerBound:
+    """The bound with the last E that pays."""
     best = proof.bound([])
     for _ in range(RAISES):
         better = proof.bound(proof.cells(proof.last_end(best)))
@@ -96,12 +107,16 @@ class FillingProof:
     ----------
     instance : Instance
     piece : int
+    by_slots : bool
+        Whether requests, not tokens, fill the memory; needs a limit on them.
     """
 
-    def __init__(self, instance: Instance, piece: int):
-        self.instance, self.piece = instance, piece
+    def __init__(self, instance: Instance, piece: int, by_slots: bool):
+        self.instance, self.piece, self.by_slots = instance, piece, by_slots
         ticks, system, policy = instance.cost.ticks, instance.system, instance.policy
         self.capacity = system.kv_capacity // system.block_size * system.block_size
+        if by_slots and system.max_running is not None:
+            self.capacity = system.max_running
         self._beta = ticks.beta[piece]
         self._d1 = min(ticks.d1, self._beta) if policy.preemption else ticks.d1
         paid = not policy.preemption or (self._beta - ticks.d1) * self.capacity >= 2 * ticks.d0
@@ -124,6 +139,7 @@ class FillingProof:
         evidence: dict[str, Any] = {
             "kind": "filling",
             "piece": self.piece,
+            "by_slots": self.by_slots,
             "exponent": LEVEL_BITS,
             "cells": [list(cell) for cell in cells],
         }
@@ -154,8 +170,9 @@ class FillingProof:
 
     def most_held(self, end: int) -> int:
         """C before some moment, in ticks."""
+        held = self.instance.system.held
         return sum(
-            len(kind.members) * self.instance.system.held(kind.input_tokens + last - 1)
+            len(kind.members) * (1 if self.by_slots else held(kind.input_tokens + last - 1))
             for kind, dates in zip(self.instance.types, self._dates, strict=True)
             if (last := self._last_before(kind, dates, end))
         )
@@ -182,7 +199,9 @@ class FillingProof:
         return int(min(kind.output_tokens, 2 + (end - 1 - second) // self._step))
 
     def _area(self, kind: RequestType) -> int:
-        """KV of the tokens of one request, each after it is made, summed."""
+        """Sizes of the tokens of one request, summed."""
+        if self.by_slots:
+            return kind.output_tokens
         block, before = self.instance.system.block_size, kind.input_tokens - 1
         return block * (blocks_upto(before + kind.output_tokens, block) - blocks_upto(before, block))
 
@@ -197,7 +216,8 @@ class FillingProof:
         count = max(0, last - first + 1)
         cached = count * prompt + count * (first + last) // 2  # sum of I + n
         total += self.unit * (self._beta * count + self._d1 * (cached - 2 * count))
-        return int(total + instance.system.prefill_budget * self._d0 * (cached - count))
+        paid = count if self.by_slots else cached - count
+        return int(total + instance.system.prefill_budget * self._d0 * paid)
 
     def _early(self, cells: Sequence[tuple[int, int]]) -> int:
         """Work times the level of g at its date."""

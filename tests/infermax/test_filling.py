@@ -11,6 +11,7 @@ from fractions import Fraction
 import pytest
 
 from infermax_opt.core.certification import CertificateRejected
+from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds.filling import LEVEL_BITS, FillingProof, _raised, filling_bound
 from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
@@ -28,6 +29,13 @@ EACH, BLOCKS = 25, 8
 
 def instance(seed: int) -> Instance:
     return replace(waiting(seed) if seed % 2 else tiny(seed, arrivals=True), objective="makespan")  # type: ignore[arg-type]
+
+
+def proves_no_more(of: Instance, bound: LowerBound) -> None:
+    """The checker agrees to the last digit."""
+    more = certificate_to_json(of, replace(bound, value=bound.value + Fraction(1, 10**40)))
+    with pytest.raises(Rejected, match="claims"):
+        check(shown(of), json.loads(json.dumps(more)))
 
 
 def proofs(of: Instance) -> Iterator[FillingProof]:
@@ -52,6 +60,7 @@ def test_no_bound_exceeds_the_optimum(block: int) -> None:
             assert bound.value <= best, seed
             assert check_evidence(of, bound) == bound.value, seed
             assert check_evidence(of, plain) == plain.value <= best, seed
+            proves_no_more(of, bound)
             helped += bound.value > plain.value
             closest = max(closest, bound.value / best if best else Fraction(0))
     assert helped > 5
@@ -113,6 +122,22 @@ def test_what_the_checker_rejects(cells: list[list[int]], why: str) -> None:
     certificate = certificate_to_json(of, replace(bound, evidence=evidence))
     with pytest.raises(Rejected, match=why):
         check(shown(of), json.loads(json.dumps(certificate)))
+
+
+def test_decodes_pay_their_presence_only_where_refills_do() -> None:
+    # (beta - d1) M = 0.5 s: refills pay 2 d0 up to 0.25 s; a later token works 0.1 + 0.05 a token read.
+    values = {}
+    for d0 in ("0.25", "0.26"):
+        cost = CostModel([("1", "0.1")], (d0, "0.05"), ("0", "0"))
+        groups = (RequestGroup("a", 2, 3), RequestGroup("b", 2, 1, arrival=5))
+        of = Instance("refills", groups, System(10, 10, 10), cost)
+        bound = FillingProof(of, 0, False).bound([])
+        assert check_evidence(of, bound) == bound.value
+        proves_no_more(of, bound)
+        values[d0] = bound.value
+    # KV 2 + 3 + 4 + 2 of 10; prompts of 2 + 2; two decodes that read 2 and 3 and hold 3 and 4.
+    plain = Fraction("1.1") + Fraction("0.4") + Fraction("0.2") + Fraction("0.25")
+    assert values == {"0.25": plain + Fraction("0.25") * 7 / 10, "0.26": plain}
 
 
 def test_slots_need_a_limit() -> None:

@@ -98,11 +98,13 @@ def import_(
     Columns that are read:
       azure      TIMESTAMP, ContextTokens, GeneratedTokens (CSV)
       burstgpt   Timestamp, Request tokens, Response tokens (CSV; failures are left out)
+      llmservingsim  queued_ts, input_toks, output_toks (JSON lines of its runs of vLLM)
       mooncake   timestamp, input_length, output_length (JSON lines; say --time-unit)
       splitwise  arrival_timestamp, prompt_size, token_size, batch_size (CSV)
       vidur      arrived_at, num_prefill_tokens, num_decode_tokens (CSV)
 
-    Requests are named r1, r2, ... by arrival; arrivals count from the first request.
+    Requests are named r1, r2, ... by arrival; arrivals count from the first request. --window and
+    --first choose requests of the trace as it is; then --rate and --poisson change when they arrive.
     With --problem makespan, requests are served by --clients, and arrivals are dropped; the seconds
     of a prefill stage and of a decode round default to those of LLaMA-65B in the paper.
     With --problem placement, the requests of one heartbeat are to be placed; all of them are new,
@@ -112,6 +114,8 @@ def import_(
     Examples:
       infermax-opt import azure.csv --format azure --offline --first 1000 -o azure.json
       infermax-opt import trace.jsonl --format mooncake --time-unit ms --window 60:120 -o minute.json.gz
+      infermax-opt import azure.csv --format azure --window 600:1200 --rate 4 -o rush.json
+      infermax-opt import azure.csv --format azure --first 1000 --poisson 5 --seed 1 -o poisson.json
       infermax-opt import azure.csv --format azure --first 500 --problem makespan --clients 64 -o m.json
       infermax-opt import azure.csv --format azure --problem placement --worker 70b -o heartbeat.json
     """  # noqa: D301
@@ -121,7 +125,8 @@ def import_(
     check_output(output, trace_file)
     own = _own_options(context, problem, options)
     trace = read_trace(trace_file, form, time_unit=time_unit, first=first, window=window, offline=offline)
-    made = importers()[problem].make(trace, name or _stem(trace_file), skip_unfit, **own)
+    importer = importers()[problem]
+    made = importer.make(trace, name or importer.named(_stem(trace_file), own), skip_unfit, **own)
     instance = made.instance
     write_instance(instance, output)
     for reason, count in made.left_out.items():

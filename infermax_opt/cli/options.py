@@ -15,7 +15,7 @@ __all__ = ["TRACE_FORMATS", "aimed", "asked", "asking", "read_aimed", "slos_opti
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Layouts of traces, by name, as `infermax_opt.files.traces` reads them.
-TRACE_FORMATS = ("azure", "burstgpt", "mooncake", "splitwise", "vidur")
+TRACE_FORMATS = ("azure", "burstgpt", "llmservingsim", "mooncake", "splitwise", "vidur")
 
 
 def slos_option(command: F) -> F:

@@ -10,7 +10,8 @@ import click
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.importing import Made
-from infermax_opt.core.options import LARGEST_SEED, decimal_option
+from infermax_opt.core.options import decimal_option
+from infermax_opt.files.arrivals import Arrivals, arrival_options
 from infermax_opt.files.text import seconds
 from infermax_opt.files.traces import Trace
 from infermax_opt.latency.workers import chosen_worker, worker_options
@@ -48,13 +49,7 @@ def _shared_options() -> list[click.Option]:
             help="Placement, stream: predicted output lengths are off by a lognormal factor of this "
             "deviation.",
         ),
-        click.Option(
-            ["--seed"],
-            type=click.IntRange(0, LARGEST_SEED),
-            default=0,
-            show_default=True,
-            help="Of estimates and predictions.",
-        ),
+        *arrival_options(),
     ]
 
 
@@ -86,6 +81,9 @@ def import_stream(
     ttft: Fraction | None,
     atgt: Fraction | None,
     predict_error: float,
+    rate: Fraction | None,
+    poisson: Fraction | None,
+    seed: int,
     **rest: Any,
 ) -> Made:
     """Make a stream of a trace.
@@ -103,8 +101,10 @@ def import_stream(
         Latency limits, seconds.
     predict_error : float
         Deviation of predicted output lengths.
+    rate, poisson, seed
+        See `infermax_opt.files.arrivals.Arrivals`; predictions are drawn from the same seed.
     **rest
-        ``heartbeat``, ``theta``, ``gamma``, ``split_phase`` and ``seed``.
+        ``heartbeat``, ``theta``, ``gamma`` and ``split_phase``.
 
     Raises
     ------
@@ -114,13 +114,15 @@ def import_stream(
     from infermax_opt.cluster.data.formats import stream_of_trace
 
     machine, slo = chosen_worker(worker, ttft, atgt)
+    arrivals = Arrivals(rate, poisson, seed)
     left, stream = stream_of_trace(
-        trace, name, machine, slo, error=predict_error, skip_unfit=skip_unfit, **rest
+        arrivals.of(trace), name, machine, slo, error=predict_error, seed=seed, skip_unfit=skip_unfit, **rest
     )
     facts = {"heartbeat": stream.heartbeat, "worker": worker, "ttft": slo.ttft, "atgt": slo.atgt}
+    facts |= arrivals.facts
     text = (
         f"placed every {seconds(stream.heartbeat)} on workers of {worker} within {seconds(slo.ttft)} TTFT "
-        f"and {seconds(slo.atgt)} ATGT"
+        f"and {seconds(slo.atgt)} ATGT{arrivals.text}"
     )
     return Made(stream, left.dropped, facts, text)
 
@@ -137,6 +139,9 @@ def import_heartbeat(
     ttft: Fraction | None,
     atgt: Fraction | None,
     predict_error: float,
+    rate: Fraction | None,
+    poisson: Fraction | None,
+    seed: int,
     **rest: Any,
 ) -> Made:
     """Make a placement instance of one heartbeat of a trace.
@@ -160,8 +165,10 @@ def import_heartbeat(
         Latency limits, seconds.
     predict_error : float
         Deviation of predicted output lengths.
+    rate, poisson, seed
+        See `infermax_opt.files.arrivals.Arrivals`; predictions are drawn from the same seed.
     **rest
-        ``theta``, ``gamma`` and ``seed``.
+        ``theta`` and ``gamma``.
 
     Raises
     ------
@@ -169,8 +176,10 @@ def import_heartbeat(
         If an option is unusable, or a request fits on no worker.
     """
     machine, slo = chosen_worker(worker, ttft, atgt)
+    arrivals = Arrivals(rate, poisson, seed)
+    trace = arrivals.of(trace)
     end = busiest_heartbeat(trace, heartbeat) if at is None else at
-    rest["error"] = predict_error
+    rest |= {"error": predict_error, "seed": seed}
     if ongoing:
         trace, instance = _under_way(trace, name, skip_unfit, machine, slo, end, heartbeat, **rest)
     else:
@@ -179,11 +188,11 @@ def import_heartbeat(
         instance = heartbeat_instance(trace, name, machine, slo, at=end, heartbeat=heartbeat, **rest)
     under_way = sum(request.ongoing for request in instance.requests)
     facts = {"at": end, "heartbeat": heartbeat, "worker": worker, "ttft": slo.ttft, "atgt": slo.atgt}
-    facts["ongoing"] = under_way
+    facts |= {"ongoing": under_way, **arrivals.facts}
     arrived = f"{under_way} under way; the others arrived" if under_way else "arrived"
     text = (
         f"{arrived} in the {seconds(heartbeat)} before {seconds(end)}, to be placed on workers of {worker} "
-        f"within {seconds(slo.ttft)} TTFT and {seconds(slo.atgt)} ATGT"
+        f"within {seconds(slo.ttft)} TTFT and {seconds(slo.atgt)} ATGT{arrivals.text}"
     )
     return Made(instance, trace.dropped, facts, text)
 

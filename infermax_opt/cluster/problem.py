@@ -111,12 +111,19 @@ class StreamProblem(Problem[Stream, Placement, StreamMetrics]):
         """Traces as streams, and one heartbeat of a trace as a placement instance."""
         from infermax_opt.cluster import importing
         from infermax_opt.core.importing import Importer
+        from infermax_opt.files.arrivals import instance_name
 
         return {
             "placement": Importer(
-                "a heartbeat on the fewest workers", importing.heartbeat_options, importing.import_heartbeat
+                "a heartbeat on the fewest workers",
+                importing.heartbeat_options,
+                importing.import_heartbeat,
+                instance_name,
             ),
             self.name: Importer(
-                "requests over time on the fewest workers", importing.stream_options, importing.import_stream
+                "requests over time on the fewest workers",
+                importing.stream_options,
+                importing.import_stream,
+                instance_name,
             ),
         }

@@ -32,6 +32,10 @@ class Made:
     text: str
 
 
+def _as_it_is(name: str, options: dict[str, Any]) -> str:
+    return name
+
+
 @dataclass(frozen=True)
 class Importer:
     """How instances of one problem are made of a trace.
@@ -45,8 +49,12 @@ class Importer:
     make : callable
         Takes the trace, the name of the instance, whether to leave out requests that can never fit, and
         the options by name; returns `Made`.
+    named : callable, optional
+        Takes the trace's name and the options by name; returns what an instance is called for which the
+        user has no name.  Default: the trace's name.
     """
 
     about: str
     options: Callable[[], list[Any]]
     make: Callable[..., Made]
+    named: Callable[[str, dict[str, Any]], str] = _as_it_is

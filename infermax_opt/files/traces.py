@@ -59,11 +59,14 @@ class Trace:
     requests : tuple of TraceRequest
     dropped : mapping of reason to int
         Requests left out because an instance cannot hold them.
+    offline : bool
+        Whether all arrivals were set to 0.
     """
 
     path: str
     requests: tuple[TraceRequest, ...]
     dropped: Mapping[str, int] = field(default_factory=dict)
+    offline: bool = False
 
 
 Misfit = Callable[[TraceRequest], str | None]
@@ -204,6 +207,8 @@ FORMATS: Mapping[str, _Format] = {
     ),
     "mooncake": _Format("timestamp", "input_length", "output_length", unit=None, rows=_json_rows),
     "splitwise": _Format("arrival_timestamp", "prompt_size", "token_size", ones="batch_size"),
+    # Its arrival_time is of another clock than the moments of the run, which queued_ts shares.
+    "llmservingsim": _Format("queued_ts", "input_toks", "output_toks", rows=_json_rows),
 }
 """Trace formats by name."""
 
@@ -279,7 +284,7 @@ def read_trace(
         requests = [replace(r, arrival=Fraction(0)) for r in requests]
     elif origin:
         requests = [replace(r, arrival=r.arrival - origin) for r in requests]
-    return Trace(name, tuple(requests), dropped)
+    return Trace(name, tuple(requests), dropped, offline)
 
 
 def _read(path: str, form: _Format, unit: Fraction) -> tuple[list[TraceRequest], dict[str, int]]:

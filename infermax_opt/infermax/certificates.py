@@ -20,6 +20,10 @@
 - ``lagrangian`` holds the ``piece``, the ``exponent``, ``theta`` (the presence that every batch pays,
   in ticks) and ``prices``: lists of runs [units for a block of KV, number of batches], each list for
   the same number of batches: see `infermax_opt.infermax.bounds.lagrangian`;
+- ``filling`` holds the ``piece``, ``by_slots`` (whether a token's size is one slot of R_max, not KV), the
+  ``exponent`` (levels in units of 2**-exponent) and ``cells``, a list of [end, level]: steps of time in
+  ticks, and the share of the memory that is left in each at least, which falls: see
+  `infermax_opt.infermax.bounds.filling`;
 - ``backwards`` holds the ``piece`` (0), the ``unit`` (units of a round), the holds d at which requests
   ``leave``, rising (each request takes the first that is I - 1 or more), and the ``prices`` in units, one
   for all requests of the same I, O and arrival, in order of their first appearance: see

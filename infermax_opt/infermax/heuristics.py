@@ -15,9 +15,12 @@ from infermax_opt.core.plugins import blaming
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
-from infermax_opt.infermax.schedulers.presets import PRESETS, preset
+from infermax_opt.infermax.schedulers.presets import ABOUT, AIMED, PRESETS, preset
 
-__all__ = ["GROUP", "PLANNERS", "Scheduler", "get_scheduler", "run_scheduler", "scheduler_names"]
+__all__ = [
+    "GROUP", "PLANNERS", "Scheduler", "aimed_names", "get_scheduler", "run_scheduler", "scheduler_lines",
+    "scheduler_names",
+]  # fmt: skip
 
 Scheduler = Callable[[Instance], Schedule]
 
@@ -50,8 +53,21 @@ def _installed() -> dict[str, EntryPoint]:
 
 
 def scheduler_names() -> tuple[str, ...]:
-    """Names of the schedulers, those of other packages last; presets also with ``@rN``."""
+    """Names of the schedulers that take every instance, those of other packages last; presets also with
+    ``@rN``.
+    """
     return (*PRESETS, *sorted(_installed()))
+
+
+def aimed_names() -> tuple[str, ...]:
+    """Names of those that refuse an instance without predictions or service levels; also with ``@rN``."""
+    return tuple(AIMED)
+
+
+def scheduler_lines() -> list[str]:
+    """A line for each of all these, with what the names of some do not say."""
+    names = (*scheduler_names(), *aimed_names())
+    return [f"{name}: {ABOUT[name]}" if name in ABOUT else name for name in names]
 
 
 def get_scheduler(name: str) -> Scheduler:

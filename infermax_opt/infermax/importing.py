@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import click
 
 from infermax_opt.core.completing import names
 from infermax_opt.core.importing import Made
+from infermax_opt.files.arrivals import Arrivals, arrival_options
 from infermax_opt.files.text import seconds
 from infermax_opt.files.traces import Trace
 from infermax_opt.infermax.data.aims import parsed_objective, with_slos
@@ -44,6 +47,7 @@ def options() -> list[click.Option]:
             ["--slo", "slos"], metavar="LIMITS", multiple=True,
             help="Service level of the requests, s: ttft=0.5,tpot=0.05,e2e=9.",
         ),
+        *arrival_options(),
     ]  # fmt: skip
 
 
@@ -60,6 +64,9 @@ def import_trace(
     max_prefill_tokens: int,
     max_running: int | None,
     block_size: int,
+    rate: Fraction | None,
+    poisson: Fraction | None,
+    seed: int,
     **flags: bool,
 ) -> Made:
     """Make an InferMax instance of a trace.
@@ -78,6 +85,8 @@ def import_trace(
     profile : str
     kv_capacity, max_batch_tokens, max_prefill_tokens, max_running, block_size : int
         Of the machine; tokens and requests.
+    rate, poisson, seed
+        See `infermax_opt.files.arrivals.Arrivals`.
     **flags : bool
         Fields of `Policy`.
 
@@ -86,6 +95,8 @@ def import_trace(
     InputError
         If an option is unusable, or a request can never fit.
     """
+    arrivals = Arrivals(rate, poisson, seed)
+    trace = arrivals.of(trace)
     loaded = load_profile(profile)
     capacity = loaded.kv_capacity if kv_capacity is None else kv_capacity
     system = System(capacity, max_batch_tokens, max_prefill_tokens, max_running, block_size)
@@ -95,5 +106,6 @@ def import_trace(
     instance = trace_instance(trace, name, system, loaded.cost, policy, parsed_objective(objective))
     instance = with_slos(instance, slos)
     last = max(request.arrival for request in instance.requests)
-    text = f"last arrival at {seconds(last)}, KV capacity {system.kv_capacity} tokens"
-    return Made(instance, trace.dropped, {"last_arrival": last, "kv_capacity": system.kv_capacity}, text)
+    text = f"last arrival at {seconds(last)}, KV capacity {system.kv_capacity} tokens{arrivals.text}"
+    facts = {"last_arrival": last, "kv_capacity": system.kv_capacity, **arrivals.facts}
+    return Made(instance, trace.dropped, facts, text)

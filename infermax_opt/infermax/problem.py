@@ -176,18 +176,18 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         return metrics.rows()
 
     def heuristics(self) -> Sequence[str]:
-        """The schedulers of Table 1 and those that other packages add."""
-        from infermax_opt.infermax.heuristics import scheduler_names
+        """The schedulers of Table 1 and others, and those that other packages add."""
+        from infermax_opt.infermax.heuristics import aimed_names, scheduler_names
 
-        return scheduler_names()
+        return (*scheduler_names(), *aimed_names())
 
     def heuristics_text(self) -> str:
         """One scheduler a line, and the planners."""
-        from infermax_opt.infermax.heuristics import PLANNERS, scheduler_names
+        from infermax_opt.infermax.heuristics import PLANNERS, scheduler_lines
 
         return "\n".join(
             [
-                *scheduler_names(),
+                *scheduler_lines(),
                 "each of the presets also with @rN for at most N running requests: sarathi@r64",
                 f"planners, which know all output lengths: {', '.join(PLANNERS)}",
             ]
@@ -245,6 +245,7 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
     def importers(self) -> Mapping[str, Importer]:
         """Traces as requests of one machine."""
         from infermax_opt.core.importing import Importer
+        from infermax_opt.files.arrivals import instance_name
         from infermax_opt.infermax.importing import import_trace, options
 
-        return {self.name: Importer("batches on a KV cache", options, import_trace)}
+        return {self.name: Importer("batches on a KV cache", options, import_trace, instance_name)}

@@ -43,7 +43,7 @@ def options() -> list[click.Option]:
         ),
         click.Option(
             ["--seed"], type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True,
-            help="Of estimates and predictions.",
+            help="Of Poisson arrivals, estimates and predictions.",
         ),
     ]  # fmt: skip
 

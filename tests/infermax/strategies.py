@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from hypothesis import strategies as st
 
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 
-__all__ = ["cost_models", "instances"]
+__all__ = ["aimed", "cost_models", "instances"]
 
 
 @st.composite
@@ -66,3 +68,18 @@ def instances(
         block_size=block,
     )
     return Instance("random", tuple(groups), system, draw(cost_models()), policy)
+
+
+@st.composite
+def aimed(draw: st.DrawFn, **options: Any) -> Instance:
+    """The same, with a predicted output for every request and service levels for most; `options` as there."""
+    instance: Instance = draw(instances(**options))
+    limit = st.integers(0, 2000).map(lambda k: Fraction(k, 100))
+    slo = st.dictionaries(st.sampled_from(["ttft", "tpot", "e2e"]), limit)
+    groups = [
+        replace(group, slo=draw(slo), predicted_output_tokens=draw(st.integers(1, 12)))
+        for group in instance.groups
+    ]
+    if not any(group.slo for group in groups):
+        groups[0] = replace(groups[0], slo={"ttft": draw(limit)})
+    return replace(instance, groups=tuple(groups))

@@ -118,6 +118,10 @@ def occupancy(potential: list[list[int]], sizes: int = 1) -> dict[str, Any]:
     return {"kind": "occupancy", "young": 0, "prices": prices, "potential": potential}
 
 
+def filling(cells: list[list[int]]) -> dict[str, Any]:
+    return {"kind": "filling", "by_slots": False, "exponent": 256, "cells": cells}
+
+
 def states(outputs: int, potential: int) -> dict[str, Any]:
     prices = {"first": [0], "out": [[0] * (outputs - 1)]}
     return {"kind": "state-flow", "prices": prices, "potential": [0] * potential}
@@ -175,6 +179,14 @@ HOSTILE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
         lagrangian([[2**255, 2**20]]),
     ),
     "runs without end": lambda: (shown(TOY), lagrangian([*[[1, 0]] * 3_000_000, [1, 20]])),
+    "steps of time without end": lambda: (
+        sizes(),
+        filling([[k, 2**200] for k in range(1, 400_000)]),
+    ),
+    "steps of time and many sizes": lambda: (
+        sizes(),
+        filling([[2**250 + k, 2**250] for k in range(400)]),
+    ),
     "many sizes on many lists": lambda: (sizes(), occupancy([[0]] * 3000, sizes=2000)),
     "ages of a quintillion sizes": lambda: (
         endless(),

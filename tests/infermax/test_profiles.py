@@ -13,12 +13,17 @@ import pytest
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import BatchFeatures, CostModel
+from infermax_opt.infermax.data.formats import read_instance
 from infermax_opt.infermax.data.profiles import load_profile, profile_names
+from infermax_opt.infermax.data.suites import RUNS
 from tests.support import ROOT, shared_data
 
 PROFILES = ROOT / "infermax_opt" / "infermax" / "data" / "profiles"
 
 FITS = shared_data("data/batch_time_coefficients.json")
+RUNS_DATA = shared_data("data/vllm_runs")
+#: Profiles of measured kernels.
+KERNELS = {run.profile.removesuffix("_hinge") + kind for run in RUNS.values() for kind in ("", "_hinge")}
 NAMES = (
     "paper-example", "llama-2-7b_a100", "llama-3.1-8b_a100", "llama-3.1-8b_h100", "llama-3.1-8b_h200",
     "llama-3.1-70b_h100_tp4",
@@ -75,8 +80,9 @@ def test_profiles_match_their_fits() -> None:
         sys.path.pop(0)
     sets = make_profiles.FITS
     fits = {fit["name"]: fit for fit in json.loads(FITS.read_text(), parse_float=Decimal)["sets"]}
-    assert {"paper-example", *sets, *(f"{name}_hinge" for name in sets)} == set(profile_names())
-    for name in profile_names():
+    fitted = set(profile_names()) - KERNELS
+    assert {"paper-example", *sets, *(f"{name}_hinge" for name in sets)} == fitted
+    for name in fitted:
         kind = "hinge" if name.endswith("_hinge") else "linear"
         source = (
             make_profiles.EXAMPLE
@@ -103,8 +109,31 @@ def test_the_script_writes_the_shipped_files(tmp_path: Path) -> None:
     script = ROOT / "scripts" / "make_profiles.py"
     subprocess.run([sys.executable, script, str(FITS), "--into", tmp_path], check=True, cwd=ROOT)
     written = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    shipped = {path.name: path.read_text() for path in PROFILES.glob("*.json")}
+    shipped = {path.name: path.read_text() for path in PROFILES.glob("*.json") if path.stem not in KERNELS}
     assert written == shipped
+
+
+@pytest.mark.skipif(RUNS_DATA is None, reason="the measured runs are not on this machine")
+def test_the_script_writes_the_profiles_and_instances_of_the_runs(tmp_path: Path) -> None:
+    script = ROOT / "scripts" / "fit_vllm_runs.py"
+    assert RUNS_DATA is not None
+    into = ["--profiles", tmp_path / "profiles", "--instances", tmp_path / "instances"]
+    subprocess.run([sys.executable, script, RUNS_DATA.parent, *into], check=True, cwd=ROOT)
+    for name in KERNELS:
+        assert (tmp_path / "profiles" / f"{name}.json").read_text() == (PROFILES / f"{name}.json").read_text()
+    for name in RUNS:
+        shipped = ROOT / "instances" / "vllm-runs" / f"{name}.json"
+        assert (tmp_path / "instances" / f"{name}.json").read_text() == shipped.read_text()
+
+
+def test_the_runs_that_were_measured_are_shipped() -> None:
+    for name, run in RUNS.items():
+        instance = read_instance(ROOT / "instances" / "vllm-runs" / f"{name}.json")
+        assert (instance.name, len(instance.requests)) == (name, 300)
+        assert instance.cost == load_profile(run.profile).cost
+    instance = read_instance(ROOT / "instances" / "vllm-runs" / "vllm-rtx4090-llama-3.1-8b.json")
+    assert sum(request.input_tokens for request in instance.requests) == 257_239
+    assert (instance.output_tokens, instance.system.kv_capacity) == (195_753, 41_408)
 
 
 def test_the_shipped_instances_are_what_their_script_writes(tmp_path: Path) -> None:

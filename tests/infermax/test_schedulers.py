@@ -6,29 +6,32 @@ import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from infermax_opt.api import verify
 from infermax_opt.core.errors import InputError
-from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.instance import Instance, Policy
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch
-from infermax_opt.infermax.heuristics import get_scheduler, run_scheduler, scheduler_names
+from infermax_opt.infermax.heuristics import aimed_names, get_scheduler, run_scheduler, scheduler_names
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.schedulers import Options, Order, algorithm1
 from infermax_opt.infermax.schedulers import _algorithm1_loop as _loop
 from infermax_opt.infermax.schedulers import schedule as schedule_by
-from tests.infermax.strategies import instances
+from tests.infermax.strategies import aimed, instances
 from tests.infermax.test_replay import DECODE, make, step
 
 NAMES = st.sampled_from(scheduler_names())
 MANY = settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SOME = settings(MANY, max_examples=300)
+#: Those that refuse an instance without predictions or service levels.
+AIMED_ORDERS = (Order.REMAINING, Order.LATEST)
 OPTIONS = st.builds(
     Options,
-    order=st.sampled_from(Order),
+    order=st.sampled_from([order for order in Order if order not in AIMED_ORDERS]),
     hybrid=st.booleans(),
     chunked=st.booleans(),
     prefill_tokens=st.integers(1, 9),
@@ -158,6 +161,79 @@ def test_a_request_that_could_not_be_refilled_is_never_evicted() -> None:
     assert batches(instance, "vllm") == [step(r1=2), DECODE, step(r2=2), DECODE]
 
 
+def aiming(instance: Instance, *terms: dict[str, object]) -> Instance:
+    """The instance with terms and predictions of its requests."""
+    pairs = zip(instance.groups, terms, strict=True)
+    return replace(instance, groups=tuple(replace(group, **term) for group, term in pairs))  # type: ignore[arg-type]
+
+
+def test_sorted_f_takes_the_batch_of_the_best_quality() -> None:
+    # Two of the three fit, with outputs 5, 2 and 1: (1 + 2) / 4 is least; r1 follows when r3 is done.
+    instance = make((1, 5), (4, 2), (5, 1), kv_capacity=10)
+    assert batches(instance, "sorted_f") == [
+        step(r3=5, r2=4),
+        Batch({"r1": 1}, decode_all=True),
+        Batch(decode_all=True, repeat=4),
+    ]
+    # Peaks of 9, 3, 3: the first alone has 1 / 1, the others together have 6 / 4.
+    instance = make((9, 1), (1, 3), (1, 3), kv_capacity=9)
+    assert batches(instance, "sorted_f")[0] == step(r1=9)
+    # With four outputs it has 4 / 1.
+    instance = make((6, 4), (1, 3), (1, 3), kv_capacity=9)
+    assert batches(instance, "sorted_f")[0] == step(r2=1, r3=1)
+
+
+@SOME
+@given(outputs=st.lists(st.integers(1, 9), min_size=1, max_size=6), capacity=st.integers(10, 25))
+def test_sorted_f_is_exact_for_equal_prompts(outputs: list[int], capacity: int) -> None:
+    instance = make(
+        *[(2, n) for n in outputs], kv_capacity=capacity, max_batch_tokens=99, max_prefill_tokens=99
+    )
+    qualities = [
+        Fraction(sum(chosen), size**2)
+        for size in range(1, len(outputs) + 1)
+        for chosen in combinations(outputs, size)
+        if sum(n + 1 for n in chosen) <= capacity
+    ]
+    found = [outputs[int(name[1:]) - 1] for name in batches(instance, "sorted_f")[0].tokens]
+    best = min(qualities)
+    # The next batch may follow at once where both fit.
+    assert any(Fraction(sum(found[:k]), k**2) == best for k in range(1, len(found) + 1))
+
+
+@pytest.mark.parametrize(("first", "second", "evicted"), [(6, 4, True), (6, 5, False), (1, 1, False)])
+def test_srpt_goes_by_predictions_and_counts_down(first: int, second: int, evicted: bool) -> None:
+    # When r2 comes, whose prompt does not fit beside r1, one predicted token of r1 is done.
+    instance = aiming(
+        make((4, 6), (6, 2, "0.1"), kv_capacity=9),
+        {"predicted_output_tokens": first},
+        {"predicted_output_tokens": second},
+    )
+    stays = Batch(decode_all=True, repeat=5)
+    assert batches(instance, "srpt")[1] == (step(evict=("r1",), r2=6) if evicted else stays)
+
+
+def test_deadline_lets_those_first_who_can_be_saved() -> None:
+    # One prompt a batch: r1 is lost from the start, r3 is due before r2, r4 was promised nothing.
+    instance = aiming(
+        make((3, 1), (3, 1), (3, 1), (3, 1), max_batch_tokens=3),
+        {"slo": {"ttft": "0.001"}},
+        {"slo": {"ttft": 100}},
+        {"slo": {"e2e": 50}},
+        {},
+    )
+    assert [list(b.tokens) for b in batches(instance, "deadline")] == [["r3"], ["r2"], ["r1"], ["r4"]]
+
+
+def test_what_is_not_known_is_one_line() -> None:
+    with pytest.raises(
+        InputError, match=r"^scheduler: goes by predicted_output_tokens; request 'r1' has none$"
+    ):
+        run_scheduler(make((1, 1)), "srpt")
+    with pytest.raises(InputError, match=r"^scheduler: goes by service levels \(slo\); no request has one$"):
+        run_scheduler(make((1, 1)), "deadline@r2")
+
+
 # --- names ---
 
 
@@ -168,7 +244,8 @@ def test_unknown_names_are_refused(name: str) -> None:
 
 
 def test_names() -> None:
-    assert len(scheduler_names()) == 18
+    assert "sorted_f" in scheduler_names()
+    assert aimed_names() == ("srpt", "deadline")
     with pytest.raises(InputError, match="sarathi_nocp_ef"):
         get_scheduler("orca")
 
@@ -182,8 +259,71 @@ def test_schedules_are_valid(instance: Instance, name: str) -> None:
     check = verify(instance, run_scheduler(instance, name))
     assert check.ok, check.violations
     assert check.metrics is not None
-    if name.endswith("_ef"):
+    if name.endswith("_ef") or name == "sorted_f":
         assert check.metrics.evictions == 0
+
+
+@MANY
+@given(instance=aimed(), order=st.sampled_from(AIMED_ORDERS), options=OPTIONS)
+def test_schedules_by_changing_keys_are_valid(instance: Instance, order: Order, options: Options) -> None:
+    check = verify(instance, schedule_by(instance, replace(options, order=order)))
+    assert check.ok, check.violations
+
+
+@SOME
+@given(instance=aimed(), order=st.sampled_from(AIMED_ORDERS), options=OPTIONS)
+def test_compiled_keys_change_the_same(instance: Instance, order: Order, options: Options) -> None:
+    options = replace(options, order=order)
+    plain = schedule_by(instance, options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(algorithm1, "PLAIN_WORK", 0)
+        patch.setattr(algorithm1, "PLAIN_WORK_LOADED", 0)
+        assert schedule_by(instance, options) == plain
+
+
+@SOME
+@given(instance=aimed(max_tokens=12), order=st.sampled_from(AIMED_ORDERS), options=OPTIONS)
+def test_leaping_changes_nothing_for_changing_keys(
+    instance: Instance, order: Order, options: Options
+) -> None:
+    options = replace(options, order=order)
+    leaping = schedule_by(instance, options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_loop, "leap", lambda *_: 0)
+        patch.setattr(algorithm1, "PLAIN_WORK_LOADED", algorithm1.PLAIN_WORK)
+        assert schedule_by(instance, options) == leaping
+
+
+def alone(instance: Instance) -> Instance:
+    """The instance with one request for each group, and room for three more output tokens of each."""
+    system = replace(instance.system, kv_capacity=instance.system.kv_capacity + 4)
+    groups = tuple(replace(group, count=None) for group in instance.groups)
+    return replace(instance, groups=groups, system=system, policy=Policy())
+
+
+@SOME
+@given(instance=aimed().map(alone), name=st.sampled_from(["srpt", "deadline"]), data=st.data())
+def test_who_goes_by_predictions_knows_no_lengths(instance: Instance, name: str, data: st.DataObject) -> None:
+    k = data.draw(st.integers(0, len(instance.groups) - 1))
+    groups = list(instance.groups)
+    groups[k] = replace(groups[k], output_tokens=groups[k].output_tokens + data.draw(st.integers(1, 3)))
+    longer = replace(instance, groups=tuple(groups))
+    first, second = (replay(made, run_scheduler(made, name)) for made in (instance, longer))
+    # Up to the batch in which one of them turns out to be longer.
+    known = first.last_batch[k] + 1
+    assert first.features[:known] == second.features[:known]
+
+
+@SOME
+@given(instance=aimed(arrivals=True).map(alone), name=st.sampled_from(["sorted_f", "srpt", "deadline"]))
+def test_nobody_knows_who_will_arrive(instance: Instance, name: str) -> None:
+    last = max(instance.groups, key=lambda group: group.arrival)
+    rest = tuple(group for group in instance.groups if group is not last)
+    assume(any(group.slo for group in rest))
+    fewer = replace(instance, groups=rest)
+    first, second = (replay(made, run_scheduler(made, name)) for made in (instance, fewer))
+    known = sum(Fraction(start, first.ticks_per_second) < last.arrival for start in first.starts)
+    assert first.features[:known] == second.features[:known]
 
 
 @MANY

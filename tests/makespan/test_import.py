@@ -107,7 +107,10 @@ def test_default_levels_are_those_of_the_study() -> None:
         (["--problem", "makespan"], "--problem makespan needs --clients."),
         (["--problem", "makespan", "--clients", "0"], "'--clients'"),
         (["--clients", "2"], "--clients goes with --problem makespan only, not infermax."),
-        (["--seed", "0"], "--seed goes with --problem makespan or placement or stream only, not infermax."),
+        (
+            ["--predict-error", "0"],
+            "--predict-error goes with --problem placement or stream only, not infermax.",
+        ),
         (
             ["--problem", "makespan", "--clients", "2", "--no-preemption"],
             "--preemption goes with --problem infermax only, not makespan.",

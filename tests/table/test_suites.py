@@ -25,6 +25,7 @@ def built(suite: str, *only: str) -> list[Instance]:
 def test_names() -> None:
     assert suite_names() == (
         "paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "latency", "online", "attainment",
+        "vllm-runs",
         "makespan", "placement",
     )  # fmt: skip
     counts = {name: len(get_suite(name).cases) for name in suite_names()}
@@ -37,6 +38,7 @@ def test_names() -> None:
         "latency": 105,
         "online": 8,
         "attainment": 5,
+        "vllm-runs": 6,
         "makespan": 24,
         "placement": 60,
     }
@@ -46,7 +48,7 @@ def test_names() -> None:
 
 def test_a_case_is_named_like_its_instance() -> None:
     for suite in suite_names():
-        if suite not in ("azure", "online", "attainment"):
+        if suite not in ("azure", "online", "attainment", "vllm-runs"):
             for case in get_suite(suite).cases:
                 assert case.build().name == case.name
 

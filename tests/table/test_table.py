@@ -33,7 +33,7 @@ from infermax_opt.infermax.columns import ROW_KIND
 from infermax_opt.infermax.data.formats import read_instance, write_instance
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.suites import csp_case
-from infermax_opt.infermax.heuristics import scheduler_names
+from infermax_opt.infermax.heuristics import aimed_names, scheduler_names
 from infermax_opt.table import compute as table_compute
 from infermax_opt.table.archive import Archive, schedule_sha256
 from infermax_opt.table.compute import Job, compute_row
@@ -303,7 +303,7 @@ def test_a_row_is_a_function_of_its_instance_and_options(tmp_path: Path) -> None
     assert row.status == "optimal"
     assert row.gap == 0
     assert row.verified
-    assert row.schedulers.keys() == set(scheduler_names())
+    assert row.schedulers.keys() == {*scheduler_names(), *aimed_names()}
     assert all((row.distance(value) or 0) >= row.gap for value in row.schedulers.values())
     claim = read_schedule_or_claim(tmp_path / row.result)
     check = verify(instance, claim)

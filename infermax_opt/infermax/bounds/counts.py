@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["BatchCounts", "count_batches"]
+__all__ = ["BatchCounts", "blocks_upto", "count_batches"]
 
 #: Largest KV size (in blocks) for which the sizes are tabulated.
 MAX_TABLE = 20_000_000
@@ -111,7 +111,7 @@ def _area(
     block = instance.system.block_size
     capacity = instance.system.kv_capacity // block
     top = max(-(-(i + o - 1) // block) for i, o, _ in sizes)
-    volume = sum((_blocks(i + o - 1, block) - _blocks(i - 1, block)) * c for i, o, c in sizes)
+    volume = sum((blocks_upto(i + o - 1, block) - blocks_upto(i - 1, block)) * c for i, o, c in sizes)
     items = sum(o * c for _, o, c in sizes)
     if top > MAX_TABLE or max(volume, items * capacity) >= 2**62:
         # Too much for a table, or for its 64-bit sums: the volume alone.
@@ -120,7 +120,7 @@ def _area(
     return _martello_toth(table, capacity), _slots(table, capacity)
 
 
-def _blocks(last: int, block: int) -> int:
+def blocks_upto(last: int, block: int) -> int:
     """Sum of ceil(x / block) for x = 1..last."""
     full, rest = divmod(last, block)
     return block * full * (full + 1) // 2 + rest * (full + 1)

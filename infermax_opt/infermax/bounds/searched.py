@@ -9,6 +9,7 @@ from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds._occupancy_graph import MAX_ACTIVE
 from infermax_opt.infermax.bounds.attainment import attainment_bounds
 from infermax_opt.infermax.bounds.backwards import backwards_bounds
+from infermax_opt.infermax.bounds.filling import filling_bound
 from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
 from infermax_opt.infermax.bounds.interaction import interaction_bound
 from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
@@ -83,7 +84,7 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
 
 
 def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
-    """Three searches, in an order that depends on how many requests fit at once."""
+    """How memory fills with arrivals; three searches, in an order that depends on how many requests fit."""
     tokens = volume = 0
     for kind in instance.types:
         i, o = kind.input_tokens, kind.output_tokens
@@ -96,7 +97,7 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
     few = capacity * tokens < FEW_SLOTS * volume and (small or volume > LONG * longest * capacity)
     others = (occupancy_bound, lagrangian_bound) if few else (lagrangian_bound, occupancy_bound)
     # Where all states can be listed this is nearly always the best, and finding out takes no time.
-    for search in (state_flow_bound, *others):
+    for search in (filling_bound, state_flow_bound, *others):
         found = search(instance, stop=stop)
         if found is not None:
             yield found

@@ -8,6 +8,7 @@
 ``azure``      the Azure 2023 traces (not shipped: the user names their folder)
 ``latency``    the cells of ``paper-b1024`` with P = 4096, mean end-to-end latency
 ``online``     ten minutes of the Azure traces at 1, 2, 4 and 8 times their rate, mean end-to-end latency
+``vllm-runs``  three real runs of vLLM (not shipped, as for azure), makespan and mean end-to-end latency
 =============  ===================================================================================
 """
 
@@ -20,13 +21,14 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.suite import Case
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 
-__all__ = ["CSP_INPUTS", "DATA", "SUITES", "csp_case", "paper_cost"]
+__all__ = ["CSP_INPUTS", "DATA", "RUNS", "SUITES", "VllmRun", "csp_case", "paper_cost", "vllm_run"]
 
 #: Environment variable that names the folder of the traces.
 DATA = "INFERMAX_OPT_DATA"
@@ -50,10 +52,28 @@ MIX_SEED = 2025
 AZURE_PROFILE = "llama-3.1-8b_h100"
 #: Ten minutes of the hour, in seconds after the first request.
 AZURE_WINDOW = (Fraction(600), Fraction(1200))
-#: How much faster requests come in `online`; divisions by these give decimals that end.
+#: How much faster requests come in `online`.
 RATES = (1, 2, 4, 8)
 #: Rate, and limits of TTFT and TPOT in seconds, where not all requests can keep them, or nearly not.
 PROMISES = ((4, "0.5", "0.015"), (4, "1", "0.03"), (8, "0.5", "0.015"), (8, "1", "0.03"), (8, "2", "0.05"))
+
+
+class VllmRun(NamedTuple):
+    """A real run: its folder, the profile fitted to its kernels, most sequences at a time."""
+
+    folder: str
+    profile: str
+    max_running: int
+
+
+#: Runs of vLLM 0.19 by LLMServingSim 2 (casys-kaist, commit 5daddb2, MIT licence), 300 requests each.
+RUNS: Mapping[str, VllmRun] = {
+    "vllm-rtx4090-llama-3.1-8b": VllmRun("rtx4090_llama-3.1-8b", "llama-3.1-8b_rtx4090_hinge", 256),
+    "vllm-rtxpro6000-llama-3.1-8b": VllmRun("rtxpro6000_llama-3.1-8b", "llama-3.1-8b_rtxpro6000_hinge", 128),
+    "vllm-rtxpro6000-qwen3-32b": VllmRun("rtxpro6000_qwen3-32b", "qwen3-32b_rtxpro6000_tp2_hinge", 128),
+}
+AZURE_ORIGIN = "Azure public dataset"
+RUNS_ORIGIN = "runs of vLLM by LLMServingSim 2"
 
 
 def paper_cost(attention: Attention = Attention.SQUARE) -> CostModel:
@@ -128,25 +148,31 @@ def _mixes(data: Path | None) -> list[Case]:
     return cases
 
 
-def _trace_file(name: str, data: Path | None, suite: str) -> Path:
+def _trace_file(name: str, data: Path | None, suite: str, origin: str = AZURE_ORIGIN) -> Path:
     folder = data or (Path(os.environ[DATA]) if os.environ.get(DATA) else None)
     if folder is None:
         raise InputError(
-            f"the suite {suite!r} reads {name} (Azure public dataset, not shipped): name its folder with "
+            f"the suite {suite!r} reads {name} ({origin}, not shipped): name its folder with "
             f"--data or in {DATA}",
             field="data",
         )
     if not (folder / name).is_file():
         raise InputError(
-            f"holds no {name} (Azure public dataset, not shipped), which the suite {suite!r} reads",
+            f"holds no {name} ({origin}, not shipped), which the suite {suite!r} reads",
             source=str(folder),
         )
     return folder / name
 
 
 def _azure_case(
-    name: str, trace: str, window: tuple[Fraction, Fraction] | None, data: Path | None, suite: str = "azure"
+    name: str,
+    trace: str,
+    window: tuple[Fraction, Fraction] | None,
+    data: Path | None,
+    suite: str = "azure",
+    rate: int | None = None,
 ) -> Instance:
+    from infermax_opt.files.arrivals import compressed
     from infermax_opt.files.traces import read_trace
     from infermax_opt.infermax.data.profiles import load_profile
     from infermax_opt.infermax.data.traces import trace_instance
@@ -155,6 +181,8 @@ def _azure_case(
     profile = load_profile(AZURE_PROFILE)
     system = System(profile.kv_capacity, max_batch_tokens=4096, max_prefill_tokens=4096)
     requests = read_trace(path, "azure", window=window, offline=window is None)
+    if rate is not None:
+        requests = compressed(requests, Fraction(rate))
     return trace_instance(requests, name, system, profile.cost)
 
 
@@ -181,9 +209,8 @@ def _latency(data: Path | None) -> list[Case]:
 
 def _faster(name: str, trace: str, rate: int, data: Path | None) -> Instance:
     """Ten minutes of a trace, which come in a part of the time."""
-    instance = _azure_case(name, trace, AZURE_WINDOW, data, "online")
-    groups = tuple(replace(group, arrival=Fraction(group.arrival) / rate) for group in instance.groups)
-    return replace(instance, groups=groups, objective=Objective.of("mean_e2e"))
+    instance = _azure_case(name, trace, AZURE_WINDOW, data, "online", rate)
+    return replace(instance, objective=Objective.of("mean_e2e"))
 
 
 def _online(data: Path | None) -> list[Case]:
@@ -210,6 +237,38 @@ def _attainment(data: Path | None) -> list[Case]:
     return cases
 
 
+def vllm_run(name: str, run: VllmRun, data: Path | None) -> Instance:
+    """The requests of a real run and the limits of its engine; batch times are those of its kernels.
+
+    Parameters
+    ----------
+    name : str
+        Of the instance.
+    run : VllmRun
+    data : path, optional
+        The folder that holds `vllm_runs`.
+    """
+    from infermax_opt.files.traces import read_trace
+    from infermax_opt.infermax.data.profiles import load_profile
+    from infermax_opt.infermax.data.traces import trace_instance
+
+    path = _trace_file(f"vllm_runs/{run.folder}/requests.jsonl", data, "vllm-runs", RUNS_ORIGIN)
+    profile = load_profile(run.profile)
+    system = System(profile.kv_capacity, 2048, 2048, max_running=run.max_running, block_size=16)
+    return trace_instance(read_trace(path, "llmservingsim"), name, system, profile.cost)
+
+
+def _vllm_e2e(name: str, run: VllmRun, data: Path | None) -> Instance:
+    return replace(vllm_run(name, run, data), objective=Objective.of("mean_e2e"))
+
+
+def _vllm_runs(data: Path | None) -> list[Case]:
+    makespan = [Case(name, partial(vllm_run, name, run, data)) for name, run in RUNS.items()]
+    return makespan + [
+        Case(f"e2e-{name}", partial(_vllm_e2e, f"e2e-{name}", run, data)) for name, run in RUNS.items()
+    ]
+
+
 SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "paper-csp": _paper_csp,
     "paper-b32": partial(_grid, 32),
@@ -219,5 +278,6 @@ SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "latency": _latency,
     "online": _online,
     "attainment": _attainment,
+    "vllm-runs": _vllm_runs,
 }
 """By name."""

@@ -11,8 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from infermax_opt.infermax.data.cost import prefill_work
+from infermax_opt.infermax.schedulers._keys import HELPERS as KEY_HELPERS
+from infermax_opt.infermax.schedulers._keys import form_batch
 from infermax_opt.infermax.schedulers._state import (
     ADMITTED,
+    BATCH_LEFT,
     DEC_HEAD,
     DEC_TAIL,
     DECODE_KV,
@@ -42,6 +45,7 @@ from infermax_opt.infermax.schedulers._state import (
     held,
     insert,
     reclaimable,
+    unlink,
 )
 
 __all__ = ["HELPERS", "next_batch", "process"]
@@ -178,10 +182,8 @@ def admit(limits: Any, requests: Any, state: Any, plan: Any, i: Any, target: Any
             evict(state, plan, find_victim(requests, state, plan, d, p))
             return RETRY
         return REFUSE
-    behind, ahead = state.after[i], state.before[i]
-    size[WAIT_HEAD] = behind
-    state.after[ahead] = behind
-    state.before[behind] = ahead
+    size[WAIT_HEAD] = state.after[i]
+    unlink(state, i)
     state.phase[i] = ADMITTED
     state.reserved[i] = need
     count[USED] += need
@@ -189,14 +191,18 @@ def admit(limits: Any, requests: Any, state: Any, plan: Any, i: Any, target: Any
     if not limits.ranked:
         key[i] = count[NEXT_KEY]
         count[NEXT_KEY] += 1
+    if limits.batched:
+        count[BATCH_LEFT] -= 1
+        form_batch(limits, requests, state)
+        size[WAIT_HEAD] = state.after[len(state.after) - 1]
     return ADMIT
 
 
 def process(limits: Any, requests: Any, state: Any, plan: Any) -> Any:
     """Advance every request of the batch and requeue the evicted ones; return those finished."""
     size = plan.count
-    moved = size[EVICTED] + generate(requests, state, plan)
-    continue_prefills(requests, state, plan)
+    moved = size[EVICTED] + generate(limits, requests, state, plan)
+    continue_prefills(limits, requests, state, plan)
     if moved > 0:
         prune_decoding(state)
     if moved > 0 or size[PARTS] > 0:
@@ -207,7 +213,7 @@ def process(limits: Any, requests: Any, state: Any, plan: Any) -> Any:
     return finished
 
 
-def generate(requests: Any, state: Any, plan: Any) -> Any:
+def generate(limits: Any, requests: Any, state: Any, plan: Any) -> Any:
     """Run the decode steps of the batch; how many requests they finish."""
     cached, generated, outputs = state.cached, state.generated, requests.outputs
     finished = 0
@@ -215,13 +221,14 @@ def generate(requests: Any, state: Any, plan: Any) -> Any:
         i = plan.steps[k]
         cached[i] += 1
         generated[i] += 1
+        state.key[i] -= limits.fall
         if generated[i] == outputs[i]:
             state.phase[i] = DONE
             finished += 1
     return finished
 
 
-def continue_prefills(requests: Any, state: Any, plan: Any) -> None:
+def continue_prefills(limits: Any, requests: Any, state: Any, plan: Any) -> None:
     """Run the prefills of the batch."""
     inputs, phase = requests.inputs, state.phase
     cached, generated = state.cached, state.generated
@@ -232,6 +239,7 @@ def continue_prefills(requests: Any, state: Any, plan: Any) -> None:
         phase[i] = PREFILLING
         if cached[i] == inputs[i] + generated[i]:
             generated[i] += 1
+            state.key[i] -= limits.fall
         if generated[i] == requests.outputs[i]:
             phase[i] = DONE
         elif generated[i] >= 1 and inputs[i] + generated[i] - cached[i] == 1:
@@ -286,7 +294,7 @@ def settle(state: Any, plan: Any) -> Any:
 
 
 HELPERS = (
-    prefill_work, held, enqueue, insert, find_victim, reclaimable, evict,
+    prefill_work, *KEY_HELPERS, insert, find_victim, reclaimable, evict,
     candidate, decode, admit, prefill, next_batch,
     generate, continue_prefills, prune_decoding, prune_prefilling, settle, process,
 )  # fmt: skip

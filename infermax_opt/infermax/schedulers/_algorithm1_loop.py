@@ -15,7 +15,10 @@ from typing import Any
 from infermax_opt.infermax.data.cost import batch_time
 from infermax_opt.infermax.schedulers._algorithm1_batch import HELPERS as BATCH_HELPERS
 from infermax_opt.infermax.schedulers._algorithm1_batch import next_batch, process
+from infermax_opt.infermax.schedulers._keys import dated_key, form_batch, note_first_tokens, rekey
 from infermax_opt.infermax.schedulers._state import (
+    ARRIVED,
+    BATCH_LEFT,
     DECODE_KV,
     EVICTED,
     EVICTED_DECODES,
@@ -78,6 +81,7 @@ def advance(limits: Any, state: Any, plan: Any, times: Any) -> None:
         i = plan.steps[k]
         state.cached[i] += times
         state.generated[i] += times
+        state.key[i] -= limits.fall * times
         need = max(0, held(state.cached[i], limits.block) - state.reserved[i])
         state.reserved[i] += need
         state.count[USED] += need
@@ -85,9 +89,19 @@ def advance(limits: Any, state: Any, plan: Any, times: Any) -> None:
 
 def arrive(limits: Any, requests: Any, state: Any, arrived: Any, now: Any) -> Any:
     """Queue what has arrived by now, `arrived` requests having done so before; how many have."""
+    before = arrived
     while arrived < len(requests.order) and requests.arrival[requests.order[arrived]] <= now:
-        enqueue(state, requests.order[arrived], limits.ranked)
+        i = requests.order[arrived]
+        if limits.dated:
+            state.key[i] = dated_key(requests, state, i, now)
+        enqueue(state, i, limits.ranked)
         arrived += 1
+    if limits.batched:
+        state.count[ARRIVED] = arrived
+        if arrived > before:
+            # Those that the last batch has not admitted compete again.
+            state.count[BATCH_LEFT] = 0
+        form_batch(limits, requests, state)
     return arrived
 
 
@@ -161,6 +175,8 @@ def schedule_loop(limits: Any, groups: Any, requests: Any, state: Any, plan: Any
         if batches == limits.batches:
             break
         batches += 1
+        if limits.dated:
+            rekey(requests, state, now)
         next_batch(limits, groups, requests, state, plan)
         waits_for = newest(requests, state, plan, now)
         now += step_time(plan, cost, 0)
@@ -199,7 +215,10 @@ def schedule_loop(limits: Any, groups: Any, requests: Any, state: Any, plan: Any
             start.append(waits_for)
         done = process(limits, requests, state, plan)
         unfinished -= done
-        if same and more == 0 and done == 0:
+        if limits.dated:
+            note_first_tokens(state, plan, now)
+        # While keys follow the clock, somebody who waits may come first in any batch.
+        if same and more == 0 and done == 0 and (limits.dated == 0 or state.after[n] == n):
             most = limits.batches - batches
             times, now = repeat_steps(limits, requests, state, plan, cost, most, arrived, now)
             repeat[-1] += times

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "ADMITTED",
+    "ARRIVED",
+    "BATCH_LEFT",
     "DECODES",
     "DECODE_KV",
     "DECODING",
@@ -28,6 +30,7 @@ __all__ = [
     "PREFILL_TOKENS",
     "PRE_HEAD",
     "PRE_TAIL",
+    "QUEUE_COUNTERS",
     "RUNNING",
     "STEPS",
     "TOKENS",
@@ -46,6 +49,7 @@ __all__ = [
     "held",
     "insert",
     "reclaimable",
+    "unlink",
 ]
 
 # Where candidates come from; a group is a sum of these.
@@ -54,6 +58,10 @@ DECODES, PREFILLS, WAITS = 1, 2, 4
 WAITING, ADMITTED, PREFILLING, DECODING, DONE = 0, 1, 2, 3, 4
 # Counters in `QueueState.count`.
 USED, RUNNING, IN_DECODE, IN_PREFILL, NEXT_KEY = 0, 1, 2, 3, 4
+# How many have arrived; how many at the front of the queue are of the batch that Sorted-F formed last.
+ARRIVED, BATCH_LEFT = 5, 6
+#: Entries of `QueueState.count`.
+QUEUE_COUNTERS = 7
 # Counters in `BatchPlan.count`: the features of the batch in the order of the cost model, then others.
 TOKENS, STEPS, DECODE_KV, PARTS, WORK = 0, 1, 2, 3, 4
 PREFILL_TOKENS, EVICTED, EVICTED_DECODES, DEC_TAIL, PRE_TAIL = 5, 6, 7, 8, 9
@@ -67,7 +75,9 @@ class SchedulerLimits(NamedTuple):
     """Limits and switches of one run.  Token counts, and 0 or 1 for the switches.
 
     `prefill` is the scheduler's P, `most_prefill` the machine's; `may_split` says whether the
-    instance allows chunks at all, `chunked` whether the scheduler chunks every prompt.
+    instance allows chunks at all, `chunked` whether the scheduler chunks every prompt.  `fall` is what a
+    generated token takes off a key; `dated` says whether keys follow the clock, `batched` whether the queue
+    is sorted by Sorted-F (see `infermax_opt.infermax.schedulers._keys`).
     """
 
     capacity: int
@@ -82,13 +92,19 @@ class SchedulerLimits(NamedTuple):
     may_split: int
     ranked: int
     exact: int
+    fall: int
+    dated: int
+    batched: int
 
 
 class RequestColumns(NamedTuple):
     """Columns that stay as they are.
 
     `protected`: reserves its peak and is never evicted.  `arrival`: float seconds.  `order`:
-    requests by exact arrival; `place`: where each one stands in it.
+    requests by exact arrival; `place`: where each one stands in it.  The rest is for keys that change, and
+    empty where none do: `qualities`, orders of all requests, one behind the other; and for each request, in
+    float seconds, `latest` moment to start, `first_due` and `last_due` of its tokens, the `pace` of those
+    between, the `step` of a decode; `promised`, 0 or 1, and `predicted` output tokens, 0 where nobody did.
     """
 
     inputs: Any
@@ -97,6 +113,14 @@ class RequestColumns(NamedTuple):
     arrival: Any
     order: Any
     place: Any
+    qualities: Any
+    latest: Any
+    first_due: Any
+    last_due: Any
+    pace: Any
+    step: Any
+    promised: Any
+    predicted: Any
 
 
 class QueueState(NamedTuple):
@@ -104,7 +128,8 @@ class QueueState(NamedTuple):
 
     `key` orders the running requests: admission number, or the rank.  `decoding` and
     `prefilling` list them by key.  `after` and `before` link the waiting queue; their last entry
-    is its head and its tail.
+    is its head and its tail.  `first`: float seconds of the first token, where keys follow the clock.
+    `heads`: where each order of `qualities` begins, those before being done.
     """
 
     cached: Any
@@ -117,6 +142,8 @@ class QueueState(NamedTuple):
     prefilling: Any
     after: Any
     before: Any
+    first: Any
+    heads: Any
     count: Any
 
 
@@ -155,6 +182,13 @@ def enqueue(state: Any, i: Any, ranked: Any) -> None:
     after[i] = behind
     before[behind] = i
     state.phase[i] = WAITING
+
+
+def unlink(state: Any, i: Any) -> None:
+    """Take request `i` out of the waiting queue."""
+    behind, ahead = state.after[i], state.before[i]
+    state.after[ahead] = behind
+    state.before[behind] = ahead
 
 
 def insert(column: Any, size: Any, key: Any, i: Any) -> None:

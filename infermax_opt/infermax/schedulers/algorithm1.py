@@ -18,10 +18,12 @@ from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance, Request
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
 from infermax_opt.infermax.schedulers import _algorithm1_loop as _loop
+from infermax_opt.infermax.schedulers._knowledge import promised_dates, quality_orders
 from infermax_opt.infermax.schedulers._state import (
     DECODES,
     PLAN_COUNTERS,
     PREFILLS,
+    QUEUE_COUNTERS,
     WAITS,
     BatchPlan,
     QueueState,
@@ -37,12 +39,19 @@ PLAIN_WORK = 50_000
 PLAIN_WORK_LOADED = 500
 
 
+#: Columns of dates where keys do not follow the clock.
+NO_DATES: tuple[tuple[Any, ...], ...] = ((),) * 6
+
+
 class Order(enum.Enum):
     """How GroupRequests orders the candidates.
 
     ``prefill``: running prefills, waiting, running decodes (vLLM).  ``decode``: running decodes,
-    running prefills, waiting (Sarathi).  The others form a single group, by input tokens, by
-    output tokens, or in the order of the instance (appendix A.3); ties by that order.
+    running prefills, waiting (Sarathi).  Those of ``rank`` form a single group, by input tokens, by
+    output tokens, or in the order of the instance (appendix A.3); ties by that order.  So do the next
+    two, by what changes meanwhile: ``remaining`` output tokens as predicted, and ``latest`` moment to
+    start, requests whose service level can be kept before all others.  ``quality`` groups like
+    ``decode``; its waiting requests come in the batches of Sorted-F, which reserve their peaks.
     """
 
     PREFILL = "prefill"
@@ -50,19 +59,28 @@ class Order(enum.Enum):
     RANK_INPUT = "rank_input"
     RANK_OUTPUT = "rank_output"
     RANK_ORIGINAL = "rank_org"
+    REMAINING = "remaining"
+    LATEST = "latest"
+    QUALITY = "quality"
 
     @property
     def ranked(self) -> bool:
         """Whether all candidates form one group."""
-        return self not in (Order.PREFILL, Order.DECODE)
+        return self not in _GROUPS
 
 
-_GROUPS = {Order.PREFILL: (PREFILLS, WAITS, DECODES), Order.DECODE: (DECODES, PREFILLS, WAITS)}
+_GROUPS = {
+    Order.PREFILL: (PREFILLS, WAITS, DECODES),
+    Order.DECODE: (DECODES, PREFILLS, WAITS),
+    Order.QUALITY: (DECODES, PREFILLS, WAITS),
+}
 
 _RANK: dict[Order, Callable[[Request], int]] = {
     Order.RANK_INPUT: lambda request: request.input_tokens,
     Order.RANK_OUTPUT: lambda request: request.output_tokens,
     Order.RANK_ORIGINAL: lambda request: 0,
+    Order.LATEST: lambda request: 0,
+    Order.REMAINING: lambda request: request.predicted_output_tokens or 0,
 }
 
 
@@ -110,13 +128,15 @@ def schedule(instance: Instance, options: Options) -> Schedule:
     Raises
     ------
     InputError
-        If the schedule would have more than `infermax_opt.infermax.replay.plain.MAX_BATCHES` batches.
+        If the schedule would have more than `infermax_opt.infermax.replay.plain.MAX_BATCHES` batches, or the
+        instance lacks what the order goes by.
 
     Notes
     -----
     Where the instance forbids chunks, a request whose refill could outgrow a batch reserves its
     peak KV and is never evicted, since it could not come back.
     """
+    _check_knowledge(instance, options.order)
     limits = _limits(instance, options)
     loaded = _compiled.cache_info().currsize > 0
     chunks = sum(r.input_tokens for r in instance.requests) // min(limits.prefill, limits.tokens)
@@ -128,6 +148,17 @@ def schedule(instance: Instance, options: Options) -> Schedule:
     integers = functools.partial(np.array, dtype=np.int64)
     floats = functools.partial(np.array, dtype=np.float64)
     return _run(instance, options, limits, _compiled(), integers, floats)
+
+
+def _check_knowledge(instance: Instance, order: Order) -> None:
+    """Refuse an instance that lacks what the order goes by."""
+    if order is Order.REMAINING:
+        for request in instance.requests:
+            if request.predicted_output_tokens is None:
+                problem = f"goes by predicted_output_tokens; request {request.id!r} has none"
+                raise InputError(problem, field="scheduler")
+    if order is Order.LATEST and not any(request.terms.slo for request in instance.requests):
+        raise InputError("goes by service levels (slo); no request has one", field="scheduler")
 
 
 @functools.cache
@@ -145,29 +176,14 @@ def _run(
 ) -> Schedule:
     requests, order = instance.requests, options.order
     n = len(requests)
-    rank = [0] * n
-    if order.ranked:
-        ranked = sorted(range(n), key=lambda i: _RANK[order](requests[i]))
-        for position, i in enumerate(ranked):
-            rank[i] = position
+    rank = _ranks(instance, options)
     # Sorted by rank within an arrival, so that an offline queue is built by appending.
     arrivals = sorted(range(n), key=lambda i: (requests[i].arrival, rank[i]))
-    place = [0] * n
-    for position, i in enumerate(arrivals):
-        place[i] = position
-    policy = instance.policy
-    budget = instance.system.prefill_budget
-    pinned = options.eviction_free or not policy.preemption
-    columns = RequestColumns(
-        inputs=integers([r.input_tokens for r in requests]),
-        outputs=integers([r.output_tokens for r in requests]),
-        protected=integers(
-            [int(pinned or (not policy.chunked_prefill and r.peak_kv > budget)) for r in requests]
-        ),
-        arrival=floats([float(r.arrival) for r in requests]),
-        order=integers(arrivals),
-        place=integers(place),
-    )
+    if order is Order.REMAINING:
+        # A generated token takes n off; the place breaks ties.
+        for position, i in enumerate(arrivals):
+            rank[i] = n * (requests[i].predicted_output_tokens or 0) + position
+    columns = _columns(instance, options, limits, arrivals, integers, floats)
 
     def zeros(size: int = n) -> Any:
         return integers([0] * size)
@@ -175,7 +191,9 @@ def _run(
     state = QueueState(
         cached=zeros(), generated=zeros(), reserved=zeros(), phase=zeros(), key=integers(rank),
         seen=zeros(), decoding=zeros(), prefilling=zeros(),
-        after=integers([0] * n + [n]), before=integers([0] * n + [n]), count=zeros(5),
+        after=integers([0] * n + [n]), before=integers([0] * n + [n]),
+        first=floats([-1.0] * len(columns.latest)), heads=zeros(len(columns.qualities) // n),
+        count=zeros(QUEUE_COUNTERS),
     )  # fmt: skip
     plan = BatchPlan(zeros(), zeros(), zeros(), zeros(), zeros(), count=zeros(PLAN_COUNTERS))
     unit = instance.cost.floats
@@ -185,6 +203,59 @@ def _run(
     if not finished:
         raise InputError(f"needs more than {MAX_BATCHES} batches, the most a schedule may hold")
     return Schedule(instance.name, _batches(requests, *entries))
+
+
+def _ranks(instance: Instance, options: Options) -> list[int]:
+    """Rank of each request before anything happens; 0 where candidates form several groups."""
+    requests, n = instance.requests, len(instance.requests)
+    rank = [0] * n
+    if options.order.ranked:
+        key = _RANK[options.order]
+        for position, i in enumerate(sorted(range(n), key=lambda i: key(requests[i]))):
+            rank[i] = position
+    return rank
+
+
+def _columns(
+    instance: Instance,
+    options: Options,
+    limits: SchedulerLimits,
+    arrivals: list[int],
+    integers: Callable[[Iterable[int]], Any],
+    floats: Callable[[Iterable[float]], Any],
+) -> RequestColumns:
+    """The requests as the loop takes them, which arrive in that order."""
+    requests = instance.requests
+    place = [0] * len(requests)
+    for position, i in enumerate(arrivals):
+        place[i] = position
+    dates = NO_DATES
+    if limits.dated:
+        dates = tuple(zip(*promised_dates(instance, min(limits.prefill, limits.tokens)), strict=True))
+    latest, first_due, last_due, pace, step, promised = dates
+    return RequestColumns(
+        inputs=integers([r.input_tokens for r in requests]),
+        outputs=integers([r.output_tokens for r in requests]),
+        protected=integers(_protected(instance, options)),
+        arrival=floats([float(r.arrival) for r in requests]),
+        order=integers(arrivals),
+        place=integers(place),
+        qualities=integers(quality_orders(instance) if limits.batched else []),
+        latest=floats(latest),
+        first_due=floats(first_due),
+        last_due=floats(last_due),
+        pace=floats(pace),
+        step=floats(step),
+        promised=integers(promised),
+        predicted=integers([r.predicted_output_tokens or 0 for r in requests]),
+    )
+
+
+def _protected(instance: Instance, options: Options) -> list[int]:
+    """Whether each request reserves its peak and is never evicted."""
+    policy, budget = instance.policy, instance.system.prefill_budget
+    pinned = options.eviction_free or options.order is Order.QUALITY or not policy.preemption
+    return [int(pinned or (not policy.chunked_prefill and r.peak_kv > budget)) for r in instance.requests]
 
 
 def _limits(instance: Instance, options: Options) -> SchedulerLimits:
@@ -203,6 +274,9 @@ def _limits(instance: Instance, options: Options) -> SchedulerLimits:
         may_split=int(policy.chunked_prefill),
         ranked=int(options.order.ranked),
         exact=int(instance.cost.exact_attention),
+        fall=len(instance.requests) if options.order is Order.REMAINING else 0,
+        dated=int(options.order is Order.LATEST),
+        batched=int(options.order is Order.QUALITY),
     )
 
 

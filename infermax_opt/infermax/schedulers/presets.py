@@ -1,7 +1,20 @@
-"""The schedulers of InferMax's Table 1 and appendix A.3, by name.
+"""The schedulers of InferMax's Table 1 and appendix A.3, and others of Algorithm 1, by name.
 
-A name is a preset, optionally ``_ef`` for its eviction-free variant, optionally ``@r64`` to
-limit the running requests: ``sarathi``, ``vllm_ef``, ``rank_output_ef@r128``.
+A name is a preset, of the paper's optionally with ``_ef`` for the eviction-free variant, optionally
+``@r64`` to limit the running requests: ``sarathi``, ``vllm_ef``, ``rank_output_ef@r128``.
+
+What each may know, beside prompts and arrivals of requests that have arrived:
+
+============== ===============================================================================================
+rank_output    output tokens
+``*_ef``       output tokens, to reserve the peak; without evictions every scheduler has to
+sorted_f       output tokens (M. Wang, Y. Ye, Z. Zhou, arXiv 2508.06133)
+srpt           predicted output tokens
+deadline       service levels, the cost model, and predicted output tokens of those that have any
+the others     nothing
+============== ===============================================================================================
+
+None knows a request before it arrives.
 """
 
 from __future__ import annotations
@@ -14,7 +27,7 @@ from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.schedulers.algorithm1 import Options, Order
 
-__all__ = ["PRESETS", "preset"]
+__all__ = ["ABOUT", "AIMED", "PRESETS", "preset"]
 
 _TABLE = {
     "vllm": Options(Order.PREFILL, hybrid=False, chunked=False, prefill_tokens=4096),
@@ -33,7 +46,23 @@ PRESETS: dict[str, Options] = {
     for name, options in _TABLE.items()
     for suffix in ("", "_ef")
 }
-"""Every preset and its eviction-free variant."""
+"""Presets that take every instance: those of the paper and their eviction-free variants, and others."""
+PRESETS["sorted_f"] = Options(
+    Order.QUALITY, hybrid=True, chunked=True, prefill_tokens=1024, eviction_free=True
+)
+
+AIMED: dict[str, Options] = {
+    "srpt": Options(Order.REMAINING, hybrid=True, chunked=True, prefill_tokens=1024),
+    "deadline": Options(Order.LATEST, hybrid=True, chunked=True, prefill_tokens=512),
+}
+"""Presets that go by what a request may lack: predicted output tokens, or a service level."""
+
+ABOUT: dict[str, str] = {
+    "sorted_f": "Sorted-F: batches by sum of outputs / size^2; knows the output tokens of who has arrived",
+    "srpt": "fewest remaining output tokens first, by predicted_output_tokens, which all requests need",
+    "deadline": "who can keep a service level first, by latest start; needs an slo, uses predictions",
+}
+"""What the names of some do not say."""
 
 
 def preset(name: str, others: Iterable[str] = ()) -> Options:
@@ -47,9 +76,9 @@ def preset(name: str, others: Iterable[str] = ()) -> Options:
         If there is no such scheduler; the message names the choices.
     """
     base, at, suffix = name.partition("@")
-    options = PRESETS.get(base)
+    options = PRESETS.get(base) or AIMED.get(base)
     if options is None:
-        choices = ", ".join([*PRESETS, *others])
+        choices = ", ".join([*PRESETS, *AIMED, *others])
         raise InputError(
             f"no scheduler {name!r}; choose from {choices} (presets also with @rN for at most N running)",
             field="scheduler",

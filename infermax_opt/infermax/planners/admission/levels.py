@@ -141,7 +141,7 @@ class LevelsPlanner(AdmissionPlanner):
             if self.rng.random() < OTHERS:
                 yield choice, self._others(out)
             else:
-                yield self._moved(choice), out
+                yield self._varied(choice), out
 
     def _others(self, out: Flags) -> Flags:
         """Leave out who came too late, and some more or fewer."""
@@ -155,7 +155,7 @@ class LevelsPlanner(AdmissionPlanner):
         found |= self._weight == 0
         return found
 
-    def _moved(self, choice: LevelChoice) -> LevelChoice:
+    def _varied(self, choice: LevelChoice) -> LevelChoice:
         """A choice near another one, or far from it."""
         rng = self.rng
         size = 4.0 if rng.random() < FAR else 1.0

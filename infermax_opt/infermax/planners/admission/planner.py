@@ -31,6 +31,14 @@ __all__ = ["AdmissionPlanner", "Choice"]
 ANY = 2**40
 #: Runs of the search without a deadline.
 RUNS = 200
+#: Runs after which single requests are moved in the order of the best choice, too.
+SETTLED = 300
+#: Share of the tries that do so then.
+MOVING = 0.8
+#: Most requests that are moved at once.
+MOVED = 3
+#: By how many places they are moved, typically.
+FAR = 40.0
 #: Share of the tries that change the best choice by a little; the others change it by much.
 SMALL_CHANGES = 0.7
 #: Seconds between two choices that become schedules.
@@ -48,6 +56,8 @@ class Choice:
         and output, and `arrival` times its arrival in units of the mean time between arrivals.
     cap, budget, most, pause, look : int
         As in `_kernel.Knobs`.
+    moves : tuple of (int, int)
+        Requests, each with the place in the order to which it is moved then, one after the other.
     """
 
     work: float = 0.0
@@ -59,6 +69,7 @@ class Choice:
     most: int = ANY
     pause: int = 0
     look: int = 1
+    moves: tuple[tuple[int, int], ...] = ()
 
 
 class AdmissionPlanner:
@@ -95,6 +106,8 @@ class AdmissionPlanner:
         self.best: Choice | None = None
         self.value = float("inf")
         self.runs = 0
+        #: Weights, moves and order of a choice that was the best.
+        self._ordered: tuple[tuple[float, ...], tuple[tuple[int, int], ...], list[int]] = (), (), []
 
     def _service(self) -> Floats:
         """Seconds that a request takes if the memory is full of requests like it."""
@@ -140,7 +153,9 @@ class AdmissionPlanner:
         """Choices to try: known ones, then changes to the best, without end."""
         yield from self._known()
         while True:
-            yield self._changed(self.best or Choice())
+            best = self.best or Choice()
+            moving = self.runs >= SETTLED and self.rng.random() < MOVING
+            yield self._moved(best) if moving else self._changed(best)
 
     def _known(self) -> Iterator[Choice]:
         """Orders and caps that are good somewhere."""
@@ -191,9 +206,35 @@ class AdmissionPlanner:
             most=number(choice.most, 64),
             pause=int(rng.choice(pauses)),
             look=number(choice.look, 64),
+            moves=choice.moves,
         )
 
+    def _moved(self, choice: Choice) -> Choice:
+        """The same with some requests elsewhere in the order."""
+        rng, order = self.rng, self._order(choice)
+        moves = []
+        for place in rng.integers(0, len(order), int(rng.integers(1, MOVED + 1))):
+            there = min(max(0, round(place + rng.normal(0.0, FAR))), len(order) - 1)
+            moves.append((order[place], there))
+        return replace(choice, moves=choice.moves + tuple(moves))
+
     # --- one run --------------------------------------------------------------------------------------
+
+    def _order(self, choice: Choice) -> list[int]:
+        """The order in which a choice lets requests start."""
+        weights, moves = (choice.work, choice.prompt, choice.output, choice.arrival), choice.moves
+        known, done, order = self._ordered
+        if known != weights or done != moves[: len(done)]:
+            score = sum(w * row for w, row in zip(weights, self._features, strict=True))
+            order, done = score.argsort(kind="stable").tolist(), ()
+        order = order.copy()
+        for request, place in moves[len(done) :]:
+            order.remove(request)
+            order.insert(place, request)
+        # Most choices differ from the best one by a few moves.
+        if choice == self.best:
+            self._ordered = weights, moves, order
+        return order
 
     def _queue(self, choice: Choice) -> Queue:
         """The requests in the order of a choice."""
@@ -201,8 +242,7 @@ class AdmissionPlanner:
 
         from infermax_opt.infermax.planners.admission import _kernel
 
-        score = np.array([choice.work, choice.prompt, choice.output, choice.arrival]) @ self._features
-        order = np.argsort(score, kind="stable")
+        order = np.array(self._order(choice), np.int64)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         return _kernel.Queue(self._inputs, self._outputs, self._arrival, self._arriving, order, place)

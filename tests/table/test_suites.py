@@ -24,7 +24,7 @@ def built(suite: str, *only: str) -> list[Instance]:
 
 def test_names() -> None:
     assert suite_names() == (
-        "paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "latency", "online",
+        "paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "latency", "online", "mcsf",
         "makespan", "placement",
     )  # fmt: skip
     counts = {name: len(get_suite(name).cases) for name in suite_names()}
@@ -36,6 +36,7 @@ def test_names() -> None:
         "azure": 4,
         "latency": 105,
         "online": 8,
+        "mcsf": 400,
         "makespan": 24,
         "placement": 60,
     }

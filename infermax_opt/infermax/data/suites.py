@@ -8,6 +8,7 @@
 ``azure``      the Azure 2023 traces (not shipped: the user names their folder)
 ``latency``    the cells of ``paper-b1024`` with P = 4096, mean end-to-end latency
 ``online``     ten minutes of the Azure traces at 1, 2, 4 and 8 times their rate, mean end-to-end latency
+``mcsf``       the two synthetic models of MC-SF's study, seeds 0 ... 199 of each, mean end-to-end latency
 =============  ===================================================================================
 """
 
@@ -25,6 +26,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.suite import Case
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
+from infermax_opt.infermax.data.mcsf import MODELS, mcsf_instance
 
 __all__ = ["CSP_INPUTS", "DATA", "SUITES", "csp_case", "paper_cost"]
 
@@ -52,6 +54,8 @@ AZURE_PROFILE = "llama-3.1-8b_h100"
 AZURE_WINDOW = (Fraction(600), Fraction(1200))
 #: How much faster requests come in `online`; divisions by these give decimals that end.
 RATES = (1, 2, 4, 8)
+#: Instances of each model in `mcsf`.
+MCSF_SEEDS = 200
 
 
 def paper_cost(attention: Attention = Attention.SQUARE) -> CostModel:
@@ -193,6 +197,14 @@ def _online(data: Path | None) -> list[Case]:
     return cases
 
 
+def _mcsf(data: Path | None) -> list[Case]:
+    return [
+        Case(f"mcsf-{model}-{seed}", partial(mcsf_instance, model, seed))
+        for model in MODELS
+        for seed in range(MCSF_SEEDS)
+    ]
+
+
 SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "paper-csp": _paper_csp,
     "paper-b32": partial(_grid, 32),
@@ -201,5 +213,6 @@ SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "azure": _azure,
     "latency": _latency,
     "online": _online,
+    "mcsf": _mcsf,
 }
 """By name."""

@@ -112,8 +112,7 @@ class BackwardPaths:
         self.relaxation, self.timing = relaxation, timing
         self._links = relaxation.links()
         types = relaxation.instance.types
-        index = {part: k for k, part in enumerate(relaxation.sorts)}
-        self._sort = np.array([index[relaxation.part(kind)] for kind in types], np.int32)
+        self._sort = np.array(relaxation.sort_numbers, np.int32)
         self._count = np.array([len(kind.members) for kind in types], np.int64)
         self._earliest = np.array(timing.earliest, np.int64)
         states = len(self._links.shrunk)

@@ -78,8 +78,16 @@ class Timing:
         return cls(rounds, unit, earliest, USUAL * ends)
 
 
-def chosen(instance: Instance, timing: Timing) -> Iterator[Relaxation]:
-    """The finest relaxation that a moment is enough for, then the finest that can be checked."""
+def chosen(instance: Instance, timing: Timing, states: int | None = None) -> Iterator[Relaxation]:
+    """The finest relaxation that a moment is enough for, then the finest that can be checked.
+
+    Parameters
+    ----------
+    instance : Instance
+    timing : Timing
+    states : int, optional
+        Most states of either.
+    """
     if instance.system.kv_capacity * timing.rounds > MOST_STEPS or timing.unit == 0:
         return
     rounds = int(USUAL / LONGEST * timing.rounds)
@@ -87,7 +95,7 @@ def chosen(instance: Instance, timing: Timing) -> Iterator[Relaxation]:
     steps = {
         some: some.steps(appear, rounds)
         for some in relaxations(instance)
-        if some.totals[-1] * timing.rounds <= MOST_CELLS
+        if some.totals[-1] * timing.rounds <= MOST_CELLS and some.totals[-1] <= (states or MOST_CELLS)
     }
     last = None
     for limit in (FIRST_STEPS, MOST_STEPS):

@@ -54,7 +54,9 @@ __all__ = ["backwards_bounds"]
 AIM, NEXT_AIM = 0.1, 0.02
 
 
-def backwards_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
+def backwards_bounds(
+    instance: Instance, *, stop: Callable[[], bool] | None = None, states: int | None = None
+) -> Iterator[LowerBound]:
     """Bounds by paths of ever finer states, each better than those before.
 
     None where batches are no rounds, or where there are too many states and rounds.
@@ -64,12 +66,14 @@ def backwards_bounds(instance: Instance, *, stop: Callable[[], bool] | None = No
     instance : Instance
     stop : callable, optional
         Asked often whether to improve the prices no longer.
+    states : int, optional
+        Most states of memory: more take long to list.
     """
     if not in_rounds(instance):
         return
     timing = Timing.of(instance)
     prices, best = timing.prices, Fraction(0)
-    for relaxation in chosen(instance, timing):
+    for relaxation in chosen(instance, timing, states):
         if best > 0 and stop is not None and stop():
             return
         paths = BackwardPaths(relaxation, timing)

@@ -12,15 +12,15 @@ that a node is in there: its rest is a path of it, less appearances that do not 
 dropped if cost and this estimate are not below the limit, which is the best known schedule.
 
 *Horizon.*  After the last arrival some best schedule has no round without requests before its end, for it
-could be left out.  So nobody ends after it by more rounds than there are output tokens.  And nobody can end in
-round C below the limit if the bound, plus C less the highest price, is not below it: without that end, what
-is left is a path.
+could be left out.  So nobody ends after it by more rounds than there are output tokens.  And nobody can end
+in round C below the limit if the bound, plus C less the highest price, is not below it: without that end,
+what is left is a path.
 
 *Twins.*  Equal requests can change places: they end in the order of their numbers, the first one last.
 
 If no node had to be dropped for lack of room, what was found is optimal; if nothing was found, nothing is
-below the limit.  Otherwise only the nodes of least estimate are kept, and it is a beam search.  `merged` is one in
-which each request may end near where it does in one of several known schedules.
+below the limit.  Otherwise only the nodes of least estimate are kept, and it is a beam search.  `merged` is
+one in which each request may end near where it does in one of several known schedules.
 
 Source: this project.
 """
@@ -57,11 +57,12 @@ PARTS_BELOW = 2**15
 #: Nodes of a layer, and as a multiple of these of all before equal ones are dropped.
 FEW, MANY, POOL = 4_000, 400_000, 5
 #: Share of the time after which prices are good enough, and limits as shares of the gap.
-PRICING, LIMITS = 0.3, (0.5, 0.75, 1)
+PRICING, LIMITS = 0.3, (0.3, 0.5, 0.65, 0.75, 0.85, 0.93, 1)
 #: Nodes of all layers at most, each of which takes 20 bytes.
 LOGGED = 2 * 10**7
-#: Cells of the costs to go at most.
-CELLS = 2 * 10**7
+#: States of the relaxation whose prices guide a proof, and cells of the costs to go, at most.
+STATES = 50_000
+CELLS = 4 * 10**7
 
 
 @dataclass(frozen=True)
@@ -314,7 +315,7 @@ def proved(instance: Instance, upper: int, left: Callable[[], float]) -> Proved:
         Share of the time that is left.
     """
     search = None
-    for bound in backwards_bounds(instance, stop=lambda: left() < 1 - PRICING):
+    for bound in backwards_bounds(instance, stop=lambda: left() < 1 - PRICING, states=STATES):
         search = guided(instance, bound.evidence, MANY) or search
     if search is None:
         return Proved(0, None)

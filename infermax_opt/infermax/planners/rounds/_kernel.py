@@ -31,7 +31,7 @@ class Requests(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Requests that have a start, by their last rounds: that round, the first one, peak, and memory in the last.
+    """Requests that have a start, by last rounds: that round, the first one, peak, and memory in the last.
 
     Between last rounds memory only grows, so who fits in these, and in its own, fits in all.
     """

@@ -36,7 +36,11 @@ PLACED = 50_000
 #: a run of annealing starts, when one from a good order does, and when it ends.
 HOT, WARM, COLD = 1.5, 0.4, 0.1
 #: Runs of annealing, and the share of the time that they have where schedules can be combined.
-RUNS, SHARE = 6, 0.5
+RUNS, SHARE = 2, 0.7
+#: Share of the time that a run from the best order has.
+AGAIN = 0.06
+#: Schedules that are kept to be combined.
+KEPT = 8
 #: Looks at the clock in a run without a deadline.
 LOOKS = 300
 #: Rounds by which ends may differ from those in one of two schedules that are combined, at most.
@@ -75,7 +79,8 @@ class RoundsPlanner:
         self._requests = Requests(inputs, outputs, arrival, int(outputs.max()))
         area = outputs * (2 * inputs + outputs - 1)
         self._first = np.argsort(arrival * instance.system.kv_capacity * 2 + area, kind="stable")
-        #: Sums of latencies and starts, best first.
+        #: Sum of latencies and starts: of the best schedule, and of those to combine, best first.
+        self._best: tuple[int, Ints] | None = None
         self._known: list[tuple[int, Ints]] = []
 
     @staticmethod
@@ -93,10 +98,10 @@ class RoundsPlanner:
         deadline : float, optional
             Moment of `time.monotonic` at which to stop.
         """
-        best = None
+        told = None
         for name in self._steps(deadline):
-            if best is None or self._known[0][0] < best:
-                best, starts = self._known[0]
+            if self._best is not None and (told is None or self._best[0] < told):
+                told, starts = self._best
                 yield f"rounds:{name}", self.schedule(starts.tolist())
 
     def _steps(self, deadline: float | None) -> Iterator[str]:
@@ -115,7 +120,7 @@ class RoundsPlanner:
             before = self._known[-1][0], self._known[0][0]
             if self._merge is None or vain >= VAIN or len(self._known) < 2:
                 best = self._known[0][1].argsort(kind="stable")
-                yield from self._anneal(best, WARM, now + (deadline - begin) * SHARE / RUNS, "again")
+                yield from self._anneal(best, WARM, now + AGAIN * (deadline - begin), "again")
                 vain = 0
             else:
                 yield from self._pair()
@@ -126,7 +131,9 @@ class RoundsPlanner:
         if all(value != other for other, _ in self._known):
             self._known.append((value, starts.copy()))
             self._known.sort(key=lambda pair: pair[0])
-            del self._known[RUNS:]
+            del self._known[KEPT:]
+        if self._best is None or value < self._best[0]:
+            self._best = value, starts.copy()
 
     def _anneal(self, order: Ints, hot: float, end: float | None, name: str) -> Iterator[str]:
         """One run of annealing, of `LOOKS` steps or until some moment."""
@@ -136,13 +143,13 @@ class RoundsPlanner:
         scale, start, share, look, best = float(requests.outputs.mean()), time.monotonic(), 0.0, 0, None
         while share < 1:
             heat = scale * hot * (COLD / hot) ** share
-            steps = max(1, PLACED // len(order)) if self._known else 0
+            steps = max(1, PLACED // len(order)) if self._best is not None else 0
             chances = self._random.random((steps, CHANCES))
             value, starts = _anneal()(requests, capacity, order, chances, heat)
             if best is None or value < best[0]:
                 best = value, starts
-            if not self._known or value < self._known[0][0]:
-                self._note(value, starts)
+            if self._best is None or value < self._best[0]:
+                self._best = value, starts
                 yield name
             look += 1
             share = look / LOOKS if end is None else (time.monotonic() - start) / max(1e-9, end - start)

@@ -180,7 +180,7 @@ def main() -> int:
     rows = measured(options.table)
     sys.stdout.write(tables(rows))
     if options.csv is not None:
-        write_text(options.csv, csv_text(rows))
+        write_text(csv_text(rows), options.csv)
     return 0
 
 

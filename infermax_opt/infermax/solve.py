@@ -57,6 +57,8 @@ ADMISSION_SHARE = 0.4
 #: Requests up to which start rounds are searched exactly; the share of the time that plans have before that,
 #: and the share of the rest that the search has.
 ROUNDS_REQUESTS, ROUNDS_SHARE, PROVE_SHARE = 30, 0.15, 0.85
+#: Memory that this search may take.
+PROVE_BYTES = 10**9
 #: Columns that are modelled in a second, at least: nothing interrupts that.
 MODEL_RATE = 1500
 
@@ -215,7 +217,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         from infermax_opt.infermax.exact import rounds
         from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
 
-        if self.best is None:
+        memory = self.options.memory_limit
+        if self.best is None or (memory is not None and memory < PROVE_BYTES):
             return
         self.say("engine rounds: exact search backwards in time")
         requests, alpha = self.instance.requests, self.instance.cost.seconds.alpha[0]

@@ -150,8 +150,10 @@ class BackwardPaths:
         appear = np.maximum(0, last - self._earliest + 1).tolist()
         return self.relaxation.steps(appear, int(last.max()))
 
-    def search(self, prices: Floats, aim: float, stop: Callable[[], bool] | None) -> tuple[list[int], Floats]:
-        """Best prices found, in units and in rounds.
+    def search(
+        self, prices: Floats, aim: float, stop: Callable[[], bool] | None
+    ) -> tuple[int, list[int], Floats]:
+        """What `least` says of the best prices found; these in units and in rounds.
 
         Parameters
         ----------
@@ -179,7 +181,7 @@ class BackwardPaths:
             if norm == 0 or aim < LEAST_AIM or (stop is not None and stop()):
                 break
             prices = prices - ((1 + aim) * best[0] - value) / unit / norm * course
-        return best[1].tolist(), best[1] / unit
+        return best[0], best[1].tolist(), best[1] / unit
 
 
 @functools.cache

@@ -77,18 +77,27 @@ def backwards_bounds(
         if best > 0 and stop is not None and stop():
             return
         paths = BackwardPaths(relaxation, timing)
-        found, prices = paths.search(prices, AIM if best == 0 else NEXT_AIM, stop)
-        bound = _bound(instance, paths, found)
+        least, found, prices = paths.search(prices, AIM if best == 0 else NEXT_AIM, stop)
+        bound = _bound(instance, paths, least, found)
         if bound.value > best:
             best = bound.value
             yield bound
 
 
-def _bound(instance: Instance, paths: BackwardPaths, prices: list[int]) -> LowerBound:
-    """The bound with these prices."""
+def _bound(instance: Instance, paths: BackwardPaths, least: int, prices: list[int]) -> LowerBound:
+    """The bound with these prices, and what they say, in units.
+
+    Parameters
+    ----------
+    instance : Instance
+    paths : BackwardPaths
+    least : int
+        Of all latencies and arrivals.
+    prices : list of int
+    """
     alpha = instance.cost.seconds.alpha[0]
     arrived = sum((kind.arrival * len(kind.members) for kind in instance.types), Fraction(0))
-    finished = alpha * Fraction(paths.least(prices), paths.timing.unit)
+    finished = alpha * Fraction(least, paths.timing.unit)
     evidence = {
         "kind": "backwards",
         "piece": 0,

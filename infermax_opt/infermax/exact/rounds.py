@@ -54,8 +54,9 @@ MOST_REQUESTS = 2 * kernel.WORD
 MOST_PARTS = 16
 #: A part is a number below this.
 PARTS_BELOW = 2**15
-#: Nodes of a layer, and as a multiple of these of all before equal ones are dropped.
-FEW, MANY, POOL = 4_000, 400_000, 5
+#: Nodes of a layer: where schedules are combined, in a first proof, in a second; and as a multiple of these
+#: of all before equal ones are dropped.
+FEW, SOME, MANY, POOL = 4_000, 20_000, 400_000, 5
 #: Share of the time after which prices are good enough, and limits as shares of the gap.
 PRICING, LIMITS = 0.3, (0.3, 0.5, 0.65, 0.75, 0.85, 0.93, 1)
 #: Nodes of all layers at most, each of which takes 20 bytes.
@@ -131,7 +132,12 @@ class RoundsSearch:
         self._tasks = kernel.Tasks(
             inputs + self._outputs - 1, inputs - 1, price[kinds], sort[kinds], np.array(twins)
         )
-        self._layer, self._pool = _nodes(most, len(kinds)), _nodes(POOL * most, len(kinds))
+        self.make_room(most)
+
+    def make_room(self, most: int) -> None:
+        """Take so many nodes of a layer, at most."""
+        requests = len(self._members)
+        self._layer, self._pool = _nodes(most, requests), _nodes(POOL * most, requests)
         self._following = np.empty(POOL * most, np.int64)
         self._table = np.empty(1 << (2 * POOL * most - 1).bit_length(), np.int64)
 
@@ -314,20 +320,36 @@ def proved(instance: Instance, upper: int, left: Callable[[], float]) -> Proved:
     left : callable
         Share of the time that is left.
     """
-    search = None
+    search, low, best = None, 0, None
     for bound in backwards_bounds(instance, stop=lambda: left() < 1 - PRICING, states=STATES):
-        search = guided(instance, bound.evidence, MANY) or search
-    if search is None:
-        return Proved(0, None)
+        # Most small instances need no better prices, and then few nodes.
+        search = guided(instance, bound.evidence, SOME) or search
+        if search is not None and low < upper:
+            found = _rising(search, upper, left, whole=False)
+            low, best, upper = max(low, found.low), *_better(found, best, upper)
+    if search is not None and low < upper and left() > 0:
+        search.make_room(MANY)
+        found = _rising(search, upper, left, whole=True)
+        low, best, upper = max(low, found.low), *_better(found, best, upper)
+    return Proved(low, best)
+
+
+def _better(found: Proved, best: Ints | None, upper: int) -> tuple[Ints | None, int]:
+    """The better ends and their sum."""
+    return (best, upper) if found.ends is None else (found.ends, int(found.ends.sum()))
+
+
+def _rising(search: RoundsSearch, upper: int, left: Callable[[], float], *, whole: bool) -> Proved:
+    """Search with limits that rise towards `upper`, the last one as a beam search where `whole` says so."""
     low, best, complete = math.ceil(search.low), None, True
     for share in LIMITS:
         limit = low + math.ceil(share * (upper - low))
-        if low >= upper or left() <= 0 or not (complete or share == 1):
+        beam = whole and share == 1
+        if low >= upper or left() <= 0 or not (complete or beam):
             continue
-        found = search.search(limit, lambda: left() <= 0, whole=share == 1)
+        found = search.search(limit, lambda: left() <= 0, whole=beam)
         complete = found.complete
-        if found.ends is not None:
-            best, upper = found.ends, int(found.ends.sum())
+        best, upper = _better(Proved(low, found.ends), best, upper)
         if complete:
             low = limit if found.ends is None else upper
     return Proved(low, best)

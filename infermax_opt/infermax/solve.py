@@ -185,7 +185,17 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             yield from anytime_plans(packed, seed=self.options.seed, deadline=deadline)
 
     def merged(self, known: list[Ints], near: int, limit: int) -> Ints | None:
-        """Ends near known ones with a smaller sum; None, too, while there are no prices yet."""
+        """Ends near known ones with a smaller sum; None, too, while there are no prices yet.
+
+        Parameters
+        ----------
+        known : list of array
+            Ends of all requests in some schedules.
+        near : int
+            Rounds by which ends may differ from those in one of them.
+        limit : int
+            Sum of ends that is too much.
+        """
         from infermax_opt.infermax.exact import rounds
 
         self.take_bounds()

@@ -162,7 +162,7 @@ def advance(
 ) -> Any:  # fmt: skip
     """Let requests end in round r; what is left, with memory as it is a round before, becomes the layer.
 
-    Long, as it is one pass over nodes that lie in columns.
+    Long on purpose: parts of it would have to be handed a dozen columns each, in the innermost loop.
 
     Parameters
     ----------

@@ -58,7 +58,11 @@ def table(suite: str, output: str | None, progress: bool | None, as_json: bool, 
       paper-b1024  210 rows: the same with 1024 requests
       mixes        70 rows: short and long prompts and outputs, 16 to 1024 requests
       azure        4 rows: the Azure 2023 traces (--data), offline and ten minutes of arrivals
+      latency      105 rows: cells of paper-b1024 with P = 4096, mean end-to-end latency
+      online       8 rows: ten minutes of the Azure traces at 1 to 8 times their rate, likewise (--data)
       attainment   5 rows: missed service levels on ten minutes of one, 4 and 8 times as fast (--data)
+      vllm-runs    6 rows: three real runs of vLLM, makespan and mean end-to-end latency (--data)
+      mcsf         400 rows: the two synthetic models of MC-SF's study, mean latency in rounds
       makespan     24 rows: requests on clients, lengths like GSM8K's, 10 on 3 to 1319 on 200
       placement    60 rows: heartbeats of five families on the fewest workers, 50 to 400 requests
 

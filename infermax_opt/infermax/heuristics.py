@@ -15,11 +15,12 @@ from infermax_opt.core.plugins import blaming
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
+from infermax_opt.infermax.schedulers.foresight import FORESIGHT, foresight_schedule
 from infermax_opt.infermax.schedulers.presets import ABOUT, AIMED, PRESETS, preset
 
 __all__ = [
-    "GROUP", "PLANNERS", "Scheduler", "aimed_names", "get_scheduler", "run_scheduler", "scheduler_lines",
-    "scheduler_names",
+    "GROUP", "INFORMED", "PLANNERS", "Scheduler", "aimed_names", "get_scheduler", "run_scheduler",
+    "scheduler_lines", "scheduler_names",
 ]  # fmt: skip
 
 Scheduler = Callable[[Instance], Schedule]
@@ -43,8 +44,13 @@ def _beam(instance: Instance) -> Schedule:
     return found
 
 
+INFORMED: dict[str, Scheduler] = {
+    name: partial(foresight_schedule, order=order) for name, order in FORESIGHT.items()
+}
+"""Schedulers by name that know the output lengths of what has arrived, which those of Table 1 do not."""
+
 PLANNERS: dict[str, Scheduler] = {"planner": _planner, "beam": _beam}
-"""Planners by name: they know all output lengths, which an online scheduler does not."""
+"""Planners by name: they know all requests, and their output lengths, from the start."""
 
 
 @cache
@@ -78,11 +84,12 @@ def get_scheduler(name: str) -> Scheduler:
     InputError
         If there is none; the message names the choices.
     """
-    if name in PLANNERS:
-        return PLANNERS[name]
+    for table in (INFORMED, PLANNERS):
+        if name in table:
+            return table[name]
     if name in _installed():
         return partial(_run_installed, _installed()[name])
-    return partial(schedule, options=preset(name, [*sorted(_installed()), *PLANNERS]))
+    return partial(schedule, options=preset(name, [*sorted(_installed()), *INFORMED, *PLANNERS]))
 
 
 def _run_installed(point: EntryPoint, instance: Instance) -> Schedule:

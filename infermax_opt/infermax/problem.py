@@ -183,13 +183,14 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
 
     def heuristics_text(self) -> str:
         """One scheduler a line, and the planners."""
-        from infermax_opt.infermax.heuristics import PLANNERS, scheduler_lines
+        from infermax_opt.infermax.heuristics import INFORMED, PLANNERS, scheduler_lines
 
         return "\n".join(
             [
                 *scheduler_lines(),
                 "each of the presets also with @rN for at most N running requests: sarathi@r64",
-                f"planners, which know all output lengths: {', '.join(PLANNERS)}",
+                f"schedulers that know the output lengths of what has arrived: {', '.join(INFORMED)}",
+                f"planners, which know all requests from the start: {', '.join(PLANNERS)}",
             ]
         )
 

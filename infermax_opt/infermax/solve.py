@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import Scope
+from infermax_opt.core.result import LowerBound, Proof, Scope
 from infermax_opt.core.run import SolveOptions, SolveRun
 from infermax_opt.engines.formulations import formulation_names
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
@@ -31,6 +31,7 @@ from infermax_opt.infermax.replay.metrics import Metrics
 if TYPE_CHECKING:
     from infermax_opt.core.verification import BaseVerification
     from infermax_opt.infermax.bound_process import BoundProcess
+    from infermax_opt.infermax.exact.rounds import Ints, RoundsSearch
 
 __all__ = ["InferMaxRun", "check_options"]
 
@@ -59,6 +60,11 @@ ADMISSION_SHARE = 0.4
 ABOVE = Fraction(1, 10**9)
 #: Share that those for service levels have before them.
 LEVELS_SHARE = 0.9
+#: Requests up to which start rounds are searched exactly; the share of the time that plans have before that,
+#: and the share of the rest that the search has.
+ROUNDS_REQUESTS, ROUNDS_SHARE, PROVE_SHARE = 30, 0.15, 0.85
+#: Memory that this search may take.
+PROVE_BYTES = 10**9
 #: Columns that are modelled in a second, at least: nothing interrupts that.
 MODEL_RATE = 1500
 
@@ -88,6 +94,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
     """
 
     searching: BoundProcess | None = None
+    #: The evidence of the last bound by paths backwards, and the search with its prices.
+    guide: tuple[object, RoundsSearch | None] = (None, None)
 
     def plan(self) -> None:
         """Planners and bounds; then the flow formulation, by windows and as a whole, where it is small."""
@@ -184,7 +192,10 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
 
         if in_rounds(self.instance) and RoundsPlanner.takes(self.instance):
-            yield from RoundsPlanner(self.instance, seed=self.options.seed).plans(deadline)
+            from infermax_opt.infermax.exact import rounds
+
+            merge = self.merged if rounds.takes(self.instance) else None
+            yield from RoundsPlanner(self.instance, seed=self.options.seed, merge=merge).plans(deadline)
             return
         share = ADMISSION_SHARE if self.instance.offline else 1.0
         planner = AdmissionPlanner(self.instance, seed=self.options.seed)
@@ -197,6 +208,70 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             packed = replace(self.instance, objective=Objective.of(Metric.MAKESPAN.value))
             yield from anytime_plans(packed, seed=self.options.seed, deadline=deadline)
 
+    def merged(self, known: list[Ints], near: int, limit: int) -> Ints | None:
+        """Ends near known ones with a smaller sum; None, too, while there are no prices yet.
+
+        Parameters
+        ----------
+        known : list of array
+            Ends of all requests in some schedules.
+        near : int
+            Rounds by which ends may differ from those in one of them.
+        limit : int
+            Sum of ends that is too much.
+        """
+        from infermax_opt.infermax.exact import rounds
+
+        self.take_bounds()
+        evidence = self.certified.evidence if self.certified is not None else None
+        if evidence is not self.guide[0]:
+            self.guide = evidence, rounds.guided(self.instance, evidence) or self.guide[1]
+        search, left = self.guide[1], self.left()
+        if search is None:
+            return None
+        end = math.inf if left is None else time.monotonic() + left
+        return search.merged(known, near, limit, lambda: time.monotonic() > end).ends
+
+    def solve_rounds(self) -> None:
+        """Planner and bounds; few requests are searched exactly in between."""
+        from infermax_opt.infermax.exact import rounds
+
+        self.report = replace(self.report, engine="rounds", termination="heuristics only")
+        few = len(self.instance.requests) <= ROUNDS_REQUESTS and rounds.takes(self.instance)
+        self.plan_beside_bounds(ROUNDS_SHARE if few else 1.0, windows=False)
+        if few and not self.proved():
+            self.prove_rounds()
+            if not self.proved():
+                self.plan_beside_bounds(1.0, windows=False)
+        if self.proved():
+            self.report = replace(self.report, termination="optimal")
+
+    def prove_rounds(self) -> None:
+        """Search for start rounds, and for the proof that there are no better ones."""
+        from infermax_opt.infermax.exact import rounds
+        from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
+
+        memory = self.options.memory_limit
+        if self.best is None or (memory is not None and memory < PROVE_BYTES):
+            return
+        self.say("engine rounds: exact search backwards in time")
+        requests, alpha = self.instance.requests, self.instance.cost.seconds.alpha[0]
+        arrived = sum((request.arrival for request in requests), Fraction(0))
+        upper = math.ceil((self.best.value * len(requests) + arrived) / alpha)
+        begin, seconds = time.monotonic(), self.left()
+        found = rounds.proved(
+            self.instance,
+            upper,
+            lambda: 1.0 if seconds is None else 1 - (time.monotonic() - begin) / (PROVE_SHARE * seconds),
+        )
+        if found.ends is not None:
+            outputs = [request.output_tokens for request in requests]
+            starts = [end - tokens for end, tokens in zip(found.ends.tolist(), outputs, strict=True)]
+            planner = RoundsPlanner(self.instance)
+            self.offer_found(planner.schedule(starts), "rounds:search")
+        value = max(Fraction(0), (found.low * alpha - arrived) / len(requests))
+        self.improve_bound(self.credible(LowerBound(value, "rounds search", Proof.SOLVER)))
+
     def choose(self) -> tuple[str, str]:
         """Engine and the reason for it; "none" where no exact engine has a chance."""
         tokens = self.instance.output_tokens
@@ -204,6 +279,14 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             return self.options.solver, "asked for"
         if self.options.formulation is not None:
             return "cpsat", "a formulation was asked for; CP-SAT proves these faster than HiGHS"
+        if in_rounds(self.instance):
+            from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
+
+            if RoundsPlanner.takes(self.instance):
+                return (
+                    "rounds",
+                    "all batches take the same time: a schedule is a start round for each request",
+                )
         if tokens > EXACT_TOKENS:
             return "none", f"{tokens} output tokens are beyond the exact engines ({EXACT_TOKENS})"
         why = unsupported(self.instance)
@@ -215,7 +298,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         """Run an exact engine or planners, with the search for bounds beside them."""
         engine, reason = self.choose()
         self.report = replace(self.report, reason=reason)
-        delayed = threading.Timer(0.0 if engine == "none" else SMALL_SECONDS, self.search_bounds)
+        at_once = engine in ("none", "rounds")
+        delayed = threading.Timer(0.0 if at_once else SMALL_SECONDS, self.search_bounds)
         if self.instance.objective.is_searched:
             delayed.start()
         try:
@@ -247,6 +331,9 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
     def run_engine(self, engine: str, reason: str) -> None:
         """Run the exact engine, then planners where they may help, and keep what they found."""
+        if engine == "rounds":
+            self.solve_rounds()
+            return
         if engine == "none":
             self.report = replace(self.report, engine="planner", termination="heuristics only")
             self.plan()

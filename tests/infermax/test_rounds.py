@@ -6,12 +6,13 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from infermax_opt.api import solve, verify
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
-from infermax_opt.infermax.planners.rounds import planner
+from infermax_opt.infermax.planners.rounds import _kernel, planner
 from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
 from tests.infermax.test_backwards import ROUNDS, in_rounds, least_latency
 
@@ -33,6 +34,31 @@ def test_plans_are_valid_and_nearly_optimal(monkeypatch: pytest.MonkeyPatch) -> 
     shares = [least_latency(of) / plans(of)[-1] for of in map(in_rounds, range(60))]
     assert max(shares) <= 1
     assert sum(shares) > Fraction(99, 100) * len(shares)
+
+
+def test_each_starts_as_soon_as_it_fits() -> None:
+    """Serial generation against every round looked at on its own."""
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        n, capacity = int(rng.integers(1, 12)), int(rng.integers(5, 20))
+        inputs = rng.integers(1, capacity // 2 + 1, n)
+        outputs = np.array([rng.integers(1, capacity + 2 - i) for i in inputs])
+        arrival = rng.integers(0, 20, n) * (seed % 2)
+        order = rng.permutation(n)
+        requests = _kernel.Requests(inputs, outputs, arrival, int(outputs.max()))
+        starts, placed = np.zeros(n, np.int64), _kernel.Placed(*np.zeros((4, n), np.int64))
+        total = _kernel.generate(requests, capacity, order, 0, starts, _kernel.NO_LIMIT, placed, starts)
+        used = np.zeros(20 + outputs.sum() + 1, np.int64)
+        for k in order:
+            holds, start = inputs[k] + np.arange(outputs[k]), arrival[k]
+            while (used[start : start + outputs[k]] + holds > capacity).any():
+                start += 1
+            assert starts[k] == start, seed
+            used[start : start + outputs[k]] += holds
+        assert total == (starts + outputs - arrival).sum()
+        known = starts.copy()
+        assert _kernel.generate(requests, capacity, order, n // 2, known, total, placed, starts) == total
+        assert (starts == known).all()
 
 
 def crowd(late: int) -> Instance:

@@ -25,7 +25,7 @@ def built(suite: str, *only: str) -> list[Instance]:
 def test_names() -> None:
     assert suite_names() == (
         "paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "latency", "online", "attainment",
-        "vllm-runs",
+        "vllm-runs", "mcsf",
         "makespan", "placement",
     )  # fmt: skip
     counts = {name: len(get_suite(name).cases) for name in suite_names()}
@@ -39,6 +39,7 @@ def test_names() -> None:
         "online": 8,
         "attainment": 5,
         "vllm-runs": 6,
+        "mcsf": 400,
         "makespan": 24,
         "placement": 60,
     }

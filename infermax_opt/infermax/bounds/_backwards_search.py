@@ -78,8 +78,16 @@ class Timing:
         return cls(rounds, unit, earliest, USUAL * ends)
 
 
-def chosen(instance: Instance, timing: Timing) -> Iterator[Relaxation]:
-    """The finest relaxation that a moment is enough for, then the finest that can be checked."""
+def chosen(instance: Instance, timing: Timing, states: int | None = None) -> Iterator[Relaxation]:
+    """The finest relaxation that a moment is enough for, then the finest that can be checked.
+
+    Parameters
+    ----------
+    instance : Instance
+    timing : Timing
+    states : int, optional
+        Most states of either.
+    """
     if instance.system.kv_capacity * timing.rounds > MOST_STEPS or timing.unit == 0:
         return
     rounds = int(USUAL / LONGEST * timing.rounds)
@@ -87,7 +95,7 @@ def chosen(instance: Instance, timing: Timing) -> Iterator[Relaxation]:
     steps = {
         some: some.steps(appear, rounds)
         for some in relaxations(instance)
-        if some.totals[-1] * timing.rounds <= MOST_CELLS
+        if some.totals[-1] * timing.rounds <= MOST_CELLS and some.totals[-1] <= (states or MOST_CELLS)
     }
     last = None
     for limit in (FIRST_STEPS, MOST_STEPS):
@@ -112,8 +120,7 @@ class BackwardPaths:
         self.relaxation, self.timing = relaxation, timing
         self._links = relaxation.links()
         types = relaxation.instance.types
-        index = {part: k for k, part in enumerate(relaxation.sorts)}
-        self._sort = np.array([index[relaxation.part(kind)] for kind in types], np.int32)
+        self._sort = np.array(relaxation.sort_numbers, np.int32)
         self._count = np.array([len(kind.members) for kind in types], np.int64)
         self._earliest = np.array(timing.earliest, np.int64)
         states = len(self._links.shrunk)
@@ -143,8 +150,10 @@ class BackwardPaths:
         appear = np.maximum(0, last - self._earliest + 1).tolist()
         return self.relaxation.steps(appear, int(last.max()))
 
-    def search(self, prices: Floats, aim: float, stop: Callable[[], bool] | None) -> tuple[list[int], Floats]:
-        """Best prices found, in units and in rounds.
+    def search(
+        self, prices: Floats, aim: float, stop: Callable[[], bool] | None
+    ) -> tuple[int, list[int], Floats]:
+        """What `least` says of the best prices found; these in units and in rounds.
 
         Parameters
         ----------
@@ -172,7 +181,7 @@ class BackwardPaths:
             if norm == 0 or aim < LEAST_AIM or (stop is not None and stop()):
                 break
             prices = prices - ((1 + aim) * best[0] - value) / unit / norm * course
-        return best[1].tolist(), best[1] / unit
+        return best[0], best[1].tolist(), best[1] / unit
 
 
 @functools.cache

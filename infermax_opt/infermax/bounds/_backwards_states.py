@@ -63,6 +63,12 @@ class Relaxation:
         return sorted({self.part(kind) for kind in self.instance.types}, key=lambda p: (p[1] < 0, p))
 
     @cached_property
+    def sort_numbers(self) -> list[int]:
+        """Index in `sorts` of each kind of request."""
+        index = {part: k for k, part in enumerate(self.sorts)}
+        return [index[self.part(kind)] for kind in self.instance.types]
+
+    @cached_property
     def parts(self) -> list[Part]:
         """All parts that there can be, smallest first."""
         tops = Counter[int]()

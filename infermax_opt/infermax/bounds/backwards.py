@@ -54,7 +54,9 @@ __all__ = ["backwards_bounds"]
 AIM, NEXT_AIM = 0.1, 0.02
 
 
-def backwards_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
+def backwards_bounds(
+    instance: Instance, *, stop: Callable[[], bool] | None = None, states: int | None = None
+) -> Iterator[LowerBound]:
     """Bounds by paths of ever finer states, each better than those before.
 
     None where batches are no rounds, or where there are too many states and rounds.
@@ -64,27 +66,38 @@ def backwards_bounds(instance: Instance, *, stop: Callable[[], bool] | None = No
     instance : Instance
     stop : callable, optional
         Asked often whether to improve the prices no longer.
+    states : int, optional
+        Most states of memory: more take long to list.
     """
     if not in_rounds(instance):
         return
     timing = Timing.of(instance)
     prices, best = timing.prices, Fraction(0)
-    for relaxation in chosen(instance, timing):
+    for relaxation in chosen(instance, timing, states):
         if best > 0 and stop is not None and stop():
             return
         paths = BackwardPaths(relaxation, timing)
-        found, prices = paths.search(prices, AIM if best == 0 else NEXT_AIM, stop)
-        bound = _bound(instance, paths, found)
+        least, found, prices = paths.search(prices, AIM if best == 0 else NEXT_AIM, stop)
+        bound = _bound(instance, paths, least, found)
         if bound.value > best:
             best = bound.value
             yield bound
 
 
-def _bound(instance: Instance, paths: BackwardPaths, prices: list[int]) -> LowerBound:
-    """The bound with these prices."""
+def _bound(instance: Instance, paths: BackwardPaths, least: int, prices: list[int]) -> LowerBound:
+    """The bound with these prices, and what they say, in units.
+
+    Parameters
+    ----------
+    instance : Instance
+    paths : BackwardPaths
+    least : int
+        Of all latencies and arrivals.
+    prices : list of int
+    """
     alpha = instance.cost.seconds.alpha[0]
     arrived = sum((kind.arrival * len(kind.members) for kind in instance.types), Fraction(0))
-    finished = alpha * Fraction(paths.least(prices), paths.timing.unit)
+    finished = alpha * Fraction(least, paths.timing.unit)
     evidence = {
         "kind": "backwards",
         "piece": 0,

@@ -9,6 +9,7 @@
 ``latency``    the cells of ``paper-b1024`` with P = 4096, mean end-to-end latency
 ``online``     ten minutes of the Azure traces at 1, 2, 4 and 8 times their rate, mean end-to-end latency
 ``vllm-runs``  three real runs of vLLM (not shipped, as for azure), makespan and mean end-to-end latency
+``mcsf``       the two synthetic models of MC-SF's study, seeds 0 ... 199 of each, mean end-to-end latency
 =============  ===================================================================================
 """
 
@@ -27,6 +28,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.suite import Case
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
+from infermax_opt.infermax.data.mcsf import MODELS, mcsf_instance
 
 __all__ = ["CSP_INPUTS", "DATA", "RUNS", "SUITES", "VllmRun", "csp_case", "paper_cost", "vllm_run"]
 
@@ -74,6 +76,8 @@ RUNS: Mapping[str, VllmRun] = {
 }
 AZURE_ORIGIN = "Azure public dataset"
 RUNS_ORIGIN = "runs of vLLM by LLMServingSim 2"
+#: Instances of each model in `mcsf`.
+MCSF_SEEDS = 200
 
 
 def paper_cost(attention: Attention = Attention.SQUARE) -> CostModel:
@@ -269,6 +273,14 @@ def _vllm_runs(data: Path | None) -> list[Case]:
     ]
 
 
+def _mcsf(data: Path | None) -> list[Case]:
+    return [
+        Case(f"mcsf-{model}-{seed}", partial(mcsf_instance, model, seed))
+        for model in MODELS
+        for seed in range(MCSF_SEEDS)
+    ]
+
+
 SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "paper-csp": _paper_csp,
     "paper-b32": partial(_grid, 32),
@@ -279,5 +291,6 @@ SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "online": _online,
     "attainment": _attainment,
     "vllm-runs": _vllm_runs,
+    "mcsf": _mcsf,
 }
 """By name."""

@@ -1,0 +1,259 @@
+"""A round of the search for start rounds, backwards in time; see `infermax_opt.infermax.exact.rounds`.
+
+The functions run as plain Python or compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["CUT", "DONE", "HELPERS", "KEPT", "LIMIT", "Costs", "Nodes", "Tasks", "advance", "cost_to_go"]
+
+#: Entries of the counters of `advance`: nodes kept, how often some had to be dropped, the limit on costs, and
+#: the node from which all end in this round, or -1.
+KEPT, CUT, LIMIT, DONE = 0, 1, 2, 3
+#: Cost of a node that another one replaced.
+REPLACED = 2**60
+#: Bits of a word in which requests are noted.
+WORD = 64
+
+
+class Tasks(NamedTuple):
+    """Columns of the requests: peak, hold at which one has left, cost of ending in round 0, sort, twin.
+
+    `twin`: the equal request that ends no sooner, or -1.
+    """
+
+    peak: Any
+    leave: Any
+    price: Any
+    sort: Any
+    twin: Any
+
+
+class Costs(NamedTuple):
+    """Least costs in the relaxation, and where its states lead to.
+
+    `ahead`: row r by state, before the appearances of round r; row 0 is zero.
+    """
+
+    ahead: Any
+    shrunk: Any
+    grown: Any
+    offset: Any
+
+
+class Nodes(NamedTuple):
+    """Columns of nodes: requests that have ended, parts, their number and total, state, cost, parent.
+
+    A part is its hold times `base` plus the hold at which it leaves; the largest come first, then zeros.
+    """
+
+    ended: Any
+    parts: Any
+    number: Any
+    total: Any
+    state: Any
+    cost: Any
+    parent: Any
+
+
+def cost_to_go(links: Any, kinds: Any, unit: Any, ahead: Any) -> None:
+    """Fill in `Costs.ahead`; `links` and `kinds` as in the bound."""
+    states = len(links.shrunk)
+    ahead[0] = 0
+    for r in range(1, len(ahead)):
+        values = ahead[r]
+        for a in range(states):
+            values[a] = ahead[r - 1, links.shrunk[a]]
+        for k in range(len(kinds.sort) - 1, -1, -1):
+            cost = r * unit - kinds.price[k]
+            if cost >= 0 or r < kinds.earliest[k]:
+                continue
+            low, high = links.offset[kinds.sort[k]], links.offset[kinds.sort[k] + 1]
+            for _ in range(kinds.count[k]):
+                for a in range(high - low):
+                    value = values[links.grown[low + a]] + cost
+                    if value < values[a]:
+                        values[a] = value
+
+
+def has(ended: Any, node: Any, k: Any) -> Any:
+    """Whether a request has ended in a node."""
+    return (ended[node, k // WORD] >> np.uint64(k % WORD)) & np.uint64(1) != np.uint64(0)
+
+
+def add(nodes: Any, a: Any, m: Any, k: Any, tasks: Any, base: Any) -> None:
+    """Make node m of node a by a request that ends."""
+    for w in range(nodes.ended.shape[1]):
+        nodes.ended[m, w] = nodes.ended[a, w]
+    nodes.ended[m, k // WORD] |= np.uint64(1) << np.uint64(k % WORD)
+    part = tasks.peak[k] * base + tasks.leave[k]
+    count = nodes.number[a]
+    j = count
+    while j > 0 and nodes.parts[a, j - 1] < part:
+        nodes.parts[m, j] = nodes.parts[a, j - 1]
+        j -= 1
+    nodes.parts[m, j] = part
+    while j > 0:
+        j -= 1
+        nodes.parts[m, j] = nodes.parts[a, j]
+    for j in range(count + 1, nodes.parts.shape[1]):
+        nodes.parts[m, j] = 0
+    nodes.number[m] = count + 1
+    nodes.total[m] = nodes.total[a] + tasks.peak[k]
+
+
+def shrink(nodes: Any, a: Any, base: Any) -> None:
+    """Take a token from each part of a node; those that have left are gone."""
+    count = total = 0
+    for j in range(nodes.number[a]):
+        part = nodes.parts[a, j] - base
+        if part // base > part % base:
+            nodes.parts[a, count] = part
+            count += 1
+            total += part // base
+    for j in range(count, nodes.number[a]):
+        nodes.parts[a, j] = 0
+    nodes.number[a], nodes.total[a] = count, total
+
+
+def same(nodes: Any, a: Any, b: Any) -> Any:
+    """Whether two nodes have ended the same requests, with the same memory."""
+    for w in range(nodes.ended.shape[1]):
+        if nodes.ended[a, w] != nodes.ended[b, w]:
+            return False
+    if nodes.number[a] != nodes.number[b]:
+        return False
+    j = 0
+    while j < nodes.number[a] and nodes.parts[a, j] == nodes.parts[b, j]:
+        j += 1
+    return j == nodes.number[a]
+
+
+def place(nodes: Any, a: Any, table: Any) -> Any:
+    """Where a node, or one like it, is or belongs in a hash table."""
+    prime = np.uint64(1099511628211)
+    key = np.uint64(14695981039346656037)
+    for j in range(nodes.number[a]):
+        key = (key ^ np.uint64(nodes.parts[a, j])) * prime
+    for w in range(nodes.ended.shape[1]):
+        key = (key ^ nodes.ended[a, w]) * prime
+        key ^= key >> np.uint64(29)
+    at = np.int64(key & np.uint64(len(table) - 1))
+    while table[at] >= 0 and not same(nodes, table[at], a):
+        at = (at + 1) % len(table)
+    return at
+
+
+def ended_all(nodes: Any, a: Any, those: Any) -> Any:
+    """Whether all of those have ended in a node."""
+    w = 0
+    while w < len(those) and those[w] & ~nodes.ended[a, w] == np.uint64(0):
+        w += 1
+    return w == len(those)
+
+
+def advance(
+    r: Any, unit: Any, base: Any, capacity: Any, tasks: Any, costs: Any, may: Any, must: Any, every: Any,
+    layer: Any, size: Any, pool: Any, following: Any, table: Any, counts: Any, last: Any,
+) -> Any:  # fmt: skip
+    """Let requests end in round r; what is left, with memory as it is a round before, becomes the layer.
+
+    Long on purpose: parts of it would have to be handed a dozen columns each, in the innermost loop.
+
+    Parameters
+    ----------
+    r : int
+        Round.
+    unit, base, capacity : int
+        Units of a round, of which costs are; base of parts; M.
+    tasks, costs : Tasks, Costs
+    may, must, every : columns
+        Whether each request may end in this round; those (as bits) that have to end in it or later; all.
+    layer, size : Nodes, int
+        Nodes after the round before, and how many; the new ones replace them.
+    pool, following, table : Nodes, columns
+        Room for nodes, for the request after which to go on from each, and a hash table.
+    counts : columns of int
+        See `KEPT`.
+    last : columns
+        Bits of the requests that had ended, in the node that `DONE` names, with those that end in this round.
+    """
+    most, width = len(pool.cost), pool.parts.shape[1]
+    requests = len(tasks.peak)
+    estimates = np.empty(size, np.int64)
+    for a in range(size):
+        estimates[a] = layer.cost[a] + costs.ahead[r, layer.state[a]]
+    made = 0
+    for a in np.argsort(estimates):
+        if estimates[a] >= counts[LIMIT] or made == most:
+            counts[CUT] += made == most
+            break
+        first = made
+        pool.ended[made], pool.parts[made] = layer.ended[a], layer.parts[a]
+        pool.number[made], pool.total[made] = layer.number[a], layer.total[a]
+        pool.state[made], pool.cost[made], pool.parent[made] = layer.state[a], layer.cost[a], a
+        following[made] = 0
+        made += 1
+        b = first
+        while b < made:
+            for k in range(following[b], requests):
+                if not may[k] or has(pool.ended, b, k) or pool.total[b] + tasks.peak[k] > capacity:
+                    continue
+                if tasks.twin[k] >= 0 and not has(pool.ended, b, tasks.twin[k]):
+                    continue
+                state = costs.grown[costs.offset[tasks.sort[k]] + pool.state[b]]
+                cost = pool.cost[b] + r * unit - tasks.price[k]
+                if cost + costs.ahead[r, state] >= counts[LIMIT]:
+                    continue
+                if made == most or pool.number[b] == width:
+                    counts[CUT] += 1
+                    continue
+                add(pool, b, made, k, tasks, base)
+                pool.state[made], pool.cost[made], pool.parent[made] = state, cost, a
+                following[made] = k + 1
+                made += 1
+            b += 1
+    table[:] = -1
+    kept, rank = np.empty(made, np.int64), np.empty(made, np.int64)
+    count = 0
+    for b in range(made):
+        if ended_all(pool, b, every):
+            if pool.cost[b] < counts[LIMIT]:
+                counts[LIMIT], counts[DONE] = pool.cost[b], pool.parent[b]
+                last[:] = pool.ended[b]
+            continue
+        pool.state[b] = costs.shrunk[pool.state[b]]
+        estimate = pool.cost[b] + costs.ahead[r - 1, pool.state[b]]
+        if estimate >= counts[LIMIT] or not ended_all(pool, b, must):
+            continue
+        shrink(pool, b, base)
+        at = place(pool, b, table)
+        if table[at] >= 0:
+            if pool.cost[table[at]] <= pool.cost[b]:
+                continue
+            pool.cost[table[at]] = REPLACED
+        table[at] = b
+        kept[count], rank[count] = b, estimate
+        count += 1
+    size = 0
+    order = np.argsort(rank[:count])
+    for c in order:
+        b = kept[c]
+        if pool.cost[b] == REPLACED:
+            continue
+        if size == len(layer.cost):
+            counts[CUT] += 1
+            break
+        layer.ended[size], layer.parts[size] = pool.ended[b], pool.parts[b]
+        layer.number[size], layer.total[size] = pool.number[b], pool.total[b]
+        layer.state[size], layer.cost[size], layer.parent[size] = pool.state[b], pool.cost[b], pool.parent[b]
+        size += 1
+    counts[KEPT] = size
+
+
+HELPERS = (has, add, shrink, same, place, ended_all)
+"""What `advance` calls, callees first."""

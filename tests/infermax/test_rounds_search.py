@@ -1,0 +1,157 @@
+"""The search for start rounds backwards in time: every optimum of tiny instances, and no false proof."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from infermax_opt.api import solve, verify
+from infermax_opt.core.result import Proof, Status
+from infermax_opt.infermax.bounds.backwards import backwards_bounds
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.mcsf import mcsf_instance
+from infermax_opt.infermax.exact import rounds
+from infermax_opt.infermax.exact.rounds import Found, RoundsSearch, guided, proved
+from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
+from tests.infermax.test_backwards import in_rounds, least_latency
+from tests.support import few
+
+#: Instances of each block, half of them with arrivals.
+EACH, BLOCKS = 60, 4
+#: Nodes of a layer: enough for all of them.
+ROOM = 2000
+
+
+def sum_of_ends(of: Instance, mean: Fraction) -> int:
+    """What all ends add up to, in rounds."""
+    total = (mean * len(of.requests) + sum(r.arrival for r in of.requests)) / of.cost.seconds.alpha[0]
+    assert total.denominator == 1
+    return int(total)
+
+
+def checked(of: Instance, found: Found) -> int:
+    """Sum of the ends that were found, which make a valid schedule."""
+    assert found.ends is not None
+    starts = [end - r.output_tokens for end, r in zip(found.ends.tolist(), of.requests, strict=True)]
+    check = verify(of, RoundsPlanner(of).schedule(starts))
+    assert check.ok, check.violations
+    assert check.objective is not None
+    assert sum_of_ends(of, check.objective) == found.ends.sum()
+    return int(found.ends.sum())
+
+
+def search_of(of: Instance, most: int = ROOM, evaluations: int = 40) -> RoundsSearch:
+    """With prices that are good or not so good."""
+    *_, bound = backwards_bounds(of, stop=few(evaluations))
+    search = guided(of, bound.evidence, most)
+    assert search is not None
+    return search
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_it_finds_the_best_start_rounds_and_nothing_below(block: int) -> None:
+    for seed in range(EACH * block, EACH * block + EACH):
+        of = in_rounds(seed)
+        best = sum_of_ends(of, least_latency(of))
+        search = search_of(of, evaluations=seed % 40)
+        assert search.low <= best, seed
+        for limit in (best + 1, best + best // 5 + 2):
+            found = search.search(limit)
+            assert found.complete, seed
+            assert checked(of, found) == best, seed
+        assert search.search(best) == Found(None, True), seed
+
+
+def test_any_prices_do() -> None:
+    for seed in range(40):
+        of, rng = in_rounds(seed), random.Random(seed)
+        best = sum_of_ends(of, least_latency(of))
+        longest = max(r.input_tokens for r in of.requests) - 1
+        prices = [rng.randint(0, 40 * 8) for _ in of.types]
+        search = RoundsSearch(of, [longest], prices, 8, ROOM)
+        assert checked(of, search.search(best + 3)) == best, seed
+        assert search.search(best) == Found(None, True), seed
+
+
+def test_more_than_a_word_of_requests() -> None:
+    of = mcsf_instance(2, 1)
+    assert len(of.requests) > 64
+    planner = RoundsPlanner(of)
+    *_, (_, plan) = planner.plans()
+    value = verify(of, plan).objective
+    assert value is not None
+    starts = planner._best[1] if planner._best is not None else np.zeros(0, np.int64)
+    ends = starts + np.array([r.output_tokens for r in of.requests])
+    found = search_of(of, 300, evaluations=60).merged([ends], 1, sum_of_ends(of, value) + 1)
+    assert checked(of, found) <= sum_of_ends(of, value)
+
+
+def test_combined_schedules_stay_near() -> None:
+    for seed in range(100):
+        of = in_rounds(4000 + seed)
+        search = search_of(of)
+        best = search.search(10**4)
+        assert best.ends is not None
+        limit = int(best.ends.sum()) + 1
+        assert checked(of, search.merged([best.ends], 0, limit)) == limit - 1
+        later = best.ends + 2
+        assert search.merged([later], 1, limit).ends is None
+        assert checked(of, search.merged([later, best.ends], 0, limit)) == limit - 1
+        assert checked(of, search.merged([later], 2, limit)) == limit - 1
+
+
+def test_what_is_left_out_is_no_proof() -> None:
+    incomplete = 0
+    for seed in range(60):
+        of = in_rounds(seed)
+        best = sum_of_ends(of, least_latency(of))
+        for most in (1, 2, 3):
+            found = search_of(of, most).search(best + best // 5 + 2)
+            if found.ends is not None:
+                assert checked(of, found) >= best
+            if found.ends is None or found.ends.sum() > best:
+                assert not found.complete
+                incomplete += 1
+    assert incomplete > 10
+    stopped = search_of(in_rounds(3)).search(10**4, lambda: True)
+    assert not stopped.complete
+
+
+def test_few_parts_are_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "MOST_PARTS", 1)
+    for seed in range(40):
+        of = in_rounds(seed)
+        best = sum_of_ends(of, least_latency(of))
+        found = search_of(of).search(best + 5)
+        assert not found.complete or checked(of, found) == best
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 4))
+def test_what_is_proved_is_true(seed: int) -> None:
+    of = in_rounds(seed)
+    best = sum_of_ends(of, least_latency(of))
+    for upper in (best, best + 1, best + 7):
+        found = proved(of, upper, lambda: 1.0)
+        assert found.low == best
+        assert (found.ends is None) == (upper == best)
+    late = proved(of, best + 7, lambda: 0.0)
+    assert late.low <= best
+
+
+def test_solve_proves_few_requests() -> None:
+    full = mcsf_instance(1, 1)
+    of = replace(full, groups=full.groups[:9])
+    found = solve(of, time_limit=30)
+    assert found.status is Status.OPTIMAL
+    assert found.lower is not None
+    assert found.lower.proof in (Proof.SOLVER, Proof.CERTIFICATE)
+
+
+def test_prices_of_other_bounds_are_no_guide() -> None:
+    of = in_rounds(0)
+    assert guided(of, None) is None
+    assert guided(of, {"kind": "progress"}) is None

@@ -141,22 +141,22 @@ def main() -> None:
     sections = [
         section(
             "Mean end-to-end latency with arrivals, s",
-            "Ten minutes of the Azure 2023 traces on one H100 (Llama-3.1-8B), 1 to 8 times as fast; a minute\n"
-            "a row. On the code trace the bound is far too low to say much: its bursts of long prompts are paid\n"
-            "only in part.",
+            "Ten minutes of the Azure 2023 traces on one H100 (Llama-3.1-8B), 1 to 8 times as fast; a\n"
+            "minute a row. On the code trace the bound is far too low to say much: its bursts of long\n"
+            "prompts are paid only in part.",
             online,
         ),
         section(
             "Missed service levels, requests",
-            "The conversation trace, limits of TTFT and TPOT for all 3,118 requests; two minutes a row. The\n"
-            "paper's schedulers do not look at limits. `deadline`, which does, came after this table: with limits\n"
-            "of 1 s and 30 ms at 4 times the rate, 159 requests miss one.",
+            "The conversation trace, limits of TTFT and TPOT for all 3,118 requests; two minutes a row.\n"
+            "The paper's schedulers do not look at limits. `deadline`, which does, came after this table:\n"
+            "with limits of 1 s and 30 ms at 4 times the rate, 159 requests miss one.",
             levels,
         ),
         section(
             "Mean end-to-end latency without arrivals, in shares of the plan",
-            "The grid of 1,024 equal requests, ten seconds a cell; means over the cells of each KV capacity M.\n"
-            "What is open is largest where everything fits.",
+            "The grid of 1,024 equal requests, ten seconds a cell; means over the cells of each KV\n"
+            "capacity M. What is open is largest where everything fits.",
             grid,
         ),
     ]

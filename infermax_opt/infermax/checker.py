@@ -2460,9 +2460,13 @@ def least_sum(lines: tuple[Line, Line], low: int, high: int) -> int:
         turn = min(high + 1, max(low, -(-(start - other) // (steeper - slope))))
 
     def total(at: int, rise: int, first: int, end: int) -> int:
+        """Sum of a line over a range."""
         return (end - first) * (2 * at + rise * (first + end - 1)) // 2
 
     return total(other, steeper, low, turn) + total(start, slope, turn, high + 1)
+
+
+# --- proof: the cheapest way to keep limits ---------------------------------------------------------
 
 
 def keeper(instance: Instance, key: tuple[int, int, Fraction, Promise], piece: Piece) -> Keeper | None:

@@ -19,6 +19,7 @@ CALLS = [
     ("solve", str(ROOT / "instances" / "placement-toy.json")),
     ("bound", TOY),
     ("schedule", TOY, "--scheduler", "vllm"),
+    ("front", TOY, "--x", "makespan", "--y", "mean_e2e", "--directions", "2", "--time-limit", "5"),
     ("verify", TOY, "schedule.json"),
     ("verify", STREAM, "placement.json"),
     ("import", "trace.csv", "--format", "vidur", "-o", "instance.json"),

@@ -40,7 +40,7 @@ OBJECTIVES: tuple[object, ...] = (
     {"unserved": "1", "missed": "2", "mean_ttft": "1"},
     {"at_most": {"unserved": "1", "mean_e2e": "4"}},
 )
-BLOCKS, EACH = 4, 96
+BLOCKS, EACH = 2, 96
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

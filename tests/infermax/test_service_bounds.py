@@ -13,7 +13,7 @@ from infermax_opt.core.truth import Trust
 from infermax_opt.engines.outcome import EngineLimits
 from infermax_opt.infermax.bounds import closed_form_bounds, exhaustive
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective, Policy, RequestGroup, System
-from infermax_opt.infermax.data.objective import LINEAR, QUANTILES, rank
+from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, QUANTILES, rank
 from infermax_opt.infermax.exact.staged import FEW_CHUNKS, MAX_TOLD_APART, staged_search, unsupported
 from tests.infermax.oracle import optimum
 from tests.infermax.served import served
@@ -38,17 +38,12 @@ FAMILIES: dict[str, tuple[object, ...]] = {
         {"at_most": {"mean_ttft": "1", "mean_tpot": "0.5"}},
         {"at_most": {"makespan": "3", "weighted_mean_e2e": "0"}},
     ),
-    "makespan and latencies": (
-        {"makespan": "1", "mean_tpot": "4"},
-        {"makespan": "1", "mean_e2e": "1"},
-        {"makespan": "0.3", "mean_ttft": "2", "mean_tpot": "2"},
-        {"makespan": "5", "weighted_mean_tpot": "9"},
-        {"makespan": "1", "mean_normalised_latency": "6"},
-    ),
     "sums": (
         {"weighted_mean_e2e": "1", "p50_ttft": "0.5"},
         {"max_ttft": "1", "max_e2e": "0.25", "missed": "2"},
         {"makespan": "1", "mean_normalised_latency": "3", "weighted_mean_ttft": "0.1"},
+        {"makespan": "1", "mean_tpot": "4"},
+        {"makespan": "0.3", "mean_ttft": "2", "mean_tpot": "2"},
     ),
 }
 #: Of each family about 150 are small enough; a spread of classes waits at every tick.
@@ -126,7 +121,7 @@ def test_lone_ranks_count_requests_and_not_types() -> None:
 
 
 def test_every_metric_is_of_one_kind() -> None:
-    rest = {Metric.MAKESPAN, Metric.MAX_NORMALISED_LATENCY, Metric.CLASS_SPREAD, Metric.MISSED}
+    rest = {Metric.MAKESPAN, Metric.MAX_NORMALISED_LATENCY, Metric.CLASS_SPREAD, *BY_COUNT}
     assert not LINEAR.keys() & QUANTILES.keys()
     assert {*LINEAR, *QUANTILES} | rest == set(Metric)
 

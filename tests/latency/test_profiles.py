@@ -100,6 +100,7 @@ def test_a_worker_has_the_machine_of_its_profile() -> None:
         "llama-3.1-70b_h100_tp8": 8,
         "llama-3.1-70b_h200_tp2": 2,
         "qwen3-32b_h100_tp2": 2,
+        "qwen3-32b_rtxpro6000_tp2": 2,
     }
     assert worker_of_profile("llama-3.1-8b_h100").gpus == 1
 

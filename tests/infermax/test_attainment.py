@@ -30,7 +30,7 @@ from tests.infermax.vector_oracle import TooMany, vector_optimum
 from tests.support import PAPER, certificate_to_json, check_evidence
 
 #: Instances of each block, and points of one at most.
-EACH, BLOCKS, POINTS = 60, 6, 1_000
+EACH, BLOCKS, POINTS = 60, 3, 1_000
 #: Limits that a request may have together.
 LIMITS = ("ttft", "tpot", "e2e", "ttft tpot", "ttft tpot", "ttft e2e", "tpot e2e", "ttft tpot e2e", "")
 

@@ -24,7 +24,7 @@ from tests.infermax.waiting import waiting
 from tests.support import ROOT, certificate_to_json, check_evidence
 
 #: Instances of each block.
-EACH, BLOCKS = 25, 8
+EACH, BLOCKS = 25, 4
 
 
 def instance(seed: int) -> Instance:

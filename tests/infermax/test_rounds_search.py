@@ -21,7 +21,7 @@ from tests.infermax.test_backwards import in_rounds, least_latency
 from tests.support import few
 
 #: Instances of each block, half of them with arrivals.
-EACH, BLOCKS = 60, 4
+EACH, BLOCKS = 60, 2
 #: Nodes of a layer: enough for all of them.
 ROOM = 2000
 

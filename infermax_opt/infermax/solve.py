@@ -118,8 +118,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
     def offer(self, candidate: Schedule, source: str) -> BaseVerification[Any, Metrics]:
         """Verify a schedule, also without optional requests that it serves in vain, and keep the best."""
         check = super().offer(candidate, source)
-        optional = optional_ones(self.instance)
-        if check.metrics is not None and optional:
+        if check.metrics is not None and self.instance.required is not self.instance:
+            optional = optional_ones(self.instance)
             late = in_vain(self.instance, candidate, check.metrics.latencies)
             if late < optional:
                 super().offer(without(self.instance, candidate, optional), source)

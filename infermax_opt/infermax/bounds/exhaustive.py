@@ -34,7 +34,7 @@ from math import lcm
 from infermax_opt.infermax.bounds.exhaustive_times import least_regular
 from infermax_opt.infermax.bounds.joint_states import Batches, State, TooManySteps
 from infermax_opt.infermax.data.instance import Instance, Metric
-from infermax_opt.infermax.data.latencies import gains_by_waiting
+from infermax_opt.infermax.data.latencies import beyond_states, gains_by_waiting
 
 __all__ = ["MAX_STEPS", "holds", "why_not"]
 
@@ -68,7 +68,7 @@ def holds(instance: Instance, bound: Fraction, steps: int = MAX_STEPS) -> bool |
     if why_not(instance) is not None:
         return None
     try:
-        if _told_apart(instance):
+        if beyond_states(instance):
             return least_regular(instance, bound, steps) >= bound
         return _ScheduleEnumeration(instance, steps).least(bound) >= bound
     except TooManySteps:
@@ -83,16 +83,11 @@ def why_not(instance: Instance) -> str | None:
     if tokens > MAX_TOKENS:
         return f"{tokens} output tokens; up to {MAX_TOKENS} are enumerated"
     gains = gains_by_waiting(instance)
-    if gains is not None and _told_apart(instance):
+    if gains is not None and beyond_states(instance):
         return (
             f"{gains.value} may gain by waiting; where no sum over time is asked for, that is not enumerated"
         )
     return None
-
-
-def _told_apart(instance: Instance) -> bool:
-    """Whether states alone do not tell what a schedule is worth."""
-    return bool(instance.objective.beyond_sums) or instance.required is not instance
 
 
 class _ScheduleEnumeration(Batches):

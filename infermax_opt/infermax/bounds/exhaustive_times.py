@@ -48,6 +48,8 @@ class _TimesEnumeration:
         self.batches = Batches(instance.told_apart(), steps)
         self.record = Record(instance, self.batches.unit)
         self.optional = {k for k, request in enumerate(instance.requests) if request.terms.optional}
+        # What may be left out is best made before all times.
+        self.earliest = [0 if k in self.optional else -1 for k in range(len(instance.requests))]
 
     def least(self, enough: Fraction) -> Fraction:
         start: State = tuple((k, 0, 0) for k in range(len(self.record.arrivals)))
@@ -79,9 +81,7 @@ class _TimesEnumeration:
 
     def _value(self, now: int, times: Times) -> Fraction:
         """The objective with all that is missing made now, or on arrival."""
-        of, arrivals = self.record.of, self.record.arrivals
-        # What may be left out is best made before all times.
-        least = [0 if k in self.optional else -1 for k in range(len(times))]
+        of, arrivals, least = self.record.of, self.record.arrivals, self.earliest
         pairs = [(k, (max(a, least[k]), max(b, least[k]))) for k, (a, b) in enumerate(times)]
         firsts = [a if a >= 0 else of(Latency.TTFT, k, max(now, arrivals[k])) for k, (a, _) in pairs]
         lasts = [b if b >= 0 else of(Latency.E2E, k, max(now, arrivals[k])) for k, (_, b) in pairs]

@@ -43,8 +43,7 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     """
     if instance.required is None:
         return
-    if instance.required is not instance:  # a schedule without the others has no batch that is longer
-        instance = instance.required
+    instance = instance.required  # a schedule without the others has no batch that is longer
     objective = instance.objective
     if objective.limits:
         yield from _on_each_limit(instance, stop)

@@ -11,7 +11,9 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, QUANTILES, Latency, Metric, rank
 from infermax_opt.infermax.data.requests import Request
 
-__all__ = ["NEVER", "Latencies", "Record", "Times", "dropped", "gains_by_waiting", "no_later"]
+__all__ = [
+    "NEVER", "Latencies", "Record", "Times", "beyond_states", "dropped", "gains_by_waiting", "no_later",
+]  # fmt: skip
 
 #: Tick of what does not happen.
 NEVER = 2**62
@@ -160,10 +162,15 @@ class Latencies:
             return None
         return [self._breaks(i, request) for i, request in enumerate(requests)]
 
+    @cached_property
+    def _end(self) -> int:
+        """The last tick that counts."""
+        horizon = self.instance.horizon
+        return NEVER - 1 if horizon is None else floor(Fraction(horizon) * self.unit)
+
     def late(self, i: int) -> bool:
         """Whether a request does not end, or not by the horizon."""
-        horizon = self.instance.horizon
-        return self.lasts[i] >= NEVER if horizon is None else self.lasts[i] > Fraction(horizon) * self.unit
+        return self.lasts[i] > self._end
 
     @property
     def unserved(self) -> Fraction | None:
@@ -193,6 +200,11 @@ class Latencies:
         found = zip(self.instance.requests, self.broken or (), strict=True)
         weights = (r.terms.weight for r, breaks in found if r.terms.slo and breaks is broken)
         return sum(weights, Fraction(0))
+
+
+def beyond_states(instance: Instance) -> tuple[Metric, ...]:
+    """Metrics for which states do not tell what a schedule is worth: all, where requests are optional."""
+    return instance.objective.beyond_sums if instance.required is instance else instance.objective.metrics
 
 
 def gains_by_waiting(instance: Instance) -> Metric | None:
@@ -228,7 +240,11 @@ class Record:
         self.arrivals = [int(request.arrival * unit) for request in instance.requests]
         asked = {self._asked(metric) for metric in instance.objective.metrics}
         self._exact = {latency: latency in asked for latency in (Latency.TTFT, Latency.E2E)}
-        self._counted = {metric for metric in instance.objective.metrics if metric in BY_COUNT}
+        #: Of each request the ticks from arrival after which it matters that the token is late.
+        self._limits = {
+            latency: [self._limits_of(latency, request) for request in instance.requests]
+            for latency in self._exact
+        }
 
     @staticmethod
     def _asked(metric: Metric) -> Latency | None:
@@ -237,17 +253,17 @@ class Record:
             return QUANTILES[metric][1]
         return None if metric in BY_COUNT else LINEAR.get(metric, Latency.E2E)
 
-    def _limits(self, latency: Latency, request: int) -> set[Fraction]:
-        """The latencies from which on it matters that a token is late."""
-        terms, limits = self.instance.requests[request].terms, set()
-        missed = Metric.MISSED in self._counted and bool(terms.slo)
+    def _limits_of(self, latency: Latency, request: Request) -> tuple[int, ...]:
+        """The ticks from arrival after which it matters that a token is late, none of them twice."""
+        terms, counted, limits = request.terms, self.instance.objective.metrics, set()
+        missed = Metric.MISSED in counted and bool(terms.slo)
         limit = terms.slo.ttft if latency is Latency.TTFT else terms.slo.e2e
         if missed and limit is not None:
             limits.add(limit)
-        ends = missed or (Metric.UNSERVED in self._counted and terms.optional)
+        ends = missed or (Metric.UNSERVED in counted and terms.optional)
         if ends and latency is Latency.E2E and self.instance.horizon is not None:
-            limits.add(Fraction(self.instance.horizon) - self.instance.requests[request].arrival)
-        return limits
+            limits.add(Fraction(self.instance.horizon) - request.arrival)
+        return tuple(floor(some * self.unit) for some in limits)
 
     def of(self, latency: Latency, request: int, time: int) -> int:
         """What is recorded of a token that is made at some time.
@@ -260,12 +276,12 @@ class Record:
         time : int
             Ticks.
         """
-        limits = self._limits(latency, request)
+        limits = self._limits[latency][request]
         if self._exact[latency] or len(limits) > 1:
             return time
         if not limits:
             return 0
-        arrival, most = self.arrivals[request], floor(limits.pop() * self.unit)
+        arrival, most = self.arrivals[request], limits[0]
         return min(arrival, arrival + most) if time - arrival <= most else arrival + most + 1
 
     def after(

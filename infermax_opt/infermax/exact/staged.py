@@ -15,8 +15,8 @@ from typing import Any
 
 from infermax_opt.core.result import LowerBound
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
-from infermax_opt.infermax.data.instance import Instance, Metric
-from infermax_opt.infermax.data.latencies import gains_by_waiting
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.latencies import beyond_states, gains_by_waiting
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.moves import Chunks
 from infermax_opt.infermax.exact.search import MAX_REQUESTS, may_relax, search
@@ -39,7 +39,7 @@ MAX_TOLD_APART = 12
 def unsupported(instance: Instance) -> str | None:
     """Return why the search cannot solve `instance`, or None."""
     requests = len(instance.requests)
-    apart = _apart(instance)
+    apart = beyond_states(instance)
     most = MAX_TOLD_APART if apart else MAX_REQUESTS
     if requests > most:
         return f"{requests} requests have too many joint states; the search takes {most}"
@@ -52,11 +52,6 @@ def unsupported(instance: Instance) -> str | None:
     if instance.policy.chunked_prefill and _longest_refill(instance) > FEW_CHUNKS:
         return f"{apart[0].value} is no sum over time, and prompts have too many chunks to try all of them"
     return None
-
-
-def _apart(instance: Instance) -> tuple[Metric, ...]:
-    """Metrics for which requests have to be told apart: all of them where some requests are optional."""
-    return instance.objective.beyond_sums if instance.required is instance else instance.objective.metrics
 
 
 def _longest_refill(instance: Instance) -> int:
@@ -86,7 +81,7 @@ def staged_search(
     EngineOutcome
         Its ``details["stages"]`` tell what each space contributed.
     """
-    if _apart(instance):
+    if beyond_states(instance):
         return times_search(instance, upper=upper, limits=limits)
     return _Stages(instance, upper, limits or EngineLimits(), progress).run()
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from infermax_opt.api import verify
 from infermax_opt.core.errors import InputError
-from infermax_opt.infermax.data.instance import Instance, Policy
+from infermax_opt.infermax.data.cost import Attention, CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch
 from infermax_opt.infermax.heuristics import aimed_names, get_scheduler, run_scheduler, scheduler_names
 from infermax_opt.infermax.replay.fast import replay
@@ -292,6 +293,24 @@ def test_leaping_changes_nothing_for_changing_keys(
         patch.setattr(_loop, "leap", lambda *_: 0)
         patch.setattr(algorithm1, "PLAIN_WORK_LOADED", algorithm1.PLAIN_WORK)
         assert schedule_by(instance, options) == leaping
+
+
+def test_who_decodes_may_pass_who_waits() -> None:
+    # r0 waits; r2 passes it as it decodes, and then r0, which does not fit beside r2, keeps out r3.
+    requests = (("r1", 1, 1, 0, 1), ("r2", 1, 6, 0, 5), ("r3", 1, 5, 0, 5), ("r0", 2, 1, "0.07", 1))
+    groups = tuple(
+        RequestGroup(name, inputs, outputs, Fraction(arrival), predicted_output_tokens=predicted)
+        for name, inputs, outputs, arrival, predicted in requests
+    )
+    zero = Fraction(0)
+    cost = CostModel(((zero, zero),), (zero, zero), (zero, Fraction(3, 100)), Attention.SQUARE)
+    policy = Policy(hybrid_batching=True, chunked_prefill=False, preemption=False)
+    instance = Instance("passes", groups, System(11, 2, 2), cost, policy)
+    options = Options(Order.REMAINING, hybrid=True, chunked=False, prefill_tokens=1)
+    batches = schedule_by(instance, options).batches
+    assert [(dict(batch.tokens), batch.decode_all, batch.repeat) for batch in batches[3:]] == [
+        ({}, True, 2), ({"r2": 1}, False, 2), ({"r0": 2}, False, 1), ({}, True, 2),
+    ]  # fmt: skip
 
 
 def alone(instance: Instance) -> Instance:

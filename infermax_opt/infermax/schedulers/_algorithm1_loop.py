@@ -23,6 +23,7 @@ from infermax_opt.infermax.schedulers._state import (
     EVICTED,
     EVICTED_DECODES,
     IN_DECODE,
+    IN_PREFILL,
     PARTS,
     RUNNING,
     STEPS,
@@ -53,6 +54,19 @@ def newest(requests: Any, state: Any, plan: Any, now: Any) -> Any:
         ):
             latest = i
     return latest
+
+
+def settled(limits: Any, state: Any, plan: Any) -> Any:
+    """Whether the order of candidates says the same in the next batch as in this one, that only decoded.
+
+    Where keys change, a request that decodes may pass one that does not, which closes or opens the batch
+    to those behind: there, everybody has to decode.
+    """
+    if limits.dated == 0 and limits.fall == 0:
+        return True
+    n = len(state.after) - 1
+    running = state.count[IN_DECODE] + state.count[IN_PREFILL]
+    return state.after[n] == n and running == plan.count[STEPS]
 
 
 def leap(limits: Any, requests: Any, state: Any, plan: Any, most: Any) -> Any:
@@ -217,8 +231,7 @@ def schedule_loop(limits: Any, groups: Any, requests: Any, state: Any, plan: Any
         unfinished -= done
         if limits.dated:
             note_first_tokens(state, plan, now)
-        # While keys follow the clock, somebody who waits may come first in any batch.
-        if same and more == 0 and done == 0 and (limits.dated == 0 or state.after[n] == n):
+        if same and more == 0 and done == 0 and settled(limits, state, plan):
             most = limits.batches - batches
             times, now = repeat_steps(limits, requests, state, plan, cost, most, arrived, now)
             repeat[-1] += times
@@ -226,5 +239,5 @@ def schedule_loop(limits: Any, groups: Any, requests: Any, state: Any, plan: Any
     return unfinished == 0, named, chunks, evicted, named_end, evicted_end, decode_all, repeat, start
 
 
-HELPERS = (batch_time, *BATCH_HELPERS, newest, leap, advance, arrive, step_time, repeat_steps)
+HELPERS = (batch_time, *BATCH_HELPERS, newest, settled, leap, advance, arrive, step_time, repeat_steps)
 """What `schedule_loop` calls, callees first."""

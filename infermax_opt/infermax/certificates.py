@@ -38,6 +38,9 @@ Certificates of the mean end-to-end latency are of these kinds:
   clock of masses: see `infermax_opt.infermax.bounds.progress`;
 - ``interaction`` holds the ``piece``, ``theta`` (in units of 2**-10) and ``cells``, a list of [end, root]:
   cells of time in ticks, and roots in units of 2**-12: see `infermax_opt.infermax.bounds.interaction`;
+- ``mutual`` holds the ``piece`` and ``pairs``: for each request by arrival, I and O, three numbers for each
+  of its pairs with an earlier one: how many requests before it that one is, and the shares of a' that it
+  and that one pay, in units of 2**-16: see `infermax_opt.infermax.bounds.mutual`;
 - ``overload`` holds the ``piece``, the ``exponent``, the number of ``groups`` of later tokens and ``cells``,
   a list of [end, price, level]: cells of time in ticks, prices in units of 2**-12, levels as above: see
   `infermax_opt.infermax.bounds.overload`.

@@ -1920,6 +1920,185 @@ def least_paid(instance: Instance, some: Guest, cells: Cells, theta: int, piece:
     return best
 
 
+# --- proof: mutual ----------------------------------------------------------------------------------
+
+#: Bits of the shares of a batch's fixed part, and after the point of f; steps of checking a pair.
+PAIR_BITS, FACTOR_BITS = 16, 12
+PAIR_STEPS = 350
+#: How many chunks more than the fewest, each up to the next: those between are not told apart.
+CHUNKINGS = (0, 1, 2, 3, 4, 6, 9, 14)
+
+
+class Visitor(NamedTuple):
+    """A request that comes at some time: its guest, later tokens, work of the first, whether it is paired."""
+
+    guest: Guest
+    outputs: int
+    work: int
+    paired: bool
+
+
+class Paid(NamedTuple):
+    """What a pair is paid for tokens, and a term of it; work and tokens left to the early one; waiting."""
+
+    tokens: int
+    term: int
+    outlived: int
+    left: int
+    waits: int
+
+
+def mutual(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Requests that are there together delay each other, pair by pair.
+
+    See `infermax_opt.infermax.bounds.mutual`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    step = piece.alpha + instance.d0
+    require(step > 0, "piece: a batch that decodes takes no time")
+    visitors = by_arrival(instance, piece)
+    rows = [row.integers() for row in evidence["pairs"].items(len(visitors))]
+    require_waiting(rows)
+    instance.work.spend(PAIR_STEPS * (len(visitors) + sum(map(len, rows)) // 3))
+    paid: list[list[Paid]] = [[] for _ in visitors]
+    lost, gained = [0] * len(visitors), 0
+    for k, row in enumerate(rows):
+        for back, mine, other in zip(row[::3], row[1::3], row[2::3], strict=True):
+            shares = step * mine >> PAIR_BITS - FACTOR_BITS, step * other >> PAIR_BITS - FACTOR_BITS
+            one = pair_paid(visitors[k - back], visitors[k], shares, step, instance.d1)
+            paid[k].append(one)
+            lost[k - back], lost[k], gained = lost[k - back] + one.term, lost[k] + one.term, gained + one.term
+    fixed = piece.alpha + instance.p0
+    total = gained + sum(
+        (some.guest.later << FACTOR_BITS) + least_chunked(some.guest, paid[k], lost[k], fixed)
+        for k, some in enumerate(visitors)
+    )
+    return Fraction(total, (instance.scale << FACTOR_BITS) * len(visitors))
+
+
+def by_arrival(instance: Instance, piece: Piece) -> list[Visitor]:
+    """All requests by arrival, then by their lengths."""
+    instance.work.spend(REQUEST_STEPS * sum(instance.kinds.values()))
+    tables, more = token_tables(instance, piece), max(0, instance.d0 - instance.p0)
+    visitors = []
+    for key in sorted(instance.kinds, key=lambda key: (key[2], key[0], key[1])):
+        i, outputs = key[0], key[1] - 1
+        # A refill that ends with token s is dearer than a decode, at both ends of a line.
+        spare = ((piece.beta + instance.p1 - instance.d1) * s + instance.d1 for s in (i + 1, i + outputs))
+        dearer = not instance.preemption or all(value >= piece.beta + more for value in spare)
+        some = guest(instance, key, 1, piece, tables)
+        visitor = Visitor(some, outputs, piece.beta + instance.d1 * i, dearer)
+        visitors += [visitor] * instance.kinds[key]
+    return visitors
+
+
+def require_waiting(rows: list[list[int]]) -> None:
+    """Pairs are of different requests, each once, and nobody shares out more than a batch's fixed part."""
+    shared = [0] * len(rows)
+    for k, row in enumerate(rows):
+        require(len(row) % 3 == 0, f"pairs[{k}]: holds {len(row)} values, which are no triples")
+        backs = row[::3]
+        require(len(set(backs)) == len(backs), f"pairs[{k}]: names a request twice")
+        require(all(0 < back <= k for back in backs), f"pairs[{k}]: names no earlier request")
+        require(min(row, default=0) >= 0, f"pairs[{k}]: holds a negative share")
+        shared[k] += sum(row[1::3])
+        for back, other in zip(backs, row[2::3], strict=True):
+            shared[k - back] += other
+    most = max(shared, default=0)
+    require(most <= 1 << PAIR_BITS, f"pairs: a request shares out {most}, more than {1 << PAIR_BITS}")
+
+
+def pair_paid(early: Visitor, late: Visitor, shares: tuple[int, int], step: int, growth: int) -> Paid:
+    """What a pair of requests is paid at least.
+
+    Parameters
+    ----------
+    early, late : Visitor
+    shares : (int, int)
+        What the late one pays for a batch in which the early one decodes and it waits, and the reverse; in
+        units of 2**-FACTOR_BITS ticks.
+    step, growth : int
+        Fixed part of a batch that decodes, and what a token works more than the one before, in ticks.
+    """
+    begun = most_begun(early, late.guest.until - early.guest.begin, step, growth)
+    left = early.outputs - begun
+    if not early.paired or left <= 0:
+        return Paid(0, 0, 0, 0, 0)
+
+    def work(of: Visitor, since: int, count: int) -> int:
+        """Work of so many tokens after the first `since`."""
+        return count * of.work + growth * (count * (2 * since + count - 1) // 2)
+
+    def share(first: int, last: int, waits: int) -> int:
+        """The greatest f with f last <= waits + (1 - f) first."""
+        free = last << FACTOR_BITS <= waits
+        return 1 << FACTOR_BITS if free else (waits + (first << FACTOR_BITS)) // (last + first)
+
+    lasts = early.work + growth * (early.outputs - 1), late.work + growth * (late.outputs - 1)
+    factor = min(share(early.work, lasts[1], shares[0]), share(late.work, lasts[0], shares[1]))
+    few, most = min(left, late.outputs), min(early.outputs, late.outputs)
+    least = min(work(early, begun, few) + work(late, 0, few), work(early, 0, most) + work(late, 0, most))
+    factor = factor if late.paired and late.outputs else 0
+    outlived = work(early, begun, left)
+    return Paid(factor * least, factor * sum(lasts), outlived << FACTOR_BITS, left, shares[0])
+
+
+def most_begun(early: Visitor, time: int, step: int, growth: int) -> int:
+    """Most later tokens whose making has begun after so much time.
+
+    Parameters
+    ----------
+    early : Visitor
+    time, step, growth : int
+        As for `pair_paid`.
+    """
+    rest = time - (early.guest.lone - early.guest.later)
+    if rest <= 0:
+        return 0
+    # Those that take less than `rest` in all, and one more.
+    linear, twice = 2 * (step + early.work) - growth, 2 * (rest - 1)
+    x = twice // linear
+    if growth:
+        x = (math.isqrt(linear * linear + 4 * growth * twice) - linear) // (2 * growth)
+    return min(early.outputs, x + 1)
+
+
+def least_chunked(some: Guest, paid: list[Paid], term: int, fixed: int) -> int:
+    """Least that a request pays for its prompt, and that is paid to its pairs with earlier ones.
+
+    Parameters
+    ----------
+    some : Guest
+    paid : list of Paid
+    term : int
+        What each chunk of it costs its pairs at most.
+    fixed : int
+        Ticks of each chunk.
+    """
+    least = []
+    for more, beyond in zip(CHUNKINGS, (*CHUNKINGS[1:], 0), strict=True):
+        work = some.linear + (some.square // (some.chunks + beyond - 1) if beyond else 0)
+        values = []
+        for own in {some.chunks, some.chunks + more}:
+            prompt = work << FACTOR_BITS
+            pairs = sum(
+                min(prompt + one.tokens, one.outlived + max(0, one.left - own + 1) * one.waits)
+                for one in paid
+            )
+            values.append((own * fixed + work << FACTOR_BITS) - own * term + pairs)
+        least.append(max(values))
+        if not some.square:
+            break
+    return min(least)
+
+
 # --- proof: overload --------------------------------------------------------------------------------
 
 #: Bits after the point of prices, and of waiting by work; steps of a group at one level.
@@ -2685,6 +2864,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "state-flow": in_order(state_flow),
         "progress": progress,
         "interaction": interaction,
+        "mutual": mutual,
         "overload": overload,
         "backwards": backwards,
     },

@@ -69,7 +69,7 @@ def test_no_bound_exceeds_the_optimum(block: int) -> None:
             closest = max(closest, bound.value / best if best else Fraction(0))
             seen.add(bound.source)
     assert closest > Fraction(9, 10)
-    assert {"progress", "interaction", "overload"} <= seen
+    assert {"mutual delay", "progress", "interaction", "overload"} <= seen
 
 
 def shown(of: Instance) -> dict[str, object]:

@@ -13,6 +13,7 @@ from infermax_opt.infermax.bounds.filling import filling_bound
 from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
 from infermax_opt.infermax.bounds.interaction import interaction_bound
 from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
+from infermax_opt.infermax.bounds.mutual import mutual_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.overload import overload_bound
 from infermax_opt.infermax.bounds.parts import part_bounds
@@ -73,7 +74,7 @@ def _on_each_limit(instance: Instance, stop: Callable[[], bool] | None) -> Itera
 def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
     """Those that are far better where they apply first, then by what they cost."""
     yield from backwards_bounds(instance, stop=stop)
-    late = (overload_bound, interaction_bound, progress_bound)
+    late = (mutual_bound, overload_bound, interaction_bound, progress_bound)
     for search in (progress_bound,) if instance.offline else late:
         found = search(instance, stop=stop)
         if found is not None:

@@ -1,0 +1,181 @@
+"""Shares of waiting time for `mutual`: a Lagrangian over what each request has to share, in floats.
+
+A pair earns a concave function of its two shares.  At prices of a request's time each pair takes the best of
+four points, the mean over rounds comes near the best shares, and is scaled down to what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from infermax_opt.infermax.bounds.mutual import Guest
+
+    Floats = npt.NDArray[np.float64]
+    Integers = npt.NDArray[np.int64]
+
+__all__ = ["Crowd", "shared_out"]
+
+#: Most pairs: those of each request with the next ones to come.
+MAX_PAIRS = 150_000
+#: Rounds of prices, those of them that are left out of the mean, and how far the first one goes.
+ROUNDS, WARM_UP, PACE = 120, 20, 0.3
+#: Shares of a' are whole numbers of 2**-SHARE_BITS.
+SHARE_BITS = 16
+
+
+class Crowd(NamedTuple):
+    """Time a' of a batch, what a token works more than the one before, and the requests by arrival."""
+
+    step: int
+    growth: int
+    guests: Sequence[Guest]
+
+
+class Pairs(NamedTuple):
+    """Requests of each pair, and works in units of a'.
+
+    `prompt` of the late one, `tokens` S(m), first and last token of both, `outlived` all `left` tokens of the
+    early one.
+    """
+
+    early: Integers
+    late: Integers
+    prompt: Floats
+    tokens: Floats
+    early_work: tuple[Floats, Floats]
+    late_work: tuple[Floats, Floats]
+    outlived: Floats
+    left: Floats
+
+
+def shared_out(crowd: Crowd, stop: Callable[[], bool]) -> list[list[int]]:
+    """Shares for `MutualProof.bound`.
+
+    Parameters
+    ----------
+    crowd : Crowd
+    stop : callable
+        Asked whether to end soon.
+
+    Returns
+    -------
+    list of lists of int
+        For each request: how many requests before it the other came, its share, the share of the other.
+    """
+    import numpy as np
+
+    pairs = _together(crowd)
+    count = len(crowd.guests)
+    mine, other = _averaged(pairs, count, stop)
+    used = np.bincount(pairs.late, mine, count) + np.bincount(pairs.early, other, count)
+    fair = 1 / np.maximum(1, used)
+    units = float(1 << SHARE_BITS)
+    mine, other = (
+        np.floor(units * share * fair[who] * (1 - 1e-9)).astype(np.int64)
+        for share, who in ((mine, pairs.late), (other, pairs.early))
+    )
+    shares: list[list[int]] = [[] for _ in crowd.guests]
+    for row in zip(pairs.early, pairs.late, mine, other, strict=True):
+        i, k, own, given = (int(value) for value in row)
+        shares[k] += [k - i, own, given]
+    return shares
+
+
+def _together(crowd: Crowd) -> Pairs:
+    """Pairs of requests of which the early one is there when the late one comes, however fast it is."""
+    import numpy as np
+
+    columns = np.array([guest[:] for guest in crowd.guests], dtype=np.float64).T / crowd.step
+    begin, until, outputs, work, first, later, chunks, linear, square, paired = columns
+    outputs, chunks, growth = outputs * crowd.step, chunks * crowd.step, crowd.growth / crowd.step
+    begun_last = begin + first + later - (1 + work + growth * np.maximum(0, outputs - 1))
+    there = np.where((paired > 0) & (outputs > 0), begun_last, begin)
+    n = len(begin)
+    ends = np.searchsorted(until, there, side="left")
+    numbers = np.clip(ends - np.arange(n) - 1, 0, max(1, MAX_PAIRS // n))
+    early = np.repeat(np.arange(n), numbers)
+    late = early + 1 + np.arange(len(early)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
+    begun = _begun(until[late] - begin[early] - first[early], 1 + work[early], growth, outputs[early])
+    left = outputs[early] - begun
+    kept = left > 0
+    early, late, begun, left = early[kept], late[kept], begun[kept], left[kept]
+
+    def of(guests: Integers, since: Floats | float, number: Floats) -> Floats:
+        total: Floats = number * work[guests] + growth * number * (2 * since + number - 1) / 2
+        return total
+
+    few, most = np.minimum(left, outputs[late]), np.minimum(outputs[early], outputs[late])
+    tokens = np.minimum(
+        of(early, begun, few) + of(late, 0.0, few), of(early, 0.0, most) + of(late, 0.0, most)
+    )
+    last = work + growth * np.maximum(0, outputs - 1)
+    prompt = linear + square / np.maximum(1, chunks)
+    return Pairs(
+        early, late, prompt[late], tokens * (paired[late] > 0), (work[early], last[early]),
+        (work[late], last[late]), of(early, begun, left), left,
+    )  # fmt: skip
+
+
+def _begun(rest: Floats, step: Floats, growth: float, most: Floats) -> Floats:
+    """Most later tokens whose making has begun, after so much time since the first."""
+    import numpy as np
+
+    linear = 2 * step - growth
+    rest = np.maximum(0, rest)
+    x = 2 * rest / linear
+    if growth:
+        x = (np.sqrt(linear * linear + 8 * growth * rest) - linear) / (2 * growth)
+    begun: Floats = np.minimum(most, np.where(rest > 0, np.floor(x) + 1, 0))
+    return begun
+
+
+def _averaged(pairs: Pairs, count: int, stop: Callable[[], bool]) -> tuple[Floats, Floats]:
+    """Mean shares over rounds of prices."""
+    import numpy as np
+
+    points = _points(pairs)
+    price = np.zeros(count)
+    scale = float(np.median(pairs.left)) if len(pairs.left) else 1.0
+    total = np.zeros((2, len(pairs.left)))
+    rounds = 0
+    for k in range(ROUNDS):
+        gains = [
+            earned - price[pairs.late] * mine - price[pairs.early] * other for earned, mine, other in points
+        ]
+        best = np.argmax(gains, axis=0)
+        mine, other = (np.choose(best, [point[side] for point in points]) for side in (1, 2))
+        used = np.bincount(pairs.late, mine, count) + np.bincount(pairs.early, other, count)
+        price = np.maximum(0, price + scale * PACE / (1 + k) ** 0.5 * np.clip(used - 1, -1, 3))
+        if k >= WARM_UP:
+            total += (mine, other)
+            rounds += 1
+        if rounds and stop():
+            break
+    return total[0] / rounds, total[1] / rounds
+
+
+def _points(pairs: Pairs) -> list[tuple[Floats, Floats, Floats]]:
+    """What each pair earns, and its two shares, at four points.
+
+    What tokens are paid without shares, or all, each with the share that its prompt wants, or without.
+    """
+    import numpy as np
+
+    (early, early_last), (late, late_last) = pairs.early_work, pairs.late_work
+    free = np.minimum(
+        early / np.maximum(1e-12, late_last + early), late / np.maximum(1e-12, early_last + late)
+    )
+    found = []
+    for factor in (np.minimum(1, free), np.ones_like(free)):
+        mine = np.maximum(0, factor * (late_last + early) - early)
+        other = np.maximum(0, factor * (early_last + late) - late)
+        whole = pairs.prompt + factor * pairs.tokens
+        needed = np.maximum(mine, (whole - pairs.outlived) / pairs.left)
+        for share in (mine, needed):
+            found.append((np.minimum(whole, pairs.outlived + pairs.left * share), share, other))
+    return found

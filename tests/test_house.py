@@ -302,6 +302,24 @@ def test_no_prints_and_no_pickles() -> None:
                 assert not names & {"pickle", "marshal", "shelve"}, f"{name}:{node.lineno}"
 
 
+def bound_names(node: ast.stmt) -> Iterator[str]:
+    """Names that a statement of a module gives to something."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            for part in target.elts if isinstance(target, ast.Tuple) else [target]:
+                if isinstance(part, ast.Name):
+                    yield part.id
+
+
+def test_no_module_gives_a_name_twice() -> None:
+    # In the checkers, of many sections each, a second constant of a name would change the first silently.
+    for module in MODULES:
+        names = [name for node in tree(module).body for name in bound_names(node)]
+        assert sorted(names) == sorted(set(names)), module
+
+
 def test_the_checkers_have_the_same_lines_in_common() -> None:
     """Each is one file that runs alone, so they cannot share a module: a mend of one must reach the other."""
     shared = set()

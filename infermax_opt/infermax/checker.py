@@ -1939,13 +1939,20 @@ class Visitor(NamedTuple):
 
 
 class Paid(NamedTuple):
-    """What a pair is paid for tokens, and a term of it; work and tokens left to the early one; waiting."""
+    """What a pair is paid for tokens; what a chunk of the late and of the early one takes from that.
+
+    Work and tokens left to the early one, what the late one pays for each; the prompt left to the early one,
+    and what that pays for the tokens of the late one if this leaves before that prompt is done.
+    """
 
     tokens: int
     term: int
+    delay: int
     outlived: int
     left: int
     waits: int
+    prompt: int
+    overtaken: int
 
 
 def mutual(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
@@ -1961,7 +1968,7 @@ def mutual(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     piece : Piece
         Affine piece of the batch time.
     """
-    step = piece.alpha + instance.d0
+    step, fixed = piece.alpha + instance.d0, piece.alpha + instance.p0
     require(step > 0, "piece: a batch that decodes takes no time")
     visitors = by_arrival(instance, piece)
     rows = [row.integers() for row in evidence["pairs"].items(len(visitors))]
@@ -1972,10 +1979,13 @@ def mutual(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     for k, row in enumerate(rows):
         for back, mine, other in zip(row[::3], row[1::3], row[2::3], strict=True):
             shares = step * mine >> PAIR_BITS - FACTOR_BITS, step * other >> PAIR_BITS - FACTOR_BITS
-            one = pair_paid(visitors[k - back], visitors[k], shares, step, instance.d1)
+            one = pair_paid(visitors[k - back], visitors[k], shares, (step, instance.d1, fixed))
             paid[k].append(one)
-            lost[k - back], lost[k], gained = lost[k - back] + one.term, lost[k] + one.term, gained + one.term
-    fixed = piece.alpha + instance.p0
+            lost[k - back], lost[k], gained = (
+                lost[k - back] + one.delay,
+                lost[k] + one.term,
+                gained + one.delay,
+            )
     total = gained + sum(
         (some.guest.later << FACTOR_BITS) + least_chunked(some.guest, paid[k], lost[k], fixed)
         for k, some in enumerate(visitors)
@@ -2015,7 +2025,7 @@ def require_waiting(rows: list[list[int]]) -> None:
     require(most <= 1 << PAIR_BITS, f"pairs: a request shares out {most}, more than {1 << PAIR_BITS}")
 
 
-def pair_paid(early: Visitor, late: Visitor, shares: tuple[int, int], step: int, growth: int) -> Paid:
+def pair_paid(early: Visitor, late: Visitor, shares: tuple[int, int], ticks: tuple[int, int, int]) -> Paid:
     """What a pair of requests is paid at least.
 
     Parameters
@@ -2024,13 +2034,17 @@ def pair_paid(early: Visitor, late: Visitor, shares: tuple[int, int], step: int,
     shares : (int, int)
         What the late one pays for a batch in which the early one decodes and it waits, and the reverse; in
         units of 2**-FACTOR_BITS ticks.
-    step, growth : int
-        Fixed part of a batch that decodes, and what a token works more than the one before, in ticks.
+    ticks : (int, int, int)
+        Fixed part of a batch that decodes, what a token works more than the one before, and fixed part of a
+        batch that prefills.
     """
-    begun = most_begun(early, late.guest.until - early.guest.begin, step, growth)
-    left = early.outputs - begun
-    if not early.paired or left <= 0:
-        return Paid(0, 0, 0, 0, 0)
+    step, growth, fixed = ticks
+    time = late.guest.until - early.guest.begin
+    pending = time < early.guest.lone - early.guest.later
+    begun = most_begun(early, time, step, growth)
+    left = early.outputs - begun if early.paired else 0
+    if left <= 0 and not pending:
+        return Paid(0, 0, 0, 0, 0, 0, 0, 0)
 
     def work(of: Visitor, since: int, count: int) -> int:
         """Work of so many tokens after the first `since`."""
@@ -2042,12 +2056,19 @@ def pair_paid(early: Visitor, late: Visitor, shares: tuple[int, int], step: int,
         return 1 << FACTOR_BITS if free else (waits + (first << FACTOR_BITS)) // (last + first)
 
     lasts = early.work + growth * (early.outputs - 1), late.work + growth * (late.outputs - 1)
-    factor = min(share(early.work, lasts[1], shares[0]), share(late.work, lasts[0], shares[1]))
+    factor = 0
+    if left and late.paired and late.outputs:
+        factor = min(share(early.work, lasts[1], shares[0]), share(late.work, lasts[0], shares[1]))
     few, most = min(left, late.outputs), min(early.outputs, late.outputs)
     least = min(work(early, begun, few) + work(late, 0, few), work(early, 0, most) + work(late, 0, most))
-    factor = factor if late.paired and late.outputs else 0
-    outlived = work(early, begun, left)
-    return Paid(factor * least, factor * sum(lasts), outlived << FACTOR_BITS, left, shares[0])
+    tokens, term, outlived = factor * least, factor * sum(lasts), work(early, begun, left) << FACTOR_BITS
+    if not pending:
+        return Paid(tokens, term, term, outlived, left, shares[0], 0, tokens)
+    linear, overtaken = early.guest.linear, 0
+    prompt = (linear * max(0, fixed + linear - time) << FACTOR_BITS) // max(1, fixed + linear)
+    if late.paired:
+        overtaken = (work(late, 0, late.outputs) << FACTOR_BITS) + late.outputs * shares[1]
+    return Paid(tokens, term, max(term, shares[1]), outlived, left, shares[0], prompt, overtaken)
 
 
 def most_begun(early: Visitor, time: int, step: int, growth: int) -> int:
@@ -2089,7 +2110,11 @@ def least_chunked(some: Guest, paid: list[Paid], term: int, fixed: int) -> int:
         for own in {some.chunks, some.chunks + more}:
             prompt = work << FACTOR_BITS
             pairs = sum(
-                min(prompt + one.tokens, one.outlived + max(0, one.left - own + 1) * one.waits)
+                min(
+                    one.prompt + prompt + one.tokens,
+                    one.prompt + one.outlived + max(0, one.left - own + 1) * one.waits,
+                    prompt + one.overtaken,
+                )
                 for one in paid
             )
             values.append((own * fixed + work << FACTOR_BITS) - own * term + pairs)

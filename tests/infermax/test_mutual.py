@@ -103,8 +103,8 @@ def test_no_shares_prove_more_than_the_optimum(block: int) -> None:
 
 
 def two() -> Instance:
-    """Two equal requests, one of which comes when the other has made one token of ten."""
-    groups = tuple(RequestGroup(f"q{k}", 3, 10, Fraction(k, 10)) for k in range(2))
+    """Two equal requests, one of which comes when the other is making the second token of ten."""
+    groups = tuple(RequestGroup(f"q{k}", 3, 10, Fraction(11 * k, 100)) for k in range(2))
     cost = CostModel([("0.1", "0.001")], ("0", "0"), ("0", "0"), "square")
     system = System(100, 50, 50, None, 1)
     return Instance("two", groups, system, cost, Policy(True, False, False), Objective.of("mean_e2e"))
@@ -117,15 +117,25 @@ def test_two_requests_delay_each_other() -> None:
     assert alone == Fraction("1.012")
     shares = [[], [1, WHOLE, WHOLE]]
     found = proof.bound(shares)
-    # The first has begun no later token when the second comes.  Of its nine, one falls into the prompt of
-    # the second, and one into its own: seven work 0.001 for both, and the prompt 0.003 for the first.
-    assert found.value == alone + Fraction("0.003") / 2 + 7 * Fraction("0.001") + Fraction("0.001")
+    # Eight tokens are left to the first, and one of them falls into the prompt of the second: seven work
+    # 0.001 for the other one, both ways, and the prompt works 0.003 for the first.
+    assert found.value == alone + Fraction("0.003") / 2 + 7 * Fraction("0.001")
     bound = mutual_bound(of)
     assert bound is not None
     assert found.value * Fraction(999, 1000) < bound.value <= found.value
     best = staged_search(of).upper
     assert best is not None
     assert found.value <= best <= found.value * Fraction(101, 100)
+
+
+def test_prompts_that_come_at_once_delay_both() -> None:
+    of = replace(two(), groups=tuple(replace(group, arrival=Fraction(0)) for group in two().groups))
+    (proof,) = proofs(of)
+    found = proof.bound([[], [1, WHOLE, WHOLE]])
+    assert found.value == Fraction("1.012") + Fraction("0.003") + 8 * Fraction("0.001")
+    best = staged_search(of).upper
+    assert best is not None
+    assert found.value <= best
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """Shares of waiting time for `mutual`: a Lagrangian over what each request has to share, in floats.
 
 A pair earns a concave function of its two shares.  At prices of a request's time each pair takes the best of
-four points, the mean over rounds comes near the best shares, and is scaled down to what there is.
+eight points, the mean over rounds comes near the best shares, and is scaled down to what there is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -29,28 +30,33 @@ SHARE_BITS = 16
 
 
 class Crowd(NamedTuple):
-    """Time a' of a batch, what a token works more than the one before, and the requests by arrival."""
+    """Ticks of a batch (a'), of a token more than of the one before, and of a chunk; requests by arrival."""
 
     step: int
     growth: int
+    chunk: int
     guests: Sequence[Guest]
 
 
 class Pairs(NamedTuple):
     """Requests of each pair, and works in units of a'.
 
-    `prompt` of the late one, `tokens` S(m), first and last token of both, `outlived` all `left` tokens of the
-    early one.
+    `pending` prompt of the early one, `prompt` of the late one, `tokens` S(m), first and last token of both,
+    `outlived` all `left` tokens of the early one, `overtaken` all `rest` tokens of the late one if it may
+    leave before that prompt is done.
     """
 
     early: Integers
     late: Integers
+    pending: Floats
     prompt: Floats
     tokens: Floats
     early_work: tuple[Floats, Floats]
     late_work: tuple[Floats, Floats]
     outlived: Floats
     left: Floats
+    overtaken: Floats
+    rest: Floats
 
 
 def shared_out(crowd: Crowd, stop: Callable[[], bool]) -> list[list[int]]:
@@ -94,16 +100,15 @@ def _together(crowd: Crowd) -> Pairs:
     begin, until, outputs, work, first, later, chunks, linear, square, paired = columns
     outputs, chunks, growth = outputs * crowd.step, chunks * crowd.step, crowd.growth / crowd.step
     begun_last = begin + first + later - (1 + work + growth * np.maximum(0, outputs - 1))
-    there = np.where((paired > 0) & (outputs > 0), begun_last, begin)
+    there = np.maximum(begin + first, np.where((paired > 0) & (outputs > 0), begun_last, begin))
     n = len(begin)
     ends = np.searchsorted(until, there, side="left")
     numbers = np.clip(ends - np.arange(n) - 1, 0, max(1, MAX_PAIRS // n))
     early = np.repeat(np.arange(n), numbers)
     late = early + 1 + np.arange(len(early)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
-    begun = _begun(until[late] - begin[early] - first[early], 1 + work[early], growth, outputs[early])
-    left = outputs[early] - begun
-    kept = left > 0
-    early, late, begun, left = early[kept], late[kept], begun[kept], left[kept]
+    time = until[late] - begin[early]
+    begun = _begun(time - first[early], 1 + work[early], growth, outputs[early])
+    left = np.where(paired[early] > 0, outputs[early] - begun, 0)
 
     def of(guests: Integers, since: Floats | float, number: Floats) -> Floats:
         total: Floats = number * work[guests] + growth * number * (2 * since + number - 1) / 2
@@ -113,11 +118,17 @@ def _together(crowd: Crowd) -> Pairs:
     tokens = np.minimum(
         of(early, begun, few) + of(late, 0.0, few), of(early, 0.0, most) + of(late, 0.0, most)
     )
+    tokens *= (paired[late] > 0) & (left > 0)
     last = work + growth * np.maximum(0, outputs - 1)
     prompt = linear + square / np.maximum(1, chunks)
+    fresh = time < first[early]
+    whole = crowd.chunk / crowd.step + linear
+    pending = np.where(fresh, linear[early] * np.maximum(0, 1 - time / np.maximum(1e-12, whole[early])), 0)
+    ahead = fresh & (paired[late] > 0)
     return Pairs(
-        early, late, prompt[late], tokens * (paired[late] > 0), (work[early], last[early]),
-        (work[late], last[late]), of(early, begun, left), left,
+        early, late, pending, prompt[late], tokens, (work[early], last[early]), (work[late], last[late]),
+        of(early, begun, left), left, np.where(fresh, np.where(ahead, of(late, 0.0, outputs[late]), 0), 1e30),
+        np.where(ahead, outputs[late], 0),
     )  # fmt: skip
 
 
@@ -160,9 +171,9 @@ def _averaged(pairs: Pairs, count: int, stop: Callable[[], bool]) -> tuple[Float
 
 
 def _points(pairs: Pairs) -> list[tuple[Floats, Floats, Floats]]:
-    """What each pair earns, and its two shares, at four points.
+    """What each pair earns, and its two shares, at eight points.
 
-    What tokens are paid without shares, or all, each with the share that its prompt wants, or without.
+    What tokens are paid without shares, or all; for each, shares that prompts want beside, or not.
     """
     import numpy as np
 
@@ -174,8 +185,18 @@ def _points(pairs: Pairs) -> list[tuple[Floats, Floats, Floats]]:
     for factor in (np.minimum(1, free), np.ones_like(free)):
         mine = np.maximum(0, factor * (late_last + early) - early)
         other = np.maximum(0, factor * (early_last + late) - late)
-        whole = pairs.prompt + factor * pairs.tokens
-        needed = np.maximum(mine, (whole - pairs.outlived) / pairs.left)
-        for share in (mine, needed):
-            found.append((np.minimum(whole, pairs.outlived + pairs.left * share), share, other))
+        tokens = pairs.prompt + factor * pairs.tokens
+        outlives = np.where(pairs.left > 0, (tokens - pairs.outlived) / np.maximum(1, pairs.left), 0)
+        overtakes = np.where(
+            pairs.rest > 0,
+            (pairs.pending + tokens - pairs.prompt - pairs.overtaken) / np.maximum(1, pairs.rest),
+            0,
+        )
+        for waits, yields in product(
+            (mine, np.maximum(mine, outlives)), (other, np.maximum(other, overtakes))
+        ):
+            first = pairs.pending + np.minimum(tokens, pairs.outlived + pairs.left * waits)
+            found.append(
+                (np.minimum(first, pairs.prompt + pairs.overtaken + pairs.rest * yields), waits, yields)
+            )
     return found

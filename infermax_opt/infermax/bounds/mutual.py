@@ -28,7 +28,10 @@ s(k, i) for each but q - 1 of them, as k does not wait in its own chunks: i may 
 After the last chunk A is what is left.
 
 *Prompt of i.*  If it is not done, or a refill of i is under way when k comes (then its token counts among x),
-k may make tokens in those batches of i, so m is less by the q chunks of i, at least one.
+k may make tokens in those batches of i, so m is less by the q chunks of i, at least one.  If it cannot be
+done, as i has been there for t < first_i, then its work that is left is paid, too, before A and before W; or
+k leaves first, and i pays the prompt of k, all of its tokens, and s(i, k) for each but q - 1.  Done is at
+most a share of t / (alpha + p0 + beta I) of beta I: k pays what is left of the batch in which it comes.
 
 *Refills.*  A token after an eviction ends a refill of s = I + l tokens, which works (beta + p1) s or more.
 If that is at least w + max(0, d0 - p0), those who are there throughout the refill are paid like for a
@@ -172,7 +175,7 @@ class MutualProof:
 
     def crowd(self) -> Crowd:
         """What the search for shares goes by."""
-        return Crowd(self.prices.step, self._growth, self.guests)
+        return Crowd(self.prices.step, self._growth, self._chunk, self.guests)
 
     def bound(self, shares: Sequence[Sequence[int]]) -> LowerBound:
         """The bound, exactly.
@@ -190,9 +193,9 @@ class MutualProof:
             for back, mine, other in zip(*[iter(row)] * 3, strict=True):
                 pair = self._pair(self.guests[k - back], self.guests[k], mine, other)
                 pairs[k].append(pair)
-                lost[k - back] += pair.term
+                lost[k - back] += pair.delay
                 lost[k] += pair.term
-                gained += pair.term
+                gained += pair.delay
         total = gained + sum(
             (guest.later << FACTOR_BITS) + self._least(guest, pairs[k], lost[k])
             for k, guest in enumerate(self.guests)
@@ -206,25 +209,30 @@ class MutualProof:
         """What a pair of requests is paid at least, given the shares of a' of the late and the early one."""
         step, growth = self.prices.step, self._growth
         waits, yields = (step * share >> SHARE_BITS - FACTOR_BITS for share in (mine, other))
-        begun = self._begun(early, late.until - early.begin)
-        left, count = early.outputs - begun, min(early.outputs, late.outputs)
-        if not early.paired or left <= 0:
-            return Pair(0, 0, 0, 0, 0)
+        time = late.until - early.begin
+        pending = time < early.first
+        begun = self._begun(early, time)
+        left = early.outputs - begun if early.paired else 0
+        if left <= 0 and not pending:
+            return Pair(0, 0, 0, 0, 0, 0, 0, 0)
+        lasts = early.work + growth * (early.outputs - 1), late.work + growth * (late.outputs - 1)
         factor = 0
-        if late.paired and late.outputs:
-            factor = min(
-                _factor(early.work, late.work + growth * (late.outputs - 1), waits),
-                _factor(late.work, early.work + growth * (early.outputs - 1), yields),
-            )
-        few = min(left, late.outputs)
-        least = min(
+        if left and late.paired and late.outputs:
+            factor = min(_factor(early.work, lasts[1], waits), _factor(late.work, lasts[0], yields))
+        few, count = min(left, late.outputs), min(early.outputs, late.outputs)
+        tokens = factor * min(
             self._work(early, begun, few) + self._work(late, 0, few),
             self._work(early, 0, count) + self._work(late, 0, count),
         )
-        longest_term = early.work + growth * (early.outputs - 1) + late.work + growth * (late.outputs - 1)
-        return Pair(
-            factor * least, factor * longest_term, self._work(early, begun, left) << FACTOR_BITS, left, waits
-        )
+        term, outlived = factor * sum(lasts), self._work(early, begun, left) << FACTOR_BITS
+        if not pending:
+            return Pair(tokens, term, term, outlived, left, waits, 0, tokens)
+        whole = self._chunk + early.linear
+        prompt = (early.linear * max(0, whole - time) << FACTOR_BITS) // max(1, whole)
+        overtaken = 0
+        if late.paired:
+            overtaken = (self._work(late, 0, late.outputs) << FACTOR_BITS) + late.outputs * yields
+        return Pair(tokens, term, max(term, yields), outlived, left, waits, prompt, overtaken)
 
     def _work(self, guest: Guest, since: int, count: int) -> int:
         """Work of so many later tokens after the first `since`."""
@@ -263,19 +271,33 @@ class MutualProof:
 class Pair(NamedTuple):
     """What a pair is paid, in units of 2**-FACTOR_BITS ticks.
 
-    `tokens`: f S(m).  `term`: the most of a term of it.  `outlived`: the work of all tokens left to the early
-    one, `left` of them.  `waits`: what the late one pays for each.
+    Attributes
+    ----------
+    tokens, term : int
+        f S(m), and a term of it at most: what a chunk of the late one costs.
+    delay : int
+        What a chunk of the early one costs, but for the first.
+    outlived, left, waits : int
+        Work of all tokens left to the early one, their number, and what the late one pays for each.
+    prompt : int
+        Work surely left of the prompt of the early one.
+    overtaken : int
+        What the early one pays for all tokens of the late one, if that leaves before its prompt is done.
     """
 
     tokens: int
     term: int
+    delay: int
     outlived: int
     left: int
     waits: int
+    prompt: int
+    overtaken: int
 
     def paid(self, prompt: int, chunks: int) -> int:
         """At least this, the prompt of the late one having such work and so many chunks."""
-        return min(prompt + self.tokens, self.outlived + max(0, self.left - chunks + 1) * self.waits)
+        first = self.outlived + max(0, self.left - chunks + 1) * self.waits
+        return min(self.prompt + min(prompt + self.tokens, first), prompt + self.overtaken)
 
 
 def _factor(first: int, last: int, share: int) -> int:

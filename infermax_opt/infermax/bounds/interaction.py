@@ -72,7 +72,7 @@ ROOT_BITS, THETA_BITS = 12, 10
 #: Cells of time before the last arrival, and steps of checking that they may take, one for each request.
 CELLS, MAX_STEPS = 1000, 2 * 10**6
 #: Requests of which a choice is judged.
-SAMPLE = 200
+SAMPLE = 60
 #: Values of theta that are tried, factors of r, and shares of the cells over which it is smoothed.
 THETAS = (0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 FACTORS = (0.6, 0.75, 0.9)

@@ -74,7 +74,7 @@ def _on_each_limit(instance: Instance, stop: Callable[[], bool] | None) -> Itera
 def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
     """Those that are far better where they apply first, then by what they cost."""
     yield from backwards_bounds(instance, stop=stop)
-    late = (mutual_bound, overload_bound, interaction_bound, progress_bound)
+    late = (mutual_bound, overload_bound, progress_bound, interaction_bound)
     for search in (progress_bound,) if instance.offline else late:
         found = search(instance, stop=stop)
         if found is not None:

@@ -20,6 +20,7 @@ Requests i, batches j = 1..J; j = 0 is the state before the first batch.
 ``w[i,j]``  prefill attention work
 ``u[j]``    1 if batch j is used; ``ad[j]``, ``ap[j]``: it decodes, it prefills
 ``nu[j]``   non-attention time of batch j, ticks; ``start[j]``: its start, ticks
+``end[j]``  and two tables of times for latencies: see `infermax_csp_latencies`
 ==========  ====================================================================================
 
 Where this departs from the paper, and why
@@ -36,12 +37,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from math import lcm
 from typing import Any, ClassVar
 
 import pyomo.environ as pyo
+from infermax_opt.models.infermax_csp_latencies import Latencies
 
 from infermax_opt.core.result import Scope
 from infermax_opt.infermax.bounds.horizon import PackingRow, least_batches, packing_rows
@@ -50,6 +51,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.formulation import Move, trajectory
 from infermax_opt.infermax.replay.plain import replay_plain
+from infermax_opt.infermax.replay.waits import with_best_waits
 
 __all__ = ["CSP"]
 
@@ -79,20 +81,21 @@ class CSP:
         """Why `instance` cannot be modelled; None if it can."""
         if instance.required is not instance:
             return "it serves every request, and some may be left unfinished here"
-        if not instance.objective.is_makespan:
-            return f"it minimises the makespan only, not {instance.objective}"
+        if instance.objective.beyond_sums:
+            return f"it minimises the makespan and sums of latencies, not {instance.objective}"
         if not instance.policy.chunked_prefill:
             return None
         if instance.cost.exact_attention:
-            if not instance.offline:
-                return "exact attention of chunks is charged to the last one, too late for arrivals"
+            if not (instance.offline and instance.objective.is_makespan):
+                return "exact attention of chunks is charged to the last, too late for arrivals and latencies"
         elif max(_Bounds.of(instance).chunk) > MAX_TANGENTS:
             return f"squares of chunks above {MAX_TANGENTS} tokens need too many tangents"
         return None
 
     def columns(self, instance: Instance, horizon: int) -> int:
         """Estimate the number of columns."""
-        return 13 * len(instance.requests) * horizon
+        each = 13 if instance.objective.is_makespan else 15
+        return each * len(instance.requests) * horizon
 
     def scope(self, instance: Instance, horizon: int, proved: int | None) -> Scope:
         """Exact where the horizon is long enough for an optimal schedule.
@@ -117,43 +120,49 @@ class CSP:
         Where all requests are there from the start, waits are left out.
         """
         instance: Instance = model.instance
+        if instance.offline:
+            schedule = with_best_waits(instance, schedule)
         replayed = replay_plain(instance, schedule)
         if not replayed.valid:
             raise ValueError(f"the schedule is not valid: {replayed.violations[0]}")
         moves = trajectory(instance, schedule)
         if len(moves) > model.horizon:
             raise ValueError(f"{len(moves)} batches; the horizon is {model.horizon}")
-        if not instance.offline and model.ticks_per_second != replayed.ticks_per_second:
+        if model.unit != replayed.ticks_per_second:
             raise ValueError("a start time is no multiple of the model's tick")
+        setter = _Setter(model)
+        for i, k in enumerate(self.names(instance, replayed.first_batch)):
+            setter.request(i, [batch[k] for batch in moves])
+        setter.batches(moves, [*replayed.starts, replayed.ends[-1]])
+        if model.latencies is not None:
+            model.latencies.set_times(replayed.starts, replayed.ends)
+
+    def names(self, instance: Instance, first: list[int]) -> list[int]:
+        """Which request of a schedule each one of the model stands for; `first`: batches of first tokens."""
         source = list(range(len(instance.requests)))
         if self.symmetry:
             for kind in instance.types:
-                order = sorted(kind.members, key=lambda i: replayed.first_batch[i])
+                order = sorted(kind.members, key=lambda i: first[i])
                 for member, i in zip(kind.members, order, strict=True):
                     source[member] = i
-        setter = _Setter(model)
-        for i, k in enumerate(source):
-            setter.request(i, [batch[k] for batch in moves])
-        setter.batches(moves, [*replayed.starts, replayed.ends[-1]])
+        return source
 
     def extract(self, model: pyo.ConcreteModel) -> Schedule:
-        """Read the schedule; a batch waits no longer than for its own requests' arrivals."""
+        """Read what the batches do; they wait as `with_best_waits` says."""
         instance: Instance = model.instance
         batches = []
         for j in model.J:
             tokens = {}
             evict = []
-            latest = Fraction(0)
             for i, request in enumerate(instance.requests):
                 count = round(model.c[i, j].value)
                 if count:
                     tokens[request.id] = count
-                    latest = max(latest, request.arrival)
                 if round(model.e[i, j].value):
                     evict.append(request.id)
             if tokens or evict:
-                batches.append(Batch(tokens, tuple(evict), latest or None))
-        return Schedule(instance.name, tuple(batches))
+                batches.append(Batch(tokens, tuple(evict)))
+        return with_best_waits(instance, Schedule(instance.name, tuple(batches)))
 
 
 @dataclass(frozen=True)
@@ -202,7 +211,12 @@ class _CspBuilder:
         self.model = pyo.ConcreteModel(name=f"csp:{instance.name}")
         self.model.instance = instance
         self.model.horizon = horizon
-        self.model.ticks_per_second = self.unit
+        self.model.R = range(len(instance.requests))
+        self.model.unit = self.model.ticks_per_second = self.unit
+        self.model.latencies = self.latencies = None
+        if not instance.objective.is_makespan:
+            self.model.latencies = self.latencies = Latencies(self)
+            self.model.ticks_per_second *= self.latencies.weights.scale
 
     def build(self) -> pyo.ConcreteModel:
         self.add_variables()
@@ -212,7 +226,6 @@ class _CspBuilder:
 
     def add_variables(self) -> None:
         model, peak, chunk = self.model, self.bounds.peak, self.bounds.chunk
-        model.R = range(len(peak))
         model.J = range(1, model.horizon + 1)
         before = range(model.horizon + 1)
 
@@ -263,11 +276,13 @@ class _CspBuilder:
         """Times of batches, where their sum is not linear or somebody arrives."""
         model = self.model
         if len(self.alpha) > 1:
-            model.nu = pyo.Var(model.J, domain=pyo.NonNegativeReals, bounds=(0, self.longest_batch))
+            model.nu = pyo.Var(model.J, domain=pyo.NonNegativeReals, bounds=(0, self.longest_batch()))
         if not self.instance.offline:
             model.start = pyo.Var(
                 range(1, model.horizon + 2), domain=pyo.NonNegativeReals, bounds=(0, self.latest)
             )
+        if self.latencies is not None:
+            self.latencies.add_variables()
 
     def add_constraints(self) -> None:
         """Table of contents: the paper's equations first, then policy, cost and cuts."""
@@ -293,10 +308,17 @@ class _CspBuilder:
         self._each("short_refill", self.short_refill)
         self._each("roofline", self.roofline)
         self._each("arrivals", self.arrivals)
+        if self.latencies is not None:
+            self._each("batch_ends", self.latencies.batch_ends)
+            self._each("unfinished", self.latencies.unfinished)
+            self._each("latency_phases", self.latencies.phases)
         if self.options.cuts:
             self._each("token_numbers", self.token_numbers)
             self._each("packing", self.packing)
             self._each("least_number", self.least_number)
+            if self.latencies is not None:
+                self._each("own_part", self.latencies.own_part)
+                self._each("alone", self.latencies.alone)
         if self.options.symmetry:
             self._each("same_requests", self.same_requests)
 
@@ -634,30 +656,41 @@ class _CspBuilder:
         time += self.d0 * model.ad[j] + self.d1 * pyo.quicksum(model.r[i, j] for i in model.R)
         return time + self.p0 * model.ap[j] + self.p1 * pyo.quicksum(model.w[i, j] for i in model.R)
 
-    @property
-    def longest_batch(self) -> int:
-        """Ticks that no batch exceeds."""
-        tokens = self.instance.system.max_batch_tokens
+    def longest_batch(self, without: int | None = None) -> int:
+        """Ticks that no batch exceeds, or none in which request `without` has no part."""
+        others = [i for i in self.model.R if i != without]
+        chunk, peak = self.bounds.chunk, self.bounds.peak
+        tokens = min(self.instance.system.max_batch_tokens, sum(chunk[i] for i in others))
         linear = max(a + b * tokens for a, b in zip(self.alpha, self.beta, strict=True))
-        squares = sum(peak**2 for peak in self.bounds.peak)
-        return int(linear + self.d0 + self.d1 * sum(self.bounds.peak) + self.p0 + self.p1 * squares)
+        # Work of a prefill that is charged at its end may be charged beside a decode.
+        if self.short_refills:
+            attention = sum(self.d1 * peak[i] + self.p1 * peak[i] ** 2 for i in others)
+        else:
+            attention = sum(max(self.d1 * (peak[i] - 1), self.p1 * self.most_work(i)) for i in others)
+        return int(linear + self.d0 + self.p0 + attention)
+
+    def most_work(self, i: int) -> int:
+        """Most attention work of request i that is charged to one batch."""
+        collected = self.at_end and self.instance.policy.chunked_prefill
+        return int((self.bounds.peak if collected else self.bounds.chunk)[i] ** 2)
 
     @property
     def latest(self) -> int:
         """Ticks by which the last batch ends, unless the schedule waits for nothing."""
         latest = max(request.arrival for request in self.instance.requests)
         horizon: int = self.model.horizon
-        return int(latest * self.unit) + horizon * self.longest_batch
+        return int(latest * self.unit) + horizon * self.longest_batch()
 
     def arrivals(self, model: pyo.ConcreteModel) -> Iterator[Any]:
-        """Online setting: start_j+1 >= start_j + T_j, and start_j >= a_i for whom batch j holds.
+        """Online setting: start_j+1 >= end_j = start_j + T_j, and start_j >= a_i for whom batch j holds.
 
         The paper's Acc_j; once a request was processed (cz, h) later batches start after a_i too.
         """
         if self.instance.offline:
             return
         for j in model.J:
-            yield model.start[j + 1] >= model.start[j] + self.batch_time(j)
+            end = model.start[j] + self.batch_time(j) if self.latencies is None else model.end[j]
+            yield model.start[j + 1] >= end
             for i, request in enumerate(self.instance.requests):
                 if request.arrival:
                     ticks = int(request.arrival * self.unit)
@@ -723,9 +756,11 @@ class _CspBuilder:
                     yield model.h[a, j] >= model.h[b, j]
 
     def add_objective(self) -> None:
-        """Minimise the total latency, in ticks."""
+        """Minimise the total latency, in ticks, or a sum of latencies."""
         model = self.model
-        if self.instance.offline:
+        if self.latencies is not None:
+            total = self.latencies.objective()
+        elif self.instance.offline:
             total = pyo.quicksum(self.batch_time(j) for j in model.J)
         else:
             total = model.start[model.horizon + 1]
@@ -808,7 +843,7 @@ class _Setter:
         """Set the columns of every batch; `times`: starts and the last end, in the model's ticks."""
         model = self.model
         ticks = self.instance.cost.ticks
-        scale = model.ticks_per_second // self.instance.cost.ticks_per_second
+        scale = model.unit // self.instance.cost.ticks_per_second
         for j in model.J:
             used = j <= len(moves)
             batch = moves[j - 1] if used else []

@@ -18,6 +18,7 @@ Requests i, batches j = 1..J; j = 0 is the state before the first batch.
 ``r[i,j]``  cached tokens that i's decode in batch j reads
 ``q[i,j]``  cached tokens that this decode would read if a refill did not stand in for it
 ``w[i,j]``  prefill attention work
+``v[i,k,j]`` 1 if m[i,j] >= k (only for exact attention of chunks with arrivals or latencies)
 ``u[j]``    1 if batch j is used; ``ad[j]``, ``ap[j]``: it decodes, it prefills
 ``nu[j]``   non-attention time of batch j, ticks; ``start[j]``: its start, ticks
 ``end[j]``  and two tables of times for latencies: see `infermax_csp_latencies`
@@ -59,6 +60,24 @@ __all__ = ["CSP"]
 MAX_UNARY = 16
 #: Longest chunk whose square is modelled: it takes one tangent per token, request and batch.
 MAX_TANGENTS = 512
+#: Most tokens that a request caches where there is a column for each of them, request and batch.
+MAX_LEVELS = 64
+
+
+def _work_by_levels(instance: Instance) -> bool:
+    """Whether the work of a chunk depends on what is cached, and it matters when it is done.
+
+    Elsewhere all work of a prefill may be charged when it ends: c (2m + c) telescopes to the square of the
+    tokens cached then, and the sum of all batch times stays as it is.
+    """
+    totals = instance.offline and instance.objective.is_makespan
+    return instance.cost.exact_attention and instance.policy.chunked_prefill and not totals
+
+
+def _charged_at_end(instance: Instance) -> bool:
+    """Whether the model charges work when a prefill ends; without chunks that is when it is done."""
+    exact = instance.cost.exact_attention and not _work_by_levels(instance)
+    return exact or not instance.policy.chunked_prefill
 
 
 @dataclass(frozen=True)
@@ -86,16 +105,20 @@ class CSP:
         if not instance.policy.chunked_prefill:
             return None
         if instance.cost.exact_attention:
-            if not (instance.offline and instance.objective.is_makespan):
-                return "exact attention of chunks is charged to the last, too late for arrivals and latencies"
+            peak = max(_Bounds.of(instance).peak)
+            if _work_by_levels(instance) and peak > MAX_LEVELS:
+                why = "exact attention of chunks with arrivals or latencies takes a column a cached token"
+                return f"{why}, and {peak} are more than {MAX_LEVELS}"
         elif max(_Bounds.of(instance).chunk) > MAX_TANGENTS:
             return f"squares of chunks above {MAX_TANGENTS} tokens need too many tangents"
         return None
 
     def columns(self, instance: Instance, horizon: int) -> int:
         """Estimate the number of columns."""
-        each = 13 if instance.objective.is_makespan else 15
-        return each * len(instance.requests) * horizon
+        each = (13 if instance.objective.is_makespan else 15) * len(instance.requests)
+        if _work_by_levels(instance):
+            each += sum(request.peak_kv for request in instance.requests)
+        return each * horizon
 
     def scope(self, instance: Instance, horizon: int, proved: int | None) -> Scope:
         """Exact where the horizon is long enough for an optimal schedule.
@@ -206,7 +229,8 @@ class _CspBuilder:
         self.counts_running = self.limited or not policy.chunked_prefill
         #: Whether work is charged when a prefill ends: c(2m+c) telescopes to the square of the
         #: tokens cached then, and without chunks there is no difference.
-        self.at_end = instance.cost.exact_attention or not policy.chunked_prefill
+        self.at_end = _charged_at_end(instance)
+        self.by_levels = _work_by_levels(instance)
         self.short_refills = self.at_end and policy.chunked_prefill and policy.preemption
         self.model = pyo.ConcreteModel(name=f"csp:{instance.name}")
         self.model.instance = instance
@@ -252,6 +276,8 @@ class _CspBuilder:
             model.mz = flags(before)
         if self.instance.system.block_size > 1:
             model.blocks = table(model.J, pyo.NonNegativeIntegers, lambda i: (0, self.held(peak[i])))
+        if self.by_levels:
+            self.add_levels()
         if self.short_refills:
             model.fill, model.sh = flags(before), flags(model.J)
         self.add_times()
@@ -271,6 +297,14 @@ class _CspBuilder:
         for i, k, j in model.t:
             if j == 0:
                 model.t[i, k, 0].fix(0)
+
+    def add_levels(self) -> None:
+        """``v[i, k, j]``: whether request i caches at least k tokens after batch j."""
+        model = self.model
+        levels = [(i, k) for i in model.R for k in range(1, self.bounds.peak[i] + 1)]
+        model.v = pyo.Var([(*level, j) for level in levels for j in (0, *model.J)], domain=pyo.Binary)
+        for i, k in levels:
+            model.v[i, k, 0].fix(0)
 
     def add_times(self) -> None:
         """Times of batches, where their sum is not linear or somebody arrives."""
@@ -305,6 +339,7 @@ class _CspBuilder:
         self._each("held_at_tokens", self.held_at_tokens)
         self._each("prefill_at_end", self.prefill_at_end)
         self._each("prefill_squares", self.prefill_squares)
+        self._each("prefill_levels", self.prefill_levels)
         self._each("short_refill", self.short_refill)
         self._each("roofline", self.roofline)
         self._each("arrivals", self.arrivals)
@@ -600,12 +635,30 @@ class _CspBuilder:
 
     def prefill_squares(self, model: pyo.ConcreteModel) -> Iterator[Any]:
         """w_ij >= x^2 for the prefill tokens x = c_ij - dg_ij: tangents at every integer."""
-        if self.at_end:
+        if self.at_end or self.by_levels:
             return
         for i, j in self._pairs():
             x = model.c[i, j] - model.dg[i, j]
             for t in range(self.bounds.chunk[i]):
                 yield model.w[i, j] >= (2 * t + 1) * x - t * (t + 1)
+
+    def prefill_levels(self, model: pyo.ConcreteModel) -> Iterator[Any]:
+        """w_ij >= m_ij^2 - m_i,j-1^2 - (2 peak - 1) dg_ij: exact attention, c (2m + c) is that difference.
+
+        m_ij = sum_k v_ikj and m_ij^2 = sum_k (2k - 1) v_ikj with v_ikj >= v_i,k+1,j; a decode caches one
+        token more, at most the last one.  The prefill of the prompt does I_i^2: sum_j w_ij >= I_i^2.
+        """
+        if not self.by_levels:
+            return
+        for i, j in self._pairs():
+            levels = range(1, self.bounds.peak[i] + 1)
+            yield pyo.quicksum(model.v[i, k, j] for k in levels) == model.m[i, j]
+            for k in levels[1:]:
+                yield model.v[i, k, j] <= model.v[i, k - 1, j]
+            grown = pyo.quicksum((2 * k - 1) * (model.v[i, k, j] - model.v[i, k, j - 1]) for k in levels)
+            yield model.w[i, j] >= grown - (2 * self.bounds.peak[i] - 1) * model.dg[i, j]
+        for i in model.R:
+            yield pyo.quicksum(model.w[i, j] for j in model.J) >= self.bounds.size[i] ** 2
 
     def short_refill(self, model: pyo.ConcreteModel) -> Iterator[Any]:
         """w_ij >= (I_i,j-1 - 1)^2 sh_ij: a refill that stopped one token short ends in a decode.
@@ -671,8 +724,11 @@ class _CspBuilder:
 
     def most_work(self, i: int) -> int:
         """Most attention work of request i that is charged to one batch."""
+        peak, chunk = self.bounds.peak[i], self.bounds.chunk[i]
+        if self.by_levels:
+            return int(peak**2 - (peak - chunk) ** 2)
         collected = self.at_end and self.instance.policy.chunked_prefill
-        return int((self.bounds.peak if collected else self.bounds.chunk)[i] ** 2)
+        return int(peak**2 if collected else chunk**2)
 
     @property
     def latest(self) -> int:
@@ -774,7 +830,7 @@ class _Setter:
         self.model = model
         self.instance: Instance = model.instance
         self.exact = self.instance.cost.exact_attention
-        self.at_end = self.exact or not self.instance.policy.chunked_prefill
+        self.at_end = _charged_at_end(self.instance)
 
     def request(self, i: int, moves: list[Move]) -> None:
         """Set the columns of request i, which moves like this; then it is finished and idle."""
@@ -812,6 +868,9 @@ class _Setter:
             values["fill"] = filling
             self.set_columns(i, j, values)
             self.set_token_number(i, j, after)
+            if model.component("v") is not None:
+                for k in range(1, request.peak_kv + 1):
+                    model.v[i, k, j].set_value(int(move.held >= k))
 
     def set_columns(self, i: int, j: int, values: dict[str, int]) -> None:
         """Set those columns of request i and batch j that the model has, by name."""
@@ -832,7 +891,7 @@ class _Setter:
         """Prefill attention work, charged where the model charges it."""
         prefills = move.tokens > 0 and not move.decodes
         if not self.at_end:
-            return int(prefill_work(False, move.tokens, move.cached)) if prefills else 0
+            return int(prefill_work(self.exact, move.tokens, move.cached)) if prefills else 0
         if prefills and move.generates:
             return move.held**2
         if filling and (move.decodes or move.evicted):

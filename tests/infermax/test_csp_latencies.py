@@ -108,21 +108,21 @@ def test_longer_waits_than_the_model_knows_are_refused() -> None:
 def test_what_the_model_takes() -> None:
     cost = CostModel([("1", "0")], ("0", "0"), ("0", "0"), "exact")
 
-    def why(objective: Any, arrival: int = 0, chunked: bool = True) -> str:
-        groups = (RequestGroup("r", 2, 2, arrival),)
-        policy = Policy(chunked_prefill=chunked)
-        return (
-            CSP().unsupported(Instance("r", groups, System(9, 9, 9), cost, policy, Objective.of(objective)))
-            or ""
-        )
+    def why(objective: Any, arrival: int = 0, size: int = 64) -> str:
+        groups = (RequestGroup("r", size, 2, arrival),)
+        policy, aim = Policy(chunked_prefill=size > 9), Objective.of(objective)
+        return CSP().unsupported(Instance("r", groups, System(99, 9, 9), cost, policy, aim)) or ""
 
     for objective in SUMS:
-        assert why(objective, 1, chunked=False) == ""
-        assert "too late for arrivals and latencies" in why(objective)
+        assert why(objective, 1, size=9) == why(objective, 1, size=63) == ""
+        assert why(objective) == (
+            "exact attention of chunks with arrivals or latencies takes a column a cached token, "
+            "and 65 are more than 64"
+        )
     assert why("makespan") == ""
-    assert "too late" in why("makespan", 1)
+    assert "65 are more" in why("makespan", 1)
     for other in ("p99_ttft", {"at_most": {"mean_e2e": 1}}, {"mean_e2e": 1, "missed": 1}):
-        assert "sums of latencies, not " in why(other, chunked=False)
+        assert "sums of latencies, not " in why(other, size=9)
 
 
 # --- waits -----------------------------------------------------------------------------------------------

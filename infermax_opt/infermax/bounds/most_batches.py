@@ -42,10 +42,12 @@ def proved_batches(instance: Instance, upper: Fraction) -> int:
     Parameters
     ----------
     instance : Instance
-        Its objective is the makespan or a sum of latencies and of it.
+        If its objective is more than the makespan and sums of latencies, costs prove nothing.
     upper : Fraction
         Objective of some schedule.
     """
+    if instance.objective.beyond_sums:
+        return most_batches(instance)
     young, old = instance.objective.rates(instance.types)
     steady = [
         first if kind.output_tokens == 1 else min(first, later)

@@ -18,8 +18,10 @@ Requests i, batches j = 1..J; j = 0 is the state before the first batch.
 ``r[i,j]``  cached tokens that i's decode in batch j reads
 ``q[i,j]``  cached tokens that this decode would read if a refill did not stand in for it
 ``w[i,j]``  prefill attention work
+``v[i,k,j]`` 1 if m[i,j] >= k (only for exact attention of chunks with arrivals or latencies)
 ``u[j]``    1 if batch j is used; ``ad[j]``, ``ap[j]``: it decodes, it prefills
 ``nu[j]``   non-attention time of batch j, ticks; ``start[j]``: its start, ticks
+``end[j]``  and two tables of times for latencies: see `infermax_csp_latencies`
 ==========  ====================================================================================
 
 Where this departs from the paper, and why
@@ -36,12 +38,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from math import lcm
 from typing import Any, ClassVar
 
 import pyomo.environ as pyo
+from infermax_opt.models.infermax_csp_latencies import Latencies
 
 from infermax_opt.core.result import Scope
 from infermax_opt.infermax.bounds.horizon import PackingRow, least_batches, packing_rows
@@ -50,6 +52,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.formulation import Move, trajectory
 from infermax_opt.infermax.replay.plain import replay_plain
+from infermax_opt.infermax.replay.waits import with_best_waits
 
 __all__ = ["CSP"]
 
@@ -57,6 +60,24 @@ __all__ = ["CSP"]
 MAX_UNARY = 16
 #: Longest chunk whose square is modelled: it takes one tangent per token, request and batch.
 MAX_TANGENTS = 512
+#: Most tokens that a request caches where there is a column for each of them, request and batch.
+MAX_LEVELS = 64
+
+
+def _work_by_levels(instance: Instance) -> bool:
+    """Whether the work of a chunk depends on what is cached, and it matters when it is done.
+
+    Elsewhere all work of a prefill may be charged when it ends: c (2m + c) telescopes to the square of the
+    tokens cached then, and the sum of all batch times stays as it is.
+    """
+    totals = instance.offline and instance.objective.is_makespan
+    return instance.cost.exact_attention and instance.policy.chunked_prefill and not totals
+
+
+def _charged_at_end(instance: Instance) -> bool:
+    """Whether the model charges work when a prefill ends; without chunks that is when it is done."""
+    exact = instance.cost.exact_attention and not _work_by_levels(instance)
+    return exact or not instance.policy.chunked_prefill
 
 
 @dataclass(frozen=True)
@@ -79,20 +100,25 @@ class CSP:
         """Why `instance` cannot be modelled; None if it can."""
         if instance.required is not instance:
             return "it serves every request, and some may be left unfinished here"
-        if not instance.objective.is_makespan:
-            return f"it minimises the makespan only, not {instance.objective}"
+        if instance.objective.beyond_sums:
+            return f"it minimises the makespan and sums of latencies, not {instance.objective}"
         if not instance.policy.chunked_prefill:
             return None
         if instance.cost.exact_attention:
-            if not instance.offline:
-                return "exact attention of chunks is charged to the last one, too late for arrivals"
+            peak = max(_Bounds.of(instance).peak)
+            if _work_by_levels(instance) and peak > MAX_LEVELS:
+                why = "exact attention of chunks with arrivals or latencies takes a column a cached token"
+                return f"{why}, and {peak} are more than {MAX_LEVELS}"
         elif max(_Bounds.of(instance).chunk) > MAX_TANGENTS:
             return f"squares of chunks above {MAX_TANGENTS} tokens need too many tangents"
         return None
 
     def columns(self, instance: Instance, horizon: int) -> int:
         """Estimate the number of columns."""
-        return 13 * len(instance.requests) * horizon
+        each = (13 if instance.objective.is_makespan else 15) * len(instance.requests)
+        if _work_by_levels(instance):
+            each += sum(request.peak_kv for request in instance.requests)
+        return each * horizon
 
     def scope(self, instance: Instance, horizon: int, proved: int | None) -> Scope:
         """Exact where the horizon is long enough for an optimal schedule.
@@ -117,43 +143,49 @@ class CSP:
         Where all requests are there from the start, waits are left out.
         """
         instance: Instance = model.instance
+        if instance.offline:
+            schedule = with_best_waits(instance, schedule)
         replayed = replay_plain(instance, schedule)
         if not replayed.valid:
             raise ValueError(f"the schedule is not valid: {replayed.violations[0]}")
         moves = trajectory(instance, schedule)
         if len(moves) > model.horizon:
             raise ValueError(f"{len(moves)} batches; the horizon is {model.horizon}")
-        if not instance.offline and model.ticks_per_second != replayed.ticks_per_second:
+        if model.unit != replayed.ticks_per_second:
             raise ValueError("a start time is no multiple of the model's tick")
+        setter = _Setter(model)
+        for i, k in enumerate(self.names(instance, replayed.first_batch)):
+            setter.request(i, [batch[k] for batch in moves])
+        setter.batches(moves, [*replayed.starts, replayed.ends[-1]])
+        if model.latencies is not None:
+            model.latencies.set_times(replayed.starts, replayed.ends)
+
+    def names(self, instance: Instance, first: list[int]) -> list[int]:
+        """Which request of a schedule each one of the model stands for; `first`: batches of first tokens."""
         source = list(range(len(instance.requests)))
         if self.symmetry:
             for kind in instance.types:
-                order = sorted(kind.members, key=lambda i: replayed.first_batch[i])
+                order = sorted(kind.members, key=lambda i: first[i])
                 for member, i in zip(kind.members, order, strict=True):
                     source[member] = i
-        setter = _Setter(model)
-        for i, k in enumerate(source):
-            setter.request(i, [batch[k] for batch in moves])
-        setter.batches(moves, [*replayed.starts, replayed.ends[-1]])
+        return source
 
     def extract(self, model: pyo.ConcreteModel) -> Schedule:
-        """Read the schedule; a batch waits no longer than for its own requests' arrivals."""
+        """Read what the batches do; they wait as `with_best_waits` says."""
         instance: Instance = model.instance
         batches = []
         for j in model.J:
             tokens = {}
             evict = []
-            latest = Fraction(0)
             for i, request in enumerate(instance.requests):
                 count = round(model.c[i, j].value)
                 if count:
                     tokens[request.id] = count
-                    latest = max(latest, request.arrival)
                 if round(model.e[i, j].value):
                     evict.append(request.id)
             if tokens or evict:
-                batches.append(Batch(tokens, tuple(evict), latest or None))
-        return Schedule(instance.name, tuple(batches))
+                batches.append(Batch(tokens, tuple(evict)))
+        return with_best_waits(instance, Schedule(instance.name, tuple(batches)))
 
 
 @dataclass(frozen=True)
@@ -197,12 +229,18 @@ class _CspBuilder:
         self.counts_running = self.limited or not policy.chunked_prefill
         #: Whether work is charged when a prefill ends: c(2m+c) telescopes to the square of the
         #: tokens cached then, and without chunks there is no difference.
-        self.at_end = instance.cost.exact_attention or not policy.chunked_prefill
+        self.at_end = _charged_at_end(instance)
+        self.by_levels = _work_by_levels(instance)
         self.short_refills = self.at_end and policy.chunked_prefill and policy.preemption
         self.model = pyo.ConcreteModel(name=f"csp:{instance.name}")
         self.model.instance = instance
         self.model.horizon = horizon
-        self.model.ticks_per_second = self.unit
+        self.model.R = range(len(instance.requests))
+        self.model.unit = self.model.ticks_per_second = self.unit
+        self.model.latencies = self.latencies = None
+        if not instance.objective.is_makespan:
+            self.model.latencies = self.latencies = Latencies(self)
+            self.model.ticks_per_second *= self.latencies.weights.scale
 
     def build(self) -> pyo.ConcreteModel:
         self.add_variables()
@@ -212,7 +250,6 @@ class _CspBuilder:
 
     def add_variables(self) -> None:
         model, peak, chunk = self.model, self.bounds.peak, self.bounds.chunk
-        model.R = range(len(peak))
         model.J = range(1, model.horizon + 1)
         before = range(model.horizon + 1)
 
@@ -239,6 +276,8 @@ class _CspBuilder:
             model.mz = flags(before)
         if self.instance.system.block_size > 1:
             model.blocks = table(model.J, pyo.NonNegativeIntegers, lambda i: (0, self.held(peak[i])))
+        if self.by_levels:
+            self.add_levels()
         if self.short_refills:
             model.fill, model.sh = flags(before), flags(model.J)
         self.add_times()
@@ -259,15 +298,25 @@ class _CspBuilder:
             if j == 0:
                 model.t[i, k, 0].fix(0)
 
+    def add_levels(self) -> None:
+        """``v[i, k, j]``: whether request i caches at least k tokens after batch j."""
+        model = self.model
+        levels = [(i, k) for i in model.R for k in range(1, self.bounds.peak[i] + 1)]
+        model.v = pyo.Var([(*level, j) for level in levels for j in (0, *model.J)], domain=pyo.Binary)
+        for i, k in levels:
+            model.v[i, k, 0].fix(0)
+
     def add_times(self) -> None:
         """Times of batches, where their sum is not linear or somebody arrives."""
         model = self.model
         if len(self.alpha) > 1:
-            model.nu = pyo.Var(model.J, domain=pyo.NonNegativeReals, bounds=(0, self.longest_batch))
+            model.nu = pyo.Var(model.J, domain=pyo.NonNegativeReals, bounds=(0, self.longest_batch()))
         if not self.instance.offline:
             model.start = pyo.Var(
                 range(1, model.horizon + 2), domain=pyo.NonNegativeReals, bounds=(0, self.latest)
             )
+        if self.latencies is not None:
+            self.latencies.add_variables()
 
     def add_constraints(self) -> None:
         """Table of contents: the paper's equations first, then policy, cost and cuts."""
@@ -290,13 +339,21 @@ class _CspBuilder:
         self._each("held_at_tokens", self.held_at_tokens)
         self._each("prefill_at_end", self.prefill_at_end)
         self._each("prefill_squares", self.prefill_squares)
+        self._each("prefill_levels", self.prefill_levels)
         self._each("short_refill", self.short_refill)
         self._each("roofline", self.roofline)
         self._each("arrivals", self.arrivals)
+        if self.latencies is not None:
+            self._each("batch_ends", self.latencies.batch_ends)
+            self._each("unfinished", self.latencies.unfinished)
+            self._each("latency_phases", self.latencies.phases)
         if self.options.cuts:
             self._each("token_numbers", self.token_numbers)
             self._each("packing", self.packing)
             self._each("least_number", self.least_number)
+            if self.latencies is not None:
+                self._each("own_part", self.latencies.own_part)
+                self._each("alone", self.latencies.alone)
         if self.options.symmetry:
             self._each("same_requests", self.same_requests)
 
@@ -578,12 +635,30 @@ class _CspBuilder:
 
     def prefill_squares(self, model: pyo.ConcreteModel) -> Iterator[Any]:
         """w_ij >= x^2 for the prefill tokens x = c_ij - dg_ij: tangents at every integer."""
-        if self.at_end:
+        if self.at_end or self.by_levels:
             return
         for i, j in self._pairs():
             x = model.c[i, j] - model.dg[i, j]
             for t in range(self.bounds.chunk[i]):
                 yield model.w[i, j] >= (2 * t + 1) * x - t * (t + 1)
+
+    def prefill_levels(self, model: pyo.ConcreteModel) -> Iterator[Any]:
+        """w_ij >= m_ij^2 - m_i,j-1^2 - (2 peak - 1) dg_ij: exact attention, c (2m + c) is that difference.
+
+        m_ij = sum_k v_ikj and m_ij^2 = sum_k (2k - 1) v_ikj with v_ikj >= v_i,k+1,j; a decode caches one
+        token more, at most the last one.  The prefill of the prompt does I_i^2: sum_j w_ij >= I_i^2.
+        """
+        if not self.by_levels:
+            return
+        for i, j in self._pairs():
+            levels = range(1, self.bounds.peak[i] + 1)
+            yield pyo.quicksum(model.v[i, k, j] for k in levels) == model.m[i, j]
+            for k in levels[1:]:
+                yield model.v[i, k, j] <= model.v[i, k - 1, j]
+            grown = pyo.quicksum((2 * k - 1) * (model.v[i, k, j] - model.v[i, k, j - 1]) for k in levels)
+            yield model.w[i, j] >= grown - (2 * self.bounds.peak[i] - 1) * model.dg[i, j]
+        for i in model.R:
+            yield pyo.quicksum(model.w[i, j] for j in model.J) >= self.bounds.size[i] ** 2
 
     def short_refill(self, model: pyo.ConcreteModel) -> Iterator[Any]:
         """w_ij >= (I_i,j-1 - 1)^2 sh_ij: a refill that stopped one token short ends in a decode.
@@ -634,30 +709,44 @@ class _CspBuilder:
         time += self.d0 * model.ad[j] + self.d1 * pyo.quicksum(model.r[i, j] for i in model.R)
         return time + self.p0 * model.ap[j] + self.p1 * pyo.quicksum(model.w[i, j] for i in model.R)
 
-    @property
-    def longest_batch(self) -> int:
-        """Ticks that no batch exceeds."""
-        tokens = self.instance.system.max_batch_tokens
+    def longest_batch(self, without: int | None = None) -> int:
+        """Ticks that no batch exceeds, or none in which request `without` has no part."""
+        others = [i for i in self.model.R if i != without]
+        chunk, peak = self.bounds.chunk, self.bounds.peak
+        tokens = min(self.instance.system.max_batch_tokens, sum(chunk[i] for i in others))
         linear = max(a + b * tokens for a, b in zip(self.alpha, self.beta, strict=True))
-        squares = sum(peak**2 for peak in self.bounds.peak)
-        return int(linear + self.d0 + self.d1 * sum(self.bounds.peak) + self.p0 + self.p1 * squares)
+        # Work of a prefill that is charged at its end may be charged beside a decode.
+        if self.short_refills:
+            attention = sum(self.d1 * peak[i] + self.p1 * peak[i] ** 2 for i in others)
+        else:
+            attention = sum(max(self.d1 * (peak[i] - 1), self.p1 * self.most_work(i)) for i in others)
+        return int(linear + self.d0 + self.p0 + attention)
+
+    def most_work(self, i: int) -> int:
+        """Most attention work of request i that is charged to one batch."""
+        peak, chunk = self.bounds.peak[i], self.bounds.chunk[i]
+        if self.by_levels:
+            return int(peak**2 - (peak - chunk) ** 2)
+        collected = self.at_end and self.instance.policy.chunked_prefill
+        return int(peak**2 if collected else chunk**2)
 
     @property
     def latest(self) -> int:
         """Ticks by which the last batch ends, unless the schedule waits for nothing."""
         latest = max(request.arrival for request in self.instance.requests)
         horizon: int = self.model.horizon
-        return int(latest * self.unit) + horizon * self.longest_batch
+        return int(latest * self.unit) + horizon * self.longest_batch()
 
     def arrivals(self, model: pyo.ConcreteModel) -> Iterator[Any]:
-        """Online setting: start_j+1 >= start_j + T_j, and start_j >= a_i for whom batch j holds.
+        """Online setting: start_j+1 >= end_j = start_j + T_j, and start_j >= a_i for whom batch j holds.
 
         The paper's Acc_j; once a request was processed (cz, h) later batches start after a_i too.
         """
         if self.instance.offline:
             return
         for j in model.J:
-            yield model.start[j + 1] >= model.start[j] + self.batch_time(j)
+            end = model.start[j] + self.batch_time(j) if self.latencies is None else model.end[j]
+            yield model.start[j + 1] >= end
             for i, request in enumerate(self.instance.requests):
                 if request.arrival:
                     ticks = int(request.arrival * self.unit)
@@ -723,9 +812,11 @@ class _CspBuilder:
                     yield model.h[a, j] >= model.h[b, j]
 
     def add_objective(self) -> None:
-        """Minimise the total latency, in ticks."""
+        """Minimise the total latency, in ticks, or a sum of latencies."""
         model = self.model
-        if self.instance.offline:
+        if self.latencies is not None:
+            total = self.latencies.objective()
+        elif self.instance.offline:
             total = pyo.quicksum(self.batch_time(j) for j in model.J)
         else:
             total = model.start[model.horizon + 1]
@@ -739,7 +830,7 @@ class _Setter:
         self.model = model
         self.instance: Instance = model.instance
         self.exact = self.instance.cost.exact_attention
-        self.at_end = self.exact or not self.instance.policy.chunked_prefill
+        self.at_end = _charged_at_end(self.instance)
 
     def request(self, i: int, moves: list[Move]) -> None:
         """Set the columns of request i, which moves like this; then it is finished and idle."""
@@ -777,6 +868,9 @@ class _Setter:
             values["fill"] = filling
             self.set_columns(i, j, values)
             self.set_token_number(i, j, after)
+            if model.component("v") is not None:
+                for k in range(1, request.peak_kv + 1):
+                    model.v[i, k, j].set_value(int(move.held >= k))
 
     def set_columns(self, i: int, j: int, values: dict[str, int]) -> None:
         """Set those columns of request i and batch j that the model has, by name."""
@@ -797,7 +891,7 @@ class _Setter:
         """Prefill attention work, charged where the model charges it."""
         prefills = move.tokens > 0 and not move.decodes
         if not self.at_end:
-            return int(prefill_work(False, move.tokens, move.cached)) if prefills else 0
+            return int(prefill_work(self.exact, move.tokens, move.cached)) if prefills else 0
         if prefills and move.generates:
             return move.held**2
         if filling and (move.decodes or move.evicted):
@@ -808,7 +902,7 @@ class _Setter:
         """Set the columns of every batch; `times`: starts and the last end, in the model's ticks."""
         model = self.model
         ticks = self.instance.cost.ticks
-        scale = model.ticks_per_second // self.instance.cost.ticks_per_second
+        scale = model.unit // self.instance.cost.ticks_per_second
         for j in model.J:
             used = j <= len(moves)
             batch = moves[j - 1] if used else []

@@ -1,8 +1,8 @@
 """The contract of a formulation, and how formulations are found.
 
-A formulation turns an instance into a Pyomo model whose objective is the makespan in integer
-ticks.  Formulations are found through the entry points of group ``infermax_opt.models`` and never
-imported by name, so that a package of one's own can add one.
+A formulation turns an instance into a Pyomo model whose objective is that of the instance, the
+makespan or another one, in integer ticks.  Formulations are found through the entry points of group
+``infermax_opt.models`` and never imported by name, so that a package of one's own can add one.
 
 Two promises make a model usable by every engine: all coefficients are integers, and fixing the
 integer variables leaves the continuous ones integral at an optimum (an engine may treat every
@@ -36,8 +36,9 @@ class Formulation(Protocol):
     """A mathematical model of the scheduling problem.
 
     Every verified schedule of at most `horizon` batches can be set into the model with
-    `warm_start`; it then satisfies every constraint, the objective equals the replayed makespan
-    in ticks, and `extract` gives the schedule back (up to the names of identical requests).
+    `warm_start`, if it waits no longer than it has to (`with_best_waits`); it then satisfies every
+    constraint, the objective equals the replayed one in ticks, and `extract` gives the schedule back
+    (up to the names of identical requests).
     """
 
     @property
@@ -56,7 +57,8 @@ class Formulation(Protocol):
     def build(self, instance: Instance, horizon: int) -> ConcreteModel:
         """Model of all schedules with at most `horizon` batches.
 
-        The model carries ``ticks_per_second``: its objective is in units of 1 / that seconds.
+        The model carries ``ticks_per_second``: so many units of its objective are one of the
+        instance's, a second of the makespan or of a mean latency.
         """
         ...
 
@@ -83,7 +85,7 @@ class Formulation(Protocol):
         horizon : int
             Batches of the model.
         proved : int or None
-            `infermax_opt.infermax.bounds.horizon.horizon_bound`, where it proves a number.
+            `infermax_opt.infermax.bounds.most_batches.proved_batches`.
         """
         ...
 

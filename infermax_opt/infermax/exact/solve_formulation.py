@@ -11,12 +11,13 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
 from infermax_opt.engines.formulations import ModelRun, run_model
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
-from infermax_opt.infermax.bounds.horizon import horizon_bound
+from infermax_opt.infermax.bounds.most_batches import proved_batches
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.formulation import Formulation, get_formulation, trajectory
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import measure, objective_value
+from infermax_opt.infermax.replay.waits import with_best_waits
 
 if TYPE_CHECKING:
     from infermax_opt.engines.process import Engine, EngineRun
@@ -38,17 +39,6 @@ def one_by_one(instance: Instance) -> Schedule:
             left -= tokens
         batches.extend(Batch({request.id: 1}) for _ in range(request.output_tokens - 1))
     return Schedule(instance.name, tuple(batches))
-
-
-def without_waits(instance: Instance, schedule: Schedule) -> Schedule:
-    """The same decisions, every batch as early as the requests that it names allow."""
-
-    def earliest(batch: Batch) -> Fraction | None:
-        requests = (instance.requests[instance.index[name]] for name in batch.tokens)
-        return max((r.arrival for r in requests), default=Fraction(0)) or None
-
-    batches = tuple(replace(batch, start=earliest(batch)) for batch in schedule.batches)
-    return replace(schedule, batches=batches)
 
 
 def without_lost_prefills(instance: Instance, schedule: Schedule) -> Schedule:
@@ -80,7 +70,7 @@ def without_lost_prefills(instance: Instance, schedule: Schedule) -> Schedule:
 
 
 def replayed_objective(instance: Instance, schedule: Schedule) -> Fraction | None:
-    """Objective in exact seconds; None if the schedule breaks a rule."""
+    """Exact objective in its unit; None if the schedule breaks a rule."""
     replayed = replay(instance, schedule)
     if not replayed.valid:
         return None
@@ -89,7 +79,7 @@ def replayed_objective(instance: Instance, schedule: Schedule) -> Fraction | Non
 
 @dataclass(frozen=True)
 class _Task:
-    """What is to be solved: the start, its value in seconds, the batches modelled and their scope."""
+    """What is to be solved: the start, its objective, the batches modelled and their scope."""
 
     incumbent: Schedule
     upper: Fraction
@@ -106,14 +96,12 @@ class _Task:
         incumbent = warm or one_by_one(instance)
         if replayed_objective(instance, incumbent) is None:
             raise InputError("the warm start is not a valid schedule", field="warm_start")
-        incumbent = without_waits(instance, incumbent)
+        incumbent = with_best_waits(instance, incumbent)
         upper = replayed_objective(instance, incumbent)
         if upper is None:
-            raise RuntimeError("leaving out waits broke a schedule")
-        proved = horizon_bound(instance, upper)
+            raise RuntimeError("other waits broke a schedule")
+        proved = proved_batches(instance, upper)
         batches = horizon if horizon is not None else proved
-        if batches is None:
-            raise InputError("batches may be free of charge, so no number of them is proved", field="horizon")
         columns = formulation.columns(instance, batches)
         if columns > MAX_COLUMNS:
             raise InputError(
@@ -154,8 +142,7 @@ def solve_formulation(
     Raises
     ------
     InputError
-        If the formulation does not cover the instance, the model would be too large, or no number
-        of batches is proved and none is given.
+        If the formulation does not cover the instance, or the model would be too large.
     """
     limits = limits or EngineLimits()
     formulation = get_formulation(formulation_name)
@@ -166,7 +153,7 @@ def solve_formulation(
 
     def listen(kind: str, ticks: int) -> None:
         if progress is not None:
-            progress(f"{source}: {kind} {ticks / unit:.6g} s")
+            progress(f"{source}: {kind} {ticks / unit:.6g} {instance.unit[1]}")
 
     # A start that is longer than the horizon, or off the chunk grid, is left out.
     start = None if warm is None else task.incumbent
@@ -202,7 +189,7 @@ def _best_schedule(
     schedule, best = (task.incumbent, task.upper) if warm else (None, None)
     read = solved.schedule()
     if read is not None:
-        found = without_lost_prefills(instance, read)
+        found = with_best_waits(instance, without_lost_prefills(instance, read))
         value = replayed_objective(instance, found)
         if value is not None and (best is None or value <= best):
             return found, value

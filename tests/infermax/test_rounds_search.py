@@ -17,11 +17,10 @@ from infermax_opt.infermax.data.mcsf import mcsf_instance
 from infermax_opt.infermax.exact import rounds
 from infermax_opt.infermax.exact.rounds import Found, RoundsSearch, guided, proved
 from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
+from tests.campaign import campaign, in_blocks
 from tests.infermax.test_backwards import in_rounds, least_latency
 from tests.support import few
 
-#: Instances of each block, half of them with arrivals.
-EACH, BLOCKS = 60, 2
 #: Nodes of a layer: enough for all of them.
 ROOM = 2000
 
@@ -52,9 +51,9 @@ def search_of(of: Instance, most: int = ROOM, evaluations: int = 40) -> RoundsSe
     return search
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_it_finds_the_best_start_rounds_and_nothing_below(block: int) -> None:
-    for seed in range(EACH * block, EACH * block + EACH):
+@in_blocks(campaign(60, 5_000), 60)
+def test_it_finds_the_best_start_rounds_and_nothing_below(seeds: range) -> None:
+    for seed in seeds:
         of = in_rounds(seed)
         best = sum_of_ends(of, least_latency(of))
         search = search_of(of, evaluations=seed % 40)

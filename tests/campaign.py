@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-__all__ = ["PART", "SIZES", "campaign", "choose", "in_blocks", "one_in", "size"]
+__all__ = ["PART", "SIZES", "campaign", "choose", "examples", "in_blocks", "one_in", "size"]
 
 #: What the option may be: what a run of all tests tries, or everything.
 SIZES = PART, FULL = ("part", "full")
@@ -26,6 +27,9 @@ def choose(which: str) -> None:
     global _chosen
     assert which in SIZES
     _chosen = which
+    # The part is the same in every run, and a full campaign is another one each time.
+    settings.register_profile("campaign", derandomize=which == PART)
+    settings.load_profile("campaign")
 
 
 def size(part: int, full: int) -> int:
@@ -37,6 +41,12 @@ def size(part: int, full: int) -> int:
 def campaign(part: int, full: int, first: int = 0) -> range:
     """Seeds from `first` on: `part` of them by default, and `full` in a full campaign."""
     return range(first, first + size(part, full))
+
+
+def examples(part: int, full: int) -> settings:
+    """So many examples of `hypothesis`: `part` of them by default, and `full` in a full campaign."""
+    slow = [HealthCheck.too_slow]
+    return settings(max_examples=size(part, full), deadline=None, suppress_health_check=slow)
 
 
 def in_blocks(seeds: range, each: int) -> pytest.MarkDecorator:

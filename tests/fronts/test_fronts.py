@@ -19,6 +19,7 @@ from infermax_opt.files.results import read_schedule_or_claim
 from infermax_opt.fronts.axes import Axis
 from infermax_opt.fronts.trace import Front, Point, trace_front
 from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup
+from tests.campaign import campaign
 from tests.infermax.oracle import optimum
 from tests.infermax.tiny import tiny
 
@@ -50,7 +51,7 @@ def test_points_are_replayed_and_no_point_is_beaten(toy: Front) -> None:
         assert not any(other.beats(one) for other in (*toy.points, *toy.others))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", campaign(3, 6))
 def test_no_half_plane_is_above_the_optimum(seed: int) -> None:
     instance = tiny(seed, arrivals=seed % 2 == 0)
     front = trace_front(instance, "mean_e2e", "makespan", directions=4, time_limit=10)

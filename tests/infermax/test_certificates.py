@@ -46,7 +46,7 @@ from tests.infermax.occupancy_adversary import signed
 from tests.support import ROOT, certificate_to_json, check_evidence
 
 CHECKER = Path(certificate_checker.__file__)
-#: One of so many alterations is tried in every run; places have unlike numbers of them, so that all kinds are.
+#: One of so many alterations is tried in every run, of all kinds: places have unlike numbers of them.
 SHARE = 7
 COST = CostModel([("1", "0.1"), ("0.5", "0.2")], ("0.25", "0.05"), ("0.3", "0.02"))
 

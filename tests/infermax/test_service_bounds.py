@@ -74,8 +74,7 @@ def checked(instance: Instance, points: int = POINTS) -> bool | None:
 def test_everything_against_every_schedule(family: str, seeds: range) -> None:
     objectives = FAMILIES[family]
     found = [
-        checked(served(seed, objectives[seed % len(objectives)], arrivals=seed % 2 == 0))
-        for seed in seeds
+        checked(served(seed, objectives[seed % len(objectives)], arrivals=seed % 2 == 0)) for seed in seeds
     ]
     assert sum(met is not None for met in found) > len(seeds) / 3
     assert sum(met is True for met in found) > len(seeds) / 20

@@ -38,8 +38,8 @@ for line in sys.stdin:
     for name, number in (("out", 1), ("err", 2)):
         os.dup2(os.open(order[name], os.O_WRONLY | os.O_CREAT, 0o600), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.environ["PYTHONPATH"] = order["path"]
-    sys.path[1:1] = order["path"].split(os.pathsep)
+    os.environ.update(order["environment"])
+    sys.path[1:1] = order["environment"]["PYTHONPATH"].split(os.pathsep)
     importlib.invalidate_caches()
     sys.argv = ["infermax-opt", *order["arguments"]]
     code = 1
@@ -65,14 +65,18 @@ def server() -> subprocess.Popen[str]:
     )
 
 
-def forked(*arguments: object, path: Path) -> subprocess.CompletedProcess[str]:
-    """What a command says and how it ends, with the packages of a folder beside the program's own."""
+def forked(*arguments: object, path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What a command says and how it ends, with the packages of a folder beside the program's own.
+
+    `environment` comes on top of that of the tests.
+    """
     running, words = server(), list(map(str, arguments))
     assert running.stdin is not None
     assert running.stdout is not None
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
-        order = {"arguments": words, "path": str(path), "out": str(out), "err": str(err)}
+        around = {**environment, "PYTHONPATH": str(path)}
+        order = {"arguments": words, "environment": around, "out": str(out), "err": str(err)}
         running.stdin.write(json.dumps(order) + "\n")
         running.stdin.flush()
         code = int(running.stdout.readline())

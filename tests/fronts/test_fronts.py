@@ -70,7 +70,7 @@ def test_certificates_and_schedules_of_a_front_stand_alone(tmp_path: Path) -> No
     parts, out = tmp_path / "parts", tmp_path / "front.json"
     pair = ("--x", "mean_e2e", "--y", "makespan")
     outcome = run(
-        case, *pair, "--directions", "3", "--time-limit", "8", "--parts", str(parts), "-o", str(out)
+        case, *pair, "--directions", "3", "--time-limit", "4", "--parts", str(parts), "-o", str(out)
     )
     assert outcome.exit_code == 0, outcome.output
     found = json.loads(out.read_text())
@@ -97,8 +97,9 @@ def test_the_command_writes_every_form(tmp_path: Path) -> None:
     kinds = [row["kind"] for row in read_rows(table.read_text())]
     assert (kinds.count("front"), kinds.count("half-plane")) == (3, 7)
     other = run(
-        TOY, "--x", "tokens_per_second", "--y", "p90_ttft", "--json", "--plot", str(tmp_path / "b.svg")
-    )
+        TOY, "--x", "tokens_per_second", "--y", "p90_ttft", "--json", "--plot", str(tmp_path / "b.svg"),
+        "--time-limit", "2",
+    )  # fmt: skip
     assert json.loads(other.output)["schema"] == "infermax-opt/front/1"
 
 

@@ -76,7 +76,8 @@ def test_any_prices_do() -> None:
         assert search.search(best) == Found(None, True), seed
 
 
-def test_more_than_a_word_of_requests() -> None:
+def test_more_than_a_word_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infermax_opt.infermax.planners.rounds.planner.LOOKS", 3)
     of = mcsf_instance(2, 1)
     assert len(of.requests) > 64
     planner = RoundsPlanner(of)

@@ -48,9 +48,10 @@ def test_tiny_instances_are_solved() -> None:
 def test_a_schedule_of_32_requests_gets_shorter() -> None:
     instance = get_suite("paper-b32").select(["b32-i32-o8-m1000-p4096"])[0].build()
     start = imx.schedule(instance, "vllm_ef")
-    found = [value(instance, s) for s in improved_by_windows(instance, start, deadline=soon(20))]
-    assert found
-    assert found[-1] < value(instance, start) * 97 / 100
+    enough = value(instance, start) * 97 / 100
+    # It would go on for as long as it may.
+    found = (value(instance, s) for s in improved_by_windows(instance, start, deadline=soon(20)))
+    assert any(seconds < enough for seconds in found)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.3])

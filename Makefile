@@ -41,8 +41,9 @@ solve: .venv/.installed
 	@echo
 	$(BIN)/infermax-opt plot $(INSTANCE) out/result.json -o out/result.png
 
+# A file runs in one of the two processes: what its tests have made and compiled serves all of them.
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # Named without their folders, so that a test file may move.
 quick: .venv/.installed-dev

@@ -39,7 +39,15 @@ def size(part: int, full: int) -> int:
 
 
 def campaign(part: int, full: int, first: int = 0) -> range:
-    """Seeds from `first` on: `part` of them by default, and `full` in a full campaign."""
+    """Seeds of random instances.
+
+    Parameters
+    ----------
+    part, full : int
+        How many there are by default, and in a full campaign.
+    first : int
+        The first of them.
+    """
     return range(first, first + size(part, full))
 
 

@@ -192,7 +192,7 @@ def test_time_limit_keeps_the_warm_start(engine: Any) -> None:
     warm = one_by_one(instance)
     news: list[str] = []
     outcome = solve_formulation(
-        instance, "csp", engine, warm=warm, limits=EngineLimits(seconds=2), progress=news.append
+        instance, "csp", engine, warm=warm, limits=EngineLimits(seconds=1), progress=news.append
     )
     assert outcome.termination == Termination.TIME_LIMIT
     replayed = replay_plain(instance, warm)

@@ -11,14 +11,15 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	"$$p" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& command -v "$$p" && break; done)
 
-.PHONY: help solve test quick lint clean
+.PHONY: help solve test quick campaigns lint clean
 
 help:
-	@echo "make solve    set up, solve $(INSTANCE) (INSTANCE=...), verify and draw the result into out/"
-	@echo "make test     set up with the development tools, run the tests"
-	@echo "make quick    the fast ones among them, under a minute (PYTEST=... passes options)"
-	@echo "make lint     ruff and mypy"
-	@echo "make clean    remove .venv and everything built"
+	@echo "make solve      set up, solve $(INSTANCE) (INSTANCE=...), verify and draw the result into out/"
+	@echo "make test       set up with the development tools, run the tests"
+	@echo "make quick      the fast ones among them, under a minute (PYTEST=... passes options)"
+	@echo "make campaigns  the tests with all random instances, not a part of them: hours (PYTEST=... as well)"
+	@echo "make lint       ruff and mypy"
+	@echo "make clean      remove .venv and everything built"
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with venv is needed; say make PYTHON=..." >&2; exit 1; }
@@ -40,13 +41,18 @@ solve: .venv/.installed
 	@echo
 	$(BIN)/infermax-opt plot $(INSTANCE) out/result.json -o out/result.png
 
+# A file runs in one of the two processes: what its tests have made and compiled serves all of them.
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # Named without their folders, so that a test file may move.
 quick: .venv/.installed-dev
 	$(BIN)/python -m pytest -n 2 $(PYTEST) \
 		$$(sed "s,^,tests/," tests/quick.txt)
+
+# What a bound, a search or a checker has to stand before it changes: see tests/campaign.py.
+campaigns: .venv/.installed-dev
+	$(BIN)/python -m pytest -n 2 --campaign full $(PYTEST)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check .

@@ -19,6 +19,7 @@ import pytest
 from infermax_opt.api import verify
 from infermax_opt.cli.main import cli
 from infermax_opt.files.instances import write_instance
+from tests.forked import forked
 from tests.infermax.oracle import optimum
 from tests.infermax.tiny import tiny
 from tests.infermax.waiting import OBJECTIVES, waiting
@@ -56,13 +57,7 @@ def commands(site: Path) -> Run:
     """Runs a command of the checkout beside the packages of a folder."""
 
     def command(*args: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "infermax_opt", *map(str, args)],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(site)},
-            check=False,
-        )
+        done = forked(*args, path=site)
         assert done.returncode == code, (args, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
         if code == 2:
@@ -95,6 +90,17 @@ def small(tandem: Path, seed: int = 0) -> Path:
 def large(tandem: Path) -> Path:
     """An instance of which that would take too long."""
     return tandem / "instances" / "tandem-50-s0.json"
+
+
+def test_a_fork_says_what_a_process_says(site: Path) -> None:
+    """What all other tests here rely on."""
+    for args in (("problems", "--json"), ("schedule", TOY, "--scheduler", "wave"), ("versions",)):
+        done = subprocess.run(
+            [sys.executable, "-m", "infermax_opt", *map(str, args)],
+            capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(site)}, check=False,
+        )  # fmt: skip
+        again = forked(*args, path=site)
+        assert (again.returncode, again.stdout, again.stderr) == (done.returncode, done.stdout, done.stderr)
 
 
 # --- the scheduler ------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -13,9 +12,8 @@ from click.testing import CliRunner
 
 from infermax_opt.cli.main import cli
 from infermax_opt.core.registry import problem_named
+from tests.forked import forked
 from tests.support import ROOT
-
-PROGRAM = [sys.executable, "-m", "infermax_opt"]
 
 
 def offered(line: str, shell: str = "bash") -> list[tuple[str, ...]]:
@@ -23,14 +21,12 @@ def offered(line: str, shell: str = "bash") -> list[tuple[str, ...]]:
     words = line.split(" ")
     position = words[-1] if shell == "fish" else str(len(words) - 1)
     asked = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
         "_INFERMAX_OPT_COMPLETE": f"{shell}_complete",
         "COMP_WORDS": line if shell != "fish" else " ".join(words),
         "COMP_CWORD": position,
     }
-    done = subprocess.run(PROGRAM, env=asked, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
+    done = forked(path=ROOT, **asked)
+    assert (done.returncode, done.stderr) == (0, "")
     if shell == "zsh":
         lines = done.stdout.splitlines()
         return list(zip(lines[::3], lines[1::3], strict=True))

@@ -42,6 +42,7 @@ from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.replay.check import check_placement
 from infermax_opt.placement.verify import alone
+from tests.campaign import campaign, in_blocks
 from tests.infermax import oracle
 from tests.infermax.test_optimum import OBJECTIVES
 from tests.infermax.tiny import tiny
@@ -86,9 +87,9 @@ def test_a_million_seconds_for_one_request() -> None:
     assert refuted(word(ONE, 2 + HAIR))
 
 
-@pytest.mark.parametrize("first", range(0, 1200, 300))
-def test_makespan_optima_are_those_of_the_oracle(first: int) -> None:
-    for seed in range(first, first + 300):
+@in_blocks(campaign(300, 5_000), 150)
+def test_makespan_optima_are_those_of_the_oracle(seeds: range) -> None:
+    for seed in seeds:
         instance = makespan_oracle.tiny_makespan(random.Random(seed))
         best = makespan_oracle.optimum(instance)
         assert least_makespan(instance) == best, seed
@@ -115,9 +116,9 @@ def test_makespan_enumeration_gives_up() -> None:
     assert least_makespan(gsm8k_like(requests=exhaustive.MAX_REQUESTS + 1, clients=2)) is None
 
 
-@pytest.mark.parametrize("first", range(0, 300, 100))
-def test_placement_optima_are_those_of_the_oracle(first: int) -> None:
-    for seed in range(first, first + 100):
+@in_blocks(campaign(100, 5_000), 50)
+def test_placement_optima_are_those_of_the_oracle(seeds: range) -> None:
+    for seed in seeds:
         instance = placement_oracle.tiny_placement(random.Random(seed))
         fewest = placement_oracle.fewest_workers(instance)
         nothing = Claim(
@@ -160,7 +161,7 @@ def test_every_instance_but_a_placement_has_a_schedule() -> None:
 
 @pytest.mark.parametrize("arrivals", [False, True])
 def test_one_after_another_is_a_schedule(arrivals: bool) -> None:
-    for seed in range(300):
+    for seed in campaign(120, 300):
         objective = ["makespan", *OBJECTIVES][seed % (1 + len(OBJECTIVES))]
         instance = tiny(seed, arrivals=arrivals, objective=objective)
         own = one_after_another(instance)
@@ -172,7 +173,7 @@ def test_one_after_another_is_a_schedule(arrivals: bool) -> None:
         assert most >= check.objective
         if seed < 60 and not arrivals:
             assert check.objective >= oracle.optimum(instance)
-    for seed in range(100):
+    for seed in campaign(40, 100):
         bins = makespan_oracle.tiny_makespan(random.Random(seed))
         replayed = replay_bins(bins, makespan_verification.one_after_another(bins))
         assert replayed.valid

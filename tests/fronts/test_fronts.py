@@ -19,6 +19,7 @@ from infermax_opt.files.results import read_schedule_or_claim
 from infermax_opt.fronts.axes import Axis
 from infermax_opt.fronts.trace import Front, Point, trace_front
 from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup
+from tests.campaign import campaign
 from tests.infermax.oracle import optimum
 from tests.infermax.tiny import tiny
 
@@ -50,7 +51,7 @@ def test_points_are_replayed_and_no_point_is_beaten(toy: Front) -> None:
         assert not any(other.beats(one) for other in (*toy.points, *toy.others))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", campaign(3, 6))
 def test_no_half_plane_is_above_the_optimum(seed: int) -> None:
     instance = tiny(seed, arrivals=seed % 2 == 0)
     front = trace_front(instance, "mean_e2e", "makespan", directions=4, time_limit=10)
@@ -69,7 +70,7 @@ def test_certificates_and_schedules_of_a_front_stand_alone(tmp_path: Path) -> No
     parts, out = tmp_path / "parts", tmp_path / "front.json"
     pair = ("--x", "mean_e2e", "--y", "makespan")
     outcome = run(
-        case, *pair, "--directions", "3", "--time-limit", "8", "--parts", str(parts), "-o", str(out)
+        case, *pair, "--directions", "3", "--time-limit", "4", "--parts", str(parts), "-o", str(out)
     )
     assert outcome.exit_code == 0, outcome.output
     found = json.loads(out.read_text())
@@ -96,8 +97,9 @@ def test_the_command_writes_every_form(tmp_path: Path) -> None:
     kinds = [row["kind"] for row in read_rows(table.read_text())]
     assert (kinds.count("front"), kinds.count("half-plane")) == (3, 7)
     other = run(
-        TOY, "--x", "tokens_per_second", "--y", "p90_ttft", "--json", "--plot", str(tmp_path / "b.svg")
-    )
+        TOY, "--x", "tokens_per_second", "--y", "p90_ttft", "--json", "--plot", str(tmp_path / "b.svg"),
+        "--time-limit", "2",
+    )  # fmt: skip
     assert json.loads(other.output)["schema"] == "infermax-opt/front/1"
 
 

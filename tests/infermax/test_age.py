@@ -6,13 +6,12 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
-import pytest
-
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.bounds.age import MAX_SIZE, aged_batches
 from infermax_opt.infermax.bounds.counts import count_batches
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from tests.campaign import campaign, in_blocks
 from tests.infermax.oracle import optimum
 from tests.support import case, check_evidence
 
@@ -29,8 +28,13 @@ def by_tokens(sizes: list[tuple[int, int, int]], capacity: int, horizon: int | N
     return -(-(volume + waste) // capacity) if horizon is None else (volume + waste) // capacity
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_the_number_is_that_of_the_greedy(seed: int) -> None:
+@in_blocks(campaign(100, 5_000), 100)
+def test_the_number_is_that_of_the_greedy(seeds: range) -> None:
+    for seed in seeds:
+        check_the_number(seed)
+
+
+def check_the_number(seed: int) -> None:
     rng = random.Random(seed)
     sizes = [(rng.randint(1, 30), rng.randint(1, 60), rng.randint(1, 5)) for _ in range(rng.randint(1, 6))]
     capacity = max(i + o for i, o, _ in sizes) + rng.randint(0, 100)
@@ -63,10 +67,10 @@ def tight(seed: int) -> Instance:
     return Instance(f"tight-{seed}", tuple(groups), system, costs(rng), policy)
 
 
-@pytest.mark.parametrize("block", range(10))
-def test_no_age_bound_exceeds_the_optimum(block: int) -> None:
+@in_blocks(campaign(60, 5_000), 30)
+def test_no_age_bound_exceeds_the_optimum(seeds: range) -> None:
     stronger = 0
-    for seed in range(30 * block, 30 * block + 30):
+    for seed in seeds:
         instance = tight(seed)
         found = {bound.source: bound for bound in closed_form_bounds(instance)}
         age = found["KV age"]

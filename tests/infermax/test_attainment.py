@@ -24,13 +24,14 @@ from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.planners.admission.levels import LevelsPlanner
+from tests.campaign import campaign, in_blocks
 from tests.infermax.served import served
 from tests.infermax.test_latency_certificates import altered
 from tests.infermax.vector_oracle import TooMany, vector_optimum
 from tests.support import PAPER, certificate_to_json, check_evidence
 
-#: Instances of each block, and points of one at most.
-EACH, BLOCKS, POINTS = 60, 3, 1_000
+#: Points of an instance at most.
+POINTS = 1_000
 #: Limits that a request may have together.
 LIMITS = ("ttft", "tpot", "e2e", "ttft tpot", "ttft tpot", "ttft e2e", "tpot e2e", "ttft tpot e2e", "")
 
@@ -111,10 +112,10 @@ def met(seed: int) -> Fraction | None:
     return max([value for _, value in found], default=Fraction(0)) / best if best else Fraction(1)
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_no_bound_exceeds_the_optimum(block: int) -> None:
-    found = [met(seed) for seed in range(EACH * block, EACH * block + EACH)]
-    assert sum(share is not None for share in found) > EACH / 3
+@in_blocks(campaign(80, 5_000), 80)
+def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
+    found = [met(seed) for seed in seeds]
+    assert sum(share is not None for share in found) > len(seeds) / 3
 
 
 #: Seeds of instances that are small, and whose bound says something.
@@ -128,11 +129,11 @@ def shown(of: Instance) -> dict[str, object]:
     return loaded
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_the_checker_agrees_to_the_last_unit(block: int) -> None:
+@in_blocks(campaign(30, 2_500), 30)
+def test_the_checker_agrees_to_the_last_unit(seeds: range) -> None:
     """With the prices of the program, and with random ones; and it proves no more than it says."""
     agreed = 0
-    for seed in range(EACH * block, EACH * block + EACH, 2):
+    for seed in seeds:
         of, rng = tight(seed), random.Random(seed)
         proofs = [AttainmentProof(of, piece) for piece in range(len(of.cost.batch))]
         if not proofs[0].guests:
@@ -148,7 +149,7 @@ def test_the_checker_agrees_to_the_last_unit(block: int) -> None:
             with pytest.raises(Rejected, match="claims"):
                 check(shown(of), json.loads(json.dumps(more)))
             agreed += 1
-    assert agreed > EACH / 4
+    assert agreed > len(seeds) / 2
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -219,7 +220,7 @@ def overloaded(seed: int, *, policy: Policy | None = None) -> Instance:
 
 
 def test_the_planner_for_levels_makes_valid_schedules_and_knows_their_value() -> None:
-    for seed in range(12):
+    for seed in campaign(4, 12):
         rng = random.Random(seed)
         policy = Policy(rng.random() < 0.6, rng.random() < 0.6, rng.random() < 0.5)
         for of in (overloaded(seed, policy=policy), tight(seed)):
@@ -236,7 +237,7 @@ def test_the_planner_for_levels_makes_valid_schedules_and_knows_their_value() ->
 
 def test_solve_certifies_what_is_missed() -> None:
     of = overloaded(3)
-    result = solve(of, time_limit=6)
+    result = solve(of, time_limit=3)
     assert result.upper is not None
     assert result.lower is not None
     assert result.upper.source.startswith("levels:")

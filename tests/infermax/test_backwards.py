@@ -18,12 +18,11 @@ from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.exact.staged import staged_search
+from tests.campaign import campaign, in_blocks
 from tests.infermax.test_latency_certificates import altered, shown
 from tests.support import FLAT, certificate_to_json, check_evidence, few
 
 ROUNDS = Policy(hybrid_batching=True, chunked_prefill=False, preemption=False)
-#: Instances of each block, half of them with arrivals.
-EACH, BLOCKS = 75, 4
 
 
 def in_rounds(seed: int, most: int = 6) -> Instance:
@@ -74,10 +73,10 @@ def least_latency(of: Instance) -> Fraction:
     return alpha * Fraction(best[0], len(todo))
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_no_bound_exceeds_the_best_start_rounds(block: int) -> None:
+@in_blocks(campaign(150, 5_000), 75)
+def test_no_bound_exceeds_the_best_start_rounds(seeds: range) -> None:
     shares = []
-    for seed in range(EACH * block, EACH * block + EACH):
+    for seed in seeds:
         of = in_rounds(seed)
         best = least_latency(of)
         bounds = list(backwards_bounds(of))
@@ -89,9 +88,9 @@ def test_no_bound_exceeds_the_best_start_rounds(block: int) -> None:
     assert sum(shares) > Fraction(96, 100) * len(shares)
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_no_prices_and_no_relaxation_exceed_it(block: int) -> None:
-    for seed in range(1000 + 15 * block, 1015 + 15 * block):
+@in_blocks(campaign(30, 1_000, first=1000), 30)
+def test_no_prices_and_no_relaxation_exceed_it(seeds: range) -> None:
+    for seed in seeds:
         of, rng = in_rounds(seed), random.Random(seed)
         best, timing = least_latency(of), Timing.of(of)
         total = (best * len(of.requests) + sum(r.arrival for r in of.requests)) / of.cost.seconds.alpha[0]
@@ -121,13 +120,13 @@ def test_prices_far_too_high_give_what_the_checker_gives() -> None:
             check(shown(of), json.loads(json.dumps(certificate_to_json(of, more))))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", campaign(20, 400, first=2000))
 def test_pauses_do_not_help(seed: int) -> None:
-    of = in_rounds(2000 + seed, most=4)
+    of = in_rounds(seed, most=4)
     assert staged_search(of).upper == least_latency(of)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", campaign(10, 100))
 def test_altered_evidence_never_proves_what_is_false(seed: int) -> None:
     of, rng = in_rounds(seed), random.Random(seed)
     false = least_latency(of) * (1 + Fraction(1, 10**9))

@@ -8,7 +8,7 @@ import time
 from fractions import Fraction
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from infermax_opt.infermax.bounds.exhaustive import holds
@@ -18,13 +18,14 @@ from infermax_opt.infermax.data.suites import paper_cost
 from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 from infermax_opt.infermax.planners.beam import beam
 from infermax_opt.infermax.planners.beam.beam import BeamOptions, beam_plans, beam_search
+from tests.campaign import campaign, examples
 from tests.infermax.strategies import instances
 from tests.infermax.test_replay import EXACT_COST, make
 from tests.infermax.tiny import tiny
 from tests.support import value
 
-MANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-SOME = settings(MANY, max_examples=60)
+MANY = examples(75, 300)
+SOME = examples(20, 60)
 OPTIONS = st.builds(
     BeamOptions,
     width=st.sampled_from([1, 3, 20]),
@@ -83,7 +84,7 @@ def test_the_kernel_knows_what_replay_will_say(instance: Instance) -> None:
             assert seconds == pytest.approx(float(value(instance, schedule)), rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", campaign(40, 120))
 def test_the_series_is_valid_deterministic_and_falls(seed: int) -> None:
     instance = tiny(seed)
     upper = float(best_preset(instance)) * 1.2

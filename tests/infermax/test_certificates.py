@@ -41,10 +41,13 @@ from infermax_opt.infermax.data.formats import (
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.exact.staged import staged_search
 from infermax_opt.makespan import checker as makespan_checker
+from tests.campaign import one_in, size
 from tests.infermax.occupancy_adversary import signed
 from tests.support import ROOT, certificate_to_json, check_evidence
 
 CHECKER = Path(certificate_checker.__file__)
+#: One of so many alterations is tried in every run, of all kinds: places have unlike numbers of them.
+SHARE = 7
 COST = CostModel([("1", "0.1"), ("0.5", "0.2")], ("0.25", "0.05"), ("0.3", "0.02"))
 
 
@@ -364,7 +367,7 @@ def test_altered_certificates_are_rejected(name: str) -> None:
     for bound in bounds(of):
         original = certificate(of, bound)
         rich = bound.source not in ("occupancy", "state flow", "Lagrangian") or name == "offline"
-        for mutant in mutants(original, rich):
+        for mutant in one_in(SHARE, mutants(original, rich)):
             with pytest.raises(Rejected):
                 check(given, mutant)
     assert given == shown(of)
@@ -393,7 +396,7 @@ def test_signed_alterations_prove_no_more_than_is_true(name: str) -> None:
     for bound in bounds(of):
         original = certificate(of, bound)
         rich = bound.source not in ("occupancy", "state flow", "Lagrangian") or name == "offline"
-        for number, mutant in enumerate(mutants(original, rich)):
+        for number, mutant in enumerate(one_in(SHARE, mutants(original, rich))):
             # Its claim as it is, and a false one.
             for claim in (mutant.get("lower_bound"), str(best + Fraction(1, 10**9)))[
                 : 2 if number % 5 == 0 else 1
@@ -402,7 +405,7 @@ def test_signed_alterations_prove_no_more_than_is_true(name: str) -> None:
                 rejected, accepted = rejected + (proved is None), accepted + (proved is not None)
                 assert proved is None or proved <= best
     assert given == shown(of)
-    assert rejected > 200
+    assert rejected > size(200 // SHARE, 200)
     assert accepted > 0  # a smaller claim, a looser potential, another name of the source
 
 
@@ -627,7 +630,7 @@ def test_altered_instances_are_rejected(name: str) -> None:
     of = instance(name)
     original = certificate(of, closed_form_bounds(of)[0])
     searched = [certificate(of, named(of, source)) for source in ("occupancy", "state flow")]
-    for mutant in mutants(shown(of)):
+    for mutant in one_in(SHARE, mutants(shown(of))):
         for given in (original, *searched):
             try:
                 check(mutant, given)
@@ -644,7 +647,7 @@ def test_certificates_made_out_for_an_altered_instance(name: str) -> None:
     originals = [certificate(of, bound) for bound in bounds(of)]
     best: dict[str, Fraction] = {}
     accepted = 0
-    for mutant in mutants(shown(of)):
+    for mutant in one_in(SHARE, mutants(shown(of))):
         try:
             other = instance_from_json(mutant)
         except InputError:

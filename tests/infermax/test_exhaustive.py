@@ -13,6 +13,7 @@ from infermax_opt.core.result import LowerBound, Proof, UpperBound
 from infermax_opt.core.truth import FaultKind, Trust
 from infermax_opt.infermax.bounds.exhaustive import MAX_REQUESTS, holds
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from tests.campaign import campaign
 from tests.infermax.oracle import optimum
 from tests.infermax.test_optimum import OBJECTIVES
 from tests.infermax.tiny import tiny
@@ -22,7 +23,7 @@ HAIR = Fraction(1, 10**9)
 
 @pytest.mark.parametrize("objective", ["makespan", *OBJECTIVES], ids=str)
 def test_bound_holds_up_to_the_optimum(objective: object) -> None:
-    for seed in range(30_000, 30_030):
+    for seed in campaign(15, 30, first=30_000):
         instance = tiny(seed, objective=objective)
         best = optimum(instance)
         assert holds(instance, best) is True

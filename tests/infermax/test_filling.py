@@ -17,14 +17,12 @@ from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import read_instance
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
+from tests.campaign import campaign, in_blocks
 from tests.infermax.oracle import optimum
 from tests.infermax.test_latency_certificates import altered, shown
 from tests.infermax.tiny import tiny
 from tests.infermax.waiting import waiting
 from tests.support import ROOT, certificate_to_json, check_evidence
-
-#: Instances of each block.
-EACH, BLOCKS = 25, 4
 
 
 def instance(seed: int) -> Instance:
@@ -46,10 +44,10 @@ def proofs(of: Instance) -> Iterator[FillingProof]:
             yield FillingProof(of, piece, True)
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_no_bound_exceeds_the_optimum(block: int) -> None:
+@in_blocks(campaign(100, 5_000), 25)
+def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
     closest, helped = Fraction(0), 0
-    for seed in range(EACH * block, EACH * block + EACH):
+    for seed in seeds:
         of = instance(seed)
         if of.offline:
             assert filling_bound(of) is None
@@ -67,7 +65,7 @@ def test_no_bound_exceeds_the_optimum(block: int) -> None:
     assert closest > Fraction(2, 3)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", campaign(30, 5_000))
 def test_any_falling_levels_prove_what_is_true(seed: int) -> None:
     """Fewer and other steps than the search takes: what the checker accepts is true."""
     rng = random.Random(seed)
@@ -92,7 +90,7 @@ def test_any_falling_levels_prove_what_is_true(seed: int) -> None:
             assert check_evidence(of, bound) == bound.value
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", campaign(15, 300))
 def test_altered_evidence_never_proves_what_is_false(seed: int) -> None:
     of, rng = instance(seed), random.Random(seed)
     bound = filling_bound(of)

@@ -27,6 +27,7 @@ from infermax_opt.infermax.exact.solve_formulation import one_by_one
 from infermax_opt.infermax.formulation import GROUP, get_formulation, trajectory
 from infermax_opt.infermax.replay.plain import Replay, replay_plain
 from infermax_opt.infermax.replay.state import State
+from tests.campaign import campaign
 
 ONE_PIECE = [["0.007", "0.000075"]]
 HINGE = [["0.007", "0.00001"], ["0.0065", "0.0004"]]
@@ -152,7 +153,7 @@ def check_binding(instance: Instance, schedule: Schedule, formulation: CSP | Sta
     return formulation.extract(model)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", campaign(20, 60))
 def test_binding(seed: int) -> None:
     rng = random.Random(seed)
     instance = random_instance(rng)
@@ -165,7 +166,7 @@ def test_binding(seed: int) -> None:
     assert profile(instance, flown) == profile(instance, schedule)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", campaign(10, 20))
 def test_binding_with_arrivals(seed: int) -> None:
     rng = random.Random(1000 + seed)
     instance = random_instance(rng, arrivals=True)
@@ -179,7 +180,7 @@ def test_binding_with_arrivals(seed: int) -> None:
     assert second.ends == first.ends
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", campaign(20, 40))
 def test_counting_bounds_hold_for_random_schedules(seed: int) -> None:
     rng = random.Random(2000 + seed)
     instance = random_instance(rng)

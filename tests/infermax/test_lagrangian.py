@@ -73,7 +73,7 @@ def test_the_order_of_requests_does_not_matter() -> None:
 def test_a_coarse_scale_loses_little(monkeypatch: pytest.MonkeyPatch) -> None:
     from infermax_opt.infermax.bounds import _lagrangian_search as search
 
-    instance = equal(200, 4, 64, 2000)
+    instance = equal(100, 4, 32, 500)
     fine = lagrangian_bound(instance)
     monkeypatch.setattr(search, "COARSE", 16)
     coarse = lagrangian_bound(instance)

@@ -18,12 +18,10 @@ from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.exact.staged import staged_search
+from tests.campaign import campaign, in_blocks
 from tests.infermax.tiny import tiny
 from tests.infermax.waiting import waiting
 from tests.support import certificate_to_json, check_evidence, few
-
-#: Instances of each block, half of them with arrivals.
-EACH, BLOCKS = 12, 8
 
 
 @pytest.fixture(autouse=True)
@@ -54,10 +52,10 @@ def instance(seed: int) -> Instance:
     return replace(made, objective="mean_e2e")
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_no_bound_exceeds_the_optimum(block: int) -> None:
+@in_blocks(campaign(48, 5_000), 12)
+def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
     closest, seen = Fraction(0), set[str]()
-    for seed in range(EACH * block, EACH * block + EACH):
+    for seed in seeds:
         of = instance(seed)
         best = optimum(of)
         for bound in searched_bounds(of, stop=few(60)):
@@ -128,7 +126,7 @@ def test_evidence_of_the_makespan_proves_no_latency_and_the_reverse() -> None:
         check(shown(ttft), json.loads(json.dumps(certificate_to_json(ttft, bound))))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", campaign(20, 5_000))
 def test_any_prices_of_time_prove_what_is_true(seed: int) -> None:
     """Random cells, thetas and levels: the proofs hold for all, and the checker agrees to the last digit."""
     rng = random.Random(seed)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -19,13 +21,21 @@ from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.exact.staged import staged_search
+from tests.campaign import campaign, in_blocks, one_in
 from tests.infermax import state_flow_adversary as states
-from tests.infermax.occupancy_adversary import BESIDES, KINDS, WIDE_KINDS, certified, edges, signed, strongest
+from tests.infermax.occupancy_adversary import (
+    BESIDES,
+    KINDS,
+    WIDE_KINDS,
+    Graph,
+    certified,
+    edges,
+    signed,
+    strongest,
+)
 from tests.infermax.oracle import optimum
 from tests.infermax.tiny import cost_model, tiny
 from tests.support import certificate_to_json, check_evidence, few
-
-INSTANCES, BLOCKS = 3_000, 50
 
 
 def slight(seed: int) -> Instance:
@@ -75,11 +85,10 @@ def crowd(seed: int) -> Instance:
     return Instance(f"crowd-{seed}", tuple(groups), system, cost_model(rng), policy)
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_no_bound_exceeds_the_optimum(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    each = INSTANCES // BLOCKS
+@in_blocks(campaign(300, 5_000), 60)
+def test_no_bound_exceeds_the_optimum(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     searched = 0
-    for seed in range(each * block, each * block + each):
+    for seed in seeds:
         # Few rows, so that the last one stands for several numbers of requests.
         monkeypatch.setattr(_occupancy_graph, "MAX_ACTIVE", (128, 1, 2)[seed % 3])
         monkeypatch.setattr(_occupancy_search, "ROWS", (32, 1)[seed % 2])
@@ -98,11 +107,11 @@ def test_no_bound_exceeds_the_optimum(block: int, monkeypatch: pytest.MonkeyPatc
         for bound in bounds:
             assert bound.value <= best, (seed, bound.source)
             assert check_evidence(instance, bound) == bound.value, (seed, bound.source)
-    assert searched >= each
+    assert searched >= len(seeds)
 
 
 def test_a_closed_form_certificate_proves_no_more_than_its_bound() -> None:
-    for seed in range(200):
+    for seed in campaign(100, 200):
         instance = slight(seed)
         given = shown(instance)
         for bound in closed_form_bounds(instance):
@@ -128,11 +137,11 @@ def submitted(given: dict[str, Any], instance: Instance, what: object) -> Fracti
     return check(given, json.loads(json.dumps(value)))
 
 
-@pytest.mark.parametrize("block", range(10))
-def test_the_strongest_prices_do_not_exceed_the_optimum(block: int) -> None:
+@in_blocks(campaign(60, 300, first=30), 30)
+def test_the_strongest_prices_do_not_exceed_the_optimum(seeds: range) -> None:
     """The best certificate of each graph, by linear programming on an independent list of edges."""
     accepted = 0
-    for seed in range(30 * block, 30 * block + 30):
+    for seed in seeds:
         instance = crowd(seed) if seed % 2 else tiny(seed)
         if instance.system.kv_capacity > 16:
             continue
@@ -150,20 +159,28 @@ def test_the_strongest_prices_do_not_exceed_the_optimum(block: int) -> None:
     assert accepted > 20
 
 
+@functools.cache
+def listed(make: Callable[[int], Instance], seed: int, top: int) -> tuple[Graph, dict[str, Any] | None]:
+    """The graph of an instance, and its strongest certificate."""
+    instance = make(seed)
+    graph = edges(instance, 0, top)
+    return graph, strongest(instance, graph)
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "growth"])
 def test_certificates_that_leave_out_steps(kind: str) -> None:
     """Without one kind of step the potentials prove too much: the checker must know every kind."""
     refused = 0
-    seeds = [(crowd, seed) for seed in (1, 2, 22, 59, 61, 107, 318, 379, *range(400, 425))]
-    seeds += [(tiny, seed) for seed in (6, 11, 16, 20, 125, 1330, *range(400, 425))]
+    seeds = [(crowd, seed) for seed in (1, 2, 22, 59, 61, 107, 318, 379, *one_in(5, range(400, 425)))]
+    seeds += [(tiny, seed) for seed in (6, 11, 16, 20, 125, 1330, *one_in(5, range(400, 425)))]
     for make, seed in seeds:
         instance = make(seed)
         if instance.system.kv_capacity > 14:
             continue
-        graph = edges(instance, 0, 1 if kind in WIDE_KINDS or seed % 2 else 99)
+        graph, honest = listed(make, seed, 1 if kind in WIDE_KINDS or seed % 2 else 99)
         if not any(kind in edge.kinds for edge in graph.edges):
             continue
-        bold, honest = strongest(instance, graph, without=kind), strongest(instance, graph)
+        bold = strongest(instance, graph, without=kind)
         if bold is None or honest is None:
             continue
         most = Fraction(honest["lower_bound"]) * Fraction("1.002")
@@ -178,18 +195,18 @@ def test_certificates_that_leave_out_steps(kind: str) -> None:
 def test_certificates_whose_steps_do_not_pay(kind: str) -> None:
     """Where one kind of step does not pay what all requests earn besides, too much would be proved."""
     refused = 0
-    for make, seed in itertools.product((crowd, tiny), range(60)):
+    for make, seed in itertools.product((crowd, tiny), campaign(30, 60)):
         instance = make(seed)
         if instance.system.kv_capacity > 14:
             continue
-        graph = edges(instance, 0, 1 if kind == "again" or seed % 2 else 99)
+        graph, honest = listed(make, seed, 1 if kind == "again" or seed % 2 else 99)
         unpaid = [
             replace(edge, prices=edge.prices[:BESIDES] + (0,) * (graph.columns - BESIDES))
             if kind in edge.kinds
             else edge
             for edge in graph.edges
         ]
-        bold, honest = strongest(instance, replace(graph, edges=unpaid)), strongest(instance, graph)
+        bold = strongest(instance, replace(graph, edges=unpaid))
         if bold is None or honest is None:
             continue
         if Fraction(bold["lower_bound"]) > Fraction(honest["lower_bound"]) * Fraction("1.002"):
@@ -213,11 +230,11 @@ def test_steps_beyond_the_capacity_from_the_last_list() -> None:
     assert submit(instance, certificate) <= optimum(instance)
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_the_strongest_prices_of_states_do_not_exceed_the_optimum(block: int) -> None:
+@in_blocks(campaign(20, 80, first=40), 20)
+def test_the_strongest_prices_of_states_do_not_exceed_the_optimum(seeds: range) -> None:
     """The best state-flow certificate, by linear programming on an independent list of steps."""
     accepted = 0
-    for seed in range(20 * block, 20 * block + 20):
+    for seed in seeds:
         instance = crowd(seed) if seed % 2 else tiny(seed)
         if instance.system.kv_capacity > 16:
             continue
@@ -238,6 +255,14 @@ def test_the_strongest_prices_of_states_do_not_exceed_the_optimum(block: int) ->
     assert accepted > 15
 
 
+@functools.cache
+def listed_states(seed: int) -> tuple[states.Graph, dict[str, Any] | None]:
+    """The graph of states of a crowd, and its strongest certificate."""
+    instance = crowd(seed)
+    graph = states.graph(instance, 0)
+    return graph, states.strongest(instance, graph)
+
+
 @pytest.mark.parametrize("kind", states.KINDS)
 def test_state_certificates_that_leave_out_steps(kind: str) -> None:
     """Without one kind of step the potentials prove too much: the checker must know every kind."""
@@ -246,9 +271,8 @@ def test_state_certificates_that_leave_out_steps(kind: str) -> None:
         instance = crowd(seed)
         if instance.system.kv_capacity > 16:
             continue
-        listed = states.graph(instance, 0)
-        bold = states.strongest(instance, states.lacking(listed, kind))
-        honest = states.strongest(instance, listed)
+        graph, honest = listed_states(seed)
+        bold = states.strongest(instance, states.lacking(graph, kind))
         if bold is None or honest is None:
             continue
         if Fraction(bold["lower_bound"]) > Fraction(honest["lower_bound"]) * Fraction("1.002"):

@@ -16,6 +16,7 @@ from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.exact.staged import staged_search
+from tests.campaign import campaign, in_blocks
 from tests.infermax.test_latency_certificates import shown
 from tests.support import certificate_to_json, check_evidence
 
@@ -81,10 +82,10 @@ def proofs(of: Instance) -> list[MutualProof]:
     return [MutualProof(of, prices) for prices in found if prices is not None]
 
 
-@pytest.mark.parametrize("block", range(2))
-def test_no_shares_prove_more_than_the_optimum(block: int) -> None:
+@in_blocks(campaign(50, 5_000), 50)
+def test_no_shares_prove_more_than_the_optimum(seeds: range) -> None:
     better = 0
-    for seed in range(50 * block, 50 * block + 50):
+    for seed in seeds:
         of, rng = company(seed), random.Random(seed)
         found = staged_search(of)
         assert found.upper is not None

@@ -17,6 +17,7 @@ from infermax_opt.infermax.exact import staged
 from infermax_opt.infermax.exact.moves import Chunks
 from infermax_opt.infermax.exact.search import search
 from infermax_opt.infermax.exact.staged import staged_search
+from tests.campaign import campaign, in_blocks
 from tests.infermax.oracle import optimum
 from tests.infermax.tiny import cost_model, tiny
 
@@ -44,36 +45,36 @@ def check_all(instance: Instance) -> None:
         assert bound.value <= best, bound.source
 
 
-@pytest.mark.parametrize("block", range(40))
-def test_makespan(block: int) -> None:
-    for seed in range(50 * block, 50 * block + 50):
+@in_blocks(campaign(300, 2_000), 50)
+def test_makespan(seeds: range) -> None:
+    for seed in seeds:
         check_all(tiny(seed))
 
 
-@pytest.mark.parametrize("block", range(8))
-def test_makespan_with_arrivals(block: int) -> None:
-    for seed in range(50 * block, 50 * block + 50):
+@in_blocks(campaign(100, 400), 50)
+def test_makespan_with_arrivals(seeds: range) -> None:
+    for seed in seeds:
         check_all(tiny(seed, arrivals=True))
 
 
-@pytest.mark.parametrize("block", range(8))
-def test_latency_objectives(block: int) -> None:
-    for seed in range(50 * block, 50 * block + 50):
+@in_blocks(campaign(100, 400), 50)
+def test_latency_objectives(seeds: range) -> None:
+    for seed in seeds:
         check_all(tiny(seed, objective=OBJECTIVES[seed % len(OBJECTIVES)]))
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_latency_objectives_with_arrivals(block: int) -> None:
+@in_blocks(campaign(50, 100), 25)
+def test_latency_objectives_with_arrivals(seeds: range) -> None:
     objectives = ("mean_ttft", "mean_e2e", {"makespan": "1", "mean_ttft": "0.5", "mean_e2e": "2"})
-    for seed in range(25 * block, 25 * block + 25):
+    for seed in seeds:
         instance = tiny(seed, arrivals=True, objective=objectives[seed % 3])
         if len(instance.requests) < 3:  # the oracle tells states apart by their time here
             check_all(instance)
 
 
-@pytest.mark.parametrize("block", range(5))
-def test_solve_end_to_end(block: int) -> None:
-    for seed in range(10_000 + 40 * block, 10_000 + 40 * block + 40):
+@in_blocks(campaign(40, 200, first=10_000), 20)
+def test_solve_end_to_end(seeds: range) -> None:
+    for seed in seeds:
         instance = tiny(seed)
         result = api.solve(instance)
         assert result.status is Status.OPTIMAL
@@ -101,9 +102,9 @@ def chunky(seed: int) -> Instance:
     return Instance(f"chunky-{seed}", tuple(groups), system, cost_model(rng), policy)
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_coarse_spaces_enclose_the_optimum(block: int) -> None:
-    for seed in range(25 * block, 25 * block + 25):
+@in_blocks(campaign(25, 100), 25)
+def test_coarse_spaces_enclose_the_optimum(seeds: range) -> None:
+    for seed in seeds:
         instance = chunky(seed)
         exact = search(instance)
         assert exact.upper is not None
@@ -121,20 +122,21 @@ def test_coarse_spaces_enclose_the_optimum(block: int) -> None:
                 assert below.lower.value <= exact.upper
 
 
-@pytest.mark.parametrize("block", range(6))
-def test_stages_through_grids(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_blocks(campaign(100, 300), 50)
+def test_stages_through_grids(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every chunk counting as many, tiny instances take the way of long prompts."""
     monkeypatch.setattr(staged, "FEW_CHUNKS", 0)
-    for seed in range(50 * block, 50 * block + 50):
-        objective = "makespan" if block < 3 else OBJECTIVES[seed % len(OBJECTIVES)]
-        instance = tiny(20_000 + seed, arrivals=block in (1, 2), objective=objective)
+    for seed in seeds:
+        objective = "makespan" if seed // 4 % 2 else OBJECTIVES[seed % len(OBJECTIVES)]
+        arrivals = objective == "makespan" and seed % 3 > 0
+        instance = tiny(20_000 + seed, arrivals=arrivals, objective=objective)
         if instance.policy.chunked_prefill:
             check_all(instance)
 
 
 @pytest.mark.parametrize("objective", ["mean_ttft", "mean_e2e"])
 def test_relaxed_spaces_bound_latencies(objective: str) -> None:
-    for seed in range(100):
+    for seed in campaign(40, 100):
         instance = replace(chunky(seed), objective=Objective.of(objective))
         exact = search(instance)
         assert exact.upper is not None

@@ -24,6 +24,7 @@ from infermax_opt.infermax.data.instance import Instance, Objective, RequestGrou
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.planners.optional import in_vain, optional_ones, without
 from infermax_opt.infermax.replay.fast import replay
+from tests.campaign import campaign, in_blocks
 from tests.infermax.served import droppable
 from tests.infermax.test_service_bounds import checked
 from tests.infermax.tiny import tiny
@@ -40,16 +41,14 @@ OBJECTIVES: tuple[object, ...] = (
     {"unserved": "1", "missed": "2", "mean_ttft": "1"},
     {"at_most": {"unserved": "1", "mean_e2e": "4"}},
 )
-BLOCKS, EACH = 2, 96
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_everything_against_every_schedule(block: int) -> None:
+@in_blocks(campaign(80, 5_000), 80)
+def test_everything_against_every_schedule(seeds: range) -> None:
     found = [
-        checked(droppable(seed, OBJECTIVES[seed % len(OBJECTIVES)], arrivals=seed % 3 > 0))
-        for seed in range(EACH * block, EACH * block + EACH)
+        checked(droppable(seed, OBJECTIVES[seed % len(OBJECTIVES)], arrivals=seed % 3 > 0)) for seed in seeds
     ]
-    assert sum(met is not None for met in found) > EACH / 3
+    assert sum(met is not None for met in found) > len(seeds) / 3
 
 
 def spelled(value: Any) -> Any:
@@ -57,7 +56,7 @@ def spelled(value: Any) -> Any:
     return json.loads(json.dumps(value, default=lambda number: decimal_text(Fraction(number))))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", campaign(20, 1_000))
 def test_searched_bounds_are_about_what_must_be_served(seed: int) -> None:
     instance = droppable(seed, ("mean_e2e", "makespan", {"makespan": "1", "mean_e2e": "1"})[seed % 3])
     try:
@@ -119,7 +118,7 @@ def test_nothing_need_be_served() -> None:
         assert result.status is Status.OPTIMAL
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", campaign(30, 60))
 def test_dropping_requests_leaves_a_valid_schedule(seed: int) -> None:
     instance = droppable(seed, "unserved")
     whole = api.schedule(instance, "vllm")

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from infermax_opt.core.errors import InputError
@@ -24,13 +24,14 @@ from infermax_opt.infermax.planners.plan._options import decide
 from infermax_opt.infermax.planners.plan._write import batches_of
 from infermax_opt.infermax.planners.plan.planner import ArrivalsError, PlannerOptions, plan, plans
 from infermax_opt.infermax.replay.fast import replay
+from tests.campaign import campaign, examples
 from tests.infermax.strategies import instances
 from tests.infermax.test_replay import DECODE, make, step
 from tests.infermax.tiny import tiny
 from tests.support import value
 
-MANY = settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-SOME = settings(MANY, max_examples=150)
+MANY = examples(120, 600)
+SOME = examples(40, 150)
 OPTIONS = st.builds(
     PlannerOptions,
     by_output=st.sampled_from([-1.0, 0.0, 0.4, 1.0]),
@@ -178,7 +179,7 @@ def test_compiled_loop_decides_the_same(instance: Instance, options: PlannerOpti
         assert plan(instance, options) == plain
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", campaign(40, 150))
 def test_the_series_of_plans_is_valid_and_deterministic(seed: int) -> None:
     instance = tiny(seed)
     found = list(plans(instance, seed=seed))

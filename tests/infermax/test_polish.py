@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from infermax_opt.infermax.data.instance import Instance
@@ -15,13 +15,14 @@ from infermax_opt.infermax.planners.plan.planner import PlannerOptions, plan, pl
 from infermax_opt.infermax.planners.polish.polish import polish
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.table.suites import get_suite
+from tests.campaign import campaign, examples
 from tests.infermax.strategies import instances
 from tests.infermax.test_replay import DECODE, make, step
 from tests.infermax.tiny import tiny
 from tests.support import value
 
-MANY = settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-SOME = settings(MANY, max_examples=150)
+MANY = examples(120, 600)
+SOME = examples(40, 150)
 NAMES = st.sampled_from(scheduler_names())
 MODULE = importlib.import_module("infermax_opt.infermax.planners.polish.polish")
 
@@ -148,7 +149,7 @@ def test_compiled_code_finds_the_same(instance: Instance, name: str) -> None:
     assert saved == pytest.approx(plain[0])
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", campaign(30, 100))
 def test_tiny_instances(seed: int) -> None:
     instance = tiny(seed)
     for name in scheduler_names():

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from infermax_opt.core.errors import InputError
@@ -18,6 +18,7 @@ from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 from infermax_opt.infermax.replay import fast as fastreplay
 from infermax_opt.infermax.replay.metrics import measure
 from infermax_opt.infermax.replay.plain import Replay, Rule, replay_plain
+from tests.campaign import examples
 from tests.infermax.strategies import instances
 
 UNIT_COST = CostModel(batch=[(1, 1)], decode=(1, 1), prefill=(1, 1))
@@ -186,14 +187,14 @@ def test_too_many_batches_are_refused() -> None:
         fastreplay.replay(make((1, 1)), plan(step(r1=1, repeat=MAX_BATCHES + 1)))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100, 300)
 @given(instance=instances(), name=st.sampled_from(scheduler_names()))
 def test_both_paths_agree_on_valid_schedules(instance: Instance, name: str) -> None:
     schedule = run_scheduler(instance, name)
     assert fastreplay.replay_compiled(instance, schedule) == replay_plain(instance, schedule)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100, 300)
 @given(data=st.data(), instance=instances(max_requests=3))
 def test_both_paths_agree_on_what_is_valid(data: st.DataObject, instance: Instance) -> None:
     """Random decisions, and schedules with one decision changed."""

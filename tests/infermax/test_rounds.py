@@ -14,6 +14,7 @@ from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
 from infermax_opt.infermax.planners.rounds import _kernel, planner
 from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
+from tests.campaign import campaign
 from tests.infermax.test_backwards import ROUNDS, in_rounds, least_latency
 
 
@@ -31,14 +32,14 @@ def plans(of: Instance) -> list[Fraction]:
 
 def test_plans_are_valid_and_nearly_optimal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "LOOKS", 3)
-    shares = [least_latency(of) / plans(of)[-1] for of in map(in_rounds, range(60))]
+    shares = [least_latency(of) / plans(of)[-1] for of in map(in_rounds, campaign(30, 60))]
     assert max(shares) <= 1
     assert sum(shares) > Fraction(99, 100) * len(shares)
 
 
 def test_each_starts_as_soon_as_it_fits() -> None:
     """Serial generation against every round looked at on its own."""
-    for seed in range(150):
+    for seed in campaign(60, 150):
         rng = np.random.default_rng(seed)
         n, capacity = int(rng.integers(1, 12)), int(rng.integers(5, 20))
         inputs = rng.integers(1, capacity // 2 + 1, n)
@@ -80,7 +81,8 @@ def test_gaps_between_arrivals_are_waited_for(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_solve_uses_it_and_its_bound() -> None:
-    found = solve(replace(crowd(0), name="solved"), time_limit=10)
+    some = crowd(0)
+    found = solve(replace(some, name="solved", groups=some.groups[:24]), time_limit=5)
     assert found.upper is not None
     assert found.lower is not None
     assert found.upper.source.startswith("rounds:")

@@ -17,11 +17,10 @@ from infermax_opt.infermax.data.mcsf import mcsf_instance
 from infermax_opt.infermax.exact import rounds
 from infermax_opt.infermax.exact.rounds import Found, RoundsSearch, guided, proved
 from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
+from tests.campaign import campaign, in_blocks
 from tests.infermax.test_backwards import in_rounds, least_latency
 from tests.support import few
 
-#: Instances of each block, half of them with arrivals.
-EACH, BLOCKS = 60, 2
 #: Nodes of a layer: enough for all of them.
 ROOM = 2000
 
@@ -52,9 +51,9 @@ def search_of(of: Instance, most: int = ROOM, evaluations: int = 40) -> RoundsSe
     return search
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_it_finds_the_best_start_rounds_and_nothing_below(block: int) -> None:
-    for seed in range(EACH * block, EACH * block + EACH):
+@in_blocks(campaign(60, 5_000), 60)
+def test_it_finds_the_best_start_rounds_and_nothing_below(seeds: range) -> None:
+    for seed in seeds:
         of = in_rounds(seed)
         best = sum_of_ends(of, least_latency(of))
         search = search_of(of, evaluations=seed % 40)
@@ -67,7 +66,7 @@ def test_it_finds_the_best_start_rounds_and_nothing_below(block: int) -> None:
 
 
 def test_any_prices_do() -> None:
-    for seed in range(40):
+    for seed in campaign(15, 400):
         of, rng = in_rounds(seed), random.Random(seed)
         best = sum_of_ends(of, least_latency(of))
         longest = max(r.input_tokens for r in of.requests) - 1
@@ -77,7 +76,8 @@ def test_any_prices_do() -> None:
         assert search.search(best) == Found(None, True), seed
 
 
-def test_more_than_a_word_of_requests() -> None:
+def test_more_than_a_word_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infermax_opt.infermax.planners.rounds.planner.LOOKS", 3)
     of = mcsf_instance(2, 1)
     assert len(of.requests) > 64
     planner = RoundsPlanner(of)
@@ -91,8 +91,8 @@ def test_more_than_a_word_of_requests() -> None:
 
 
 def test_combined_schedules_stay_near() -> None:
-    for seed in range(100):
-        of = in_rounds(4000 + seed)
+    for seed in campaign(30, 100, first=4000):
+        of = in_rounds(seed)
         search = search_of(of)
         best = search.search(10**4)
         assert best.ends is not None
@@ -105,8 +105,8 @@ def test_combined_schedules_stay_near() -> None:
 
 
 def test_what_is_left_out_is_no_proof() -> None:
-    incomplete = 0
-    for seed in range(60):
+    incomplete, seeds = 0, campaign(20, 60)
+    for seed in seeds:
         of = in_rounds(seed)
         best = sum_of_ends(of, least_latency(of))
         for most in (1, 2, 3):
@@ -116,14 +116,14 @@ def test_what_is_left_out_is_no_proof() -> None:
             if found.ends is None or found.ends.sum() > best:
                 assert not found.complete
                 incomplete += 1
-    assert incomplete > 10
+    assert incomplete > len(seeds) / 6
     stopped = search_of(in_rounds(3)).search(10**4, lambda: True)
     assert not stopped.complete
 
 
 def test_few_parts_are_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "MOST_PARTS", 1)
-    for seed in range(40):
+    for seed in campaign(15, 40):
         of = in_rounds(seed)
         best = sum_of_ends(of, least_latency(of))
         found = search_of(of).search(best + 5)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import combinations
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from infermax_opt.api import verify
@@ -22,12 +22,13 @@ from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.schedulers import Options, Order, algorithm1
 from infermax_opt.infermax.schedulers import _algorithm1_loop as _loop
 from infermax_opt.infermax.schedulers import schedule as schedule_by
+from tests.campaign import examples
 from tests.infermax.strategies import aimed, instances
 from tests.infermax.test_replay import DECODE, make, step
 
 NAMES = st.sampled_from(scheduler_names())
-MANY = settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-SOME = settings(MANY, max_examples=300)
+MANY = examples(200, 1_000)
+SOME = examples(60, 300)
 #: Those that refuse an instance without predictions or service levels.
 AIMED_ORDERS = (Order.REMAINING, Order.LATEST)
 OPTIONS = st.builds(

@@ -27,12 +27,18 @@ from infermax_opt.infermax.exact.search import search
 from infermax_opt.infermax.exact.staged import staged_search
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.plain import replay_plain
+from tests.campaign import campaign, in_blocks
 from tests.infermax.oracle import optimum
 from tests.infermax.waiting import waiting
 from tests.support import few
 
 HAIR = Fraction(1, 10**9)
-INSTANCES, BLOCKS = 3_000, 60
+#: Every schedule of these instances is tried wherever the tests run: as many as stated, never fewer.
+EVERYWHERE = 3_000
+#: Those among them whose bounds are searched, too, where the objective has any.
+BOUNDED = campaign(600, EVERYWHERE)
+#: Those that are solved as a user would, from the first bound to the answer.
+SOLVED = campaign(1_000, EVERYWHERE)
 
 #: Instances on which a label that came early was once preferred to a later one that had done more for
 #: the objective, and their optimum in seconds.
@@ -86,22 +92,21 @@ def refuted(instance: Instance, honest: Result, bound: Fraction) -> bool:
     return check.bound is Trust.REFUTED and [f.kind for f in check.faults] == [FaultKind.LOWER_BOUND]
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_everything_against_every_schedule(block: int) -> None:
-    each = INSTANCES // BLOCKS
-    for seed in range(each * block, each * block + each):
+@in_blocks(campaign(EVERYWHERE, 5_000), 50)
+def test_everything_against_every_schedule(seeds: range) -> None:
+    for seed in seeds:
         instance = waiting(seed)
         best = optimum(instance)
         check_search(instance, best)
         assert holds(instance, best) is True, seed
         assert holds(instance, best + HAIR) is False, seed
         bounds = closed_form_bounds(instance)
-        if instance.objective.is_makespan and seed % 3 == 0:
+        if instance.objective.is_makespan and seed % 3 == 0 and seed in BOUNDED:
             found = (f(instance, stop=few(10)) for f in (occupancy_bound, lagrangian_bound, state_flow_bound))
             bounds += [bound for bound in found if bound is not None]
         for bound in bounds:
             assert bound.value <= best, (seed, bound.source)
-        if seed % 15 == 0:
+        if seed % 15 == 0 and seed in SOLVED:
             check_solve(instance, best)
 
 
@@ -127,20 +132,20 @@ def check_solve(instance: Instance, best: Fraction) -> None:
     assert refuted(instance, result, best + HAIR), instance.name
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_grids_with_arrivals(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_blocks(campaign(100, 400), 100)
+def test_grids_with_arrivals(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every chunk counting as many, tiny instances take the way of long prompts."""
     monkeypatch.setattr(staged, "FEW_CHUNKS", 0)
-    for seed in range(100 * block, 100 * block + 100):
+    for seed in seeds:
         instance = waiting(seed)
         if instance.policy.chunked_prefill:
             check_search(instance, optimum(instance))
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_known_objectives_cut_nothing_that_is_better(block: int) -> None:
+@in_blocks(campaign(100, 400), 100)
+def test_known_objectives_cut_nothing_that_is_better(seeds: range) -> None:
     """With the optimum known nothing better is found; with a little more than it, the optimum is."""
-    for seed in range(100 * block, 100 * block + 100):
+    for seed in seeds:
         instance = waiting(seed)
         best = optimum(instance)
         known = search(instance, upper=best)

@@ -13,6 +13,7 @@ from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.flow_windows import improved_by_windows
 from infermax_opt.infermax.exact.solve_formulation import one_by_one
 from infermax_opt.table.suites import get_suite
+from tests.campaign import campaign
 from tests.infermax.tiny import tiny
 from tests.support import value
 
@@ -23,8 +24,8 @@ def soon(seconds: float) -> float:
 
 def test_tiny_instances_are_solved() -> None:
     """A window as wide as the schedule is the whole problem, less the chunks."""
-    compared = improved = 0
-    for seed in range(60):
+    compared, improved, seeds = 0, 0, campaign(24, 60)
+    for seed in seeds:
         instance = tiny(seed)
         try:
             whole = replace(instance, policy=replace(instance.policy, chunked_prefill=False))
@@ -40,16 +41,17 @@ def test_tiny_instances_are_solved() -> None:
         assert best == optimum.value, instance.name
         compared += 1
         improved += bool(found)
-    assert compared > 40
-    assert improved > 20
+    assert compared > len(seeds) * 2 / 3
+    assert improved > len(seeds) / 3
 
 
 def test_a_schedule_of_32_requests_gets_shorter() -> None:
     instance = get_suite("paper-b32").select(["b32-i32-o8-m1000-p4096"])[0].build()
     start = imx.schedule(instance, "vllm_ef")
-    found = [value(instance, s) for s in improved_by_windows(instance, start, deadline=soon(20))]
-    assert found
-    assert found[-1] < value(instance, start) * 97 / 100
+    enough = value(instance, start) * 97 / 100
+    # It would go on for as long as it may.
+    found = (value(instance, s) for s in improved_by_windows(instance, start, deadline=soon(20)))
+    assert any(seconds < enough for seconds in found)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.3])

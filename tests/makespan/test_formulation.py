@@ -25,10 +25,11 @@ from infermax_opt.makespan.exact.solve import solve_makespan_exactly
 from infermax_opt.makespan.exact.solve_formulation import solve_formulation
 from infermax_opt.makespan.methods.by_name import run_method
 from infermax_opt.makespan.replay.bins import replay_bins
+from tests.campaign import size
 from tests.makespan.oracle import tiny_makespan
 
 NAMES, ENGINES = ("arcs", "mip"), ("highs", "cpsat")
-SMALL = gsm8k_like(requests=5, clients=2)
+SMALL = gsm8k_like(requests=4, clients=2)
 LIMITS = EngineLimits(seconds=60.0)
 
 
@@ -43,7 +44,7 @@ def test_the_formulations_are_installed() -> None:
 def test_optima_equal_those_of_the_exact_engine(name: str, engine: str) -> None:
     rng = random.Random(31)
     solved = started = 0
-    while solved < 4:
+    while solved < size(2, 4):
         instance = tiny_makespan(rng)
         if not 3 <= len(instance.requests) <= 4 or instance.clients > 2:
             continue
@@ -80,8 +81,8 @@ def test_a_known_schedule_limits_the_bins() -> None:
             assert len(best.schedule.bins) <= enough
     slow = replace(SMALL, levels=(PrefillLevel(10**6, Fraction(100)),))
     two = [run_method(slow, "offline").schedule]
-    assert formulated._enough_bins(slow, None) == 5
-    assert formulated._enough_bins(slow, two[0]) == len(two[0].bins) < 5
+    assert formulated._enough_bins(slow, None) == 4
+    assert formulated._enough_bins(slow, two[0]) == len(two[0].bins) < 4
 
 
 def test_too_few_bins_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from infermax_opt.core.errors import InputError
@@ -23,6 +23,7 @@ from infermax_opt.makespan.machines._kernel import pack, repair_loop
 from infermax_opt.makespan.machines._knapsack import most_worth
 from infermax_opt.makespan.machines._search import Search
 from infermax_opt.makespan.machines.solve import Assignment, solve_parallel_machines
+from tests.campaign import examples
 
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=8)
 
@@ -64,7 +65,7 @@ def kinds(lengths: list[int]) -> tuple[list[int], list[int]]:
     return list(counted), list(counted.values())
 
 
-@settings(deadline=None, max_examples=150)
+@examples(60, 150)
 @given(LENGTHS, st.integers(1, 4))
 def test_optimal_on_tiny_instances(lengths: list[int], machines: int) -> None:
     result = checked(solve_parallel_machines(lengths, machines), lengths, machines)

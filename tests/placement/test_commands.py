@@ -64,7 +64,8 @@ def test_placements_are_made_verified_and_drawn(name: str, tmp_path: Path) -> No
     value = json.loads(run("verify", TOY, tmp_path / "p.json", "--json").stdout)
     assert (value["ok"], value["objective"], value["objective_value"]) == (True, "workers", workers)
     assert value["metrics"]["gpus"] == 2 * workers
-    for ending in ("png", "svg"):
+    # One of them in both forms.
+    for ending in ("png", "svg") if name == "best-fit" else ("png",):
         drawn = run("plot", TOY, tmp_path / "p.json", "-o", tmp_path / f"p.{ending}")
         assert drawn.exit_code == 0, drawn.output
         assert (tmp_path / f"p.{ending}").stat().st_size > 10_000

@@ -21,6 +21,7 @@ from infermax_opt.placement.exact import solve as placement_exact
 from infermax_opt.placement.exact._program import Program
 from infermax_opt.placement.exact.solve import solve_placement_exactly
 from infermax_opt.placement.replay.check import check_placement
+from tests.campaign import campaign
 from tests.placement.oracle import fewest_workers, tiny_placement
 
 MODEL = AladdinModel()
@@ -60,7 +61,7 @@ def feasible_tiny(seed: int) -> tuple[PlacementInstance, int]:
             return instance, least
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", campaign(15, 40))
 def test_binding(seed: int) -> None:
     instance, _ = feasible_tiny(seed)
     placement = random_placement(random.Random(seed), instance)
@@ -77,7 +78,7 @@ def test_binding(seed: int) -> None:
     assert sets(instance, back) == sets(instance, placement)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", campaign(15, 40))
 def test_optimum_is_that_of_the_oracle(seed: int) -> None:
     instance, least = feasible_tiny(1000 + seed)
     limits = Limits.of(instance)
@@ -112,7 +113,7 @@ def test_what_does_not_fit_is_refused() -> None:
     assert MODEL.extract(model) == good
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", campaign(7, 14))
 def test_the_engine_finds_and_proves_what_the_oracle_does(seed: int) -> None:
     instance, least = feasible_tiny(2000 + seed)
     engine = ("highs", "cpsat")[seed % 2]

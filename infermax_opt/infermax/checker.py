@@ -2025,6 +2025,9 @@ def require_waiting(rows: list[list[int]]) -> None:
     require(most <= 1 << PAIR_BITS, f"pairs: a request shares out {most}, more than {1 << PAIR_BITS}")
 
 
+# --- proof: what a pair of requests is paid ----------------------------------------------------------
+
+
 def pair_paid(early: Visitor, late: Visitor, shares: tuple[int, int], ticks: tuple[int, int, int]) -> Paid:
     """What a pair of requests is paid at least.
 

@@ -1926,7 +1926,7 @@ def least_paid(instance: Instance, some: Guest, cells: Cells, theta: int, piece:
 PAIR_BITS, FACTOR_BITS = 16, 12
 PAIR_STEPS = 350
 #: How many chunks more than the fewest, each up to the next: those between are not told apart.
-CHUNKINGS = (0, 1, 2, 3, 4, 6, 9, 14)
+CHUNKINGS = (0, 1, 2, 4, 8, 16)
 
 
 class Visitor(NamedTuple):
@@ -1941,8 +1941,8 @@ class Visitor(NamedTuple):
 class Paid(NamedTuple):
     """What a pair is paid for tokens; what a chunk of the late and of the early one takes from that.
 
-    Work and tokens left to the early one, what the late one pays for each; the prompt left to the early one,
-    and what that pays for the tokens of the late one if this leaves before that prompt is done.
+    Work and tokens left to the early one; the prompt left to it, and what that pays for the tokens of the
+    late one if this leaves before that prompt is done.
     """
 
     tokens: int
@@ -1950,7 +1950,6 @@ class Paid(NamedTuple):
     delay: int
     outlived: int
     left: int
-    waits: int
     prompt: int
     overtaken: int
 
@@ -1972,7 +1971,7 @@ def mutual(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     require(step > 0, "piece: a batch that decodes takes no time")
     visitors = by_arrival(instance, piece)
     rows = [row.integers() for row in evidence["pairs"].items(len(visitors))]
-    require_waiting(rows)
+    spare = spare_shares(rows)
     instance.work.spend(PAIR_STEPS * (len(visitors) + sum(map(len, rows)) // 3))
     paid: list[list[Paid]] = [[] for _ in visitors]
     lost, gained = [0] * len(visitors), 0
@@ -1987,7 +1986,8 @@ def mutual(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
                 gained + one.delay,
             )
     total = gained + sum(
-        (some.guest.later << FACTOR_BITS) + least_chunked(some.guest, paid[k], lost[k], fixed)
+        (some.guest.later << FACTOR_BITS)
+        + least_chunked(some.guest, paid[k], (lost[k], step * spare[k] >> PAIR_BITS - FACTOR_BITS), fixed)
         for k, some in enumerate(visitors)
     )
     return Fraction(total, (instance.scale << FACTOR_BITS) * len(visitors))
@@ -2009,8 +2009,8 @@ def by_arrival(instance: Instance, piece: Piece) -> list[Visitor]:
     return visitors
 
 
-def require_waiting(rows: list[list[int]]) -> None:
-    """Pairs are of different requests, each once, and nobody shares out more than a batch's fixed part."""
+def spare_shares(rows: list[list[int]]) -> list[int]:
+    """What each request keeps of a batch's fixed part, 0 or more; pairs are of two requests, each once."""
     shared = [0] * len(rows)
     for k, row in enumerate(rows):
         require(len(row) % 3 == 0, f"pairs[{k}]: holds {len(row)} values, which are no triples")
@@ -2023,6 +2023,7 @@ def require_waiting(rows: list[list[int]]) -> None:
             shared[k - back] += other
     most = max(shared, default=0)
     require(most <= 1 << PAIR_BITS, f"pairs: a request shares out {most}, more than {1 << PAIR_BITS}")
+    return [(1 << PAIR_BITS) - some for some in shared]
 
 
 # --- proof: what a pair of requests is paid ----------------------------------------------------------
@@ -2047,7 +2048,7 @@ def pair_paid(early: Visitor, late: Visitor, shares: tuple[int, int], ticks: tup
     begun = most_begun(early, time, step, growth)
     left = early.outputs - begun if early.paired else 0
     if left <= 0 and not pending:
-        return Paid(0, 0, 0, 0, 0, 0, 0, 0)
+        return Paid(0, 0, 0, 0, 0, 0, 0)
 
     def work(of: Visitor, since: int, count: int) -> int:
         """Work of so many tokens after the first `since`."""
@@ -2066,12 +2067,12 @@ def pair_paid(early: Visitor, late: Visitor, shares: tuple[int, int], ticks: tup
     least = min(work(early, begun, few) + work(late, 0, few), work(early, 0, most) + work(late, 0, most))
     tokens, term, outlived = factor * least, factor * sum(lasts), work(early, begun, left) << FACTOR_BITS
     if not pending:
-        return Paid(tokens, term, term, outlived, left, shares[0], 0, tokens)
+        return Paid(tokens, term, term, outlived, left, 0, tokens)
     linear, overtaken = early.guest.linear, 0
     prompt = (linear * max(0, fixed + linear - time) << FACTOR_BITS) // max(1, fixed + linear)
     if late.paired:
         overtaken = (work(late, 0, late.outputs) << FACTOR_BITS) + late.outputs * shares[1]
-    return Paid(tokens, term, max(term, shares[1]), outlived, left, shares[0], prompt, overtaken)
+    return Paid(tokens, term, max(term, shares[1]), outlived, left, prompt, overtaken)
 
 
 def most_begun(early: Visitor, time: int, step: int, growth: int) -> int:
@@ -2094,37 +2095,50 @@ def most_begun(early: Visitor, time: int, step: int, growth: int) -> int:
     return min(early.outputs, x + 1)
 
 
-def least_chunked(some: Guest, paid: list[Paid], term: int, fixed: int) -> int:
+def least_chunked(some: Guest, paid: list[Paid], chunk: tuple[int, int], fixed: int) -> int:
     """Least that a request pays for its prompt, and that is paid to its pairs with earlier ones.
 
     Parameters
     ----------
     some : Guest
     paid : list of Paid
-    term : int
-        What each chunk of it costs its pairs at most.
+    chunk : (int, int)
+        What each chunk of it costs its pairs at most, and what it pays besides its shares when it waits.
     fixed : int
         Ticks of each chunk.
     """
-    least = []
+    (term, spare), least = chunk, []
+    paid = sorted(paid, key=lambda one: one.left)
     for more, beyond in zip(CHUNKINGS, (*CHUNKINGS[1:], 0), strict=True):
         work = some.linear + (some.square // (some.chunks + beyond - 1) if beyond else 0)
         values = []
         for own in {some.chunks, some.chunks + more}:
-            prompt = work << FACTOR_BITS
-            pairs = sum(
-                min(
-                    one.prompt + prompt + one.tokens,
-                    one.prompt + one.outlived + max(0, one.left - own + 1) * one.waits,
-                    prompt + one.overtaken,
-                )
-                for one in paid
-            )
+            pairs = least_waiting(paid, work << FACTOR_BITS, own, spare)
             values.append((own * fixed + work << FACTOR_BITS) - own * term + pairs)
         least.append(max(values))
         if not some.square:
             break
     return min(least)
+
+
+def least_waiting(paid: list[Paid], prompt: int, chunks: int, spare: int) -> int:
+    """What the pairs of a late one are paid at least, however long it waits before its prompt.
+
+    Parameters
+    ----------
+    paid : list of Paid
+        By tokens left to the early one.
+    prompt, chunks : int
+        Work of the prompt of the late one, and its chunks.
+    spare : int
+        What it pays besides its shares for each batch in which it waits.
+    """
+    total = dropped = most = 0
+    for one in paid:
+        stays = min(one.prompt + prompt + one.tokens, prompt + one.overtaken)
+        total, dropped = total + stays, dropped + max(0, stays - one.prompt - one.outlived)
+        most = max(most, dropped - max(0, one.left - chunks + 1) * spare)
+    return total - most
 
 
 # --- proof: overload --------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_two_requests_delay_each_other() -> None:
     (proof,) = proofs(of)
     alone = proof.bound([[], []]).value
     assert alone == Fraction("1.012")
-    shares = [[], [1, WHOLE, WHOLE]]
+    shares = [[], [1, WHOLE // 2, WHOLE // 2]]
     found = proof.bound(shares)
     # Eight tokens are left to the first, and one of them falls into the prompt of the second: seven work
     # 0.001 for the other one, both ways, and the prompt works 0.003 for the first.
@@ -132,7 +132,7 @@ def test_two_requests_delay_each_other() -> None:
 def test_prompts_that_come_at_once_delay_both() -> None:
     of = replace(two(), groups=tuple(replace(group, arrival=Fraction(0)) for group in two().groups))
     (proof,) = proofs(of)
-    found = proof.bound([[], [1, WHOLE, WHOLE]])
+    found = proof.bound([[], [1, WHOLE // 2, WHOLE // 2]])
     assert found.value == Fraction("1.012") + Fraction("0.003") + 8 * Fraction("0.001")
     best = staged_search(of).upper
     assert best is not None

@@ -1,13 +1,13 @@
 """Shares of waiting time for `mutual`: a Lagrangian over what each request has to share, in floats.
 
 A pair earns a concave function of its two shares.  At prices of a request's time each pair takes the best of
-eight points, the mean over rounds comes near the best shares, and is scaled down to what there is.
+four points, the mean over rounds comes near the best shares, and is scaled down to what there is.  How much
+each request had better keep for its own wait is tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import product
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ __all__ = ["Crowd", "shared_out"]
 MAX_PAIRS = 150_000
 #: Rounds of prices, those of them that are left out of the mean, and how far the first one goes.
 ROUNDS, WARM_UP, PACE = 120, 20, 0.3
+#: Parts of a' that requests share out at most, and pairs beyond which only the first is tried.
+PARTS, MANY = (0.5, 0.8), 60_000
 #: Shares of a' are whole numbers of 2**-SHARE_BITS.
 SHARE_BITS = 16
 
@@ -59,8 +61,8 @@ class Pairs(NamedTuple):
     rest: Floats
 
 
-def shared_out(crowd: Crowd, stop: Callable[[], bool]) -> list[list[int]]:
-    """Shares for `MutualProof.bound`.
+def shared_out(crowd: Crowd, stop: Callable[[], bool]) -> Iterator[list[list[int]]]:
+    """Shares for `MutualProof.bound`, some of them good.
 
     Parameters
     ----------
@@ -68,28 +70,30 @@ def shared_out(crowd: Crowd, stop: Callable[[], bool]) -> list[list[int]]:
     stop : callable
         Asked whether to end soon.
 
-    Returns
-    -------
+    Yields
+    ------
     list of lists of int
         For each request: how many requests before it the other came, its share, the share of the other.
     """
     import numpy as np
 
-    pairs = _together(crowd)
-    count = len(crowd.guests)
-    mine, other = _averaged(pairs, count, stop)
-    used = np.bincount(pairs.late, mine, count) + np.bincount(pairs.early, other, count)
-    fair = 1 / np.maximum(1, used)
-    units = float(1 << SHARE_BITS)
-    mine, other = (
-        np.floor(units * share * fair[who] * (1 - 1e-9)).astype(np.int64)
-        for share, who in ((mine, pairs.late), (other, pairs.early))
-    )
-    shares: list[list[int]] = [[] for _ in crowd.guests]
-    for row in zip(pairs.early, pairs.late, mine, other, strict=True):
-        i, k, own, given = (int(value) for value in row)
-        shares[k] += [k - i, own, given]
-    return shares
+    pairs, count = _together(crowd), len(crowd.guests)
+    for part in PARTS:
+        mine, other = _averaged(pairs, count, part, stop)
+        used = np.bincount(pairs.late, mine, count) + np.bincount(pairs.early, other, count)
+        fair = part / np.maximum(part, used)
+        units = (1 << SHARE_BITS) * (1 - 1e-9)
+        mine, other = (
+            np.floor(units * share * fair[who]).astype(np.int64)
+            for share, who in ((mine, pairs.late), (other, pairs.early))
+        )
+        shares: list[list[int]] = [[] for _ in crowd.guests]
+        for row in zip(pairs.early, pairs.late, mine, other, strict=True):
+            i, k, own, given = (int(value) for value in row)
+            shares[k] += [k - i, own, given]
+        yield shares
+        if used.max(initial=0.0) < part or len(pairs.left) > MANY:
+            break  # nobody would share out more
 
 
 def _together(crowd: Crowd) -> Pairs:
@@ -145,8 +149,19 @@ def _begun(rest: Floats, step: Floats, growth: float, most: Floats) -> Floats:
     return begun
 
 
-def _averaged(pairs: Pairs, count: int, stop: Callable[[], bool]) -> tuple[Floats, Floats]:
-    """Mean shares over rounds of prices."""
+def _averaged(pairs: Pairs, count: int, part: float, stop: Callable[[], bool]) -> tuple[Floats, Floats]:
+    """Mean shares over rounds of prices, where each request has so much to share.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    count : int
+        Requests.
+    part : float
+        What each shares out, as a part of a'.
+    stop : callable
+        Asked whether to end soon.
+    """
     import numpy as np
 
     points = _points(pairs)
@@ -161,7 +176,7 @@ def _averaged(pairs: Pairs, count: int, stop: Callable[[], bool]) -> tuple[Float
         best = np.argmax(gains, axis=0)
         mine, other = (np.choose(best, [point[side] for point in points]) for side in (1, 2))
         used = np.bincount(pairs.late, mine, count) + np.bincount(pairs.early, other, count)
-        price = np.maximum(0, price + scale * PACE / (1 + k) ** 0.5 * np.clip(used - 1, -1, 3))
+        price = np.maximum(0, price + scale * PACE / (1 + k) ** 0.5 * np.clip(used / part - 1, -1, 3))
         if k >= WARM_UP:
             total += (mine, other)
             rounds += 1
@@ -171,9 +186,9 @@ def _averaged(pairs: Pairs, count: int, stop: Callable[[], bool]) -> tuple[Float
 
 
 def _points(pairs: Pairs) -> list[tuple[Floats, Floats, Floats]]:
-    """What each pair earns, and its two shares, at eight points.
+    """What each pair earns, and its two shares, at four points.
 
-    What tokens are paid without shares, or all; for each, shares that prompts want beside, or not.
+    What tokens are paid without shares, or all; for each, without what a prompt wants beside, or with it.
     """
     import numpy as np
 
@@ -183,20 +198,11 @@ def _points(pairs: Pairs) -> list[tuple[Floats, Floats, Floats]]:
     )
     found = []
     for factor in (np.minimum(1, free), np.ones_like(free)):
-        mine = np.maximum(0, factor * (late_last + early) - early)
+        waits = np.maximum(0, factor * (late_last + early) - early)
         other = np.maximum(0, factor * (early_last + late) - late)
-        tokens = pairs.prompt + factor * pairs.tokens
-        outlives = np.where(pairs.left > 0, (tokens - pairs.outlived) / np.maximum(1, pairs.left), 0)
-        overtakes = np.where(
-            pairs.rest > 0,
-            (pairs.pending + tokens - pairs.prompt - pairs.overtaken) / np.maximum(1, pairs.rest),
-            0,
-        )
-        for waits, yields in product(
-            (mine, np.maximum(mine, outlives)), (other, np.maximum(other, overtakes))
-        ):
-            first = pairs.pending + np.minimum(tokens, pairs.outlived + pairs.left * waits)
-            found.append(
-                (np.minimum(first, pairs.prompt + pairs.overtaken + pairs.rest * yields), waits, yields)
-            )
+        stays = pairs.pending + pairs.prompt + factor * pairs.tokens
+        overtakes = (stays - pairs.prompt - pairs.overtaken) / np.maximum(1, pairs.rest)
+        for yields in (other, np.maximum(other, np.where(pairs.rest > 0, overtakes, 0))):
+            passed = pairs.prompt + pairs.overtaken + pairs.rest * yields
+            found.append((np.minimum(stays, passed), waits, yields))
     return found

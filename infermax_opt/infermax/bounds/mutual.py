@@ -21,16 +21,19 @@ what is left to i and to k.  A batch in which both make a token pays the work of
 One in which i does while k waits pays w_i + s(k, i), and f S falls by f (w_i + w_k) at most, w_k being the
 last that S counts.  So f w_k <= s(k, i) + (1 - f) w_i is enough; likewise with i and k exchanged.
 
-*Prompt of k*, in q chunks with work P.  While it is not done, take the lesser of two.  A: its work that is
-left, and f S for m less by the chunks that are left: a batch with such a chunk pays its work to i, and if i
-makes a token in it, then k could not, but m stays as it was.  W: the work of all tokens left to i, and
-s(k, i) for each but q - 1 of them, as k does not wait in its own chunks: i may leave before the prompt.
-After the last chunk A is what is left.
+*Prompt of k*, in q chunks with work P.  While it is not done, a pair is paid A: its work that is left, and
+f S for m less by the chunks that are left: a batch with such a chunk pays its work to i, and if i makes a
+token in it, then k could not, but m stays as it was.  Or i leaves before the prompt is done, and the pair is
+paid W: the work of all tokens left to i.  Then k has waited in one batch for each token left to i, but for
+q - 1, as it does not wait in its own chunks; and each time it pays b(k), what is left of a' besides all of
+its shares.  So all pairs of k with earlier ones together are paid the least, over numbers n of such batches,
+of n b(k) and A, or the lesser of A and W for those i with n tokens left or fewer.  A batch in which k waits
+takes at most one token from each i and one from n.  After the last chunk A is what is left.
 
 *Prompt of i.*  If it is not done, or a refill of i is under way when k comes (then its token counts among x),
 k may make tokens in those batches of i, so m is less by the q chunks of i, at least one.  If it cannot be
-done, as i has been there for t < first_i, then its work that is left is paid, too, before A and before W; or
-k leaves first, and i pays the prompt of k, all of its tokens, and s(i, k) for each but q - 1.  Done is at
+done, as i has been there for t < first_i, then its work that is left is paid, too, beside A and W; or k
+leaves first, and i pays the prompt of k, all of its tokens, and s(i, k) for each but q - 1.  Done is at
 most a share of t / (alpha + p0 + beta I) of beta I: k pays what is left of the batch in which it comes.
 
 *Refills.*  A token after an eviction ends a refill of s = I + l tokens, which works (beta + p1) s or more.
@@ -72,7 +75,7 @@ MAX_CHECKED = 50_000
 #: Bits after the point of f.
 FACTOR_BITS = 12
 #: How many chunks more than the fewest, each up to the next: those between are not told apart.
-CHUNKINGS = (0, 1, 2, 3, 4, 6, 9, 14)
+CHUNKINGS = (0, 1, 2, 4, 8, 16)
 
 
 def mutual_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
@@ -99,8 +102,14 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     prices = Prices.of(instance, piece)
     if prices is None:
         return None
-    proof = MutualProof(instance, prices)
-    return proof.bound(shared_out(proof.crowd(), stop))
+    proof, best = MutualProof(instance, prices), None
+    for shares in shared_out(proof.crowd(), stop):
+        found = proof.bound(shares)
+        if best is None or found.value > best.value:
+            best = found
+        if stop():
+            break
+    return best
 
 
 class Guest(NamedTuple):
@@ -189,15 +198,18 @@ class MutualProof:
         instance = self.instance
         pairs: list[list[Pair]] = [[] for _ in self.guests]
         lost, gained = [0] * len(self.guests), 0
+        spare = [1 << SHARE_BITS] * len(self.guests)
         for k, row in enumerate(shares):
             for back, mine, other in zip(*[iter(row)] * 3, strict=True):
                 pair = self._pair(self.guests[k - back], self.guests[k], mine, other)
+                spare[k] -= mine
+                spare[k - back] -= other
                 pairs[k].append(pair)
                 lost[k - back] += pair.delay
                 lost[k] += pair.term
                 gained += pair.delay
         total = gained + sum(
-            (guest.later << FACTOR_BITS) + self._least(guest, pairs[k], lost[k])
+            (guest.later << FACTOR_BITS) + self._least(guest, pairs[k], lost[k], self._ticks(spare[k]))
             for k, guest in enumerate(self.guests)
         )
         ticks = Fraction(total, 1 << FACTOR_BITS)
@@ -207,14 +219,14 @@ class MutualProof:
 
     def _pair(self, early: Guest, late: Guest, mine: int, other: int) -> Pair:
         """What a pair of requests is paid at least, given the shares of a' of the late and the early one."""
-        step, growth = self.prices.step, self._growth
-        waits, yields = (step * share >> SHARE_BITS - FACTOR_BITS for share in (mine, other))
+        growth = self._growth
+        waits, yields = self._ticks(mine), self._ticks(other)
         time = late.until - early.begin
         pending = time < early.first
         begun = self._begun(early, time)
         left = early.outputs - begun if early.paired else 0
         if left <= 0 and not pending:
-            return Pair(0, 0, 0, 0, 0, 0, 0, 0)
+            return Pair(0, 0, 0, 0, 0, 0, 0)
         lasts = early.work + growth * (early.outputs - 1), late.work + growth * (late.outputs - 1)
         factor = 0
         if left and late.paired and late.outputs:
@@ -226,13 +238,17 @@ class MutualProof:
         )
         term, outlived = factor * sum(lasts), self._work(early, begun, left) << FACTOR_BITS
         if not pending:
-            return Pair(tokens, term, term, outlived, left, waits, 0, tokens)
+            return Pair(tokens, term, term, outlived, left, 0, tokens)
         whole = self._chunk + early.linear
         prompt = (early.linear * max(0, whole - time) << FACTOR_BITS) // max(1, whole)
         overtaken = 0
         if late.paired:
             overtaken = (self._work(late, 0, late.outputs) << FACTOR_BITS) + late.outputs * yields
-        return Pair(tokens, term, max(term, yields), outlived, left, waits, prompt, overtaken)
+        return Pair(tokens, term, max(term, yields), outlived, left, prompt, overtaken)
+
+    def _ticks(self, share: int) -> int:
+        """A share of a' in units of 2**-FACTOR_BITS ticks."""
+        return self.prices.step * share >> SHARE_BITS - FACTOR_BITS
 
     def _work(self, guest: Guest, since: int, count: int) -> int:
         """Work of so many later tokens after the first `since`."""
@@ -250,16 +266,27 @@ class MutualProof:
             x = (isqrt(linear * linear + 4 * self._growth * twice) - linear) // (2 * self._growth)
         return min(guest.outputs, x + 1)
 
-    def _least(self, guest: Guest, pairs: Sequence[Pair], term: int) -> int:
-        """Least over its chunks of what a request pays for its prompt, and of what its pairs are paid."""
-        least = []
+    def _least(self, guest: Guest, pairs: Sequence[Pair], term: int, spare: int) -> int:
+        """Least over its chunks of what a request pays for its prompt, and of what its pairs are paid.
+
+        Parameters
+        ----------
+        guest : Guest
+        pairs : sequence of Pair
+            Those with earlier ones.
+        term : int
+            What each chunk of it costs its pairs at most.
+        spare : int
+            What it pays besides all shares when it waits.
+        """
+        least, pairs = [], sorted(pairs, key=lambda pair: pair.left)
         for more, beyond in zip(CHUNKINGS, (*CHUNKINGS[1:], 0), strict=True):
             work = guest.linear + (guest.square // (guest.chunks + beyond - 1) if beyond else 0)
             least.append(
                 max(
                     (own * self._chunk + work << FACTOR_BITS)
                     - own * term
-                    + sum(pair.paid(work << FACTOR_BITS, own) for pair in pairs)
+                    + _paid(pairs, work << FACTOR_BITS, own, spare)
                     for own in {guest.chunks, guest.chunks + more}
                 )
             )
@@ -277,8 +304,8 @@ class Pair(NamedTuple):
         f S(m), and a term of it at most: what a chunk of the late one costs.
     delay : int
         What a chunk of the early one costs, but for the first.
-    outlived, left, waits : int
-        Work of all tokens left to the early one, their number, and what the late one pays for each.
+    outlived, left : int
+        Work of all tokens left to the early one, and their number.
     prompt : int
         Work surely left of the prompt of the early one.
     overtaken : int
@@ -290,14 +317,29 @@ class Pair(NamedTuple):
     delay: int
     outlived: int
     left: int
-    waits: int
     prompt: int
     overtaken: int
 
-    def paid(self, prompt: int, chunks: int) -> int:
-        """At least this, the prompt of the late one having such work and so many chunks."""
-        first = self.outlived + max(0, self.left - chunks + 1) * self.waits
-        return min(self.prompt + min(prompt + self.tokens, first), prompt + self.overtaken)
+
+def _paid(pairs: Sequence[Pair], prompt: int, chunks: int, spare: int) -> int:
+    """What the pairs of a late one are paid, the least over how long it waits before its prompt.
+
+    Parameters
+    ----------
+    pairs : sequence of Pair
+        By tokens left to the early one.
+    prompt, chunks : int
+        Work of the prompt of the late one, and its chunks.
+    spare : int
+        What it pays for each batch besides its shares.
+    """
+    total = dropped = most = 0
+    for pair in pairs:
+        stays = min(pair.prompt + prompt + pair.tokens, prompt + pair.overtaken)
+        total += stays
+        dropped += max(0, stays - pair.prompt - pair.outlived)
+        most = max(most, dropped - max(0, pair.left - chunks + 1) * spare)
+    return total - most
 
 
 def _factor(first: int, last: int, share: int) -> int:

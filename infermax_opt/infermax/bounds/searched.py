@@ -13,6 +13,7 @@ from infermax_opt.infermax.bounds.filling import filling_bound
 from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
 from infermax_opt.infermax.bounds.interaction import interaction_bound
 from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
+from infermax_opt.infermax.bounds.least_work import least_work
 from infermax_opt.infermax.bounds.mutual import mutual_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.overload import overload_bound
@@ -29,6 +30,8 @@ __all__ = ["searched_bounds"]
 FEW_SLOTS = 30
 #: Batches by area, as a multiple of the longest output, below which how memory fills matters more.
 LONG = 8
+#: Work as a multiple of the time of all arrivals above which the machine is crowded.
+CROWDED = 2
 #: States of the occupancy graph up to which it takes no time worth mentioning.
 SMALL = 60_000
 
@@ -74,7 +77,9 @@ def _on_each_limit(instance: Instance, stop: Callable[[], bool] | None) -> Itera
 def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
     """Those that are far better where they apply first, then by what they cost."""
     yield from backwards_bounds(instance, stop=stop)
-    late = (mutual_bound, overload_bound, progress_bound, interaction_bound)
+    # Each of the last two takes long where the other is the better one.
+    last = (progress_bound, interaction_bound) if _crowded(instance) else (interaction_bound, progress_bound)
+    late = (mutual_bound, overload_bound, *last)
     for search in (progress_bound,) if instance.offline else late:
         found = search(instance, stop=stop)
         if found is not None:
@@ -103,3 +108,10 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
             yield found
         if stop is not None and stop():
             return
+
+
+def _crowded(instance: Instance) -> bool:
+    """Whether most requests wait for those before them: work comes much faster than it is done."""
+    span = max(kind.arrival for kind in instance.types) * instance.cost.ticks_per_second
+    pieces = range(len(instance.cost.batch))
+    return max(least_work(instance, instance.types, piece) for piece in pieces) > CROWDED * span

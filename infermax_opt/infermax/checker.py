@@ -1941,8 +1941,8 @@ class Visitor(NamedTuple):
 class Paid(NamedTuple):
     """What a pair is paid for tokens; what a chunk of the late and of the early one takes from that.
 
-    Work and tokens left to the early one; the prompt left to it, and what that pays for the tokens of the
-    late one if this leaves before that prompt is done.
+    Work and tokens left to the early one, what the late one pays for each; the prompt left to the early one,
+    and what that pays for the tokens of the late one if this leaves before that prompt is done.
     """
 
     tokens: int
@@ -1950,6 +1950,7 @@ class Paid(NamedTuple):
     delay: int
     outlived: int
     left: int
+    waits: int
     prompt: int
     overtaken: int
 
@@ -2048,7 +2049,7 @@ def pair_paid(early: Visitor, late: Visitor, shares: tuple[int, int], ticks: tup
     begun = most_begun(early, time, step, growth)
     left = early.outputs - begun if early.paired else 0
     if left <= 0 and not pending:
-        return Paid(0, 0, 0, 0, 0, 0, 0)
+        return Paid(0, 0, 0, 0, 0, 0, 0, 0)
 
     def work(of: Visitor, since: int, count: int) -> int:
         """Work of so many tokens after the first `since`."""
@@ -2067,12 +2068,12 @@ def pair_paid(early: Visitor, late: Visitor, shares: tuple[int, int], ticks: tup
     least = min(work(early, begun, few) + work(late, 0, few), work(early, 0, most) + work(late, 0, most))
     tokens, term, outlived = factor * least, factor * sum(lasts), work(early, begun, left) << FACTOR_BITS
     if not pending:
-        return Paid(tokens, term, term, outlived, left, 0, tokens)
+        return Paid(tokens, term, term, outlived, left, shares[0], 0, tokens)
     linear, overtaken = early.guest.linear, 0
     prompt = (linear * max(0, fixed + linear - time) << FACTOR_BITS) // max(1, fixed + linear)
     if late.paired:
         overtaken = (work(late, 0, late.outputs) << FACTOR_BITS) + late.outputs * shares[1]
-    return Paid(tokens, term, max(term, shares[1]), outlived, left, prompt, overtaken)
+    return Paid(tokens, term, max(term, shares[1]), outlived, left, shares[0], prompt, overtaken)
 
 
 def most_begun(early: Visitor, time: int, step: int, growth: int) -> int:
@@ -2136,8 +2137,9 @@ def least_waiting(paid: list[Paid], prompt: int, chunks: int, spare: int) -> int
     total = dropped = most = 0
     for one in paid:
         stays = min(one.prompt + prompt + one.tokens, prompt + one.overtaken)
-        total, dropped = total + stays, dropped + max(0, stays - one.prompt - one.outlived)
-        most = max(most, dropped - max(0, one.left - chunks + 1) * spare)
+        waited, total = max(0, one.left - chunks + 1), total + stays
+        dropped += max(0, stays - one.prompt - one.outlived - waited * one.waits)
+        most = max(most, dropped - waited * spare)
     return total - most
 
 

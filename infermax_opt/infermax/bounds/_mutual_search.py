@@ -26,7 +26,7 @@ MAX_PAIRS = 150_000
 #: Rounds of prices, those of them that are left out of the mean, and how far the first one goes.
 ROUNDS, WARM_UP, PACE = 120, 20, 0.3
 #: Parts of a' that requests share out at most, and pairs beyond which only the first is tried.
-PARTS, MANY = (0.5, 0.8), 60_000
+PARTS, MANY = (0.6, 1.0), 60_000
 #: Shares of a' are whole numbers of 2**-SHARE_BITS.
 SHARE_BITS = 16
 

@@ -25,10 +25,11 @@ last that S counts.  So f w_k <= s(k, i) + (1 - f) w_i is enough; likewise with 
 f S for m less by the chunks that are left: a batch with such a chunk pays its work to i, and if i makes a
 token in it, then k could not, but m stays as it was.  Or i leaves before the prompt is done, and the pair is
 paid W: the work of all tokens left to i.  Then k has waited in one batch for each token left to i, but for
-q - 1, as it does not wait in its own chunks; and each time it pays b(k), what is left of a' besides all of
-its shares.  So all pairs of k with earlier ones together are paid the least, over numbers n of such batches,
-of n b(k) and A, or the lesser of A and W for those i with n tokens left or fewer.  A batch in which k waits
-takes at most one token from each i and one from n.  After the last chunk A is what is left.
+q - 1, as it does not wait in its own chunks.  Each time it pays s(k, i), which counts in W, and b(k), what
+is left of a' besides all of its shares.  So all pairs of k with earlier ones together are paid the least,
+over numbers n of such batches, of n b(k) and A, or the lesser of A and W for those i with n tokens left or
+fewer.  A batch in which k waits takes at most one token from each i and one from n.  After the last chunk A
+is what is left.
 
 *Prompt of i.*  If it is not done, or a refill of i is under way when k comes (then its token counts among x),
 k may make tokens in those batches of i, so m is less by the q chunks of i, at least one.  If it cannot be
@@ -226,7 +227,7 @@ class MutualProof:
         begun = self._begun(early, time)
         left = early.outputs - begun if early.paired else 0
         if left <= 0 and not pending:
-            return Pair(0, 0, 0, 0, 0, 0, 0)
+            return Pair(0, 0, 0, 0, 0, 0, 0, 0)
         lasts = early.work + growth * (early.outputs - 1), late.work + growth * (late.outputs - 1)
         factor = 0
         if left and late.paired and late.outputs:
@@ -238,13 +239,13 @@ class MutualProof:
         )
         term, outlived = factor * sum(lasts), self._work(early, begun, left) << FACTOR_BITS
         if not pending:
-            return Pair(tokens, term, term, outlived, left, 0, tokens)
+            return Pair(tokens, term, term, outlived, left, waits, 0, tokens)
         whole = self._chunk + early.linear
         prompt = (early.linear * max(0, whole - time) << FACTOR_BITS) // max(1, whole)
         overtaken = 0
         if late.paired:
             overtaken = (self._work(late, 0, late.outputs) << FACTOR_BITS) + late.outputs * yields
-        return Pair(tokens, term, max(term, yields), outlived, left, prompt, overtaken)
+        return Pair(tokens, term, max(term, yields), outlived, left, waits, prompt, overtaken)
 
     def _ticks(self, share: int) -> int:
         """A share of a' in units of 2**-FACTOR_BITS ticks."""
@@ -304,8 +305,8 @@ class Pair(NamedTuple):
         f S(m), and a term of it at most: what a chunk of the late one costs.
     delay : int
         What a chunk of the early one costs, but for the first.
-    outlived, left : int
-        Work of all tokens left to the early one, and their number.
+    outlived, left, waits : int
+        Work of all tokens left to the early one, their number, and what the late one pays for each.
     prompt : int
         Work surely left of the prompt of the early one.
     overtaken : int
@@ -317,6 +318,7 @@ class Pair(NamedTuple):
     delay: int
     outlived: int
     left: int
+    waits: int
     prompt: int
     overtaken: int
 
@@ -336,9 +338,10 @@ def _paid(pairs: Sequence[Pair], prompt: int, chunks: int, spare: int) -> int:
     total = dropped = most = 0
     for pair in pairs:
         stays = min(pair.prompt + prompt + pair.tokens, prompt + pair.overtaken)
+        waited = max(0, pair.left - chunks + 1)
         total += stays
-        dropped += max(0, stays - pair.prompt - pair.outlived)
-        most = max(most, dropped - max(0, pair.left - chunks + 1) * spare)
+        dropped += max(0, stays - pair.prompt - pair.outlived - waited * pair.waits)
+        most = max(most, dropped - waited * spare)
     return total - most
 
 

@@ -1,9 +1,10 @@
 r"""The mutual delay bound on the mean end-to-end latency with arrivals: requests delay each other in pairs.
 
-Fix one affine piece, in ticks.  A request is there from the first batch that starts after its arrival to its
-last token.  The sum of latencies is at least the sum, over requests and the batches in which they are there,
-of the batch times.  A batch has a fixed part, work w(l) = beta + d1 (I + l - 1) for each later token l that
-it makes by decoding, and the work of its prompts and refills.  Share the time that request y spends in it:
+Fix one affine piece, in ticks.  A request is there from the first batch that starts no sooner than it
+arrives to its last token.  The sum of latencies is at least the sum, over requests and the batches in which
+they are there, of the batch times.  A batch has a fixed part, work w(l) = beta + d1 (I + l - 1) for each
+later token l that it makes by decoding, and the work of its prompts and refills.  Share the time that
+request y spends in it:
 
 - *own*: what y would take alone, its least latency: a' = alpha + d0 and w for each later token, the work of
   its prompt, alpha + p0 for each of the chunks;
@@ -11,44 +12,46 @@ it makes by decoding, and the work of its prompts and refills.  Share the time t
 - *waiting*: a' if others decode in it and y neither makes a token nor has a chunk that counts as its own.
   Shares of a' go to the pairs of y: s(y, z) for the pair with z, all together a' or less.
 
-No part is taken twice.  Now bound what goes to the pair of i and k, of which i came first.  When k comes, let
-x be the tokens of i whose making has begun, r the later tokens left after them, o those of k.  Any potential
-that starts no lower than its bound, that falls by no more than the pair is paid, and that is 0 or less once
-one of both has left, is paid in full.
+No part is taken twice.  Now bound what goes to the pair of i and k, of which i came first.  When k comes,
+let x be the tokens of i whose making has begun, r the later tokens left after them, o those of k.  Any
+potential that starts no lower than its bound, that falls by no more than the pair is paid, and that is 0 or
+less once one of both has left, is paid in full.
 
-*Tokens.*  For 0 <= f <= 1 take f S(m), S(m) being the work of the next m tokens of both, and m the lesser of
-what is left to i and to k.  A batch in which both make a token pays the work of both, and S falls by these.
-One in which i does while k waits pays w_i + s(k, i), and f S falls by f (w_i + w_k) at most, w_k being the
-last that S counts.  So f w_k <= s(k, i) + (1 - f) w_i is enough; likewise with i and k exchanged.
+*Tokens.*  For 0 <= f <= 1 take f S(m), S(m) being the work of the next m tokens of both, and m the lesser
+of what is left to i and to k.  A batch in which both make a token pays the work of both, and S falls by
+these. One in which i does while k waits pays w_i + s(k, i), and f S falls by f (w_i + w_k) at most, w_k
+being the last that S counts.  So f w_k <= s(k, i) + (1 - f) w_i is enough; likewise with i and k exchanged.
 
 *Prompt of k*, in q chunks with work P.  While it is not done, a pair is paid A: its work that is left, and
 f S for m less by the chunks that are left: a batch with such a chunk pays its work to i, and if i makes a
-token in it, then k could not, but m stays as it was.  Or i leaves before the prompt is done, and the pair is
-paid W: the work of all tokens left to i.  Then k has waited in one batch for each token left to i, but for
-q - 1, as it does not wait in its own chunks.  Each time it pays s(k, i), which counts in W, and b(k), what
-is left of a' besides all of its shares.  So all pairs of k with earlier ones together are paid the least,
-over numbers n of such batches, of n b(k) and A, or the lesser of A and W for those i with n tokens left or
-fewer.  A batch in which k waits takes at most one token from each i and one from n.  After the last chunk A
-is what is left.
+token in it, then k could not, but m stays as it was.  Or i leaves before the prompt is done, and the pair
+is paid W: the work of all tokens left to i.  Then k has waited in one batch for each token left to i, but
+for q - 1, as it does not wait in its own chunks.  Each time it pays s(k, i), which counts in W, and b(k),
+what is left of a' besides all of its shares.  So all pairs of k with earlier ones together are paid the
+least, over numbers n of such batches, of n b(k) and A, or the lesser of A and W for those i with n + q - 1
+tokens left or fewer.  A batch in which k waits takes at most one token from each i and one from n; one with
+a chunk of k, at most one token from each i and one from q.  After the last chunk A is what is left.
 
-*Prompt of i.*  If it is not done, or a refill of i is under way when k comes (then its token counts among x),
-k may make tokens in those batches of i, so m is less by the q chunks of i, at least one.  If it cannot be
-done, as i has been there for t < first_i, then its work that is left is paid, too, beside A and W; or k
-leaves first, and i pays the prompt of k, all of its tokens, and s(i, k) for each but q - 1.  Done is at
-most a share of t / (alpha + p0 + beta I) of beta I: k pays what is left of the batch in which it comes.
+*Prompt of i.*  If it is not done, or a refill of i is under way when k comes (then its token counts among
+x), k may make tokens in those batches of i, so m is less by the q chunks of i, at least one.  If it cannot
+be done, as i has been there for t < first_i, then its work that is left is paid, too, beside A and W; or k
+leaves first, and i pays the prompt of k, all of its tokens, and s(i, k) for each but (chunks of i) - 1.
+Done is at most a share of t / (alpha + p0 + beta I) of beta I: k pays what is left of the batch in which it
+comes.
 
 *Refills.*  A token after an eviction ends a refill of s = I + l tokens, which works (beta + p1) s or more.
 If that is at least w + max(0, d0 - p0), those who are there throughout the refill are paid like for a
-decode, and a' is paid in its last batch.  Only such requests, or any without preemption, are in pairs as i,
-or with f > 0.  Chunks of a prompt that is evicted before its end, and those of a refill, are waiting.
+decode, and a' is paid in its last batch.  Only such requests, or any without preemption, are paid for their
+tokens; others are in pairs for their prompts alone.  Chunks of a prompt that is evicted before its end, and
+those of a refill, are waiting.
 
-*Bounds on x.*  Alone i would take first_i + sum (a' + w) before it begins token x, so k finds x0 at most.  A
-and W are concave or fall in x, so S at x = 0 and at x0, and W at x0, are the least.
+*Bounds on x.*  Alone i would take first_i + sum (a' + w) before it begins token x, so k finds x0 at most.
+A and W are concave or fall in x, so S at x = 0 and at x0, and W at x0, are the least.
 
 *Chunks.*  Whichever is the lesser, m is less by at most both numbers of chunks less one, and S by so many
 terms.  So the bound is a sum over requests of functions of their own q.  Each takes its least.  Only some
-of its chunks need count as its own, so from Q to Q' > q chunks charge Q, or the fewest, and attention as for
-Q' - 1; and none that chunks save from the last Q on.  QED.
+of its chunks, with the last, need count as its own, so from Q to Q' > q chunks charge Q, or the fewest, and
+attention as for Q' - 1; and none that chunks save from the last Q on.  QED.
 
 Certificate: the shares, in units of a' / 2**16.
 """

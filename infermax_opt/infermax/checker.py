@@ -2145,8 +2145,8 @@ def least_waiting(paid: list[Paid], prompt: int, chunks: int, spare: int) -> int
 
 # --- proof: overload --------------------------------------------------------------------------------
 
-#: Bits after the point of prices, and of waiting by work; steps of a group at one level.
-PRICE_BITS, WAIT_BITS, GROUP_STEPS = 12, 96, 15
+#: Bits after the point of prices, and of waiting by work; steps of a group at one level, and of a moment.
+PRICE_BITS, WAIT_BITS, GROUP_STEPS, MOMENT_STEPS = 12, 96, 15, 10
 #: Most different levels.
 MAX_LEVELS = 64
 
@@ -2180,23 +2180,31 @@ def overload(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         Affine piece of the batch time.
     """
     exponent, groups = evidence["exponent"].whole(0, 256), evidence["groups"].whole(1, 10**6)
+    parts = evidence["parts"].whole(0, 10**6) if "parts" in evidence else 0
+    if parts and not instance.spread:
+        evidence["parts"].fail("chunks save no attention work")
     later = later_tokens(instance, piece)
     soonest = [later.presence[i + 1] - later.presence[i] for i, o, _ in instance.kinds if o > 1]
     least = min([piece.alpha + instance.p0, *soonest])  # it rises with the tokens cached
     cells = priced_cells(evidence["cells"], least << 2 * exponent)
-    ends = [end for end, *_ in cells]
+    ends, prices = [end for end, *_ in cells], PartPrices(instance, piece, exponent)
     total = Fraction(0)
     for (i, o, arrival), count in instance.kinds.items():
-        instance.work.spend(REQUEST_STEPS + CELL_STEPS * len(cells))
+        instance.work.spend(REQUEST_STEPS)
         masses = masses_of(instance, i, o, piece, later)
         if masses[1] == 0:
             continue
-        rates = cheapest_rates(
-            math.floor(arrival * instance.scale), masses[1], instance.capacity, cells, ends
-        )
+        begin = math.floor(arrival * instance.scale)
+        moments = cheapest_moments(instance, begin, masses[1], cells, ends, bool(parts))
+        rates: dict[int, int] = {}
+        for (_, level), rate in moments.items():
+            rates[level] = min(rate, rates.get(level, rate))
         instance.work.spend(GROUP_STEPS * len(rates) * min(groups + 1, o))
         tokens = token_groups(instance, (i, o), masses, later, groups, exponent)
-        paid = sum(n * least_rate(instance, token, rates, exponent) for n, *token in tokens)
+        whole, *others = (n * least_rate(instance, token, rates, exponent) for n, *token in tokens)
+        if parts:
+            whole = max(whole, least_in_parts(instance, i, masses, moments, parts, prices))
+        paid = whole + sum(others)
         total += count * (presence_waited(i, o, masses, later) + Fraction(paid, 1 << PRICE_BITS))
     spans = zip([0, *ends], cells, strict=False)
     total -= Fraction(sum((end - start) * price for start, (end, price, _) in spans), 1 << PRICE_BITS)
@@ -2315,31 +2323,56 @@ def token_groups(
         yield end - s + 1, later.mass[s], root(later.work[s], before, later.mass[s]), later.size[end]
 
 
-def cheapest_rates(
-    begin: int, whole: int, capacity: int, cells: list[tuple[int, int, int]], ends: list[int]
-) -> dict[int, int]:
-    """By level, the least rate of a request: what waiting and the price cost a unit of mass, in small units.
+# --- proof: what a moment costs ---------------------------------------------------------------------
+
+#: Leading bits of a price that prompts are told.
+LEADING_BITS = 4
+
+
+def leading(price: int) -> int:
+    """A price without all but its leading bits."""
+    shift = max(0, price.bit_length() - LEADING_BITS)
+    return price >> shift << shift
+
+
+def cheapest_moments(
+    instance: Instance,
+    begin: int,
+    whole: int,
+    cells: list[tuple[int, int, int]],
+    ends: list[int],
+    told: bool,
+) -> dict[tuple[int, int], int]:
+    """Least rate of a request: what waiting and the price cost a unit of mass, in small units.
+
+    By the leading bits of the price, or 0 unless these are to be told, and by level.  After the first cell
+    with price 0 none is cheaper.
 
     Parameters
     ----------
+    instance : Instance
     begin : int
         Arrival in ticks.
     whole : int
         Mass of the request.
-    capacity : int
-        KV tokens, by which masses are larger than ticks.
     cells : list
         Ends, prices and levels.
     ends : list of int
+    told : bool
+        Whether prices are.
     """
-    rates: dict[int, int] = {}
-    here = bisect_right(ends, begin)
-    start = ends[here - 1] if here else 0
-    for end, price, level in [*cells[here:], (None, 0, 0)]:  # the last one is all time after the cells
-        waiting = (max(0, start - begin) << WAIT_BITS) // whole
-        rate = waiting + (price << WAIT_BITS - PRICE_BITS) // capacity
-        rates[level] = min(rate, rates.get(level, rate))
-        start = end or start
+    rates: dict[tuple[int, int], int] = {}
+    start = here = bisect_right(ends, begin)
+    for k in range(start, len(cells) + 1):
+        _, price, level = cells[k] if k < len(cells) else (0, 0, 0)  # all time after the cells
+        waiting = (max(0, ends[k - 1] - begin) << WAIT_BITS) // whole if k else 0
+        rate = waiting + (price << WAIT_BITS - PRICE_BITS) // instance.capacity
+        key = leading(price) if told else 0, level
+        rates[key] = min(rate, rates.get(key, rate))
+        here = k
+        if price == 0:
+            break
+    instance.work.spend(MOMENT_STEPS * (here - start + 1))
     return rates
 
 
@@ -2364,6 +2397,127 @@ def least_rate(instance: Instance, token: list[int], rates: dict[int, int], expo
         for level, rate in rates.items()
     ]
     return min(paid)
+
+
+# --- proof: prompts in parts ------------------------------------------------------------------------
+
+#: Bits after the point of the root of 1 / c; steps of a sum, and of its least.
+PART_BITS, PART_STEPS, LEAST_STEPS = 20, 20, 600
+#: Shares of a request are rounded down to one in so many.
+SHARES = 128
+#: Four times the root of c, for parts of up to 2**20 tokens.
+QUARTERS = [4]
+while QUARTERS[-1] < 4 << 10:
+    QUARTERS.append(max(QUARTERS[-1] + 1, QUARTERS[-1] * 17 // 16))
+
+
+def least_in_parts(
+    instance: Instance,
+    i: int,
+    masses: Masses,
+    moments: dict[tuple[int, int], int],
+    parts: int,
+    prices: PartPrices,
+) -> int:
+    """Least that the tokens of a prompt pay, in whatever parts, less what it pays whole for its presence.
+
+    Parameters
+    ----------
+    instance : Instance
+    i : int
+        Its tokens.
+    masses : tuple
+        As `masses_of` gives.
+    moments : dict
+        As `cheapest_moments` gives.
+    parts : int
+        Groups of tokens.
+    prices : PartPrices
+    """
+    first, whole, presence, _, _ = masses
+    one, total = instance.capacity << 2 * prices.exponent, 0
+    paid = [
+        (first // i * rate >> WAIT_BITS - PRICE_BITS) + (-level * level << PRICE_BITS) // one
+        for (_, level), rate in moments.items()
+    ]
+    cheapest = sorted((base, *key) for base, key in zip(paid, moments, strict=True))
+    longest = min(i, instance.budget)
+    for k in range(parts):
+        start, end = i * k // parts, i * (k + 1) // parts
+        if start == end:
+            continue
+        share, least = SHARES * first * start // (i * whole), None
+        for base, price, level in cheapest:
+            if least is not None and base >= least:
+                break
+            value = base + prices.least(price, level, share, longest)
+            least = value if least is None else min(least, value)
+        total += (end - start) * (least or 0)
+    return total + (-presence * first << PRICE_BITS) // (2 * whole)
+
+
+class PartPrices:
+    """The least over c of (l + s) p1 (c-1) + 2 x sqrt(w s / c) + a' s / c, which is convex in sqrt(c)."""
+
+    def __init__(self, instance: Instance, piece: Piece, exponent: int):
+        self.instance, self.exponent = instance, exponent
+        self._work, self._presence = piece.beta + instance.p1, piece.alpha + instance.p0
+        self._found: dict[tuple[int, int, int], tuple[int, int]] = {}
+
+    def least(self, price: int, level: int, share: int, longest: int) -> int:
+        """The least, rounded down, in units of prices.
+
+        Parameters
+        ----------
+        price, level : int
+            l and x.
+        share : int
+            s, as a number of 1 / SHARES.
+        longest : int
+            Most tokens of a part.
+        """
+        self.instance.work.spend(PART_STEPS)
+        slope = self.instance.p1 * (price + (share << PRICE_BITS) // SHARES)
+        root = math.isqrt((self._work * share << 2 * self.exponent) // SHARES)
+        cross = (2 * level * root << PRICE_BITS) >> 2 * self.exponent
+        own = (self._presence * share << PRICE_BITS) // SHARES
+        key = price, level, share
+        if key not in self._found:
+            self.instance.work.spend(LEAST_STEPS)
+            self._found[key] = least_of_parts(slope, cross, own)
+        falls, least = self._found[key]
+        if 16 * longest > falls * falls:
+            return least
+        inverse = math.isqrt((1 << 2 * PART_BITS) // longest)
+        return slope * (longest - 1) + (cross * inverse >> PART_BITS) + own // longest
+
+
+def least_of_parts(slope: int, cross: int, own: int) -> tuple[int, int]:
+    """Where in QUARTERS the sum still falls, and a number that it is nowhere below.
+
+    Between neighbours a convex function is above the line through the next two on either side.
+
+    Parameters
+    ----------
+    slope, cross, own : int
+        What c - 1, 1 / sqrt(c) and 1 / c are multiplied by.
+    """
+
+    def total(k: int) -> Fraction:
+        """The sum at point k."""
+        v = QUARTERS[k]
+        return Fraction(slope * (v * v - 16) * v * v + 64 * cross * v + 256 * own, 16 * v * v)
+
+    def beyond(k: int, other: int) -> Fraction:
+        """The line through points `other` and k where the neighbour of k on its far side is."""
+        across = Fraction(QUARTERS[k] - QUARTERS[2 * k - other], QUARTERS[other] - QUARTERS[k])
+        return total(k) - (total(other) - total(k)) * across
+
+    last = len(QUARTERS) - 2
+    k = max(1, next((at for at in range(last) if total(at + 1) >= total(at)), last))
+    if k == 1 and total(0) <= total(1):
+        return QUARTERS[0], max(0, math.floor(beyond(1, 2)))
+    return QUARTERS[k - 1], max(0, math.floor(min(beyond(k, k + 1), beyond(k, k - 1))))
 
 
 # --- proof: backwards -----------------------------------------------------------------------------

@@ -33,24 +33,36 @@ sum of all latencies is at least the sum of a' q, plus the sum over tokens of th
     (u/U) (t - a_i) + l(t) u + 2 x(t) y - x(t)**2 k,
 
 less the integral of l. Every token picks its moment alone, so order, evictions and chunks play no role.
-QED.
+
+*Prompts in parts.* Where chunks save attention work, a part of c of the I tokens of a prompt works c w / I
+and p1 c (c-1) more.  So T_j is that much longer; l_j T_j is l_j p1 c (c-1) more, and the sum of r T_j is r p1
+c (c-1) more.  Its own presence costs a' r in full.  So instead of the a' q and 2 x y of a whole prompt, the
+part pays l p1 c (c-1) + r p1 c (c-1) + 2 x sqrt(c r w / I) + a' r.  Now r is the mean of s, the share of the
+request that is done when half of a token of the prompt is, and a root is concave: so each token pays at least
+
+    (l + s) p1 (c-1) + 2 x sqrt(w s / (I c)) + a' s / c
+
+at the c that makes this the least, from 1 to min(I, P).  The larger of both counts for each request.  QED.
 
 Certificate: l and x on cells of time. Waiting counts from the beginning of a cell; after the last cell both
 are 0. Later tokens are taken in groups, each at the least u and y and the largest k in it, which are those
-of its first and last token, as all rise with s.
+of its first and last token, as all rise with s. So are tokens of a prompt, each at the least s of its group.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
-from math import ceil, floor, isqrt
+from itertools import pairwise
+from math import floor, isqrt
+from typing import NamedTuple
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._fluid import busy_prices
+from infermax_opt.infermax.bounds._overload_prompts import SHARES, PartPrices
+from infermax_opt.infermax.bounds._overload_tables import PRICE_BITS, WAIT_BITS, Cell, Moments, TokenTables
 from infermax_opt.infermax.bounds.least_work import spreads
 from infermax_opt.infermax.bounds.pieces import best_piece, longest
 from infermax_opt.infermax.data.instance import Instance, RequestType
@@ -61,14 +73,18 @@ __all__ = ["OverloadProof", "TokenTables", "overload_bound"]
 MAX_SIZE = 2**20
 #: Requests beyond which it is not tried: checking takes a millisecond for each.
 MAX_CHECKED = 50_000
-#: Cells of time; steps in which x falls to 0; groups of the later tokens of a request: at most.
-CELLS, LEVELS, GROUPS = 400, 24, 64
+#: Cells of time, at first; levels of x; groups of the tokens of a prompt, and of the later ones: at most.
+CELLS, LEVELS, PARTS, GROUPS = 6400, 36, 12, 64
+#: Levels of x from one to its half.
+HALVING = 7
 #: Cells of all requests, and levels of all groups of tokens, at most: the checker looks at each.
-ALL_CELLS, ALL_LEVELS = 1_200_000, 1_500_000
-#: Bits after the point of l, of the largest x, and of waiting by work.
-PRICE_BITS, LEVEL_BITS, WAIT_BITS = 12, 32, 96
-#: Values of the largest x that are tried, as shares of what the highest price allows; requests that judge.
-TOPS, SAMPLE = (0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0), 100
+ALL_CELLS, ALL_LEVELS = 2_000_000, 2_000_000
+#: Bits after the point of the largest x.
+LEVEL_BITS = 32
+#: Values of the largest x that are tried, as shares of what the highest price allows.
+TOPS = (1.0, 0.85, 0.7, 0.5, 0.25)
+#: What parts cost prices more, as shares of what they cost a request that is alone; requests that judge.
+EXTRAS, SAMPLE = (0.3, 0.15, 0.45), 150
 
 
 def overload_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
@@ -97,69 +113,23 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     return proof.bound(proof.chosen())
 
 
-@dataclass(frozen=True)
-class TokenTables:
-    """Later tokens by s, the tokens cached after them; for one affine piece.
+class _Prompt(NamedTuple):
+    """A prompt in parts: u of a token, its size, the most in a part, what it pays whole; groups of tokens.
 
-    Attributes
-    ----------
-    piece : int
-    presence, work, size, mass : sequence of int
-        Of one such token: a', w, k in tokens, and u in ticks * M.
-    masses, early, shares : sequence of int
-        Sums up to s: of u; of a' times the sum of u before; and of a' u.
-    presences : sequence of int
-        Sums of a' up to s.
+    What it pays whole is a' q; a group is its tokens, and the least s.
     """
 
-    piece: int
-    presence: Sequence[int]
-    work: Sequence[int]
-    size: Sequence[int]
-    mass: Sequence[int]
-    masses: Sequence[int]
-    early: Sequence[int]
-    shares: Sequence[int]
-    presences: Sequence[int]
-
-    @classmethod
-    def of(cls, instance: Instance, piece: int) -> TokenTables:
-        """Tabulate tokens.
-
-        Parameters
-        ----------
-        instance : Instance
-        piece : int
-            Affine piece of the batch time.
-        """
-        ticks, policy, system = instance.cost.ticks, instance.policy, instance.system
-        alpha, beta, spare = ticks.alpha[piece], ticks.beta[piece], max(0, ticks.d0 - ticks.p0)
-        presence, work, size = [0], [0], [0]
-        for s in range(1, longest(instance)):
-            step = beta + ticks.d1 * (s - 1)
-            dearer = not policy.chunked_prefill and beta * s + ticks.p1 * s * s - step >= spare
-            if not policy.preemption or dearer:
-                presence.append(alpha + ticks.d0)
-                work.append(step)
-            else:
-                presence.append(alpha + min(ticks.d0, ticks.p0))
-                work.append(beta + min(ticks.d1, beta) * (s - 1))
-            size.append(s if policy.chunked_prefill else system.held(s))
-        mass = [system.kv_capacity * w + a * k for a, w, k in zip(presence, work, size, strict=True)]
-        masses = list(accumulate(mass))
-        early = [0, *(a * before for a, before in zip(presence[1:], masses, strict=False))]
-        shares = [a * u for a, u in zip(presence, mass, strict=True)]
-        return cls(
-            piece, presence, work, size, mass, masses,
-            list(accumulate(early)), list(accumulate(shares)), list(accumulate(presence)),
-        )  # fmt: skip
+    mass: int
+    longest: int
+    presence: int
+    groups: Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class _Kind:
     """Equal requests: their number, arrival in ticks rounded down, U, sum of a' q, and groups of tokens.
 
-    A group is its tokens, the least u and y of one, and the largest k; y in units.
+    A group is its tokens, the least u and y of one, and the largest k; y in units.  The first is the prompt.
     """
 
     count: int
@@ -167,6 +137,7 @@ class _Kind:
     mass: int
     constant: Fraction
     groups: Sequence[tuple[int, int, int, int]]
+    prompt: _Prompt | None
 
 
 class OverloadProof:
@@ -182,13 +153,17 @@ class OverloadProof:
         self.instance, self.tables = instance, tables
         ticks = instance.cost.ticks
         self._first = ticks.alpha[tables.piece] + ticks.p0
+        self._word = ticks.beta[tables.piece] + ticks.p1
+        #: Groups of the tokens of a prompt, or 0 if parts are not told from whole prompts.
+        self.parts = PARTS if spreads(instance) and ticks.p1 else 0
         each = ALL_LEVELS // len(instance.types)
-        self.groups = max(1, min(GROUPS, each // 8))
+        self.groups = max(1, min(GROUPS, each // 24))
         self.levels = max(1, min(LEVELS, each // (self.groups + 1) - 1))
         sizes = {(kind.input_tokens, kind.output_tokens) for kind in instance.types}
         later = [tables.presence[i + 1] for i, o in sizes if o > 1]
         self.least = min([self._first, *later])
         self.exponent = max(0, LEVEL_BITS - self.least.bit_length() // 2)
+        self._prices = PartPrices(self._word, ticks.p1, self._first, self.exponent)
         self._kinds = [self._read(kind) for kind in instance.types]
 
     def _read(self, kind: RequestType) -> _Kind:
@@ -210,7 +185,20 @@ class OverloadProof:
         if mass:
             groups += self._later(i, last, prompt - tables.masses[i], mass)
         begin = floor(kind.arrival * instance.cost.ticks_per_second)
-        return _Kind(len(kind.members), begin, mass, Fraction(floor(constant), 2**WAIT_BITS), groups)
+        parted = self._in_parts(i, prompt, mass) if self.parts and mass else None
+        constant = Fraction(floor(constant), 2**WAIT_BITS)
+        return _Kind(len(kind.members), begin, mass, constant, groups, parted)
+
+    def _in_parts(self, i: int, prompt: int, whole: int) -> _Prompt:
+        """A prompt of i tokens, its u and U of the request."""
+        cuts = [i * k // self.parts for k in range(self.parts + 1)]
+        groups = [
+            (end - start, SHARES * prompt * start // (i * whole))
+            for start, end in pairwise(cuts)
+            if end > start
+        ]
+        presence = -(-(self._first * prompt << PRICE_BITS) // (2 * whole))
+        return _Prompt(prompt // i, min(i, self.instance.system.prefill_budget), presence, groups)
 
     def _later(self, i: int, last: int, shift: int, whole: int) -> Iterator[tuple[int, int, int, int]]:
         """Groups of the later tokens of a request."""
@@ -232,32 +220,55 @@ class OverloadProof:
 
     # --- prices -------------------------------------------------------------------------------------
 
-    def chosen(self) -> list[tuple[int, int, int]]:
-        """Cells (end, l, x) with the best levels of x, judged by a part of the requests."""
+    def chosen(self) -> list[Cell]:
+        """Cells with the best prices and levels of x, judged by a part of the requests."""
         every = -(-len(self._kinds) // SAMPLE)
-        seconds = [
-            (k.begin, k.mass / self.instance.system.kv_capacity, k.count) for k in self._kinds if k.mass
-        ]
-        cells = max(8, min(CELLS, ALL_CELLS // len(self._kinds)))
-        prices = busy_prices(seconds, cells) if seconds else []
-        root = max((price for _, price in prices), default=0.0) ** 0.5
-        tried = [self._cells(prices, share * root) for share in TOPS]
-        return max(tried, key=lambda cells: self._total(cells, every))
+        tried: list[tuple[Fraction, float, list[Cell]]] = []
+        tops: Sequence[float] = TOPS
+        for extra in EXTRAS if self.parts else (0.0,):
+            prices = self._busy_prices(extra)
+            root = max((price for _, price in prices), default=0.0) ** 0.5
+            for top in tops:
+                cells = self._cells(prices, top * root)
+                tried.append((self._total(cells, every), top, cells))
+            tops = (max(tried)[1],)  # the best of them hardly depends on the prices
+        return max(tried)[2]
 
-    def _cells(self, prices: Sequence[tuple[int, float]], top: float) -> list[tuple[int, int, int]]:
+    def _busy_prices(self, extra: float) -> list[tuple[int, float]]:
+        """Ends of cells and prices, as many cells as can be looked at for each request while it may wait."""
+        alone = 2 * (self._first * self.instance.cost.ticks.p1) ** 0.5
+        capacity = self.instance.system.kv_capacity
+        works = []
+        for kind in self._kinds:
+            if kind.mass:
+                tokens = sum(number for number, _ in kind.prompt.groups) if kind.prompt else 0
+                works.append((kind.begin, kind.mass / capacity + extra * alone * tokens, kind.count))
+        prices, cells = [], min(CELLS, 4 * len(works))
+        while works:
+            prices = busy_prices(works, max(8, cells))
+            idle = [*(k for k, (_, price) in enumerate(prices) if price <= 0), len(prices)]
+            ends = [end for end, _ in prices]
+            here = (bisect_right(ends, begin) for begin, _, _ in works)
+            looked = sum(idle[bisect_left(idle, k)] - k + 1 for k in here)
+            if cells <= 8 or looked <= ALL_CELLS:
+                break
+            cells = max(8, cells // 2)
+        return prices
+
+    def _cells(self, prices: Sequence[tuple[int, float]], top: float) -> list[Cell]:
         """Cells with x = the smaller of `top` (in roots of a0) and what the price allows, in few levels."""
         highest = floor(top * isqrt(self.least << 2 * self.exponent))
-        found, steps = [], self.levels
+        levels = [0, *(floor(highest * 0.5 ** (k / HALVING)) for k in range(self.levels - 1, -1, -1))]
+        found = []
         for end, price in prices:
             units = floor(max(0.0, price) * 2**PRICE_BITS)
             allowed = isqrt((self.least * units << 2 * self.exponent) >> PRICE_BITS)
-            level = min(steps, allowed * steps // highest) * highest // steps if highest else 0
-            found.append((end, units, level))
+            found.append((end, units, levels[bisect_right(levels, allowed) - 1]))
         return found
 
     # --- the value ----------------------------------------------------------------------------------
 
-    def bound(self, cells: Sequence[tuple[int, int, int]]) -> LowerBound:
+    def bound(self, cells: Sequence[Cell]) -> LowerBound:
         """The bound with these prices, exactly, rounded down."""
         instance = self.instance
         value = self._total(cells, 1) / instance.cost.ticks_per_second / len(instance.requests)
@@ -266,37 +277,64 @@ class OverloadProof:
             "piece": self.tables.piece,
             "exponent": self.exponent,
             "groups": self.groups,
+            "parts": self.parts,
             "cells": [list(cell) for cell in cells],
         }
         return LowerBound(value, "overload", Proof.CERTIFICATE, evidence=evidence)
 
-    def _total(self, cells: Sequence[tuple[int, int, int]], every: int) -> Fraction:
+    def _total(self, cells: Sequence[Cell], every: int) -> Fraction:
         """Sum of latencies in ticks, at least; from every so many requests alone, about that."""
-        ends = [end for end, _, _ in cells]
+        moments = Moments(cells, self.instance.system.kv_capacity)
         some = self._kinds[::every]
-        paid = sum((kind.count * self._least(kind, cells, ends) for kind in some), Fraction(0))
-        starts = [0, *ends]
+        paid = sum((kind.count * self._least(kind, moments) for kind in some), Fraction(0))
+        starts = [0, *moments.ends]
         spent = sum((end - start) * price for start, (end, price, _) in zip(starts, cells, strict=False))
         return paid * Fraction(len(self._kinds), len(some)) - Fraction(spent, 2**PRICE_BITS)
 
-    def _least(self, kind: _Kind, cells: Sequence[tuple[int, int, int]], ends: Sequence[int]) -> Fraction:
+    def _least(self, kind: _Kind, moments: Moments) -> Fraction:
         """What a request of a kind adds: its constant, and the least that its tokens pay."""
         if not kind.mass:
             return Fraction(0)
-        capacity, scale = self.instance.system.kv_capacity, 4**self.exponent
-        rates: dict[int, int] = {}  # by level: the least of waiting / U + l / M over cells, in small units
-        for k in range(bisect_right(ends, kind.begin), len(cells) + 1):
-            wait = max(0, (ends[k - 1] if k else 0) - kind.begin)
-            price, level = (cells[k][1], cells[k][2]) if k < len(cells) else (0, 0)
-            rate = (wait << WAIT_BITS) // kind.mass + (price << WAIT_BITS - PRICE_BITS) // capacity
-            rates[level] = min(rate, rates.get(level, rate))
-        total = 0
-        for tokens, mass, y, size in kind.groups:
-            least = min(
-                (mass * rate >> WAIT_BITS - PRICE_BITS)
-                + ((2 * level * y << PRICE_BITS) // scale)
-                - ceil(Fraction(level * level * size << PRICE_BITS, scale * capacity))
-                for level, rate in rates.items()
+        rates = moments.rates(kind.begin, kind.mass)
+        cheapest: dict[int, int] = {}
+        for (_, level), rate in rates.items():
+            cheapest[level] = min(rate, cheapest.get(level, rate))
+        whole, *later = (
+            tokens
+            * min(
+                self._paid(mass, size, level, rate) + self._crossed(level, y)
+                for level, rate in cheapest.items()
             )
+            for tokens, mass, y, size in kind.groups
+        )
+        if kind.prompt is not None:
+            whole = max(whole, self._least_in_parts(kind.prompt, rates) - kind.prompt.presence)
+        return kind.constant + Fraction(whole + sum(later), 2**PRICE_BITS)
+
+    def _paid(self, mass: int, size: int, level: int, rate: int) -> int:
+        """What a token pays for waiting, time and memory."""
+        below: int = self.instance.system.kv_capacity << 2 * self.exponent
+        held = -(-(level * level * size << PRICE_BITS) // below)
+        return (mass * rate >> WAIT_BITS - PRICE_BITS) - held
+
+    def _crossed(self, level: int, y: int) -> int:
+        """2 x y."""
+        found: int = (2 * level * y << PRICE_BITS) >> 2 * self.exponent
+        return found
+
+    def _least_in_parts(self, prompt: _Prompt, rates: Mapping[tuple[int, int], int]) -> int:
+        """Least that the tokens of a prompt pay, in whatever parts."""
+        paid = [
+            (self._paid(prompt.mass, 1, level, rate), price, level) for (price, level), rate in rates.items()
+        ]
+        paid.sort()
+        total = 0
+        for tokens, share in prompt.groups:
+            base, price, level = paid[0]
+            least = base + self._prices.least(price, level, share, prompt.longest)
+            for base, price, level in paid[1:]:
+                if base >= least:
+                    break  # parts pay 0 or more
+                least = min(least, base + self._prices.least(price, level, share, prompt.longest))
             total += tokens * least
-        return kind.constant + Fraction(total, 2**PRICE_BITS)
+        return total

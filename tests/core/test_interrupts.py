@@ -74,7 +74,7 @@ def test_engines_in_processes_end_too(tmp_path: Path, start: Start, number: sign
     process = start("solve", path, "--formulation", "csp", "--solver", "cpsat", "--threads", "1")
     until(lambda: bool(workers_of(process.pid)))
     (worker,) = workers_of(process.pid)
-    time.sleep(1)
+    time.sleep(0.3)
     process.send_signal(number)
     text, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (0, "")
@@ -122,7 +122,7 @@ def test_a_command_without_a_result_says_how_it_ended(tmp_path: Path, start: Sta
         "table", "paper-csp", "-o", tmp_path / "t", "--time-limit", "30", "--only", "*i512*chunked"
     )
     until(lambda: (tmp_path / "t" / "rows.jsonl").exists())
-    time.sleep(1)
+    time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
     text, errors = process.communicate(timeout=30)
     assert (process.returncode, text, errors) == (143, "", "infermax-opt: terminated\n")

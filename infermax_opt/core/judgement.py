@@ -74,8 +74,8 @@ class Judgement:
         self.missing(claim)
 
     def missing(self, claim: Claim) -> None:
-        """Find metrics that a claim leaves out: every result with a schedule holds all of them."""
-        there = self.truth.metrics.items() if self.truth.metrics is not None else []
+        """Find metrics that a claim leaves out: one that has any has all; one without says nothing."""
+        there = self.truth.metrics.items() if self.truth.metrics is not None and claim.metrics else []
         missing = [
             f"{name} is missing, replay gives {_show(true)}"
             for name, true in there

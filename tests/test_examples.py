@@ -27,6 +27,8 @@ from tests.support import ROOT
 
 TOY = ROOT / "instances" / "toy.json"
 SCHEDULE_BROKEN = ("schedule", TOY, "--scheduler", "broken")
+STREAM = ROOT / "instances" / "stream-poisson-8.json"
+SIMULATE = ("simulate", STREAM, "--policy", "broken")
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -342,6 +344,11 @@ def test_schedules_of_other_problems(run: Run, tandem: Path, tmp_path: Path) -> 
         ("schedulers", "raise RuntimeError('no luck')", SCHEDULE_BROKEN),
         ("schedulers", "def broken(instance): raise RuntimeError('no luck')", SCHEDULE_BROKEN),
         ("bounds", "def broken(instance):\n raise RuntimeError('no luck')\n yield", ("bound", TOY)),
+        (
+            "policies",
+            "def broken(): return decide\ndef decide(beat): raise RuntimeError('no luck')",
+            SIMULATE,
+        ),
     ],
 )
 def test_broken_packages_are_named(group: str, module: str, args: tuple[object, ...], tmp_path: Path) -> None:
@@ -349,6 +356,43 @@ def test_broken_packages_are_named(group: str, module: str, args: tuple[object, 
     assert f"infermax_opt.{group}: broken: " in said
     assert "some-package" in said
     assert "RuntimeError: no luck" in said
+
+
+#: Ways to fail that are not those of a common error.
+ODD = [
+    ("from infermax_opt import InputError\n", "raise InputError('no luck', field='here')", ": here: no luck"),
+    ("class Odd(BaseException): pass\n", "raise Odd('no luck')", " failed: Odd: no luck"),
+    ("", "raise SystemExit('no luck')", " failed: SystemExit: no luck"),
+]
+
+
+@pytest.mark.parametrize(("before", "fails", "told"), ODD)
+@pytest.mark.parametrize(
+    ("group", "made", "instance", "kind"),
+    [
+        ("schedulers", "def broken(instance): ", TOY, "scheduler"),
+        ("policies", "def broken(): return decide\ndef decide(beat): ", STREAM, "policy"),
+        ("bounds", "def broken(instance): ", TOY, None),
+    ],
+)
+def test_whatever_fails_within_solve_is_named(
+    group: str,
+    made: str,
+    instance: Path,
+    kind: str | None,
+    before: str,
+    fails: str,
+    told: str,
+    tmp_path: Path,
+) -> None:
+    run = install(tmp_path, group, before + made + fails)
+    words = f"infermax_opt.{group}: broken: some_package:broken of some-package{told}"
+    alone = () if kind is None else ("--warm-start", "broken")
+    assert run("solve", instance, *alone, code=2).stderr == f"infermax-opt: {words}\n"
+    if kind is not None:  # beside others that work
+        found = json.loads(run("solve", instance, "--time-limit", 5, "--json").stdout)
+        assert found["upper"] is not None
+        assert f"{kind}:broken failed: {words}" in found["solver"]["details"]["rejected"]
 
 
 @pytest.mark.parametrize(
@@ -372,6 +416,8 @@ def test_a_bound_that_cannot_be_loaded_is_left_out(module: str, told: str, tmp_p
     assert run("versions").stderr == "", "it asks for no bound"
 
 
+DECIDE = "def broken(): return lambda beat: "
+MADE = "from infermax_opt import Batch, Schedule\ndef broken(instance): return Schedule(instance.name, "
 LOWER = "from fractions import Fraction\nfrom infermax_opt.core.result import LowerBound, Proof\n"
 
 
@@ -385,6 +431,25 @@ LOWER = "from fractions import Fraction\nfrom infermax_opt.core.result import Lo
             ("bound", TOY),
             "the value of 'mine' is 0.5, not a Fraction of at least 0",
         ),
+        (
+            "bounds",
+            LOWER + "def broken(instance): yield LowerBound(Fraction(0), 'mine', None)",
+            ("bound", TOY),
+            "does not say its source and proof",
+        ),
+        ("policies", "def broken(): return 1", SIMULATE, "1 is no function of a heartbeat"),
+        ("policies", DECIDE + "1", SIMULATE, "1 is no mapping of request id to worker"),
+        ("policies", DECIDE + "{}", SIMULATE, "'r1' has no worker"),
+        (
+            "policies",
+            DECIDE + "dict.fromkeys(map('r{}'.format, range(99)), 0)",
+            SIMULATE,
+            "0, the worker of 'r1', is no whole number from 1",
+        ),
+        ("schedulers", "def broken(instance): return 1", SCHEDULE_BROKEN, "1 is no Schedule"),
+        ("schedulers", MADE + "(1,))", SCHEDULE_BROKEN, "1 is no Batch"),
+        ("schedulers", MADE + "[])", SCHEDULE_BROKEN, "its batches are a list, not a tuple"),
+        ("schedulers", MADE + "(Batch({1: 1}),))", SCHEDULE_BROKEN, "1 is no id of a request"),
         (
             "bounds",
             LOWER + "def broken(instance): yield LowerBound(Fraction(9), 'mine', Proof.CLOSED_FORM)",

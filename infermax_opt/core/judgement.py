@@ -71,6 +71,19 @@ class Judgement:
             )
             if not same:
                 self.fault(FaultKind.METRICS, f"{name} is {_show(value)}, replay gives {_show(true)}")
+        self.missing(claim)
+
+    def missing(self, claim: Claim) -> None:
+        """Find metrics that a claim leaves out: one that has any has all; one without says nothing."""
+        there = self.truth.metrics.items() if self.truth.metrics is not None and claim.metrics else []
+        missing = [
+            f"{name} is missing, replay gives {_show(true)}"
+            for name, true in there
+            if name not in claim.metrics and not (true is None and name in self.truth.later)
+        ]
+        if missing:
+            more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+            self.fault(FaultKind.METRICS, missing[0] + more)
 
     def upper(self, claim: Claim) -> None:
         """Check the claimed upper bound."""

@@ -9,7 +9,7 @@ from numbers import Rational
 from typing import Any
 
 from infermax_opt.core.errors import InputError, PackageError
-from infermax_opt.core.result import LowerBound
+from infermax_opt.core.result import LowerBound, Proof
 
 __all__ = ["blaming", "is_own", "loaded", "origin", "package_of", "sound", "unloadable"]
 
@@ -35,19 +35,31 @@ def origin(point: EntryPoint, part: str = "") -> str:
 
 
 @contextmanager
-def blaming(point: EntryPoint, part: str = "") -> Iterator[None]:
+def blaming(point: EntryPoint, part: str = "", *, refusals: bool = False) -> Iterator[None]:
     """Load and call in this block what an entry point names, or a part of it.
+
+    Parameters
+    ----------
+    point : EntryPoint
+    part : str
+        Such as ``.bounds``.
+    refusals : bool
+        Whether unusable input is named, too: for what is asked about an instance that has been read.
 
     Raises
     ------
     PackageError
-        Naming the package, if that fails in any way but for unusable input, memory or a closed output.
+        Naming the package, if that fails in any way but for memory, a closed output or who stops it.
     """
     try:
         yield
-    except (InputError, MemoryError, BrokenPipeError):
+    except InputError as error:
+        if not refusals or isinstance(error, PackageError):
+            raise
+        raise PackageError(f"{origin(point, part)}: {error}", field=point.name, source=point.group) from error
+    except (MemoryError, BrokenPipeError, KeyboardInterrupt, GeneratorExit):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         text = f"{origin(point, part)} failed: {type(error).__name__}: {error}"
         raise PackageError(text, field=point.name, source=point.group) from error
 
@@ -55,12 +67,10 @@ def blaming(point: EntryPoint, part: str = "") -> Iterator[None]:
 def loaded(point: EntryPoint) -> Any:
     """What an entry point names; None where it cannot be loaded, which `unloadable` tells."""
     try:
-        with blaming(point):
+        with blaming(point, refusals=True):
             return point.load()
     except PackageError as error:
         _UNLOADABLE[point] = error
-    except InputError as error:
-        _UNLOADABLE[point] = PackageError(f"{origin(point)}: {error}", field=point.name, source=point.group)
     return None
 
 
@@ -75,4 +85,6 @@ def sound(bound: object) -> LowerBound:
         raise TypeError(f"{bound!r} is no LowerBound")
     if not isinstance(bound.value, Rational) or bound.value < 0:
         raise TypeError(f"the value of {bound.source!r} is {bound.value!r}, not a Fraction of at least 0")
+    if not isinstance(bound.source, str) or not isinstance(bound.proof, Proof):
+        raise TypeError(f"{bound!r} does not say its source and proof")
     return bound

@@ -157,6 +157,8 @@ class Truth(Generic[V, M]):
     proved_here : callable
         Whether the closed form of that source is one whose proof the verifier relies on.  Those of other
         packages are held against every schedule of a small instance, and against a plain one, as well.
+    later : frozenset of str
+        Metrics that results of earlier versions lack: a result may leave one out where it is undefined.
     """
 
     instance: AnyInstance
@@ -171,3 +173,4 @@ class Truth(Generic[V, M]):
     details: Callable[[Claim], tuple[list[Fault], list[Unchecked]]] = lambda _: ([], [])
     unchecked: tuple[Unchecked, ...] = ()
     proved_here: Callable[[str], bool] = lambda _: True
+    later: frozenset[str] = frozenset()

@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.plugins import blaming
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.foresight import FORESIGHT, foresight_schedule
 from infermax_opt.infermax.schedulers.presets import ABOUT, AIMED, PRESETS, preset
@@ -93,8 +93,22 @@ def get_scheduler(name: str) -> Scheduler:
 
 
 def _run_installed(point: EntryPoint, instance: Instance) -> Schedule:
-    with blaming(point):
-        made: Schedule = point.load()(instance)
+    with blaming(point, refusals=True):
+        return _checked(point.load()(instance))
+
+
+def _checked(made: object) -> Schedule:
+    """What another package gives, if it is a schedule whose batches can be read."""
+    if not isinstance(made, Schedule):
+        raise TypeError(f"{made!r} is no Schedule")
+    if not isinstance(made.batches, tuple):
+        raise TypeError(f"its batches are a {type(made.batches).__name__}, not a tuple")
+    for batch in made.batches:
+        if not isinstance(batch, Batch):
+            raise TypeError(f"{batch!r} is no Batch")
+        for name in (*batch.tokens, *batch.evict):
+            if not isinstance(name, str):
+                raise TypeError(f"{name!r} is no id of a request")
     return made
 
 

@@ -21,7 +21,7 @@ from infermax_opt.infermax.data.instance import Instance, Objective, RequestGrou
 from infermax_opt.infermax.data.objective import BY_COUNT
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.fast import replay
-from infermax_opt.infermax.replay.metrics import Metrics, measure, objective_value
+from infermax_opt.infermax.replay.metrics import LATER, Metrics, measure, objective_value
 from infermax_opt.infermax.replay.plain import Violation
 
 __all__ = ["Verification", "longest_each", "one_after_another", "verify_schedule"]
@@ -90,6 +90,7 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
         proved_here=lambda source: (
             all_own() or _closed_form(instance, source, own_bounds) == closed_form(source)
         ),
+        later=LATER,
     )
     return Verification.of(subject, truth)
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ from infermax_opt.infermax.data.formats import read_instance, schedule_from_json
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.data.suites import paper_cost
+from tests.stopped import stopped
 from tests.support import ROOT
 
 TOY = str(ROOT / "instances" / "toy.json")
@@ -396,18 +395,10 @@ def test_ctrl_c_still_reports(tmp_path: Path) -> None:
     value["system"]["kv_capacity"] = 300
     (tmp_path / "large.json").write_text(json.dumps(value))
     out = tmp_path / "result.json"
-    process = subprocess.Popen(
-        [*PROGRAM, "solve", tmp_path / "large.json", "--threads", "1", "--time-limit", "30", "-o", out],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        # Where the tests run in the background of a shell, Ctrl-C would be ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
-    time.sleep(4)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=20)
-    assert "Traceback" not in stderr
-    assert process.returncode == 0, stderr
-    assert "lower bound" in stdout
+    solve = ("solve", tmp_path / "large.json", "--threads", "1", "--time-limit", "30", "-o", out)
+    done = stopped(*solve, after="search (exact): ", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "lower bound" in done.stdout
     assert "verified" in ok("verify", tmp_path / "large.json", out)
 
 
@@ -429,7 +420,7 @@ def test_a_failing_bound_search_costs_no_schedule(monkeypatch: pytest.MonkeyPatc
 def test_a_certificate_that_cannot_be_written_costs_no_result(tmp_path: Path) -> None:
     write_instance(crowd(), tmp_path / "crowd.json")
     (tmp_path / "result.certificate.json.gz").mkdir()
-    done = run("solve", tmp_path / "crowd.json", "--time-limit", "4", "-o", tmp_path / "result.json")
+    done = run("solve", tmp_path / "crowd.json", "--time-limit", "3", "-o", tmp_path / "result.json")
     assert done.exit_code == 2
     assert "certificate.json.gz" in done.stderr
     claim = read_schedule_or_claim(tmp_path / "result.json")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from infermax_opt.cluster import series
 from infermax_opt.cluster.data.formats import write_stream
 from infermax_opt.cluster.data.generate import poisson_stream
 from infermax_opt.core.interrupts import Terminated, heed_termination, patient
+from tests.stopped import begin, stopped, until
 from tests.support import ROOT
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
@@ -33,19 +33,9 @@ def start() -> Iterator[Start]:
     """Start the program as from a terminal; whatever is left of it ends with the test."""
     begun = []
 
-    def as_from_a_terminal() -> None:
-        # Where the tests run in the background of a shell, Ctrl-C would be ignored.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
     def run(*args: object) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "infermax_opt", *map(str, args)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=as_from_a_terminal,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-        begun.append(process)
-        return process
+        begun.append(begin(*args))
+        return begun[-1]
 
     yield run
     for process in begun:
@@ -58,13 +48,6 @@ def workers_of(process: int) -> list[int]:
     return [int(k) for k in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
-def until(true: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def batches(tmp_path: Path, count: int, tokens: int, capacity: int) -> Path:
     value = json.loads((ROOT / "instances" / "paper-csp" / "i64.json").read_text())
     value["requests"][0].update(count=count, output_tokens=tokens)
@@ -75,14 +58,12 @@ def batches(tmp_path: Path, count: int, tokens: int, capacity: int) -> Path:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_solve_reports_what_it_has(tmp_path: Path, start: Start, number: signal.Signals) -> None:
+def test_solve_reports_what_it_has(tmp_path: Path, number: signal.Signals) -> None:
     path, out = batches(tmp_path, 24, 40, 300), tmp_path / "r.json"
-    process = start("solve", path, "--solver", "search", "--threads", "1", "-o", out)
-    time.sleep(4)
-    process.send_signal(number)
-    text, errors = process.communicate(timeout=30)
-    assert (process.returncode, errors) == (0, "")
-    assert "ended by      interrupted" in text
+    solve = ("solve", path, "--solver", "search", "--threads", "1", "-o", out)
+    done = stopped(*solve, after="search (exact): ", folder=tmp_path, number=number)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ended by      interrupted" in done.stdout
     assert CliRunner().invoke(cli, ["verify", str(path), str(out)]).exit_code == 0
 
 
@@ -93,7 +74,7 @@ def test_engines_in_processes_end_too(tmp_path: Path, start: Start, number: sign
     process = start("solve", path, "--formulation", "csp", "--solver", "cpsat", "--threads", "1")
     until(lambda: bool(workers_of(process.pid)))
     (worker,) = workers_of(process.pid)
-    time.sleep(1)
+    time.sleep(0.3)
     process.send_signal(number)
     text, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (0, "")
@@ -141,7 +122,7 @@ def test_a_command_without_a_result_says_how_it_ended(tmp_path: Path, start: Sta
         "table", "paper-csp", "-o", tmp_path / "t", "--time-limit", "30", "--only", "*i512*chunked"
     )
     until(lambda: (tmp_path / "t" / "rows.jsonl").exists())
-    time.sleep(1)
+    time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
     text, errors = process.communicate(timeout=30)
     assert (process.returncode, text, errors) == (143, "", "infermax-opt: terminated\n")

@@ -29,6 +29,7 @@ from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.bounds.exhaustive import MAX_REQUESTS as MAX_BATCHED
 from infermax_opt.infermax.bounds.exhaustive import MAX_STEPS, MAX_TOKENS
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective, RequestGroup, System
+from infermax_opt.infermax.replay.metrics import LATER
 from infermax_opt.infermax.verify import longest_each, one_after_another
 from infermax_opt.makespan import verify as makespan_verification
 from infermax_opt.makespan.bounds import exhaustive
@@ -363,6 +364,45 @@ def test_how_a_solver_found_out_is_a_note() -> None:
     check = verify(instance, result)
     assert (check.ok, check.bound, check.unchecked) == (True, Trust.ENUMERATED, ())
     assert check.notes == ("upper.source", "lower.source", "solver")
+
+
+# --- metrics -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        ONE,
+        tiny(0),
+        generate("long-prompts", requests=4, seed=0),
+        Stream("s", [StreamRequest("r", Fraction(1), 100, 20, 20)], OPEN.worker, OPEN.slo, Fraction(1)),
+    ],
+    ids=lambda some: type(some).__name__,
+)
+def test_a_metric_that_is_left_out_is_told(instance: AnyInstance) -> None:
+    honest = api.solve(instance, time_limit=2).claim()
+    assert verify(instance, honest).ok
+    undefined = {name for name in LATER if honest.metrics.get(name, 0) is None}
+    for name in honest.metrics:
+        left = {other: value for other, value in honest.metrics.items() if other != name}
+        faults = verify(instance, replace(honest, metrics=left)).faults
+        # Results that were written before a metric came hold as they did.
+        assert [fault.kind for fault in faults] == ([] if name in undefined else [FaultKind.METRICS])
+        assert all(fault.message.startswith(f"{name} is missing, replay gives ") for fault in faults)
+    (name, value), *rest = honest.metrics.items()
+    (fault,) = verify(instance, replace(honest, metrics={name: value})).faults
+    assert fault.message.endswith(f" (and {len(rest) - len(undefined) - 1} more)")
+    assert verify(instance, replace(honest, metrics={})).ok, "a file need not speak of metrics"
+
+
+def test_what_is_left_undone_is_no_metric_to_leave_out() -> None:
+    groups = (RequestGroup("a", 2, 2), RequestGroup("b", 2, 2, optional=True))
+    instance = Instance("some", groups, System(99, 99, 99), PAPER)
+    honest = api.solve(instance, time_limit=2).claim()
+    assert "unserved" in honest.metrics
+    left = {name: value for name, value in honest.metrics.items() if name != "unserved"}
+    (fault,) = verify(instance, replace(honest, metrics=left)).faults
+    assert fault.message.startswith("unserved is missing, replay gives ")
 
 
 # --- the command --------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def test_it_beats_every_scheduler_where_arrivals_pile_up() -> None:
         for k in range(150)
     ]
     instance = Instance("busy", tuple(groups), System(4000, 4096, 4096), PAPER, objective="mean_e2e")  # type: ignore[arg-type]
-    result = solve(instance, time_limit=3)
+    result = solve(instance, time_limit=1.5)
     assert result.upper is not None
     assert result.upper.source.startswith("admission:")
     assert min(heuristics(instance)) > 1.02 * result.upper.value

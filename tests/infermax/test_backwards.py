@@ -73,7 +73,7 @@ def least_latency(of: Instance) -> Fraction:
     return alpha * Fraction(best[0], len(todo))
 
 
-@in_blocks(campaign(150, 5_000), 75)
+@in_blocks(campaign(100, 5_000), 50)
 def test_no_bound_exceeds_the_best_start_rounds(seeds: range) -> None:
     shares = []
     for seed in seeds:

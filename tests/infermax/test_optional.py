@@ -43,7 +43,7 @@ OBJECTIVES: tuple[object, ...] = (
 )
 
 
-@in_blocks(campaign(80, 5_000), 80)
+@in_blocks(campaign(50, 5_000), 50)
 def test_everything_against_every_schedule(seeds: range) -> None:
     found = [
         checked(droppable(seed, OBJECTIVES[seed % len(OBJECTIVES)], arrivals=seed % 3 > 0)) for seed in seeds

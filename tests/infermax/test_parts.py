@@ -39,7 +39,7 @@ def weighed(seed: int) -> Instance:
     return replace(base, objective=Objective.of(weights))
 
 
-@in_blocks(campaign(30, 5_000), 30)
+@in_blocks(campaign(20, 5_000), 20)
 def test_no_bound_is_above_the_optimum(seeds: range) -> None:
     decided = better = 0
     for seed in seeds:

@@ -69,7 +69,7 @@ def checked(instance: Instance, points: int = POINTS) -> bool | None:
 
 
 #: Of each family nearly two thirds are small enough; a spread of classes waits at every tick.
-@in_blocks(campaign(48, 5_000), 48)
+@in_blocks(campaign(32, 5_000), 32)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_everything_against_every_schedule(family: str, seeds: range) -> None:
     objectives = FAMILIES[family]

@@ -436,7 +436,7 @@ def test_the_package_stays_light() -> None:
 
 
 def test_annealing_beats_the_methods() -> None:
-    result = api.solve(NOISY, solver="anneal", time_limit=4, threads=1)
+    result = api.solve(NOISY, solver="anneal", time_limit=2, threads=1)
     assert result.upper is not None
     assert result.upper.value <= best_of(NOISY)
     assert result.gap is not None

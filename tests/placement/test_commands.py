@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +22,7 @@ from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstan
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics.place import HEURISTICS, place
 from infermax_opt.placement.replay.check import check_placement
+from tests.stopped import stopped
 from tests.support import ROOT
 
 SHIPPED = {
@@ -240,18 +238,11 @@ def test_the_package_stays_light() -> None:
 
 
 def test_ctrl_c_reports_the_best(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "infermax_opt", "solve", str(OPEN), "--solver", "pack"]
     out = tmp_path / "r.json"
-    process = subprocess.Popen(
-        [*command, "--time-limit", "120", "-o", str(out)], stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        # A runner in the background may have told its children to ignore it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
-    time.sleep(5)
-    process.send_signal(signal.SIGINT)
-    text, _ = process.communicate(timeout=30)
-    assert process.returncode == 0
+    solve = ("solve", OPEN, "--solver", "pack", "--time-limit", "120", "-o", out)
+    done = stopped(*solve, after="engine pack: ", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    text = done.stdout
     assert re.search(r"ended by +interrupted", text)
     assert "schedule     4 workers" in text
     assert run("verify", OPEN, out).exit_code == 0

@@ -173,10 +173,7 @@ def make_policy(name: str, *, workers: int | None = None, groups: int | None = N
         If there is no such policy, or it lacks its number of workers or groups.
     """
     if name in _installed():
-        point = _installed()[name]
-        with blaming(point):
-            made: Decide = point.load()()
-        return made
+        return _made(_installed()[name])
     if name not in POLICIES:
         raise InputError(f"{name!r} is none of {', '.join(policy_names())}", field="policy")
     if name in SPREADERS:
@@ -194,6 +191,33 @@ def make_policy(name: str, *, workers: int | None = None, groups: int | None = N
     if name == "fewest":
         return lambda beat: fewest_at(beat.instance, seed=seed).placement.workers
     return lambda beat: place(beat.instance, PLAIN[name]).workers
+
+
+def _made(point: EntryPoint) -> Decide:
+    """The policy of another package, which is named if it fails at a heartbeat, too."""
+    with blaming(point, refusals=True):
+        made = point.load()()
+        if not callable(made):
+            raise TypeError(f"{made!r} is no function of a heartbeat")
+
+    def decide(beat: Beat) -> Mapping[str, int]:
+        with blaming(point, refusals=True):
+            return _checked(beat, made(beat))
+
+    return decide
+
+
+def _checked(beat: Beat, chosen: object) -> Mapping[str, int]:
+    """What another package decides, if it is a worker for each new request."""
+    if not isinstance(chosen, Mapping):
+        raise TypeError(f"{chosen!r} is no mapping of request id to worker")
+    for key in beat.new:
+        name = beat.stream.requests[key].id
+        if name not in chosen:
+            raise ValueError(f"{name!r} has no worker")
+        if type(chosen[name]) is not int or chosen[name] < 1:
+            raise ValueError(f"{chosen[name]!r}, the worker of {name!r}, is no whole number from 1")
+    return chosen
 
 
 def _spreader(name: str, workers: int, seed: int) -> Decide:

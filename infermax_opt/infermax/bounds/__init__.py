@@ -49,6 +49,6 @@ def closed_form_bounds(instance: Instance) -> list[LowerBound]:
     """All closed-form lower bounds in seconds, best first; see `infermax_opt.infermax.bounds.closed_form`."""
     found = own_bounds(instance)
     for point, make in _usable():
-        with blaming(point):
+        with blaming(point, refusals=True):
             found = [*found, *map(sound, make(instance))]
     return sorted(found, key=lambda bound: -bound.value)

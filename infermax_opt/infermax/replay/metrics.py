@@ -16,7 +16,7 @@ from infermax_opt.infermax.replay.latencies import LatencyMetrics
 if TYPE_CHECKING:
     from infermax_opt.infermax.replay.plain import Replay
 
-__all__ = ["DEFINITIONS", "Metrics", "measure", "objective_value"]
+__all__ = ["DEFINITIONS", "LATER", "Metrics", "measure", "objective_value"]
 
 #: What the percentiles are of.
 LATENCIES = {Latency.TTFT: "first token - arrival", Latency.E2E: "last token - arrival"}
@@ -81,6 +81,8 @@ TOGETHER = (
 WEIGHTED = ("weighted_mean_ttft", "weighted_mean_tpot", "weighted_mean_e2e")
 #: Metrics that a text shows where they are defined.
 WHERE_DEFINED = ("class_spread", "missed", "unserved", "attainment", "goodput")
+#: Metrics that results of earlier versions lack.  They are undefined for all instances that there were then.
+LATER = frozenset({"unserved"})
 
 UNITS = {
     "tokens_per_second": "tokens/s",

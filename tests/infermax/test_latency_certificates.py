@@ -182,3 +182,12 @@ def test_the_interaction_bound_ends_when_it_is_told_to(monkeypatch: pytest.Monke
 
     assert interaction.interaction_bound(of, stop=stop) is not None
     assert len(asked) <= 2 * len(of.cost.batch)
+
+
+@pytest.mark.parametrize("tokens", [0, 10**6])
+def test_the_progress_bound_ends_when_its_time_is_over(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few tokens take no time worth mentioning, so that a bound is found even then; many do."""
+    monkeypatch.setattr(progress, "FEW_TOKENS", tokens)
+    monkeypatch.setattr(progress, "ROUNDS", 10**6)
+    found = progress.progress_bound(instance(1), stop=lambda: True)
+    assert (found is not None) == (tokens > 0)

@@ -605,8 +605,11 @@ def prove(instance: Instance, evidence: Field) -> Fraction:
         return prove_metric(instance, instance.objective, evidence)
     parts = {part_of(part, PARTS): part for part in evidence["parts"].items()}
     require(len(parts) == len(evidence["parts"].value), "parts: a metric is there twice")
-    proofs = (instance.worth(metric) * prove_metric(instance, metric, part) for metric, part in parts.items())
-    return sum(proofs, Fraction(0))
+    proved = Fraction(0)
+    for metric, part in parts.items():
+        instance.work = Work()  # there are few parts, and each may be as long to check as a bound of its own
+        proved += instance.worth(metric) * prove_metric(instance, metric, part)
+    return proved
 
 
 def part_of(evidence: Field, metrics: Container[str]) -> str:
@@ -1737,12 +1740,16 @@ class Tables(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Ends of cells of time, r in each and 0 after them, the price of work likewise; units of a tick."""
+    """Ends of cells of time, r in each and 0 after them, the price of work likewise; units of a tick.
+
+    `lower`: for each cell, the next one with a smaller r, and the next one where work costs less.
+    """
 
     ends: list[int]
     root: list[int]
     work: list[int]
     unit: int
+    lower: tuple[list[int], list[int]]
 
 
 class Guest(NamedTuple):
@@ -1875,7 +1882,18 @@ def read_cells(instance: Instance, given: Field, guests: list[Guest], step: int)
     unit = step << 2 * ROOT_BITS
     present = accumulate(there[:-1])
     work = [max(1, n) * unit + root**2 for n, root in zip(present, roots, strict=True)]
-    return Cells(ends, [*roots, 0], [*work, unit], unit)
+    roots, work = [*roots, 0], [*work, unit]
+    return Cells(ends, roots, work, unit, (next_lower(roots), next_lower(work)))
+
+
+def next_lower(values: list[int]) -> list[int]:
+    """For each value, the place of the next one that is smaller; where there is none, their number."""
+    places, waiting = [len(values)] * len(values), list[int]()
+    for place, value in enumerate(values):
+        while waiting and value < values[waiting[-1]]:
+            places[waiting.pop()] = place
+        waiting.append(place)
+    return places
 
 
 def least_paid(instance: Instance, some: Guest, cells: Cells, theta: int, piece: Piece) -> int:
@@ -1902,22 +1920,23 @@ def least_paid(instance: Instance, some: Guest, cells: Cells, theta: int, piece:
     end = some.until + some.lone
     early = end - some.later
     begin, prompt, token = (bisect_right(ends, moment) for moment in (some.begin, early, end))
-    instance.work.spend(token - begin)
-    work, root = min(cells.work[begin : prompt + 1]), min(cells.root[begin : token + 1])
-    best = worth(0, work, root)
-    while prompt < len(ends) or token < len(ends):
+    instance.work.spend(prompt + token - 2 * begin)
+    prompt = min(range(begin, prompt + 1), key=cells.work.__getitem__)
+    token = min(range(begin, token + 1), key=cells.root.__getitem__)
+    best = worth(0, cells.work[prompt], cells.root[token])
+    while True:
+        # Delays change what is paid where prompt or tokens come to a cell that is cheaper than all before.
         instance.work.spend(CELL_STEPS)
-        delay = min([ends[k] - since for k, since in ((prompt, early), (token, end)) if k < len(ends)])
-        if worth(delay, cells.unit, 0) >= best:
-            break  # longer delays pay more, whatever the prices
-        if prompt < len(ends) and ends[prompt] - early == delay:
-            prompt += 1
-            work = min(work, cells.work[prompt])
-        if token < len(ends) and ends[token] - end == delay:
-            token += 1
-            root = min(root, cells.root[token])
-        best = min(best, worth(delay, work, root))
-    return best
+        cheaper, fewer = cells.lower[1][prompt], cells.lower[0][token]
+        delays = [ends[k - 1] - since for k, since in ((cheaper, early), (fewer, end)) if k <= len(ends)]
+        if not delays or worth(min(delays), cells.unit, 0) >= best:
+            return best  # longer delays pay more, whatever the prices
+        delay = min(delays)
+        if cheaper <= len(ends) and ends[cheaper - 1] - early == delay:
+            prompt = cheaper
+        if fewer <= len(ends) and ends[fewer - 1] - end == delay:
+            token = fewer
+        best = min(best, worth(delay, cells.work[prompt], cells.root[token]))
 
 
 # --- proof: mutual ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 
 from infermax_opt.infermax.bounds import closed_form_bounds, interaction, overload, progress
 from infermax_opt.infermax.bounds.searched import searched_bounds
-from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.checker import Rejected, check, next_lower
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.exact.staged import staged_search
@@ -28,7 +28,7 @@ from tests.support import certificate_to_json, check_evidence, few
 def fewer_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prices on a few cells: what is tested is that they prove nothing false, not that they are good."""
     for module, name, value in (
-        (interaction, "CELLS", 20),
+        (interaction, "CELLS", (20, 20)),
         (interaction, "WIDTHS", (0.0, 0.2)),
         (interaction, "THETAS", (0.6, 0.9, 1.0)),
         (overload, "CELLS", 12),
@@ -142,9 +142,52 @@ def test_any_prices_of_time_prove_what_is_true(seed: int) -> None:
             found = [proofs.bound(proofs._cells([(end, 4 * rng.random()) for end in ends], top))]
             if prices is not None:
                 roots = [int(rng.random() * rng.choice([1, 3]) * prices.step**0.5 * 4096) for _ in ends]
-                made = interaction.InteractionProof(of, prices, list(zip(ends, roots, strict=True)))
+                kinds = [interaction.Kind.of(kind, of, prices) for kind in of.types]
+                made = interaction.InteractionProof(of, prices, kinds, list(zip(ends, roots, strict=True)))
                 found.append(made.bound(rng.choice([0, 300, 900, 1024])))
             for bound in found:
                 assert bound.value <= best, bound.source
                 if bound.value > 0:
                     assert check_evidence(of, bound) == bound.value, bound.source
+
+
+@pytest.mark.parametrize("seed", campaign(8, 500))
+def test_the_next_lower_value_is_found(seed: int) -> None:
+    rng = random.Random(seed)
+    values = [rng.randint(0, 9) for _ in range(rng.randint(1, 30))]
+    places = range(len(values))
+    plain = [next((k for k in places[at:] if values[k] < values[at]), len(values)) for at in places]
+    assert interaction.falls(values) == plain
+    assert next_lower(values) == plain
+
+
+def test_cells_are_fewer_where_checking_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = next(of for of in map(instance, range(1, 200, 2)) if len(of.types) > 3 and not of.offline)
+    monkeypatch.setattr(interaction, "CELLS", (640, 640))
+    whole = interaction.interaction_bound(of)
+    monkeypatch.setattr(interaction, "MAX_STEPS", 3 * len(of.types))
+    short = interaction.interaction_bound(of)
+    assert whole is not None
+    assert short is None or len(short.evidence["cells"]) <= len(whole.evidence["cells"])
+    assert short is None or short.value <= optimum(of)
+
+
+def test_the_interaction_bound_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    of, asked = instance(1), list[None]()
+    monkeypatch.setattr(interaction, "THETAS", (0.5, 0.6, 0.7))
+
+    def stop() -> bool:
+        asked.append(None)
+        return True
+
+    assert interaction.interaction_bound(of, stop=stop) is not None
+    assert len(asked) <= 2 * len(of.cost.batch)
+
+
+@pytest.mark.parametrize("tokens", [0, 10**6])
+def test_the_progress_bound_ends_when_its_time_is_over(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few tokens take no time worth mentioning, so that a bound is found even then; many do."""
+    monkeypatch.setattr(progress, "FEW_TOKENS", tokens)
+    monkeypatch.setattr(progress, "ROUNDS", 10**6)
+    found = progress.progress_bound(instance(1), stop=lambda: True)
+    assert (found is not None) == (tokens > 0)

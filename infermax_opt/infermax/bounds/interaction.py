@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["in_chunks", "interaction_bound"]
+__all__ = ["InteractionProof", "Kind", "Prices", "in_chunks", "interaction_bound"]
 
 #: Largest KV of a request for which the bound is tried: prices are tabulated by it.
 MAX_SIZE = 2**20
@@ -69,12 +69,15 @@ MAX_SIZE = 2**20
 MAX_CHECKED = 50_000
 #: Bits after the point of r and of square roots, and of theta.
 ROOT_BITS, THETA_BITS = 12, 10
-#: Cells of time before the last arrival, and steps of checking that they may take, one for each request.
-CELLS, MAX_STEPS = 1000, 2 * 10**6
+#: Cells of time before the last arrival: as many as requests, but within these; fewer where checking is long.
+CELLS, FEWER = (1_000, 20_000), 4
+#: Cheaper cells that all requests together come to by waiting, at most: checking takes 25 steps for each.
+MAX_STEPS = 1_200_000
 #: Requests of which a choice is judged.
 SAMPLE = 60
 #: Values of theta that are tried, factors of r, and shares of the cells over which it is smoothed.
-THETAS = (0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+#: Theta 1 is worth no more than the least times alone: who waits to the end pays no more.
+THETAS = (0.6, 0.7, 0.8, 0.9, 0.95)
 FACTORS = (0.6, 0.75, 0.9)
 WIDTHS = (0.05, 0.15, 0.5)
 
@@ -102,31 +105,52 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     prices = Prices.of(instance, piece)
     if prices is None:
         return None
-    kinds = len(instance.types)
-    ends, roots = fluid_roots(instance, prices.piece, max(10, min(CELLS, MAX_STEPS // kinds)))
+    kinds = [Kind.of(kind, instance, prices) for kind in instance.types]
+    cells = min(CELLS[1], max(CELLS[0], len(kinds)))
+    while (found := _best(instance, prices, kinds, cells, stop)) is None and cells > 1 and not stop():
+        cells //= FEWER
+    return found
+
+
+def _best(
+    instance: Instance, prices: Prices, kinds: Sequence[Kind], cells: int, stop: Callable[[], bool]
+) -> LowerBound | None:
+    """The bound by the best r and theta, judged by some of the requests; None where all take too many steps.
+
+    Parameters
+    ----------
+    instance : Instance
+    prices : Prices
+    kinds : sequence of Kind
+        All of the instance.
+    cells : int
+        Cells of time before the last arrival.
+    stop : callable
+        Asked whether to try no more.
+    """
+    ends, roots = fluid_roots(instance, prices.piece, cells)
     best: tuple[int, InteractionProof, int] | None = None
     for width, factor in product(WIDTHS, FACTORS):
-        smooth = _smoothed(roots, int(width * len(roots)))
-        proof = InteractionProof(
-            instance, prices, list(zip(ends, (factor * smooth).astype(int).tolist(), strict=True))
-        )
+        levels = (factor * _smoothed(roots, int(width * len(roots)))).astype(int).tolist()
+        proof = InteractionProof(instance, prices, kinds, list(zip(ends, levels, strict=True)))
         for share in THETAS:
             theta = round(share * 2**THETA_BITS)
-            worth = proof.sampled(theta, -(-kinds // SAMPLE))
-            if best is None or worth > best[0]:
+            worth = proof.sampled(theta, -(-len(kinds) // SAMPLE))
+            if worth is not None and (best is None or worth > best[0]):
                 best = worth, proof, theta
             if stop():
                 break
-    assert best is not None, "there are factors"
-    return best[1].bound(best[2])
+        if stop():
+            break
+    return None if best is None else best[1].bound(best[2])
 
 
 def _smoothed(roots: Sequence[float], width: int) -> Floats:
     """Means over so many cells to each side, in units of 2**-ROOT_BITS."""
     import numpy as np
 
-    padded = np.pad(np.array(roots) * 2**ROOT_BITS, width, mode="edge")
-    means: Floats = np.convolve(padded, np.full(2 * width + 1, 1 / (2 * width + 1)), mode="valid")
+    sums = np.cumsum(np.pad(np.array(roots) * 2**ROOT_BITS, (width + 1, width), mode="edge"))
+    means: Floats = (sums[2 * width + 1 :] - sums[: -2 * width - 1]) / (2 * width + 1)
     return means
 
 
@@ -184,7 +208,7 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class _Kind:
+class Kind:
     """Equal requests: their number, and what each pays.
 
     `begin`, `until`: arrival in ticks, rounded down and up.  `later`, `lone`: least times of its later tokens
@@ -204,33 +228,16 @@ class _Kind:
     square: int
     chunks: int
 
+    @classmethod
+    def of(cls, kind: RequestType, instance: Instance, prices: Prices) -> Kind:
+        """What requests of a type pay.
 
-class InteractionProof:
-    """The bound for some r.
-
-    Parameters
-    ----------
-    instance : Instance
-    prices : Prices
-    cells : sequence of (int, int)
-        End of each cell in ticks, and r there in units of 2**-ROOT_BITS.
-    """
-
-    def __init__(self, instance: Instance, prices: Prices, cells: Sequence[tuple[int, int]]):
-        self.instance, self.prices, self.cells = instance, prices, cells
-        self._chunk = instance.cost.ticks.alpha[prices.piece] + instance.cost.ticks.p0
-        self._kinds = [self._read(kind) for kind in instance.types]
-        self._ends = [end for end, _ in cells]
-        #: Prices are whole numbers of 1 / unit.
-        self._unit = prices.step << 2 * ROOT_BITS
-        #: What a tick of prompt work costs in each cell, and r; after the last cell nobody need be there.
-        work = [max(1, n) * self._unit + r * r for n, (_, r) in zip(self._present(), cells, strict=True)]
-        self._work, self._root = [*work, self._unit], [*(root for _, root in cells), 0]
-        starts = [0, *self._ends]
-        self._spent = sum((end - start) * r * r for start, (end, r) in zip(starts, cells, strict=False))
-
-    def _read(self, kind: RequestType) -> _Kind:
-        instance, prices = self.instance, self.prices
+        Parameters
+        ----------
+        kind : RequestType
+        instance : Instance
+        prices : Prices
+        """
         ticks = instance.cost.ticks
         i, last = kind.input_tokens, kind.input_tokens + kind.output_tokens - 1
         tables = prices.alone, prices.fixed, prices.roots, prices.works
@@ -240,12 +247,44 @@ class InteractionProof:
         if not spreads(instance):
             linear, shared = linear + square, 0
         chunks = -(-i // instance.system.prefill_budget)
-        lone = linear + in_chunks(self._chunk, chunks, shared, 1, 1) + later
+        lone = linear + in_chunks(ticks.alpha[prices.piece] + ticks.p0, chunks, shared, 1, 1) + later
         arrival = kind.arrival * instance.cost.ticks_per_second
-        return _Kind(
+        return cls(
             len(kind.members), floor(arrival), ceil(arrival), later, lone, fixed, roots, works,
             linear, shared, chunks,
         )  # fmt: skip
+
+
+class InteractionProof:
+    """The bound for some r.
+
+    Parameters
+    ----------
+    instance : Instance
+    prices : Prices
+    kinds : sequence of Kind
+        All of the instance.
+    cells : sequence of (int, int)
+        End of each cell in ticks, and r there in units of 2**-ROOT_BITS.
+    """
+
+    def __init__(
+        self, instance: Instance, prices: Prices, kinds: Sequence[Kind], cells: Sequence[tuple[int, int]]
+    ):
+        self.instance, self.prices, self.cells = instance, prices, cells
+        self._chunk = instance.cost.ticks.alpha[prices.piece] + instance.cost.ticks.p0
+        self._kinds = kinds
+        self._ends = [end for end, _ in cells]
+        #: Prices are whole numbers of 1 / unit.
+        self._unit = prices.step << 2 * ROOT_BITS
+        #: What a tick of prompt work costs in each cell, and r; after the last cell nobody need be there.
+        work = [max(1, n) * self._unit + r * r for n, (_, r) in zip(self._present(), cells, strict=True)]
+        self._work, self._root = [*work, self._unit], [*(root for _, root in cells), 0]
+        self._falls = falls(self._work), falls(self._root)
+        #: Cheaper cells that requests came to so far.
+        self._steps = 0
+        starts = [0, *self._ends]
+        self._spent = sum((end - start) * r * r for start, (end, r) in zip(starts, cells, strict=False))
 
     def _present(self) -> list[int]:
         """Requests that are there throughout each cell, at least."""
@@ -272,41 +311,56 @@ class InteractionProof:
         value = ticks / instance.cost.ticks_per_second / len(instance.requests)
         return LowerBound(value, "interaction", Proof.CERTIFICATE, evidence=evidence)
 
-    def sampled(self, theta: int, every: int) -> int:
-        """About what `bound` is worth, of every so many requests, for comparisons."""
+    def sampled(self, theta: int, every: int) -> int | None:
+        """About what `bound` is worth, of every so many requests; None where it takes too many steps."""
         some = self._kinds[::every]
-        total = sum(kind.count * self._least(kind, theta) for kind in some) * len(self._kinds)
-        return total // len(some) - theta * self._spent
+        total = self._steps = 0
+        for kind in some:
+            total += kind.count * self._least(kind, theta)
+            if self._steps * len(self._kinds) > MAX_STEPS * len(some):
+                return None
+        return total * len(self._kinds) // len(some) - theta * self._spent
 
-    def _least(self, kind: _Kind, theta: int) -> int:
+    def _least(self, kind: Kind, theta: int) -> int:
         """Least that a request pays, over its delays, in ticks times unit * 2**THETA_BITS."""
         waiting = ((1 << THETA_BITS) - theta) * self._unit
         ends, last = self._ends, len(self._ends)
         end, early = kind.until + kind.lone, kind.until + kind.lone - kind.later
-        cell = bisect_right(ends, kind.begin)
-        prompt, token = bisect_right(ends, early), bisect_right(ends, end)
-        work, root = min(self._work[cell : prompt + 1]), min(self._root[cell : token + 1])
+        cell, prompt, token = (bisect_right(ends, moment) for moment in (kind.begin, early, end))
+        # Where, as delays grow, work and tokens first find a lower price.
+        prompt = min(range(cell, prompt + 1), key=self._work.__getitem__)
+        token = min(range(cell, token + 1), key=self._root.__getitem__)
         free = waiting * kind.lone + theta * self._paid(kind, self._unit, 0)
-        best = waiting * kind.lone + theta * self._paid(kind, work, root)
-        while prompt < last or token < last:
-            # The delay from which on the prompt or the tokens reach one more cell.
-            delay = min(ends[k] - since for k, since in ((prompt, early), (token, end)) if k < last)
-            if waiting * delay + free >= best:
-                break
-            while prompt < last and ends[prompt] - early <= delay:
-                prompt += 1
-                work = min(work, self._work[prompt])
-            while token < last and ends[token] - end <= delay:
-                token += 1
-                root = min(root, self._root[token])
-            best = min(best, waiting * (kind.lone + delay) + theta * self._paid(kind, work, root))
-        return best
+        best = waiting * kind.lone + theta * self._paid(kind, self._work[prompt], self._root[token])
+        while True:
+            self._steps += 1
+            lower, cheaper = self._falls[0][prompt], self._falls[1][token]
+            delays = [ends[k - 1] - since for k, since in ((lower, early), (cheaper, end)) if k <= last]
+            if not delays or waiting * min(delays) + free >= best:
+                return best
+            delay = min(delays)
+            if lower <= last and ends[lower - 1] - early == delay:
+                prompt = lower
+            if cheaper <= last and ends[cheaper - 1] - end == delay:
+                token = cheaper
+            paid = self._paid(kind, self._work[prompt], self._root[token])
+            best = min(best, waiting * (kind.lone + delay) + theta * paid)
 
-    def _paid(self, kind: _Kind, work: int, root: int) -> int:
+    def _paid(self, kind: Kind, work: int, root: int) -> int:
         """What a request pays at these prices, in ticks times unit."""
         tokens = kind.fixed * self._unit + root * (2 * kind.roots * self.prices.step + root * kind.works)
         chunks = in_chunks(self._chunk, kind.chunks, kind.square, work, self._unit)
         return tokens + work * kind.linear + chunks * self._unit
+
+
+def falls(values: Sequence[int]) -> list[int]:
+    """For each place, the next one with a smaller value; the number of values where there is none."""
+    found, open_ = [len(values)] * len(values), list[int]()
+    for k, value in enumerate(values):
+        while open_ and values[open_[-1]] > value:
+            found[open_.pop()] = k
+        open_.append(k)
+    return found
 
 
 def in_chunks(fixed: int, chunks: int, square: int, work: int, unit: int) -> int:

@@ -48,9 +48,11 @@ Source: this project; the shares are those of mean busy dates (Goemans et al., 2
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from math import isqrt
 from typing import TYPE_CHECKING
 
@@ -69,6 +71,8 @@ __all__ = ["ProgressProof", "progress_bound"]
 
 #: Different tokens beyond which the bound is not tried: checking it takes some microseconds for each.
 MAX_TOKENS = 10**6
+#: Different tokens up to which one bound is found even when time is over: it takes less than a second.
+FEW_TOKENS = 10**5
 #: Bits of a density, and of the largest x.
 DENSITY_BITS, LEVEL_BITS = 64, 40
 #: Steps in which x falls to 0, and values of its beginning that are tried in a round, and rounds.
@@ -90,9 +94,10 @@ def progress_bound(instance: Instance, *, stop: Callable[[], bool] | None = None
     Returns
     -------
     LowerBound or None
-        None where there are too many different tokens.  Below zero it says nothing.
+        None where there are too many different tokens, or many and no time.  Below zero it says nothing.
     """
-    if sum(kind.output_tokens for kind in _sizes(instance)) > MAX_TOKENS:
+    tokens = sum(kind.output_tokens for kind in _sizes(instance))
+    if tokens > MAX_TOKENS or (tokens > FEW_TOKENS and stop is not None and stop()):
         return None
     return best_piece(instance, _piece_bound, stop)
 
@@ -103,7 +108,7 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
         if (piece or by_slots) and stop():
             break
         proof = ProgressProof(instance, piece, by_slots)
-        found.append(proof.bound(proof.levels()))
+        found.append(proof.bound(proof.levels(stop)))
     return max(found, key=lambda bound: bound.value, default=None)
 
 
@@ -147,7 +152,11 @@ class ProgressProof:
         self._divisor = min(slots) if by_slots else system.kv_capacity
         self._kinds = sorted(map(self._kind, _sizes(instance)), key=lambda kind: kind.mass)
         self._least = min(presence for kind in self._kinds for presence, _, _ in kind.tokens)
-        self._counted = sum(kind.count for kind in self._kinds if kind.mass)
+        #: Those that count, and of these requests and mass up to each.
+        self._massive = [kind for kind in self._kinds if kind.mass]
+        self._upto = [0, *accumulate(kind.count for kind in self._massive)]
+        self._clocks = [0, *accumulate(kind.count * kind.mass for kind in self._massive)]
+        self._counted = self._upto[-1]
         self.exponent = max(0, LEVEL_BITS - (self._least * self._counted).bit_length() // 2)
 
     def _kind(self, kind: RequestType) -> _Kind:
@@ -178,8 +187,14 @@ class ProgressProof:
 
     # --- the levels of x --------------------------------------------------------------------------
 
-    def levels(self) -> list[tuple[int, int]]:
-        """Ends of cells of V and the level of x in each, in units, that give the best bound found."""
+    def levels(self, stop: Callable[[], bool]) -> list[tuple[int, int]]:
+        """Ends of cells of V and the level of x in each, in units, that give the best bound found.
+
+        Parameters
+        ----------
+        stop : callable
+            Asked whether to try no more.
+        """
         import numpy as np
 
         if self._least == 0:
@@ -213,6 +228,8 @@ class ProgressProof:
             ratio = (high / low) ** (1 / LEVELS)
             middle = low * ratio**k
             low, high = middle / ratio, min(float(top), middle * ratio)
+            if stop():
+                break
         return best
 
     def _rows(self, kind: _Kind) -> Iterator[tuple[float, float, float]]:
@@ -236,23 +253,15 @@ class ProgressProof:
 
     def _clock(self, done: Fraction) -> int:
         """Where the clock is, at least, when so many requests may be done."""
-        clock = 0
-        for kind in self._kinds:
-            if kind.mass:
-                if done <= kind.count:
-                    return clock + int(done * kind.mass)
-                done -= kind.count
-                clock += kind.count * kind.mass
-        return clock
+        k = bisect_left(self._upto, done) - 1
+        return self._clocks[k] + int((done - self._upto[k]) * self._massive[k].mass) if k >= 0 else 0
 
     def _level(self, end: int) -> int:
         """Largest x that is allowed up to there, in units."""
-        done = Fraction(0)
-        for kind in self._kinds:
-            if kind.mass:
-                here = min(end, kind.count * kind.mass)
-                done += Fraction(here, kind.mass)
-                end -= here
+        k = bisect_left(self._clocks, end) - 1
+        done = (
+            self._upto[k] + Fraction(end - self._clocks[k], self._massive[k].mass) if k >= 0 else Fraction(0)
+        )
         return isqrt(int(self._least * (self._counted - done) * 4**self.exponent))
 
     # --- the value ----------------------------------------------------------------------------------

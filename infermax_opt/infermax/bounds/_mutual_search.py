@@ -23,6 +23,8 @@ __all__ = ["Crowd", "shared_out"]
 
 #: Most pairs: those of each request with the next ones to come.
 MAX_PAIRS = 150_000
+#: Pairs, and 1.6 times the requests, that can be checked within the limit of steps.
+MAX_CHECKED = 185_000
 #: Rounds of prices, those of them that are left out of the mean, and how far the first one goes.
 ROUNDS, WARM_UP, PACE = 120, 20, 0.3
 #: Parts of a' that requests share out at most, and pairs beyond which only the first is tried.
@@ -107,7 +109,8 @@ def _together(crowd: Crowd) -> Pairs:
     there = np.maximum(begin + first, np.where((paired > 0) & (outputs > 0), begun_last, begin))
     n = len(begin)
     ends = np.searchsorted(until, there, side="left")
-    numbers = np.clip(ends - np.arange(n) - 1, 0, max(1, MAX_PAIRS // n))
+    most = min(MAX_PAIRS, MAX_CHECKED - 16 * n // 10)
+    numbers = np.clip(ends - np.arange(n) - 1, 0, max(1, most // n))
     early = np.repeat(np.arange(n), numbers)
     late = early + 1 + np.arange(len(early)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
     time = until[late] - begin[early]

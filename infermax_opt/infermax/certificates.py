@@ -42,7 +42,7 @@ Certificates of the mean end-to-end latency are of these kinds:
   of its pairs with an earlier one: how many requests before it that one is, and the shares of a' that it
   and that one pay, in units of 2**-16: see `infermax_opt.infermax.bounds.mutual`;
 - ``overload`` holds the ``piece``, the ``exponent``, the number of ``groups`` of later tokens and of groups
-  of tokens of a prompt, ``parts`` (0 or missing if prompts count whole), and ``cells``, a list of [end, price,
+  of tokens of a prompt, ``parts`` (0 or missing: prompts count whole), and ``cells``, a list of [end, price,
   level]: cells of time in ticks, prices in units of 2**-12, levels as above: see
   `infermax_opt.infermax.bounds.overload`.
 

@@ -2221,7 +2221,7 @@ def overload(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         instance.work.spend(GROUP_STEPS * len(rates) * min(groups + 1, o))
         tokens = token_groups(instance, (i, o), masses, later, groups, exponent)
         whole, *others = (n * least_rate(instance, token, rates, exponent) for n, *token in tokens)
-        if parts:
+        if parts and min(i, instance.budget) <= LONGEST_PART:
             whole = max(whole, least_in_parts(instance, i, masses, moments, parts, prices))
         paid = whole + sum(others)
         total += count * (presence_waited(i, o, masses, later) + Fraction(paid, 1 << PRICE_BITS))
@@ -2381,17 +2381,15 @@ def cheapest_moments(
         Whether prices are.
     """
     rates: dict[tuple[int, int], int] = {}
-    start = here = bisect_right(ends, begin)
-    for k in range(start, len(cells) + 1):
+    for k in range(bisect_right(ends, begin), len(cells) + 1):
+        instance.work.spend(MOMENT_STEPS)
         _, price, level = cells[k] if k < len(cells) else (0, 0, 0)  # all time after the cells
         waiting = (max(0, ends[k - 1] - begin) << WAIT_BITS) // whole if k else 0
         rate = waiting + (price << WAIT_BITS - PRICE_BITS) // instance.capacity
         key = leading(price) if told else 0, level
         rates[key] = min(rate, rates.get(key, rate))
-        here = k
         if price == 0:
             break
-    instance.work.spend(MOMENT_STEPS * (here - start + 1))
     return rates
 
 
@@ -2424,9 +2422,11 @@ def least_rate(instance: Instance, token: list[int], rates: dict[int, int], expo
 PART_BITS, PART_STEPS, LEAST_STEPS = 20, 20, 600
 #: Shares of a request are rounded down to one in so many.
 SHARES = 128
-#: Four times the root of c, for parts of up to 2**20 tokens.
+#: Most tokens of a part for which the least is known.
+LONGEST_PART = 2**20
+#: Four times the root of c, for parts of up to so many tokens and more.
 QUARTERS = [4]
-while QUARTERS[-1] < 4 << 10:
+while QUARTERS[-1] ** 2 < 16 * LONGEST_PART:
     QUARTERS.append(max(QUARTERS[-1] + 1, QUARTERS[-1] * 17 // 16))
 
 
@@ -2461,6 +2461,7 @@ def least_in_parts(
     ]
     cheapest = sorted((base, *key) for base, key in zip(paid, moments, strict=True))
     longest = min(i, instance.budget)
+    instance.work.spend(PART_STEPS * parts)
     for k in range(parts):
         start, end = i * k // parts, i * (k + 1) // parts
         if start == end:

@@ -9,8 +9,9 @@ from math import sqrt
 
 import pytest
 
-from infermax_opt.infermax.bounds._overload_prompts import SHARES, PartPrices
-from infermax_opt.infermax.bounds._overload_tables import PRICE_BITS
+from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.infermax.bounds._overload_prompts import LONGEST_PART, SHARES, PartPrices
+from infermax_opt.infermax.bounds._overload_tables import PRICE_BITS, WAIT_BITS, _leading
 from infermax_opt.infermax.bounds.overload import OverloadProof, TokenTables, overload_bound
 from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
@@ -29,7 +30,7 @@ def test_the_least_over_parts_is_below_all_parts_and_near_the_best(seed: int) ->
     prices = PartPrices(work, attention, presence, exponent)
     for _ in range(20):
         price, level = rng.choice([0, 1, 5_000, 10**6, 10**8]), rng.randint(0, 10**4) << exponent
-        share, longest = rng.randint(0, SHARES - 1), rng.choice([1, 2, 3, 50, 700, 4096])
+        share, longest = rng.randint(0, SHARES - 1), rng.choice([1, 2, 3, 50, 700, 4096, 30_000])
         found = prices.least(price, level, share, longest)
         s = share / SHARES
 
@@ -91,3 +92,87 @@ def test_where_parts_save_no_attention_they_are_not_told() -> None:
     evidence = {**bound.evidence, "parts": 3}
     with pytest.raises(Rejected, match="parts: chunks save no attention work"):
         check(shown(of), certificate_to_json(of, replace(bound, evidence=evidence)))
+
+
+@pytest.mark.parametrize("attention", [0, 1, 10**6])
+def test_the_least_is_right_at_the_longest_part(attention: int) -> None:
+    price, level = 3 << PRICE_BITS, 10**6
+    prices = PartPrices(10**9, attention, 10**12, 0)
+    found = prices.least(price, level, SHARES // 2, LONGEST_PART)
+    paid = (
+        (3.5 * attention * (c - 1) + 2 * level * sqrt(10**9 / 2 / c) + 10**12 / 2 / c) * 2**PRICE_BITS
+        for c in (4 ** (k / 200) for k in range(2_001))
+    )
+    best = min(paid)
+    assert 0.97 * best <= found <= best * (1 + 1e-9)
+
+
+def test_prices_are_rounded_down_to_their_leading_bits() -> None:
+    for price in [*range(5_000), 10**9, 2**70 - 1]:
+        assert 0.87 * price <= _leading(price) <= price
+
+
+@pytest.mark.parametrize("seed", campaign(30, 1_000))
+def test_a_prompt_cut_into_parts_pays_what_its_tokens_pay_or_more(seed: int) -> None:
+    """By the formula for a part, at one price: near the least for the best parts, for none below it."""
+    rng = random.Random(seed)
+    size = rng.choice([60, 600, 3_000])
+    cost = CostModel(
+        [("0.005", "0.00001")], ("0.0003", "0"), ("0.0002", rng.choice(["2e-9", "2e-8"])), "square"
+    )
+    groups = (RequestGroup("q0", size, rng.choice([1, 30]), Fraction(1, 10)),)
+    system = System(10**5, 4096, 4096, None, 1)
+    of = Instance("one", groups, system, cost, Policy(True, True, False), Objective.of("mean_e2e"))
+    proof = OverloadProof(of, TokenTables.of(of, 0))
+    (kind,) = proof._kinds
+    prompt, ticks, alone = kind.prompt, of.cost.ticks, kind.mass
+    assert prompt is not None
+    price = rng.choice([0, 1, 4, 50]) << PRICE_BITS
+    level = int((proof.least * (price >> PRICE_BITS)) ** 0.5 * rng.random()) << proof.exponent
+    rate = (price << WAIT_BITS - PRICE_BITS) // system.kv_capacity
+    found = proof._least_in_parts(prompt, {(_leading(price), level): rate})
+    base = size * proof._paid(prompt.mass, 1, level, rate)
+    share = prompt.mass * size / alone
+    work, presence = ticks.beta[0] + ticks.p1, ticks.alpha[0] + ticks.p0
+
+    def paid(parts: int) -> float:
+        """What so many equal parts pay."""
+        c, total = size / parts, 0.0
+        for k in range(parts):
+            r = share * (k + 0.5) / parts
+            total += (price / 2**PRICE_BITS + r) * ticks.p1 * c * (c - 1) + presence * r
+            total += 2 * level / 2**proof.exponent * sqrt(c * work * r)
+        return total * 2**PRICE_BITS
+
+    best = min(paid(parts) for parts in range(1, 61))
+    assert found - base <= best
+    assert found - base >= 0.8 * best
+
+
+def long_prompt(size: int) -> Instance:
+    """One request whose prompt takes one batch."""
+    cost = CostModel([("1", "0")], ("0", "0"), ("0", "0.000000000000001"), "square")
+    system = System(size, size, size, None, 1)
+    groups = (RequestGroup("q0", size, 1, Fraction(1, 1000)),)
+    return Instance("long", groups, system, cost, Policy(True, True, False), Objective.of("mean_e2e"))
+
+
+def test_parts_longer_than_the_least_is_known_for_prove_nothing() -> None:
+    of = long_prompt(1_200_000)
+    scale = of.cost.ticks_per_second
+    cells = [[scale * (k + 1) // 64, 4096 * (64 - k) // 64 - 1, 0] for k in range(64)]
+    evidence = {"kind": "overload", "piece": 0, "exponent": 0, "groups": 1, "parts": 128, "cells": cells}
+    claim = LowerBound(Fraction(101, 100), "overload", Proof.CERTIFICATE, evidence=evidence)
+    # One batch takes 1.00144 s.
+    with pytest.raises(Rejected, match="claims"):
+        check(shown(of), certificate_to_json(of, claim))
+
+
+def test_many_empty_parts_are_beyond_what_is_checked() -> None:
+    kinds = tuple(RequestGroup(f"q{k}", 1, 1, Fraction(k + 1, 1000)) for k in range(20))
+    of = replace(rush(), groups=kinds)
+    bound = overload_bound(of)
+    assert bound is not None
+    evidence = {**(bound.evidence or {}), "parts": 10**6}
+    with pytest.raises(Rejected, match="steps to check, the limit"):
+        check(shown(of), certificate_to_json(of, replace(bound, value=Fraction(1), evidence=evidence)))

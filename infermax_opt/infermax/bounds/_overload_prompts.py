@@ -8,18 +8,20 @@ from math import floor, isqrt
 
 from infermax_opt.infermax.bounds._overload_tables import PRICE_BITS
 
-__all__ = ["SHARES", "PartPrices"]
+__all__ = ["LONGEST_PART", "SHARES", "PartPrices"]
 
 #: Bits after the point of 1 / sqrt(c).
 ROOT_BITS = 20
+#: Most tokens of a part for which the least is known.
+LONGEST_PART = 2**20
 #: Shares of a request are rounded down to one in so many.
 SHARES = 128
 
 
 def _quarters() -> list[int]:
-    """Four times sqrt(c), for parts of c = 1 to 2**20 tokens, a sixteenth more each time."""
+    """Four times sqrt(c), for parts of c = 1 to LONGEST_PART tokens and more, a sixteenth more each time."""
     found = [4]
-    while found[-1] < 4 << 10:
+    while found[-1] ** 2 < 16 * LONGEST_PART:
         found.append(max(found[-1] + 1, found[-1] * 17 // 16))
     return found
 
@@ -53,7 +55,7 @@ class PartPrices:
         share : int
             s, as a number of 1 / SHARES.
         longest : int
-            Most tokens of a part.
+            Most tokens of a part, up to LONGEST_PART.
         """
         key = price, level, share
         terms = self._terms(*key)

@@ -99,7 +99,8 @@ class Moments:
     def rates(self, begin: int, mass: int) -> dict[tuple[int, int], int]:
         """By price, rounded down to its leading bits, and level: what a unit of mass pays, in small units.
 
-        After the first cell with price 0 none is cheaper: a token pays no less than for its wait.
+        After the first cell with price 0 none is cheaper: a token pays no less than for its wait, as
+        x**2 k <= a0 l k <= l u.
 
         Parameters
         ----------

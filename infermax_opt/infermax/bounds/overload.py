@@ -11,38 +11,41 @@ u over its request, P that of the tokens before it, and q = (P + u/2) / U.
   not split and a refill costs at least max(0, d0 - p0) more than that w.
 - k = s / M, or held(s) / M where prompts are not split.
 
-*Chunks.* A token that is made in several batches has a part c of it in each: its share of the work. The
-work of the chunk is at least c w. The KV that the request holds after it is at least c s, as the work of
-the first m tokens is convex in m. Its batch prefills.
+*Chunks.* A token that is made in several batches has a part f of it in each: its share of the tokens that
+are cached for it where chunks save attention work, else of the work.  The work of the chunk is at least f w.
+The KV that the request holds after it is at least f s: by tokens this is plain, and by work the work of the
+first m tokens is convex in m.  Its batch prefills.
 
 *Latency.* A request is done in shares u / U, within a batch evenly. Its latency is the integral of what is
-left plus that of what is done. What is left gives (c u / U) (t_j - a_i) for each part, t_j being the middle
+left plus that of what is done. What is left gives (f u / U) (t_j - a_i) for each part, t_j being the middle
 of its batch. What is done counts only in batches that make its tokens: on average P / U, earlier parts of
-the token and c u / (2 U), together r, for a time T_j. Then r >= c q, and the sum of c r over the parts is
+the token and f u / (2 U), together r, for a time T_j. Then r >= f q, and the sum of f r over the parts is
 q.
 
-*Batches.* T_j >= a' + X_j, X_j = sum of c w. So the sum of r T_j over the parts in a batch is at least the
-sum of a' c r, which all parts together make a' q for each token, plus X_j (sum of r) >= Y_j**2, Y_j = sum
-of c y, y = sqrt(w q), by Cauchy and w c r >= (c y)**2.
+*Batches.* T_j >= a' + X_j, X_j = sum of f w. So the sum of r T_j over the parts in a batch is at least the
+sum of a' f r, which all parts together make a' q for each token, plus X_j (sum of r) >= Y_j**2, Y_j = sum
+of sqrt(f w r), by Cauchy.  And sqrt(f w r) >= f y, y = sqrt(w q).
 
-*Time.* Let l(t) >= 0 be any price, l_j its mean over batch j, a0 the least a', and g_j = 1 - sum of c k >=
-0. As T_j >= sum of c u + a0 g_j, the integral of l is at least the sum of l_j (sum of c u + a0 g_j). For
-x(t)**2 <= a0 l(t) and its mean x_j: Y_j**2 + l_j a0 g_j >= 2 x_j Y_j - (mean of x**2) (sum of c k). So the
+*Time.* Let l(t) >= 0 be any price, l_j its mean over batch j, a0 the least a', and g_j = 1 - sum of f k >=
+0. As T_j >= sum of f u + a0 g_j, the integral of l is at least the sum of l_j (sum of f u + a0 g_j). For
+x(t)**2 <= a0 l(t) and its mean x_j: Y_j**2 + l_j a0 g_j >= 2 x_j Y_j - (mean of x**2) (sum of f k). So the
 sum of all latencies is at least the sum of a' q, plus the sum over tokens of the least over t >= a_i of
 
     (u/U) (t - a_i) + l(t) u + 2 x(t) y - x(t)**2 k,
 
 less the integral of l. Every token picks its moment alone, so order, evictions and chunks play no role.
 
-*Prompts in parts.* Where chunks save attention work, a part of c of the I tokens of a prompt works c w / I
-and p1 c (c-1) more.  So T_j is that much longer; l_j T_j is l_j p1 c (c-1) more, and the sum of r T_j is r p1
-c (c-1) more.  Its own presence costs a' r in full.  So instead of the a' q and 2 x y of a whole prompt, the
-part pays l p1 c (c-1) + r p1 c (c-1) + 2 x sqrt(c r w / I) + a' r.  Now r is the mean of s, the share of the
-request that is done when half of a token of the prompt is, and a root is concave: so each token pays at least
+*Prompts in parts.* Let chunks save attention work, and a part have c of the I tokens of a prompt: f = c / I.
+It works f w and p1 c (c-1) more.  So T_j is that much longer: l_j T_j is l_j p1 c (c-1) more, and the sum of
+r T_j is r p1 c (c-1) more.  Its own presence costs a' r, not a' f r.  So in place of a' q and 2 x y for the
+first token the part pays (l + r) p1 c (c-1) + 2 x sqrt(f w r) + a' r.  Let s be the share of the request that
+is done when half of a token of the prompt is.  Then r is the mean of s over the tokens of the part, and a
+root is concave.  So in place of a' q and 2 x y each token of the prompt pays at least
 
     (l + s) p1 (c-1) + 2 x sqrt(w s / (I c)) + a' s / c
 
-at the c that makes this the least, from 1 to min(I, P).  The larger of both counts for each request.  QED.
+at the c from 1 to min(I, P) that makes this the least.  Both ways bound the same payments of the same parts,
+so the larger counts for each request.  QED.
 
 Certificate: l and x on cells of time. Waiting counts from the beginning of a cell; after the last cell both
 are 0. Later tokens are taken in groups, each at the least u and y and the largest k in it, which are those
@@ -61,7 +64,7 @@ from typing import NamedTuple
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._fluid import busy_prices
-from infermax_opt.infermax.bounds._overload_prompts import SHARES, PartPrices
+from infermax_opt.infermax.bounds._overload_prompts import LONGEST_PART, SHARES, PartPrices
 from infermax_opt.infermax.bounds._overload_tables import PRICE_BITS, WAIT_BITS, Cell, Moments, TokenTables
 from infermax_opt.infermax.bounds.least_work import spreads
 from infermax_opt.infermax.bounds.pieces import best_piece, longest
@@ -185,7 +188,8 @@ class OverloadProof:
         if mass:
             groups += self._later(i, last, prompt - tables.masses[i], mass)
         begin = floor(kind.arrival * instance.cost.ticks_per_second)
-        parted = self._in_parts(i, prompt, mass) if self.parts and mass else None
+        told = self.parts and mass and min(i, system.prefill_budget) <= LONGEST_PART
+        parted = self._in_parts(i, prompt, mass) if told else None
         constant = Fraction(floor(constant), 2**WAIT_BITS)
         return _Kind(len(kind.members), begin, mass, constant, groups, parted)
 

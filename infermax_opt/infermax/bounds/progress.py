@@ -76,7 +76,7 @@ FEW_TOKENS = 10**5
 #: Bits of a density, and of the largest x.
 DENSITY_BITS, LEVEL_BITS = 64, 40
 #: Steps in which x falls to 0, and values of its beginning that are tried in a round, and rounds.
-STEPS, LEVELS, ROUNDS = 48, 16, 3
+STEPS, LEVELS, ROUNDS = 192, 16, 3
 
 #: Presence, work and size (a whole number of shares of the divisor) of a token.
 Token = tuple[int, int, int]

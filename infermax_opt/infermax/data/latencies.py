@@ -8,7 +8,15 @@ from functools import cached_property
 from math import floor
 
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, QUANTILES, Latency, Metric, rank
+from infermax_opt.infermax.data.objective import (
+    BY_COUNT,
+    LINEAR,
+    QUANTILES,
+    UNWEIGHTED,
+    Latency,
+    Metric,
+    rank,
+)
 from infermax_opt.infermax.data.requests import Request
 
 __all__ = [
@@ -42,6 +50,7 @@ class Latencies:
         self.instance = instance
         self.unit = unit
         self.firsts, self.lasts = firsts, lasts
+        self._linear: dict[Metric, Fraction | None] = {}
 
     @cached_property
     def required(self) -> Latencies | None:
@@ -69,12 +78,20 @@ class Latencies:
     def of_all(self, metric: Metric) -> Fraction | None:
         """A metric of latencies, of requests that all must be finished."""
         if metric in LINEAR:
-            return self.linear(metric)
+            if metric in UNWEIGHTED and self._equal_weights:
+                metric = UNWEIGHTED[metric]
+            if metric not in self._linear:
+                self._linear[metric] = self.linear(metric)
+            return self._linear[metric]
         if metric in QUANTILES:
             return self.quantile(metric)
         if metric is Metric.MAX_NORMALISED_LATENCY:
             return self.worst_normalised
         return self.class_spread
+
+    @cached_property
+    def _equal_weights(self) -> bool:
+        return len({kind.terms.weight for kind in self.instance.types}) == 1
 
     def _since_arrival(self, times: Sequence[int]) -> list[int]:
         arrivals = (request.arrival for request in self.instance.requests)

@@ -14,7 +14,7 @@ from infermax_opt.core.exact import decimal_text
 from infermax_opt.infermax.data.requests import RequestType
 
 __all__ = [
-    "AT_MOST", "BY_COUNT", "LINEAR", "QUANTILES",
+    "AT_MOST", "BY_COUNT", "LINEAR", "QUANTILES", "UNWEIGHTED",
     "Latency", "Metric", "Objective", "rank", "ratio", "shares",
 ]  # fmt: skip
 
@@ -77,6 +77,12 @@ LINEAR = {
     Metric.WEIGHTED_MEAN_TPOT: Latency.TPOT,
     Metric.WEIGHTED_MEAN_E2E: Latency.E2E,
     Metric.MEAN_NORMALISED_LATENCY: Latency.E2E,
+}
+#: Metrics that are others where all weights are equal.
+UNWEIGHTED = {
+    Metric.WEIGHTED_MEAN_TTFT: Metric.MEAN_TTFT,
+    Metric.WEIGHTED_MEAN_TPOT: Metric.MEAN_TPOT,
+    Metric.WEIGHTED_MEAN_E2E: Metric.MEAN_E2E,
 }
 #: Metrics that are the latency of one rank: percent and latency.
 QUANTILES = {

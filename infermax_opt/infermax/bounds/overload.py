@@ -158,9 +158,9 @@ class OverloadProof:
         self._first = ticks.alpha[tables.piece] + ticks.p0
         self._word = ticks.beta[tables.piece] + ticks.p1
         #: Groups of the tokens of a prompt, or 0 if parts are not told from whole prompts.
-        self.parts = PARTS if spreads(instance) and ticks.p1 else 0
         each = ALL_LEVELS // len(instance.types)
-        self.groups = max(1, min(GROUPS, each // 24))
+        self.parts = min(PARTS, each // 50) if spreads(instance) and ticks.p1 else 0
+        self.groups = max(1, min(GROUPS, each // (24 if self.parts else 8)))
         self.levels = max(1, min(LEVELS, each // (self.groups + 1) - 1))
         sizes = {(kind.input_tokens, kind.output_tokens) for kind in instance.types}
         later = [tables.presence[i + 1] for i, o in sizes if o > 1]
@@ -262,13 +262,19 @@ class OverloadProof:
     def _cells(self, prices: Sequence[tuple[int, float]], top: float) -> list[Cell]:
         """Cells with x = the smaller of `top` (in roots of a0) and what the price allows, in few levels."""
         highest = floor(top * isqrt(self.least << 2 * self.exponent))
-        levels = [0, *(floor(highest * 0.5 ** (k / HALVING)) for k in range(self.levels - 1, -1, -1))]
+        levels = [0, *(floor(highest * share) for share in self._level_shares())]
         found = []
         for end, price in prices:
             units = floor(max(0.0, price) * 2**PRICE_BITS)
             allowed = isqrt((self.least * units << 2 * self.exponent) >> PRICE_BITS)
             found.append((end, units, levels[bisect_right(levels, allowed) - 1]))
         return found
+
+    def _level_shares(self) -> list[float]:
+        """Levels of x as shares of the highest, rising: evenly if they are too few to halve it twice."""
+        if self.levels < 2 * HALVING:
+            return [(k + 1) / self.levels for k in range(self.levels)]
+        return [0.5 ** (k / HALVING) for k in range(self.levels - 1, -1, -1)]
 
     # --- the value ----------------------------------------------------------------------------------
 

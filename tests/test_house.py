@@ -97,7 +97,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("core",),
     ("files",),
     ("engines",),
-    ("simple",),
+    ("foreign", "simple"),
     ("infermax", "makespan", "placement"),
     ("latency",),
     ("cluster",),

@@ -1,0 +1,1 @@
+"""Runs that other systems measured or simulated: read exactly, request by request."""

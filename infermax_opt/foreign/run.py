@@ -1,0 +1,86 @@
+"""What is known of a run on another system: when each request came, what it was, how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+__all__ = ["ForeignBatch", "ForeignRequest", "Run"]
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignRequest:
+    """One request as another system saw it; times are exact seconds.
+
+    Attributes
+    ----------
+    name : str
+        As the file calls it, or its place in the file.
+    line : int
+        Of the file, or the place in its list of requests; from 1.
+    arrival : Fraction
+        After the first request of the run.
+    input_tokens, output_tokens : int
+        The first output token is counted.
+    ttft : Fraction or None
+        From arrival to the first token; None where the file does not say.
+    e2e : Fraction or None
+        From arrival to the last token; None where the file does not say.
+    evictions : int or None
+        How often its KV was dropped before it was finished; None where the file does not say.
+    cached_tokens : int or None
+        Prompt tokens that were found in a prefix cache; None where the file does not say.
+    """
+
+    name: str
+    line: int
+    arrival: Fraction
+    input_tokens: int
+    output_tokens: int
+    ttft: Fraction | None = None
+    e2e: Fraction | None = None
+    evictions: int | None = None
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignBatch:
+    """One batch as another system ran it.
+
+    Attributes
+    ----------
+    start, end : Fraction
+        Seconds after the first request of the run, or after the first batch where no arrival is known.
+    tokens : mapping of name to int
+        Tokens that each request processed.
+    """
+
+    start: Fraction
+    end: Fraction
+    tokens: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on another system.
+
+    Attributes
+    ----------
+    path, format : str
+    requests : tuple of ForeignRequest
+        Finished ones, by arrival; those with equal arrivals in the order of the file.
+    left_out : mapping of reason to int
+        Requests of the file that are not among them, such as failed ones.
+    remarks : tuple of str
+        What must be said beside its numbers, a sentence each.
+    batches : tuple of ForeignBatch or None
+        All batches by start, where the file is a whole schedule.
+    """
+
+    path: str
+    format: str
+    requests: tuple[ForeignRequest, ...]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    batches: tuple[ForeignBatch, ...] | None = None

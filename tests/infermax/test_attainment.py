@@ -164,6 +164,21 @@ def test_altered_evidence_never_proves_what_is_false(seed: int) -> None:
             check(shown(of), json.loads(json.dumps(certificate)))
 
 
+def test_a_stopped_program_still_proves_something_true() -> None:
+    of = overloaded(1)
+    proof = AttainmentProof(of, 0)
+    asked: list[int] = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) > 4
+
+    cut = proof.bound(best_prices(proof, 3_000, stop))
+    assert len(asked) > 4, "the solver does not ask"
+    whole = proof.bound(best_prices(proof, 3_000))
+    assert check_evidence(of, cut) == cut.value <= whole.value
+
+
 def test_what_prices_may_not_do() -> None:
     of = tight(SOME[0])
     (bound,) = attainment_bounds(of)

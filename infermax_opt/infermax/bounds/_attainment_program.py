@@ -7,7 +7,7 @@ makes more tokens in it than there are batches. Floats suffice: the bound is tru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from infermax_opt.infermax.bounds._attainment_proof import (
@@ -39,7 +39,7 @@ PRICE_BITS = 40
 HAIR = 1e-9
 #: No limit of a column.
 FREE = float("inf")
-#: Seconds for the linear program: nothing interrupts it.
+#: Seconds for the linear program, where nobody stops it.
 SECONDS = 100.0
 
 
@@ -76,8 +76,8 @@ class _Rows:
         self.equal.append(equal)
         return len(self.upper) - 1
 
-    def solved(self) -> Floats:
-        """Duals of the rows, 0 or more; all 0 where the solver finds none."""
+    def solved(self, stop: Callable[[], bool] | None) -> Floats:
+        """Duals of the rows, 0 or more; those so far where it is stopped, all 0 where there are none."""
         import highspy
         import numpy as np
 
@@ -97,6 +97,8 @@ class _Rows:
         solver.setOptionValue("solver", "ipm")
         solver.setOptionValue("run_crossover", "off")
         solver.setOptionValue("time_limit", SECONDS)
+        if stop is not None:
+            solver.cbIpmInterrupt += lambda event: event.interrupt() if stop() else None
         solver.passModel(program)
         solver.run()
         duals = -np.array(solver.getSolution().row_dual, dtype=float)
@@ -106,7 +108,7 @@ class _Rows:
         return found
 
 
-def best_prices(proof: AttainmentProof, pairs: int) -> Prices:
+def best_prices(proof: AttainmentProof, pairs: int, stop: Callable[[], bool] | None = None) -> Prices:
     """Prices of about the best bound.
 
     Parameters
@@ -114,8 +116,10 @@ def best_prices(proof: AttainmentProof, pairs: int) -> Prices:
     proof : AttainmentProof
     pairs : int
         Pairs of a request and a cell in its time, about.
+    stop : callable, optional
+        Asked whether to take the prices as they are.
     """
-    return _Program(proof, pairs).prices()
+    return _Program(proof, pairs).prices(stop)
 
 
 class _Program:
@@ -165,7 +169,7 @@ class _Program:
         least = WORTHWHILE * work
         return [kind for kind, use in enumerate(uses) if self.proof.alpha * use > least]
 
-    def prices(self) -> Prices:
+    def prices(self, stop: Callable[[], bool] | None) -> Prices:
         """Build the program, solve it, and round its duals to prices that are allowed."""
         if not self.ends:
             return Prices(0, [], [], [], [(0, ())] * len(self.proof.guests))
@@ -176,7 +180,7 @@ class _Program:
             self._add_prompt(guest, self.loads[number], served)
             if guest.later and guest.due is not None and guest.least:
                 self.owned[number] = self._add_tokens(guest, self.loads[number], served)
-        return self._rounded(self.rows.solved() * heaviest)
+        return self._rounded(self.rows.solved(stop) * heaviest)
 
     def _add_cells(self) -> None:
         """Time, batches, and batches that make later tokens, which are no more than all."""

@@ -89,7 +89,7 @@ def attainment_bounds(instance: Instance, *, stop: Callable[[], bool] | None = N
         for proof in proofs:
             if found and stop is not None and stop():
                 break
-            found.append((proof.bound(best_prices(proof, pairs)), proof))
+            found.append((proof.bound(best_prices(proof, pairs, stop)), proof))
         bound, proof = max(found, key=lambda pair: pair[0].value)
         proofs = [proof]
         if bound.value > best:

@@ -102,7 +102,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("latency",),
     ("cluster",),
     ("api",),
-    ("fronts", "table"),
+    ("fronts", "gaps", "table"),
     ("cli",),
 )
 #: Rooms within each wing, and the rooms of the same wing that each may import.
@@ -124,8 +124,10 @@ WINGS: dict[str, dict[str, str]] = {
         "columns": "data replay",
         "importing": "data",
         "plot": "data replay",
-        "problem": "bounds certificates columns data formulation heuristics importing plot replay solve "
-        "verify",
+        "attribution": "bounds data replay",
+        "band": "data replay",
+        "problem": "attribution band bounds certificates columns data formulation heuristics importing plot "
+        "replay solve verify",
     },
     "makespan": {
         "data": "",

@@ -37,6 +37,7 @@ __all__ = [
     "bounds_text",
     "bounds_to_json",
     "counted",
+    "metric_text",
     "metrics_text",
     "result_text",
     "unchecked_items",
@@ -86,7 +87,8 @@ def value_text(instance: AnyInstance, value: Fraction | None) -> str:
     return UNKNOWN if value is None else amount(instance, value)
 
 
-def _metric(value: Fraction | int | None, unit: str | None) -> str:
+def metric_text(value: Fraction | int | None, unit: str | None) -> str:
+    """A metric with its unit, if it has one; a dash where it is not known."""
     if value is None:
         return UNKNOWN
     if unit == "s":
@@ -113,7 +115,7 @@ def metrics_text(metrics: AnyMetrics, rows: Sequence[MetricRow] | None = None) -
     rows = one_each(metrics) if rows is None else rows
 
     def lines(some: Sequence[MetricRow]) -> list[str]:
-        shown = (" / ".join(_metric(values[name], units.get(name)) for name in row.names) for row in some)
+        shown = (" / ".join(metric_text(values[name], units.get(name)) for name in row.names) for row in some)
         return aligned((row.title, text, row.meaning) for row, text in zip(some, shown, strict=True))
 
     single = [row for row in rows if len(row.names) == 1]

@@ -24,6 +24,7 @@ from infermax_opt.files.schemas import SCHEMAS
 __all__ = [
     "RESULT_SCHEMA",
     "claim_from_json",
+    "claimed_bound",
     "read_bound",
     "read_schedule_or_claim",
     "read_subject",
@@ -257,11 +258,27 @@ def read_bound(path: str | os.PathLike[str]) -> LowerBound:
     found = read_as(path, parse)
     if isinstance(found, LowerBound):
         return found
-    if found.lower_bound is None or found.proof is None or found.lower_source is None:
+    if found.certificate is not None:
+        found = replace(found, certificate=os.path.join(os.path.dirname(path), found.certificate))
+    lower = claimed_bound(found)
+    if lower is None:
         raise InputError("holds no lower bound", field="lower_bound", source=os.fspath(path))
-    if found.certificate is None:
-        return LowerBound(found.lower_bound, found.lower_source, found.proof)
-    return read_bound(os.path.join(os.path.dirname(path), found.certificate))
+    return lower
+
+
+def claimed_bound(claim: Claim) -> LowerBound | None:
+    """The lower bound of a result, of its certificate where it names one; None for none.
+
+    Raises
+    ------
+    InputError
+        If the certificate cannot be read.
+    """
+    if claim.lower_bound is None or claim.proof is None or claim.lower_source is None:
+        return None
+    if claim.certificate is None:
+        return LowerBound(claim.lower_bound, claim.lower_source, claim.proof)
+    return read_bound(claim.certificate)
 
 
 def _bound_of_certificate(value: dict[str, Any]) -> LowerBound:

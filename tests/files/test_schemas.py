@@ -20,6 +20,7 @@ CALLS = [
     ("bound", TOY),
     ("schedule", TOY, "--scheduler", "vllm"),
     ("front", TOY, "--x", "makespan", "--y", "mean_e2e", "--directions", "2", "--time-limit", "5"),
+    ("gap", TOY, "schedule.json", "--metric", "makespan", "--time-limit", "2"),
     ("verify", TOY, "schedule.json"),
     ("verify", STREAM, "placement.json"),
     ("import", "trace.csv", "--format", "vidur", "-o", "instance.json"),

@@ -46,3 +46,8 @@ class LatencyMetrics:
             return None
         kept = self.latencies.weight(False)
         return kept / (kept + self.latencies.weight(True))
+
+    def kept_per_second(self, makespan: Fraction) -> Fraction | None:
+        """Requests a second that break no service level; None without one, or where all takes no time."""
+        broken = self.latencies.broken
+        return None if broken is None or not makespan else broken.count(False) / makespan

@@ -126,8 +126,7 @@ class Metrics(LatencyMetrics):
     @property
     def goodput(self) -> Fraction | None:
         """None without a service level, or where all takes no time."""
-        broken = self.latencies.broken
-        return None if broken is None or not self.makespan else broken.count(False) / self.makespan
+        return self.kept_per_second(self.makespan)
 
     def items(self) -> list[tuple[str, Fraction | int | None]]:
         """Name and value of every metric."""

@@ -13,7 +13,7 @@ from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.plain import Replay
 from infermax_opt.infermax.replay.state import State
 
-__all__ = ["Timeline", "timeline"]
+__all__ = ["Timeline", "Walk", "each_batch", "timeline"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Timeline:
     rows: list[dict[int, tuple[Phase, int]]] | None
 
 
-def _each(instance: Instance, batches: Sequence[Batch]) -> Iterator[tuple[Batch, list[int]]]:
+def each_batch(instance: Instance, batches: Sequence[Batch]) -> Iterator[tuple[Batch, list[int]]]:
     """Every batch, repetitions one by one, and the requests evicted before it."""
     for batch in batches:
         yield batch, [instance.index[name] for name in batch.evict]
@@ -68,11 +68,11 @@ def timeline(instance: Instance, schedule: Schedule, *, rows: bool) -> Timeline:
     unit = replayed.ticks_per_second
     starts = [tick / unit for tick in replayed.starts]
     ends = [tick / unit for tick in replayed.ends]
-    walk = _Walk(instance)
+    walk = Walk(instance)
     counts: dict[Phase, list[int]] = {phase: [] for phase in Phase}
     by_arrival = sorted(float(r.arrival) for r in instance.requests)
     table: list[dict[int, tuple[Phase, int]]] | None = [] if rows else None
-    for (batch, evict), start in zip(_each(instance, schedule.batches), starts, strict=True):
+    for (batch, evict), start in zip(each_batch(instance, schedule.batches), starts, strict=True):
         active = walk.step(batch, evict)
         arrived = bisect_right(by_arrival, start)
         for phase, number in walk.tally(active, arrived).items():
@@ -83,8 +83,17 @@ def timeline(instance: Instance, schedule: Schedule, *, rows: bool) -> Timeline:
     return Timeline(replayed, starts, ends, counts, table)
 
 
-class _Walk:
-    """Steps a `State` through the batches of a valid schedule."""
+class Walk:
+    """Steps a `State` through the batches of a valid schedule.
+
+    Attributes
+    ----------
+    state : State
+    decoding, evicted, refilling, begun : set of int
+        Requests in decode; without KV since an eviction; that make up for one; that were ever processed.
+    cached : mapping of int to int
+        Tokens that the requests of the last batch had cached before it.
+    """
 
     def __init__(self, instance: Instance):
         self.instance = instance
@@ -94,7 +103,7 @@ class _Walk:
         self.refilling: set[int] = set()
         self.begun: set[int] = set()
         self.finished: list[int] = []
-        self.done = 0
+        self.cached: dict[int, int] = {}
 
     def step(self, batch: Batch, evict: list[int]) -> dict[int, tuple[Phase, int]]:
         """Run one batch; return what the processed requests do."""
@@ -109,7 +118,7 @@ class _Walk:
         if batch.decode_all:
             for i in self.decoding:
                 chosen.setdefault(i, 1)
-        active = {}
+        active, self.cached = {}, {}
         for i, tokens in chosen.items():
             if i in self.evicted:
                 self.evicted.remove(i)
@@ -120,6 +129,7 @@ class _Walk:
             else:
                 phase = Phase.REFILL if i in self.refilling else Phase.PREFILL
             active[i] = (phase, tokens)
+            self.cached[i] = state.cached[i]
             generates = tokens == state.missing(i)
             state.set_cached(i, state.cached[i] + tokens)
             state.generated[i] += generates

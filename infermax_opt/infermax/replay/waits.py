@@ -11,7 +11,7 @@ from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.plain import Replay
 
-__all__ = ["with_best_waits"]
+__all__ = ["after_arrivals", "with_best_waits"]
 
 
 def with_best_waits(instance: Instance, schedule: Schedule) -> Schedule:
@@ -28,6 +28,17 @@ def with_best_waits(instance: Instance, schedule: Schedule) -> Schedule:
         return early
     replayed = replay(instance, early)
     return _starting(early, _best_starts(instance, replayed)) if replayed.valid else early
+
+
+def after_arrivals(instance: Instance, schedule: Schedule) -> Schedule:
+    """The same decisions, with batches that wait for those they name on a machine of any speed."""
+    return replace(
+        schedule,
+        batches=tuple(
+            replace(batch, start=max(batch.start or 0, _earliest(instance, batch) or 0) or None)
+            for batch in schedule.batches
+        ),
+    )
 
 
 def _earliest(instance: Instance, batch: Batch) -> Fraction | None:

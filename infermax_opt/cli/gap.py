@@ -1,0 +1,201 @@
+"""The command `gap`: wiring only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from infermax_opt.cli.completion import files
+from infermax_opt.cli.console import (
+    AS_JSON,
+    DONE,
+    MAX_SIZE,
+    PROGRESS,
+    check_output,
+    output_option,
+    progress_printer,
+    save,
+    wrote,
+)
+from infermax_opt.cli.options import read_aimed, slos_option
+from infermax_opt.core.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infermax_opt.core.band import Band
+    from infermax_opt.gaps.score import Group
+    from infermax_opt.gaps.subjects import Subject
+
+__all__ = ["gap"]
+
+
+@click.command()
+@MAX_SIZE
+@click.argument("paths", metavar="[INSTANCE] FILE...", nargs=-1, required=True, shell_complete=files)
+@click.option(
+    "--format", "form", metavar="NAME", help="Format of the files. Default: guessed where it is safe."
+)
+@click.option(
+    "--machine",
+    metavar="FILE",
+    shell_complete=files,
+    help="Without INSTANCE: take the machine of this instance, and the requests of each run.",
+)
+@click.option(
+    "--limit",
+    "limits",
+    metavar="NAME=N",
+    multiple=True,
+    help="With --machine: another limit, such as kv_capacity=41408.",
+)
+@slos_option
+@click.option(
+    "--metric", "metrics", metavar="METRIC", multiple=True, help="Compare these. Default: the usual ones."
+)
+@click.option(
+    "--time-limit",
+    metavar="S",
+    type=click.FloatRange(0, 10**7, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Time to search for lower bounds, all metrics together, s.",
+)
+@click.option(
+    "--bound",
+    "bounds",
+    metavar="FILE",
+    multiple=True,
+    shell_complete=files,
+    help="Lower bound found before: a certificate, or a result that `bound` or `solve` wrote; checked.",
+)
+@click.option(
+    "--certificate",
+    "proofs",
+    metavar="FOLDER",
+    shell_complete=files,
+    help="Write the certificate of each bound that has one, and its instance, into this folder.",
+)
+@click.option(
+    "--band",
+    metavar="LO:HI",
+    help="Bounds for all machines whose batches take LO to HI times as long, and worst cases of schedules.",
+)
+@click.option("--explain", is_flag=True, help="Say where the time of schedules goes, in parts that add up.")
+@click.option("--plot", metavar="PICTURE", shell_complete=files, help="Draw runs and bounds (.png, .svg).")
+@click.option("--csv", "table", metavar="FILE", shell_complete=files, help="Write a line for each run.")
+@output_option("SCORES", "Write the scores to this file, as JSON.")
+@PROGRESS
+@AS_JSON
+def gap(
+    paths: tuple[str, ...],
+    form: str | None,
+    machine: str | None,
+    limits: tuple[str, ...],
+    slos: tuple[str, ...],
+    metrics: tuple[str, ...],
+    time_limit: float,
+    bounds: tuple[str, ...],
+    proofs: str | None,
+    band: str | None,
+    explain: bool,
+    plot: str | None,
+    table: str | None,
+    output: str | None,
+    progress: bool | None,
+    as_json: bool,
+) -> int:
+    """Tell how far runs are from optimal, metric by metric.
+
+    A run is a schedule or result of INSTANCE, or what another system measured of its requests.  Each metric
+    is set against the best lower bound that the verifier accepts: what a schedule could gain at most, in its
+    unit and in percent.  A run that is faster than a bound comes first: then the cost model, the lengths or
+    hits in a prefix cache must be wrong.  Ctrl-C or SIGTERM ends the search for bounds and reports.
+
+    Without an instance, --machine says on which machine the requests of a run were served.
+
+    \b
+    Examples:
+      infermax-opt gap trace.json sarathi.json result.json
+      infermax-opt gap trace.json request_metrics.csv --plot gap.png --csv gap.csv
+      infermax-opt gap trace.json sarathi.json vllm.json --explain --plot gap.svg
+      infermax-opt gap run.json --format vllm --machine machine.json --limit kv_capacity=41408
+    """  # noqa: D301
+    from infermax_opt.core.band import Band
+    from infermax_opt.files.json import write_text
+    from infermax_opt.files.results import read_bound
+    from infermax_opt.gaps.collect import score
+    from infermax_opt.gaps.report import gaps_csv, gaps_text, gaps_to_json
+
+    _check_outputs(output, plot, table, *paths, *([machine] if machine else []))
+    allowed = None if band is None else Band.parsed(band)
+    subjects = _subjects(paths, form, machine, limits, slos, allowed)
+    if plot is not None and len({subject.instance.sha256 for subject in subjects}) > 1:
+        raise InputError("one picture shows the runs of one instance; these have several", field="plot")
+    groups = score(
+        subjects, metrics=metrics, time_limit=time_limit, known=[read_bound(path) for path in bounds],
+        band=allowed, progress=progress_printer(progress),
+    )  # fmt: skip
+    if proofs is not None:
+        _write_proofs(groups, proofs)
+    if plot is not None:
+        from infermax_opt.gaps.plot import plot_gaps
+
+        plot_gaps(groups[0], plot, explain=explain)
+    if table is not None:
+        write_text(gaps_csv(groups), table)
+    save(gaps_to_json(groups, explain), output, None if as_json else gaps_text(groups, explain))
+    if not as_json:
+        wrote(table, plot)
+    return DONE
+
+
+def _check_outputs(output: str | None, plot: str | None, table: str | None, *inputs: str) -> None:
+    from infermax_opt.files.figure import picture_format
+
+    if plot is not None:
+        picture_format(plot)
+    for path in (output, plot, table):
+        check_output(path, *inputs)
+
+
+def _subjects(
+    paths: Sequence[str],
+    form: str | None,
+    machine: str | None,
+    limits: Sequence[str],
+    slos: Sequence[str],
+    band: Band | None,
+) -> list[Subject]:
+    from infermax_opt.files.instances import read_instance
+    from infermax_opt.gaps.collect import subjects_of_instance, subjects_on_machine
+
+    if machine is not None:
+        return subjects_on_machine(read_instance(machine), paths, form, limits=_by_name(limits), slos=slos)
+    if limits:
+        raise click.UsageError("--limit goes with --machine only.")
+    if len(paths) < 2:
+        raise click.UsageError("give INSTANCE and what is to be scored, or --machine.")
+    return subjects_of_instance(read_aimed(paths[0], None, slos), paths[1:], form, band)
+
+
+def _by_name(limits: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in limits:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"{text!r} is not NAME=N", field="limit")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _write_proofs(groups: Sequence[Group], folder: str) -> None:
+    """The certificates of each instance, in folders of their own where there are several."""
+    from infermax_opt.files.proofs import made_folder, write_proof
+
+    for number, group in enumerate(groups, 1):
+        place = made_folder(folder if len(groups) == 1 else f"{folder}/{number}")
+        for some in group.bounds:
+            if some.lower is not None:
+                write_proof(some.instance, some.lower, place, some.metric)

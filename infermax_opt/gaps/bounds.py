@@ -1,0 +1,92 @@
+"""The best lower bound on each metric that the verifier accepts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from infermax_opt.core.registry import problem_of
+from infermax_opt.core.result import AnyResult, LowerBound
+from infermax_opt.core.values import AnyInstance
+
+__all__ = ["MetricBound", "best_bounds"]
+
+
+@dataclass(frozen=True)
+class MetricBound:
+    """A metric and what no schedule is below.
+
+    Attributes
+    ----------
+    metric : str
+    instance : instance
+        With that metric as its objective.
+    lower : LowerBound or None
+        The best one that was checked; None for none.
+    """
+
+    metric: str
+    instance: AnyInstance
+    lower: LowerBound | None = None
+
+
+def best_bounds(
+    instance: AnyInstance,
+    metrics: Sequence[str],
+    *,
+    time_limit: float,
+    known: Sequence[LowerBound] = (),
+    progress: Callable[[str], None] | None = None,
+) -> tuple[MetricBound, ...]:
+    """Bound several metrics of an instance: by closed forms first, then by a search for each in turn.
+
+    Ctrl-C ends the searches; what was found until then counts.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    metrics : sequence of str
+    time_limit : float
+        Seconds for all searches; each has an equal share of what those before it left.
+    known : sequence of LowerBound
+        Bounds from elsewhere, with certificates; each counts for the metrics that it is proved for.
+    progress : callable, optional
+        Receives one line of text whenever there is news.
+
+    Raises
+    ------
+    InputError
+        If a metric cannot be minimised.
+    """
+    problem = problem_of(instance)
+    aimed = [
+        instance if metric == instance.objective_name else problem.aimed(instance, metric, ())
+        for metric in metrics
+    ]
+    found = [list(problem.bounds(some, stop=lambda: True)) for some in aimed]
+    with suppress(KeyboardInterrupt):
+        began = time.monotonic()
+        for done, (metric, some) in enumerate(zip(metrics, aimed, strict=True)):
+            now = time.monotonic()
+            end = now + (time_limit - (now - began)) / (len(aimed) - done)
+            if progress is not None:
+                progress(f"lower bound of {metric}: {end - now:.3g} s")
+            for lower in problem.bounds(some, stop=lambda end=end: time.monotonic() > end):  # type: ignore[misc]
+                found[done].append(lower)
+    return tuple(
+        MetricBound(metric, some, _best_checked(some, [*bounds, *known]))
+        for metric, some, bounds in zip(metrics, aimed, found, strict=True)
+    )
+
+
+def _best_checked(instance: AnyInstance, bounds: Sequence[LowerBound]) -> LowerBound | None:
+    """The best bound that the verifier accepts."""
+    problem = problem_of(instance)
+    for lower in sorted(bounds, key=lambda lower: -lower.value):
+        alone = AnyResult(instance.name, instance.sha256, instance.objective_name, lower=lower)
+        check = problem.verify(instance, None, alone.claim())
+        if check.ok and not check.unchecked:
+            return lower
+    return None

@@ -1,0 +1,135 @@
+"""From files to scores: what is read, which instance it belongs to, the bounds that it is set against."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from infermax_opt.core.band import Band
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.registry import problem_of
+from infermax_opt.core.result import LowerBound
+from infermax_opt.core.values import AnyInstance
+from infermax_opt.foreign.reading import guess_format, read_run
+from infermax_opt.gaps.bounds import best_bounds
+from infermax_opt.gaps.score import Group, compare
+from infermax_opt.gaps.subjects import Subject, of_run, of_schedule
+
+__all__ = ["score", "subjects_of_instance", "subjects_on_machine"]
+
+#: Schedules and results, among the formats.
+OWN = "schedule"
+
+
+def subjects_of_instance(
+    instance: AnyInstance, paths: Sequence[str], form: str | None, band: Band | None = None
+) -> list[Subject]:
+    """Schedules and results of an instance, and runs of its requests on other systems.
+
+    Parameters
+    ----------
+    instance : instance
+    paths : sequence of str
+    form : str, optional
+        Format of all files; None guesses it for each.
+    band : Band, optional
+        Of machines; metrics of schedules are then the largest on any of them.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, or is about other requests.
+    """
+    found = []
+    for path in paths:
+        kind = form or guess_format(path) or OWN
+        if kind == OWN:
+            found.append(of_schedule(instance, path, band))
+        else:
+            found.append(of_run(instance, read_run(path, kind)))
+    return found
+
+
+def subjects_on_machine(
+    machine: AnyInstance,
+    paths: Sequence[str],
+    form: str | None,
+    *,
+    limits: Mapping[str, str],
+    slos: Sequence[str] = (),
+) -> list[Subject]:
+    """Runs on other systems, each with an instance of its own: its requests on that machine.
+
+    Parameters
+    ----------
+    machine : instance
+        Its requests do not matter.
+    paths : sequence of str
+    form : str, optional
+        Format of all files; None guesses it for each.
+    limits : mapping of limit to value
+        Of the machine, instead of its own.
+    slos : sequence of str
+        Service levels of the requests, as command-line options name them.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, or a request can never fit.
+    """
+    if form == OWN:
+        raise InputError("a schedule has no requests; name its instance", field="format")
+    problem, found = problem_of(machine), []
+    for path in paths:
+        run = read_run(path, form)
+        name = os.path.basename(path).removesuffix(".gz").rpartition(".")[0] or os.path.basename(path)
+        instance = problem.run_instance(machine, run, name, limits)
+        found.append(of_run(problem.aimed(instance, None, slos) if slos else instance, run))
+    return found
+
+
+def score(
+    subjects: Sequence[Subject],
+    *,
+    metrics: Sequence[str] = (),
+    time_limit: float = 60.0,
+    known: Sequence[LowerBound] = (),
+    band: Band | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> list[Group]:
+    """Set runs against the best checked bounds, instance by instance.
+
+    Parameters
+    ----------
+    subjects : sequence of Subject
+    metrics : sequence of str
+        To be compared; none are those that the problem compares.
+    time_limit : float
+        Seconds for the search for bounds.
+    known : sequence of LowerBound
+        Bounds from elsewhere.
+    band : Band, optional
+        Of machines that the bounds are to hold for.
+    progress : callable, optional
+        Receives one line of text whenever there is news.
+
+    Raises
+    ------
+    InputError
+        If a metric cannot be minimised.
+    """
+    by_instance: dict[str, list[Subject]] = {}
+    for subject in subjects:
+        by_instance.setdefault(subject.instance.sha256, []).append(subject)
+    groups = []
+    for some in by_instance.values():
+        instance = some[0].instance
+        bounds = best_bounds(
+            instance if band is None else problem_of(instance).scaled(instance, band.low),
+            metrics or problem_of(instance).compared_metrics(instance),
+            time_limit=time_limit / len(by_instance),
+            known=[*known, *(subject.lower for subject in some if subject.lower is not None)],
+            progress=progress,
+        )
+        groups.append(compare(instance, bounds, some, band))
+    return groups

@@ -1,0 +1,185 @@
+"""Scores as text, as a JSON value and as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from infermax_opt.core.exact import decimal_text
+from infermax_opt.core.registry import problem_of
+from infermax_opt.files.csv_rows import rows_text
+from infermax_opt.files.report import bound_items, metric_text
+from infermax_opt.files.schemas import SCHEMAS
+from infermax_opt.files.text import UNKNOWN, aligned, percent, printable
+from infermax_opt.gaps.explain import explained, explained_text, explained_to_json
+from infermax_opt.gaps.score import Compared, Group, Row
+
+__all__ = ["gaps_csv", "gaps_text", "gaps_to_json"]
+
+#: What a run that is faster than any schedule says.
+TOO_FAST = (
+    "FASTER THAN ANY SCHEDULE of this machine: the cost model, the lengths or prefix-cache hits must be wrong"
+)
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def gaps_text(groups: Sequence[Group], explain: bool = False) -> str:
+    """What is impossible first; then each instance with its bounds and runs.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+    explain : bool
+        Whether to say where the time of schedules goes.
+    """
+    lines = _too_fast(groups)
+    for group in groups:
+        lines += [*([""] if lines else []), *_group(group)]
+        if explain:
+            text = explained_text(explained(group))
+            lines += ["", text or "where the time goes is known of schedules only"]
+    return "\n".join(lines)
+
+
+def _too_fast(groups: Sequence[Group]) -> list[str]:
+    rows = [
+        (
+            run.subject.label, row.metric, _value(group, row.metric, row.value),
+            f"{percent(row.faster)} below the bound {_value(group, row.metric, row.lower.value)}",
+        )
+        for group in groups for run in group.runs for row in run.rows
+        if row.faster is not None and row.lower is not None
+    ]  # fmt: skip
+    return [TOO_FAST, *aligned(rows)] if rows else []
+
+
+def _group(group: Group) -> list[str]:
+    count = len(group.instance.requests)
+    lines = [f"{printable(group.instance.name)}: {count} request{'' if count == 1 else 's'}"]
+    machine = "this machine" if group.band is None else group.band.words
+    lines += [f"lower bounds, each metric by itself: no schedule has less on {machine}"]
+    lines += aligned(_bound(group, metric.metric, metric.lower) for metric in group.bounds)
+    if len(group.runs) > 1:
+        lines += _overview(group)
+    for run in group.runs:
+        lines += _run(group, run)
+    return lines
+
+
+def _bound(group: Group, metric: str, lower: Any) -> tuple[str, str, str]:
+    if lower is None:
+        return metric, UNKNOWN, ""
+    return metric, _value(group, metric, lower.value), f"{lower.source} ({lower.proof.value})"
+
+
+def _overview(group: Group) -> list[str]:
+    """Gaps of all runs side by side."""
+    names = [metric.metric for metric in group.bounds]
+    rows = [
+        (run.subject.label, *(percent(row.gap, "ceiling") for row in run.rows), run.subject.kind)
+        for run in group.runs
+    ]
+    return ["", "gaps side by side", *aligned([("", *names, ""), *rows])]
+
+
+def _run(group: Group, run: Compared) -> list[str]:
+    subject = run.subject
+    worst = ", worst case" if group.band is not None and subject.schedule is not None else ""
+    lines = ["", f"{printable(subject.label)} ({subject.kind}{worst})"]
+    rows = [
+        (
+            row.metric, _value(group, row.metric, row.value), percent(row.gap, "ceiling"),
+            _value(group, row.metric, row.gain),
+        )
+        for row in run.rows
+    ]  # fmt: skip
+    lines += aligned([("", "measured", "gap", "a schedule could gain at most"), *rows])
+    known = [(name, _value(group, name, value)) for name, value in run.beside.items() if value is not None]
+    lines += aligned(known) if known else []
+    lines += [f"  left out: {count} requests: {reason}" for reason, count in subject.left_out.items()]
+    return lines + [f"  note: {printable(remark)}" for remark in subject.measured.remarks]
+
+
+def _value(group: Group, metric: str, value: Fraction | int | None) -> str:
+    return metric_text(value, problem_of(group.instance).metrics.units.get(metric))
+
+
+# --- JSON values and CSV ------------------------------------------------------------------------
+
+
+def gaps_to_json(groups: Sequence[Group], explain: bool = False) -> dict[str, Any]:
+    """Bounds and runs by instance; values to 30 digits, bounds rounded down.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+    explain : bool
+        Whether to say where the time of schedules goes.
+    """
+    return {
+        "schema": SCHEMAS["gap"],
+        "instances": [
+            _group_to_json(group) | ({"explained": explained_to_json(explained(group))} if explain else {})
+            for group in groups
+        ],
+    }
+
+
+def _group_to_json(group: Group) -> dict[str, Any]:
+    return {
+        "instance": group.instance.name,
+        "instance_sha256": group.instance.sha256,
+        "requests": len(group.instance.requests),
+        "band": None if group.band is None else str(group.band),
+        "lower_bounds": {
+            some.metric: bound_items([some.lower])[0] if some.lower else None for some in group.bounds
+        },
+        "runs": [_run_to_json(run) for run in group.runs],
+    }
+
+
+def _run_to_json(run: Compared) -> dict[str, Any]:
+    return {
+        "file": run.subject.label,
+        "format": run.subject.kind,
+        "left_out": dict(run.subject.left_out),
+        "remarks": list(run.subject.measured.remarks),
+        "faster_than_bound": [row.metric for row in run.rows if row.faster is not None],
+        "metrics": {
+            row.metric: {"value": _digits(row.value), "gap": row.gap, "gain": _digits(row.gain)}
+            for row in run.rows
+        },
+        "beside": {name: _digits(value) for name, value in run.beside.items()},
+    }
+
+
+def _digits(value: Fraction | int | None) -> Fraction | int | None:
+    return Fraction(decimal_text(value)) if isinstance(value, Fraction) else value
+
+
+def gaps_csv(groups: Sequence[Group]) -> str:
+    """A line for each run: four columns for each metric, then what has no bound."""
+    metrics = list(dict.fromkeys(some.metric for group in groups for some in group.bounds))
+    beside = list(dict.fromkeys(name for group in groups for run in group.runs for name in run.beside))
+    columns = ["file", "format", "instance", "requests", "left_out", "faster_than_bound"]
+    columns += [name + end for name in metrics for end in ("", "_bound", "_gap", "_gain")] + beside
+    return rows_text(columns, [_line(group, run, metrics, beside) for group in groups for run in group.runs])
+
+
+def _line(group: Group, run: Compared, metrics: Sequence[str], beside: Sequence[str]) -> list[Any]:
+    rows = {row.metric: row for row in run.rows}
+    cells: list[Any] = [run.subject.label, run.subject.kind, group.instance.name]
+    cells += [len(group.instance.requests), sum(run.subject.left_out.values())]
+    cells.append(" ".join(row.metric for row in run.rows if row.faster is not None))
+    for name in metrics:
+        row = rows.get(name, Row(name, None, None))
+        lower = row.lower.value if row.lower else None
+        cells += [_float(value) for value in (row.value, lower, row.gap, row.gain)]
+    return cells + [_float(run.beside.get(name)) for name in beside]
+
+
+def _float(value: Fraction | int | None) -> float | int | None:
+    return float(value) if isinstance(value, Fraction) else value

@@ -1,0 +1,93 @@
+"""What is scored: a schedule, a result, or a run that another system measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from infermax_opt import api
+from infermax_opt.core.band import Band
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.measured import Measured
+from infermax_opt.core.registry import problem_of
+from infermax_opt.core.result import Claim, LowerBound
+from infermax_opt.core.values import AnyInstance, AnySchedule
+from infermax_opt.files.results import claimed_bound, read_subject, schedule_of
+from infermax_opt.foreign.run import Run
+
+__all__ = ["Subject", "of_run", "of_schedule"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One run, with the numbers to be compared.
+
+    Attributes
+    ----------
+    label : str
+        Its file.
+    kind : str
+        ``schedule``, or the format of a run on another system.
+    instance : instance
+        Its requests on its machine.
+    measured : Measured
+    left_out : mapping of reason to int
+        Requests of the file that are not in the instance.
+    schedule : schedule or None
+        None where only metrics are known.
+    lower : LowerBound or None
+        What the file says no schedule is below, in the objective of its instance.
+    """
+
+    label: str
+    kind: str
+    instance: AnyInstance
+    measured: Measured
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    schedule: AnySchedule | None = None
+    lower: LowerBound | None = None
+
+
+def of_schedule(instance: AnyInstance, path: str, band: Band | None = None) -> Subject:
+    """The schedule of a schedule or result file, replayed.
+
+    Parameters
+    ----------
+    instance : instance
+    path : str
+    band : Band, optional
+        Of machines; the metrics are then the largest on any of them.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, holds no schedule, or the schedule breaks a rule.
+    """
+    found = read_subject(path, instance)
+    schedule = schedule_of(found)
+    if schedule is None:
+        raise InputError("holds no schedule", source=path, field="schedule")
+    check = api.verify(instance, schedule)
+    wrong = [*check.violations, *check.faults]
+    if wrong or check.metrics is None:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise InputError(f"its schedule is wrong: {wrong[0]}{more}", source=path)
+    problem, metrics = problem_of(instance), check.metrics
+    if band is None:
+        measured = Measured(dict(metrics.items()), problem.latencies(metrics))
+    else:
+        measured = problem.worst_case(instance, schedule, band)
+    lower = claimed_bound(found) if isinstance(found, Claim) else None
+    return Subject(path, "schedule", instance, measured, schedule=schedule, lower=lower)
+
+
+def of_run(instance: AnyInstance, run: Run) -> Subject:
+    """A run on another system, whose requests are those of the instance.
+
+    Raises
+    ------
+    InputError
+        If they are not.
+    """
+    measured = problem_of(instance).measured(instance, run)
+    return Subject(run.path, run.format, instance, measured, run.left_out)

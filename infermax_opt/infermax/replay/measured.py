@@ -1,0 +1,151 @@
+"""Metrics of a run on another system, from what it measured of each request."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import lcm
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.measured import Measured
+from infermax_opt.files.text import seconds
+from infermax_opt.foreign.run import ForeignRequest, Run
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.latencies import NEVER, Latencies
+from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, QUANTILES, Latency, Metric
+from infermax_opt.infermax.data.requests import Request
+from infermax_opt.infermax.replay.latencies import LatencyMetrics
+
+__all__ = ["latencies_by_name", "measure_run"]
+
+#: Measured times are rounded to so many ticks a second: clocks of systems are no finer.
+TICKS = 10**9
+
+
+def measure_run(instance: Instance, run: Run) -> Measured:
+    """Metrics of a run whose requests are those of the instance.
+
+    The run need not have started when the instance does: it is moved so that no request comes before its
+    arrival in the instance.  What a request comes later than that counts as waiting.  So the numbers are
+    those of a schedule of the instance, and bounds hold for them.
+
+    Raises
+    ------
+    InputError
+        If the requests are others.
+    """
+    pairs = _matched(instance, run)
+    ahead = [request.arrival - came.arrival for request, came in zip(instance.requests, pairs, strict=True)]
+    shift = max(ahead)
+    late = shift - min(ahead)
+    unit = lcm(TICKS, *{Fraction(request.arrival).denominator for request in instance.requests})
+
+    def ticks(came: ForeignRequest, after: Fraction | None) -> int:
+        tick = 0 if after is None else round((came.arrival + shift + after) * unit)
+        if tick >= NEVER:
+            text = f"ends {float(came.arrival + shift + (after or 0)):g} s after the start, which is too long"
+            raise InputError(f"request {came.name!r} {text}", source=run.path)
+        return tick
+
+    made = Latencies(
+        instance, unit, [ticks(came, came.ttft) for came in pairs], [ticks(came, came.e2e) for came in pairs]
+    )
+    known = {
+        Latency.TTFT: all(came.ttft is not None for came in pairs),
+        Latency.E2E: all(came.e2e is not None for came in pairs),
+    }
+    known[Latency.TPOT] = all(known.values())
+    remarks = [*run.remarks]
+    if late * TICKS >= 1:
+        text = f"requests came up to {seconds(late)} later than in the instance; that counts as waiting"
+        remarks.append(text)
+    return Measured(_metrics(made, known, pairs), latencies_by_name(made, known), tuple(remarks))
+
+
+def latencies_by_name(
+    made: Latencies, known: Mapping[Latency, bool] | None = None
+) -> dict[str, Sequence[Fraction]]:
+    """Latencies of single requests that there are, s."""
+    ticks = {Latency.TTFT: made.ttft, Latency.E2E: made.e2e}
+    return {
+        latency.value: [Fraction(some, made.unit) for some in found if some < NEVER]
+        for latency, found in ticks.items()
+        if known is None or known[latency]
+    }
+
+
+# --- metrics ------------------------------------------------------------------------------------
+
+
+def _needed(metric: Metric) -> tuple[Latency, ...]:
+    """The latencies that a metric is formed of."""
+    if metric in QUANTILES:
+        return (QUANTILES[metric][1],)
+    if metric in LINEAR:
+        return (LINEAR[metric],)
+    return (Latency.TTFT, Latency.E2E) if metric in BY_COUNT else (Latency.E2E,)
+
+
+def _metrics(
+    made: Latencies, known: Mapping[Latency, bool], pairs: Sequence[ForeignRequest]
+) -> dict[str, Fraction | int | None]:
+    found: dict[str, Fraction | int | None] = {
+        metric.value: made.metric(metric) if all(known[one] for one in _needed(metric)) else None
+        for metric in Metric
+    }
+    makespan = found[Metric.MAKESPAN.value]
+    tokens = made.instance.output_tokens
+    found["tokens_per_second"] = tokens / Fraction(makespan) if makespan else None
+    formed = LatencyMetrics(made) if known[Latency.TPOT] else None
+    found["goodput"] = formed.kept_per_second(Fraction(makespan or 0)) if formed else None
+    found["attainment"] = formed.attainment if formed else None
+    evictions = [came.evictions for came in pairs if came.evictions is not None]
+    found["evictions"] = sum(evictions) if len(evictions) == len(pairs) else None
+    return found
+
+
+# --- the requests of the run --------------------------------------------------------------------
+
+
+def _matched(instance: Instance, run: Run) -> list[ForeignRequest]:
+    """What the run saw of each request: by name where all agree, else by lengths and order of arrival.
+
+    Requests of equal lengths are told apart by nothing but their arrivals, terms aside.
+
+    Raises
+    ------
+    InputError
+        If these are not the requests of the instance.
+    """
+    named = {came.name: came for came in run.requests}
+    if len(named) == len(run.requests) and {r.id for r in instance.requests} == named.keys():
+        for request in instance.requests:
+            _same(run, named[request.id], request)
+        return [named[request.id] for request in instance.requests]
+    return _by_lengths(instance, run)
+
+
+def _same(run: Run, came: ForeignRequest, request: Request) -> None:
+    if (came.input_tokens, came.output_tokens) != (request.input_tokens, request.output_tokens):
+        text = f"has {came.input_tokens} + {came.output_tokens} tokens"
+        here = f"in the instance {request.input_tokens} + {request.output_tokens}"
+        raise InputError(f"{text}; {here}", field=f"request {came.name!r}", source=run.path)
+
+
+def _by_lengths(instance: Instance, run: Run) -> list[ForeignRequest]:
+    kinds: dict[tuple[int, int], list[ForeignRequest]] = defaultdict(list)
+    for came in run.requests:
+        kinds[came.input_tokens, came.output_tokens].append(came)
+    wanted: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for index in sorted(range(len(instance.requests)), key=lambda i: instance.requests[i].arrival):
+        request = instance.requests[index]
+        wanted[request.input_tokens, request.output_tokens].append(index)
+    found: dict[int, ForeignRequest] = {}
+    for lengths in [*wanted, *(kinds.keys() - wanted.keys())]:
+        here, there = len(kinds.get(lengths, ())), len(wanted.get(lengths, ()))
+        if here != there:
+            text = f"has {here} requests of {lengths[0]} + {lengths[1]} tokens; the instance has {there}"
+            raise InputError(f"{text}: not the same workload", source=run.path)
+        found.update(zip(wanted[lengths], kinds[lengths], strict=True))
+    return [found[index] for index in range(len(instance.requests))]

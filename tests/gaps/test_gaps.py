@@ -1,0 +1,228 @@
+"""Scores: numbers of runs are those of replay, bounds hold, and what is faster than a bound comes first."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+
+from infermax_opt import api
+from infermax_opt.cli.main import cli
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.registry import problem_of
+from infermax_opt.files.csv_rows import read_rows
+from infermax_opt.files.instances import read_instance, write_instance
+from infermax_opt.files.results import write_result, write_with_certificate
+from infermax_opt.foreign.run import ForeignRequest, Run
+from infermax_opt.gaps.bounds import best_bounds
+from infermax_opt.gaps.collect import score
+from infermax_opt.gaps.report import gaps_text
+from infermax_opt.gaps.subjects import of_run
+from infermax_opt.infermax.data.instance import Instance, Metric
+from infermax_opt.infermax.replay.metrics import Metrics
+from tests.infermax.oracle import optimum
+from tests.infermax.strategies import instances
+from tests.infermax.tiny import tiny
+from tests.support import ROOT
+
+TOY = str(ROOT / "instances" / "toy.json")
+
+
+def invoke(*words: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["gap", *map(str, words), "--time-limit", "2"])
+
+
+def replayed(instance: Instance) -> Metrics:
+    """Metrics of a schedule that every instance has."""
+    check = api.verify(instance, api.schedule(instance, "vllm"))
+    assert check.ok
+    found: Metrics = check.metrics
+    return found
+
+
+def run_of(metrics: Metrics, *, named: bool = False, later: Fraction = Fraction(0)) -> Run:
+    """The run that measures what was replayed, started later than the instance, last requests first."""
+    made = metrics.latencies
+    first = min(request.arrival for request in made.instance.requests)
+    requests = [
+        ForeignRequest(
+            request.id if named else f"bench-{k}", k + 1, request.arrival - first + later,
+            request.input_tokens, request.output_tokens,
+            Fraction(made.ttft[k], made.unit), Fraction(made.e2e[k], made.unit), evictions=0,
+        )
+        for k, request in enumerate(made.instance.requests)
+    ]  # fmt: skip
+    return Run("run.json", "test", tuple(sorted(requests, key=lambda came: came.arrival)))
+
+
+@given(instances())
+@settings(max_examples=60, deadline=None)
+def test_numbers_of_a_run_are_those_of_replay(instance: Instance) -> None:
+    try:
+        metrics = replayed(instance)
+    except InputError:  # no schedule of this instance
+        return
+    for named in (True, False):
+        found = problem_of(instance).measured(instance, run_of(metrics, named=named)).metrics
+        for metric in Metric:
+            exact, close = getattr(metrics, metric.value), found[metric.value]
+            same_terms = named or len({request.terms for request in instance.requests}) == 1
+            if exact is None:
+                assert close is None
+            elif same_terms and metric is not Metric.CLASS_SPREAD:
+                assert close is not None
+                assert abs(close - exact) < Fraction(1, 10**8), metric
+
+
+def test_what_comes_later_than_in_the_instance_waits() -> None:
+    instance = tiny(3, arrivals=True)
+    run = run_of(replayed(instance), named=True)
+    last = run.requests[-1]
+    moved = replace(run, requests=(*run.requests[:-1], replace(last, arrival=last.arrival + 2)))
+    before = problem_of(instance).measured(instance, run)
+    after = problem_of(instance).measured(instance, moved)
+    assert after.metrics["max_e2e"] >= 2
+    mean = Fraction(2, len(run.requests))
+    assert abs(after.metrics["mean_e2e"] - before.metrics["mean_e2e"] - mean) < Fraction(1, 10**8)
+    assert any("2 s later" in remark for remark in after.remarks)
+
+
+def test_what_a_file_does_not_say_is_not_guessed() -> None:
+    instance = tiny(3, arrivals=True)
+    run = run_of(replayed(instance))
+    blind = replace(run, requests=tuple(replace(came, ttft=None, evictions=None) for came in run.requests))
+    found = problem_of(instance).measured(instance, blind)
+    assert found.metrics["mean_ttft"] is None
+    assert found.metrics["mean_tpot"] is None
+    assert found.metrics["evictions"] is None
+    assert found.metrics["mean_e2e"] is not None
+    assert list(found.latencies) == ["e2e"]
+
+
+def test_other_requests_are_refused() -> None:
+    instance = tiny(3, arrivals=True)
+    run = run_of(replayed(instance))
+    longer = replace(run.requests[0], output_tokens=run.requests[0].output_tokens + 100)
+    with pytest.raises(InputError, match="not the same workload"):
+        problem_of(instance).measured(instance, replace(run, requests=(longer, *run.requests[1:])))
+    with pytest.raises(InputError, match="not the same workload"):
+        problem_of(instance).measured(instance, replace(run, requests=run.requests[1:]))
+
+
+def test_a_run_on_a_machine_has_its_own_requests() -> None:
+    machine = read_instance(TOY)
+    run = run_of(replayed(tiny(3, arrivals=True)))
+    made = problem_of(machine).run_instance(machine, run, "mine", {"kv_capacity": "500"})
+    assert [r.arrival for r in made.requests] == [came.arrival for came in run.requests]
+    assert made.system == replace(machine.system, kv_capacity=500)
+    assert of_run(made, run).measured.metrics["makespan"] is not None
+    with pytest.raises(InputError, match="'gpus' is none of kv_capacity"):
+        problem_of(machine).run_instance(machine, run, "mine", {"gpus": "1"})
+    with pytest.raises(InputError, match="limit kv_capacity: '5k' is not a whole number"):
+        problem_of(machine).run_instance(machine, run, "mine", {"kv_capacity": "5k"})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_bound_is_above_the_optimum(seed: int) -> None:
+    instance = tiny(seed, arrivals=seed % 2 == 0)
+    for bound in best_bounds(instance, ("makespan", "mean_e2e", "mean_ttft"), time_limit=3):
+        assert bound.lower is not None
+        assert bound.lower.value <= optimum(bound.instance)
+
+
+def test_a_run_that_is_too_fast_comes_first() -> None:
+    instance = tiny(3, arrivals=True)
+    honest = run_of(replayed(instance))
+    short = [replace(c, ttft=c.ttft / 50, e2e=c.e2e / 50) for c in honest.requests if c.ttft and c.e2e]
+    fast = replace(honest, path="fast.json", requests=tuple(short))
+    groups = score([of_run(instance, honest), of_run(instance, fast)], time_limit=2)
+    assert [run.subject.label for run in groups[0].runs] == ["fast.json", "run.json"]
+    assert gaps_text(groups).startswith("FASTER THAN ANY SCHEDULE")
+    assert not any(row.faster for row in groups[0].runs[1].rows)
+
+
+def test_a_proved_result_leaves_nothing_to_gain(tmp_path: Path) -> None:
+    instance, path = read_instance(TOY), tmp_path / "best.json"
+    write_result(write_with_certificate(instance, api.solve(instance, time_limit=20), path), path)
+    done = invoke(TOY, path, "--metric", "makespan", "--json")
+    assert done.exit_code == 0, done.output
+    row = json.loads(done.output)["instances"][0]["runs"][0]["metrics"]["makespan"]
+    assert float(row["gap"]) < 0.05
+
+
+def test_files_of_a_score(tmp_path: Path) -> None:
+    for name in ("vllm", "sarathi"):
+        made = CliRunner().invoke(cli, ["schedule", TOY, "--scheduler", name, "-o", str(tmp_path / name)])
+        assert made.exit_code == 0
+    done = invoke(
+        TOY, tmp_path / "vllm", tmp_path / "sarathi", "--metric", "makespan", "--metric", "mean_e2e",
+        "--csv", tmp_path / "gap.csv", "--plot", tmp_path / "gap.png", "-o", tmp_path / "gap.json",
+        "--certificate", tmp_path / "proofs",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "gaps side by side" in done.output
+    rows = read_rows((tmp_path / "gap.csv").read_text())
+    assert [Path(row["file"]).name for row in rows] == ["vllm", "sarathi"]
+    for row in rows:
+        value, bound, gain = (float(row[f"makespan{end}"]) for end in ("", "_bound", "_gain"))
+        assert value - bound == pytest.approx(gain)
+        assert float(row["makespan_gap"]) == pytest.approx(gain / value)
+    assert (tmp_path / "gap.png").read_bytes().startswith(b"\x89PNG")
+    saved = json.loads((tmp_path / "gap.json").read_text())
+    assert set(saved["instances"][0]["lower_bounds"]) == {"makespan", "mean_e2e"}
+    for proof in (tmp_path / "proofs").glob("*.certificate.json.gz"):
+        instance = str(proof).replace("certificate", "instance")
+        assert CliRunner().invoke(cli, ["check", instance, str(proof)]).exit_code == 0
+
+
+def test_a_wrong_schedule_is_not_scored(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    write_instance(replace(read_instance(TOY), name="other"), other)
+    CliRunner().invoke(cli, ["schedule", TOY, "--scheduler", "vllm", "-o", str(tmp_path / "vllm.json")])
+    done = invoke(other, tmp_path / "vllm.json")
+    assert done.exit_code == 2
+    assert "its schedule is wrong" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((TOY,), "give INSTANCE and what is to be scored"),
+        ((TOY, TOY), "is neither"),
+        ((TOY, "missing.json"), "No such file"),
+        ((TOY, TOY, "--limit", "kv_capacity=3"), "goes with --machine only"),
+        ((TOY, "--machine", TOY, "--format", "schedule"), "a schedule has no requests"),
+        ((TOY, "x.json", "--plot", "x.pdf"), "ends in .png or .svg"),
+    ],
+)
+def test_what_cannot_be_scored_is_one_line(words: tuple[str, ...], message: str) -> None:
+    done = invoke(*words)
+    assert done.exit_code == 2
+    assert message in done.output
+    assert "Traceback" not in done.output
+
+
+def test_where_the_time_above_the_bound_goes(tmp_path: Path) -> None:
+    for name in ("vllm", "sarathi"):
+        CliRunner().invoke(cli, ["schedule", TOY, "--scheduler", name, "-o", str(tmp_path / name)])
+    done = invoke(
+        TOY, tmp_path / "vllm", tmp_path / "sarathi", "--metric", "makespan", "--explain", "--json",
+        "--plot", tmp_path / "gap.svg",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    group = json.loads(done.output, parse_float=Fraction)["instances"][0]
+    bound = Fraction(group["lower_bounds"]["makespan"]["value"])
+    for some in group["explained"]:
+        parts = some["parts"]
+        assert sum(Fraction(part["value"]) for part in parts) == Fraction(some["value"])
+        if some["metric"] == "makespan":
+            needed = sum(Fraction(part["needed"]) for part in parts)
+            assert needed + Fraction(some["bound_besides_needed"]) == bound
+    text = invoke(TOY, tmp_path / "vllm", tmp_path / "sarathi", "--metric", "makespan", "--explain").output
+    assert "s above the lower bound" in text
+    assert "s more" in text

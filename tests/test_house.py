@@ -124,8 +124,8 @@ WINGS: dict[str, dict[str, str]] = {
         "columns": "data replay",
         "importing": "data",
         "plot": "data replay",
-        "problem": "bounds certificates columns data formulation heuristics importing plot replay solve "
-        "verify",
+        "problem": "bounds certificates columns data exact formulation heuristics importing plot replay "
+        "solve verify",
     },
     "makespan": {
         "data": "",

@@ -97,7 +97,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("core",),
     ("files",),
     ("engines",),
-    ("foreign", "simple"),
+    ("export", "foreign", "simple"),
     ("infermax", "makespan", "placement"),
     ("latency",),
     ("cluster",),

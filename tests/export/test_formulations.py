@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import random
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import highspy
 import pytest
+from infermax_opt.models.infermax_flow import StateFlow
 from pyscipopt import Model
 
 import infermax_opt
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Scope
+from infermax_opt.engines import formulations
 from infermax_opt.export.formulation import companions
 from infermax_opt.export.names import safe_names
 from infermax_opt.files.json import load_json
@@ -207,12 +210,21 @@ def test_an_ending_that_says_no_format(name: str) -> None:
         companions(name)
 
 
-def test_a_stranger_needs_no_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from infermax_opt.models.infermax_flow import StateFlow
+class Mine(StateFlow):
+    """A formulation of another package, which says nothing of its columns."""
 
-    monkeypatch.delattr(StateFlow, "meaning")
-    made = infermax_opt.export_formulation(case(1, 2, 2, 4), "flow", tmp_path / "model.mps")
-    assert {column["meaning"] for column in load_json(made.files["columns"])["columns"]} == {None}
+    name = "mine"
+    meaning = None
+
+
+def test_a_formulation_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("mine", f"{__name__}:Mine", "infermax_opt.models")
+    monkeypatch.setattr(formulations, "entry_points", lambda group: [point])
+    made = infermax_opt.export_formulation(case(1, 2, 2, 4), "mine", tmp_path / "model.mps")
+    columns = load_json(made.files["columns"])
+    assert columns["formulation"] == "mine"
+    assert {column["meaning"] for column in columns["columns"]} == {None}
+    assert read_by_highs(tmp_path, ".mps")
 
 
 def test_names_are_safe_and_differ() -> None:

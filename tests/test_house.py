@@ -97,7 +97,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("core",),
     ("files",),
     ("engines",),
-    ("foreign", "simple"),
+    ("export", "foreign", "simple"),
     ("infermax", "makespan", "placement"),
     ("latency",),
     ("cluster",),
@@ -124,8 +124,8 @@ WINGS: dict[str, dict[str, str]] = {
         "columns": "data replay",
         "importing": "data",
         "plot": "data replay",
-        "problem": "bounds certificates columns data formulation heuristics importing plot replay solve "
-        "verify",
+        "problem": "bounds certificates columns data exact formulation heuristics importing plot replay "
+        "solve verify",
     },
     "makespan": {
         "data": "",

@@ -10,6 +10,7 @@ import click
 from infermax_opt.cli import completion
 from infermax_opt.cli.check import check, plot, verify
 from infermax_opt.cli.console import Program
+from infermax_opt.cli.export import export
 from infermax_opt.cli.front import front
 from infermax_opt.cli.import_ import import_
 from infermax_opt.cli.latency import calibrate, configure
@@ -59,7 +60,7 @@ def cli(context: click.Context) -> None:
 
 
 for command in (
-    solve, bound, schedule, verify, check, plot, front, import_, table, calibrate, configure, workers,
+    solve, bound, schedule, verify, check, plot, front, import_, export, table, calibrate, configure, workers,
     simulate, versions, schedulers, problem_kinds, profiles,
 ):  # fmt: skip
     cli.add_command(command)

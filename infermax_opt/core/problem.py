@@ -21,12 +21,14 @@ from infermax_opt.core.result import Claim, LowerBound, Result
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, MetricRow, one_each
 
 if TYPE_CHECKING:
+    from infermax_opt.core.admissions import Admission
     from infermax_opt.core.certification import Certification
     from infermax_opt.core.columns import RowKind
     from infermax_opt.core.importing import Importer
     from infermax_opt.core.run import SolveOptions
     from infermax_opt.core.suite import Case
     from infermax_opt.core.verification import BaseVerification
+    from infermax_opt.engines.formulations import BuiltModel
 
 __all__ = ["AnyProblem", "Heuristic", "Problem"]
 
@@ -249,6 +251,40 @@ class Problem(ABC, Generic[I, S, M]):
         run = SolveRun(self, instance, options)
         run.run()
         return run.result()
+
+    # --- for other programs ---------------------------------------------------------------------
+
+    def build_formulation(self, instance: I, name: str, options: SolveOptions) -> BuiltModel[S]:
+        """The model that `solve` hands to an engine with this formulation.
+
+        Parameters
+        ----------
+        instance : instance
+        name : str
+            Of the formulation.
+        options : SolveOptions
+            What to start from, and how long to look for it.
+
+        Raises
+        ------
+        InputError
+            If there is no such formulation, it does not cover the instance, or its model would be too large.
+        """
+        known = ", ".join(self.formulations()) or "none"
+        raise InputError(
+            f"{name!r} is no formulation of {self.name} that can be exported; there is {known}",
+            field="formulation",
+        )
+
+    def admissions(self, instance: I, schedule: S) -> Sequence[Admission]:
+        """The requests that a valid schedule serves, in the order in which it first serves them.
+
+        Raises
+        ------
+        InputError
+            If schedules of this problem have no such order.
+        """
+        raise InputError(f"schedules of {self.name} instances have no order of requests", field="problem")
 
     # --- pictures, tables, imports --------------------------------------------------------------
 

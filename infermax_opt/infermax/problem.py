@@ -19,10 +19,12 @@ from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.metrics import DEFINITIONS, Metrics
 
 if TYPE_CHECKING:
+    from infermax_opt.core.admissions import Admission
     from infermax_opt.core.columns import RowKind
     from infermax_opt.core.importing import Importer
     from infermax_opt.core.run import SolveOptions
     from infermax_opt.core.suite import Case
+    from infermax_opt.engines.formulations import BuiltModel
     from infermax_opt.infermax.verify import Verification
 
 __all__ = ["InferMaxProblem"]
@@ -215,6 +217,30 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         run = InferMaxRun(self, instance, options)
         run.run()
         return run.result()
+
+    def build_formulation(self, instance: Instance, name: str, options: SolveOptions) -> BuiltModel[Schedule]:
+        """The model of as many batches as an optimal schedule can have, given the start.
+
+        Parameters
+        ----------
+        instance : Instance
+        name : str
+            Of the formulation.
+        options : SolveOptions
+            What to start from, and how long to look for it.
+        """
+        from infermax_opt.infermax.exact.solve_formulation import build_formulation, covering
+        from infermax_opt.infermax.solve import InferMaxRun
+
+        covering(instance, name)  # before the schedulers run
+        start = InferMaxRun(self, instance, options).find_start()
+        return build_formulation(instance, name, warm=start)
+
+    def admissions(self, instance: Instance, schedule: Schedule) -> Sequence[Admission]:
+        """Requests by the batch that first processes them; within it in the order of its entry."""
+        from infermax_opt.infermax.replay.admissions import admissions
+
+        return admissions(instance, schedule)
 
     def plot(self, instance: Instance, subject: Schedule | Claim, path: str | os.PathLike[str]) -> None:
         """Draw what each request does over time, and the KV cache it takes.

@@ -20,6 +20,7 @@ CALLS = [
     ("bound", TOY),
     ("schedule", TOY, "--scheduler", "vllm"),
     ("front", TOY, "--x", "makespan", "--y", "mean_e2e", "--directions", "2", "--time-limit", "5"),
+    ("export", TOY, "--formulation", "flow", "-o", "model.mps"),
     ("verify", TOY, "schedule.json"),
     ("verify", STREAM, "placement.json"),
     ("import", "trace.csv", "--format", "vidur", "-o", "instance.json"),

@@ -9,7 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from infermax_opt.api import bound, check_certificate, schedule, solve, verify, write_certificate
+    from infermax_opt.api import (
+        bound,
+        check_certificate,
+        export_formulation,
+        export_requests,
+        schedule,
+        solve,
+        verify,
+        write_certificate,
+    )
     from infermax_opt.cluster.data.stream import Stream, StreamRequest
     from infermax_opt.cluster.replay.metrics import StreamMetrics
     from infermax_opt.cluster.verify import StreamVerification
@@ -17,6 +26,8 @@ if TYPE_CHECKING:
     from infermax_opt.core.errors import InputError
     from infermax_opt.core.problem import Problem
     from infermax_opt.core.result import Claim, LowerBound, Proof, Result, Status, UpperBound
+    from infermax_opt.export.formulation import ExportedFormulation
+    from infermax_opt.export.requests import ExportedRequests
     from infermax_opt.files.instances import read_instance, write_instance, write_schedule
     from infermax_opt.files.results import read_schedule_or_claim, write_result
     from infermax_opt.files.traces import read_trace
@@ -64,6 +75,8 @@ __all__ = [
     "Claim",
     "ClientRequestGroup",
     "CostModel",
+    "ExportedFormulation",
+    "ExportedRequests",
     "InputError",
     "Instance",
     "LowerBound",
@@ -105,6 +118,8 @@ __all__ = [
     "bound",
     "check_certificate",
     "client_instance",
+    "export_formulation",
+    "export_requests",
     "gsm8k_like",
     "heartbeat_instance",
     "linear_levels",
@@ -127,6 +142,8 @@ _HOMES = {
     "api": (
         "bound",
         "check_certificate",
+        "export_formulation",
+        "export_requests",
         "schedule",
         "solve",
         "verify",
@@ -149,6 +166,8 @@ _HOMES = {
         "Status",
         "UpperBound",
     ),
+    "export.formulation": ("ExportedFormulation",),
+    "export.requests": ("ExportedRequests",),
     "files.instances": (
         "read_instance",
         "write_instance",

@@ -23,10 +23,14 @@ from infermax_opt.files import certificates
 if TYPE_CHECKING:
     from infermax_opt.core.run import Progress
     from infermax_opt.core.verification import AnyVerification
+    from infermax_opt.export.formulation import ExportedFormulation
+    from infermax_opt.export.requests import ExportedRequests
 
 __all__ = [
     "bound",
     "check_certificate",
+    "export_formulation",
+    "export_requests",
     "run_heuristic",
     "schedule",
     "solve",
@@ -132,9 +136,7 @@ def solve(
     problem = problem_of(instance)
     for lower in bounds:
         _require_true(problem, instance, lower)
-    if not isinstance(warm_start, str | problem.schedule):
-        text = f"is a {type(warm_start).__name__}, not a {problem.schedule.__name__}"
-        raise InputError(text, field="warm_start")
+    _require_start(problem, warm_start)
     options = SolveOptions(
         engines=problem.engines,
         solver=solver,
@@ -149,6 +151,109 @@ def solve(
         target=target,
     )
     return problem.solve(instance, options)
+
+
+def _require_start(problem: AnyProblem, warm_start: object) -> None:
+    """Check that a start is a name or a schedule of the problem."""
+    if not isinstance(warm_start, str | problem.schedule):
+        text = f"is a {type(warm_start).__name__}, not a {problem.schedule.__name__}"
+        raise InputError(text, field="warm_start")
+
+
+def export_formulation(
+    instance: AnyInstance,
+    formulation: str,
+    path: str | os.PathLike[str],
+    *,
+    warm_start: str | AnySchedule = "best",
+    time_limit: float | None = 60.0,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> ExportedFormulation:
+    """Write the model that `solve` hands to an engine with this formulation, for other solvers.
+
+    Beside it stand a JSON file that says what each column means, and start files with the values of the
+    schedule that `solve` starts from.  All of the files are written, or none.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    formulation : str
+        Any that is installed for its problem, such as ``flow`` or ``csp``.
+    path : path
+        Ends in ``.mps``, ``.lp`` or ``.nl``; the first two also with ``.gz``.
+    warm_start : str or schedule
+        As in `solve`.  What is known to be attainable limits how much the model has to hold.
+    time_limit : float, optional
+        Seconds, of which schedulers and other heuristics have the share that they have in `solve`.
+    seed : int
+    progress : callable, optional
+        Receives one line of text whenever there is news.
+
+    Returns
+    -------
+    ExportedFormulation
+
+    Raises
+    ------
+    InputError
+        If there is no such formulation, it does not cover the instance, its model would be too large, the
+        start breaks a rule, or a file cannot be written.
+    """
+    from infermax_opt.core.run import SolveOptions
+    from infermax_opt.export.formulation import companions, write_formulation
+
+    problem = problem_of(instance)
+    companions(path)
+    _require_start(problem, warm_start)
+    options = SolveOptions(
+        engines=problem.engines, warm_start=warm_start, time_limit=time_limit, seed=seed, progress=progress
+    )
+    built = problem.build_formulation(instance, formulation, options)
+    if progress is not None:
+        progress(f"formulation {formulation}: built")
+    return write_formulation(built, instance, path)
+
+
+def export_requests(
+    instance: AnyInstance,
+    subject: AnySchedule | AnyResult | Claim,
+    path: str | os.PathLike[str],
+    format: str,
+) -> ExportedRequests:
+    """Write the requests of an instance in the order in which a schedule takes them up, for other systems.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    subject : schedule or result of such an instance, or Claim
+        Verified first.
+    path : path
+        Of JSON lines, written whole or not at all.
+    format : {"vllm-requests", "llmservingsim"}
+        See `infermax_opt.export.requests`.
+
+    Returns
+    -------
+    ExportedRequests
+
+    Raises
+    ------
+    InputError
+        If the schedule is wrong or there is none, there is no such format, the problem has no order of
+        requests, or the file cannot be written.
+    """
+    from infermax_opt.export.requests import write_requests
+
+    check = verify(instance, subject)
+    wrong = [*check.violations, *check.faults]
+    if wrong:
+        raise InputError(f"is not exported, it is wrong: {wrong[0]}", field="schedule")
+    claim = subject.claim() if isinstance(subject, Result) else subject
+    schedule = claim.schedule if isinstance(claim, Claim) else claim
+    if schedule is None:
+        raise InputError("holds no schedule to export", field="schedule")
+    return write_requests(instance, problem_of(instance).admissions(instance, schedule), path, format)
 
 
 def _require_true(problem: AnyProblem, instance: AnyInstance, lower: LowerBound) -> None:

@@ -159,6 +159,19 @@ class AladdinModel:
             for j in limits.new:
                 m.x[i, j].set_value(int(at[j] == i))
 
+    def meaning(self, m: pyo.ConcreteModel, variable: str, index: tuple[int, ...]) -> str:
+        """What a column is, in words.
+
+        Parameters
+        ----------
+        m : ConcreteModel
+        variable : str
+        index : tuple of int
+        """
+        if variable == "y":
+            return f"1 if worker {index[0]} is used"
+        return f"1 if {m.instance.requests[index[1]].id} is on worker {index[0]}"
+
     def extract(self, m: pyo.ConcreteModel) -> Placement:
         """Read the placement of the new requests from the variables."""
         requests = m.instance.requests

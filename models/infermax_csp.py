@@ -44,6 +44,7 @@ from typing import Any, ClassVar
 
 import pyomo.environ as pyo
 from infermax_opt.models.infermax_csp_latencies import Latencies
+from infermax_opt.models.infermax_meanings import column_meaning
 
 from infermax_opt.core.result import Scope
 from infermax_opt.infermax.bounds.horizon import PackingRow, least_batches, packing_rows
@@ -169,6 +170,18 @@ class CSP:
                 for member, i in zip(kind.members, order, strict=True):
                     source[member] = i
         return source
+
+    def meaning(self, model: pyo.ConcreteModel, variable: str, index: tuple[int, ...]) -> str:
+        """What a column is, in words.
+
+        Parameters
+        ----------
+        model : ConcreteModel
+        variable : str
+        index : tuple of int
+        """
+        text: str = column_meaning(model.instance, variable, index)
+        return text
 
     def extract(self, model: pyo.ConcreteModel) -> Schedule:
         """Read what the batches do; they wait as `with_best_waits` says."""

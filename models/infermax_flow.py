@@ -31,6 +31,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 import pyomo.environ as pyo
+from infermax_opt.models.infermax_meanings import column_meaning
 
 from infermax_opt.core.result import Scope
 from infermax_opt.infermax.bounds.horizon import PackingRow, least_batches, packing_rows
@@ -141,6 +142,26 @@ class StateFlow:
             if model.component("nu") is not None:
                 pieces = zip(ticks.alpha, ticks.beta, strict=True)
                 model.nu[j].set_value(max(a * used + b * tokens for a, b in pieces))
+
+    def meaning(self, model: pyo.ConcreteModel, variable: str, index: tuple[int, ...]) -> str:
+        """What a column is, in words.
+
+        Parameters
+        ----------
+        model : ConcreteModel
+        variable : str
+        index : tuple of int
+        """
+        if variable != "x":
+            known: str = column_meaning(model.instance, variable, index)
+            return known
+        arc: Arc = model.arcs[index[0]]
+        kind = model.instance.types[arc.kind]
+        does = f"process {arc.tokens} tokens" if arc.tokens else "are evicted" if arc.evicts else "are idle"
+        return (
+            f"requests of {kind.input_tokens} input and {kind.output_tokens} output tokens that {does} in "
+            f"batch {index[1]}, with {arc.m} tokens cached and {arc.n} generated before it"
+        )
 
     def extract(self, model: pyo.ConcreteModel) -> Schedule:
         """Read a schedule: follow the flow, first come first served among those in one state.

@@ -43,6 +43,20 @@ from infermax_opt.makespan.replay.bins import replay_valid
 
 __all__ = ["MakespanModel"]
 
+#: What the columns are; a request i is named.
+MEANINGS = {
+    "tmax": "makespan, ticks",
+    "tsp": "start of prefill stage {0}, ticks",
+    "np": "length of prefill stage {0}, ticks",
+    "tsd": "start of decode stage {0}, ticks",
+    "nd": "length of decode stage {0}, ticks",
+    "p": "1 if {0} is prefilled on client {1} in stage {2}",
+    "d": "1 if client {1} is assigned to {0} in decode stage {2}",
+    "w": "tokens of {0} that client {1} decodes in stage {2}",
+    "x": "1 if {0} is on client {1}",
+    "y": "1 if prefill stage {0} is at level {1}",
+}
+
 
 class MakespanModel:
     """The full model."""
@@ -183,6 +197,19 @@ class MakespanModel:
                 made = schedule.bins[k - 1].tokens(request.id, left)
                 left -= made
                 m.w[i + 1, j, k].set_value(made)
+
+    def meaning(self, m: pyo.ConcreteModel, variable: str, index: tuple[int, ...]) -> str:
+        """What a column is, in words.
+
+        Parameters
+        ----------
+        m : ConcreteModel
+        variable : str
+        index : tuple of int
+        """
+        of_request = variable in ("p", "d", "w", "x")
+        first = (m.instance.requests[index[0] - 1].id,) if of_request else index[:1]
+        return MEANINGS[variable].format(*first, *index[1:])
 
     def extract(self, m: pyo.ConcreteModel) -> MakespanSchedule:
         """Read the schedule from the variables; requests decode one token a round.

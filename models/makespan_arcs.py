@@ -107,6 +107,23 @@ class MakespanArcs:
             m.z[i + 1, start, following.get(client, m.bins + 1)].set_value(1)
             following[client] = start
 
+    def meaning(self, m: pyo.ConcreteModel, variable: str, index: tuple[int, ...]) -> str:
+        """What a column is, in words.
+
+        Parameters
+        ----------
+        m : ConcreteModel
+        variable : str
+        index : tuple of int
+        """
+        if variable == "t":
+            return f"rounds before bin {index[0]}" if index[0] <= m.bins else "rounds in all"
+        if variable == "y":
+            return f"1 if the prefill of bin {index[0]} is at level {index[1]}"
+        request, start, end = m.instance.requests[index[0] - 1].id, *index[1:]
+        then = f"its client next starts another one in bin {end}" if end <= m.bins else "is its client's last"
+        return f"1 if {request} starts in bin {start} and {then}"
+
     def extract(self, m: pyo.ConcreteModel) -> MakespanSchedule:
         """Read the schedule from the variables; clients are given out bin by bin."""
         instance: MakespanInstance = m.instance

@@ -97,7 +97,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("core",),
     ("files",),
     ("engines",),
-    ("foreign", "simple"),
+    ("export", "foreign", "simple"),
     ("infermax", "makespan", "placement"),
     ("latency",),
     ("cluster",),
@@ -126,8 +126,9 @@ WINGS: dict[str, dict[str, str]] = {
         "plot": "data replay",
         "attribution": "bounds data replay",
         "band": "data replay",
-        "problem": "attribution band bounds certificates columns data formulation heuristics importing plot "
-        "replay solve verify",
+        "scoring": "attribution band data replay",
+        "problem": "bounds certificates columns data exact formulation heuristics importing plot replay "
+        "scoring solve verify",
     },
     "makespan": {
         "data": "",

@@ -16,7 +16,7 @@ from infermax_opt.cli.console import (
     SUBJECT,
     check_inputs,
     check_output,
-    not_drawn,
+    not_done,
     output_option,
     save,
     wrote,
@@ -135,7 +135,7 @@ def plot(
     check = api.verify(instance, subject)
     wrong = [*check.violations, *check.faults]
     if wrong:
-        return not_drawn(subject_file, wrong)
+        return not_done(subject_file, wrong, "drawn")
     problem_of(instance).plot(instance, subject, output)
     wrote(output)
     return DONE

@@ -23,7 +23,7 @@ from infermax_opt.files.json import STANDARD
 
 __all__ = [
     "AS_JSON", "MAX_SIZE", "PROGRESS", "Program",
-    "check_inputs", "check_output", "not_drawn", "output_option",
+    "check_inputs", "check_output", "not_done", "output_option",
     "progress_printer", "save", "say", "wrote",
 ]  # fmt: skip
 
@@ -161,10 +161,20 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
-def not_drawn(path: str, wrong: Sequence[object]) -> int:
-    """Say that a picture was not made, and what is wrong with the schedule; return the exit code."""
+def not_done(path: str, wrong: Sequence[object], done: str) -> int:
+    """Say that nothing was made of a schedule, and what is wrong with it; return the exit code.
+
+    Parameters
+    ----------
+    path : str
+        Of the schedule.
+    wrong : sequence
+        What is wrong, at least one thing.
+    done : str
+        What was not done, such as ``drawn``.
+    """
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    click.echo(f"infermax-opt: {path}: not drawn, it is wrong: {wrong[0]}{more}", err=True)
+    click.echo(f"infermax-opt: {path}: not {done}, it is wrong: {wrong[0]}{more}", err=True)
     return FAILED
 
 

@@ -10,6 +10,7 @@ import click
 from infermax_opt.cli import completion
 from infermax_opt.cli.check import check, plot, verify
 from infermax_opt.cli.console import Program
+from infermax_opt.cli.export import export
 from infermax_opt.cli.front import front
 from infermax_opt.cli.gap import gap
 from infermax_opt.cli.import_ import import_
@@ -60,8 +61,8 @@ def cli(context: click.Context) -> None:
 
 
 for command in (
-    solve, bound, schedule, verify, check, plot, front, gap, import_, table, calibrate, configure, workers,
-    simulate, versions, schedulers, problem_kinds, profiles,
+    solve, bound, schedule, verify, check, plot, front, gap, import_, export, table, calibrate, configure,
+    workers, simulate, versions, schedulers, problem_kinds, profiles,
 ):  # fmt: skip
     cli.add_command(command)
 cli.add_command(completion.completion)

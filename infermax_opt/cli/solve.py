@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from infermax_opt.core.result import LowerBound
     from infermax_opt.core.values import AnyInstance, AnySchedule
 
-__all__ = ["bound", "schedule", "solve"]
+__all__ = ["Seconds", "bound", "naming", "read_start", "schedule", "solve"]
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions only
@@ -40,6 +40,7 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent v
     MOST = 10**7
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it."""
         try:
             number = float(value)
         except ValueError:
@@ -156,12 +157,12 @@ def solve(
     instance = read_aimed(instance_file, objective, slos)
     instance, target = asked(instance, objective, at_most, at_least)
     _check_solver(solver, instance, instance_file)
-    with _naming("warm_start", warm_start):
+    with naming("warm_start", warm_start):
         result = api.solve(
             instance,
             formulation=formulation,
             solver=solver,
-            warm_start=_warm_start(warm_start, instance),
+            warm_start=read_start(warm_start, instance),
             bounds=[read_bound(path) for path in bounds],
             time_limit=time_limit,
             memory_limit=memory_limit and memory_limit * 2**20,
@@ -306,7 +307,7 @@ def _check_solver(solver: str, instance: AnyInstance, path: str) -> None:
 
 
 @contextmanager
-def _naming(field: str, path: str) -> Iterator[None]:
+def naming(field: str, path: str) -> Iterator[None]:
     """Name the file that the value of an option was read from, where the error is about that option."""
     try:
         yield
@@ -314,7 +315,8 @@ def _naming(field: str, path: str) -> Iterator[None]:
         raise (error.within(path) if error.field == field else error) from error.__cause__
 
 
-def _warm_start(value: str, instance: AnyInstance) -> str | AnySchedule:
+def read_start(value: str, instance: AnyInstance) -> str | AnySchedule:
+    """What `--warm-start` names: the schedule of a file, or the name as it is."""
     if os.sep not in value and ".json" not in value and value != STANDARD:
         return value
     from infermax_opt.files.results import read_subject, schedule_of

@@ -21,16 +21,15 @@ from infermax_opt.core.result import Claim, LowerBound, Result
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, MetricRow, one_each
 
 if TYPE_CHECKING:
-    from infermax_opt.core.band import Band
+    from infermax_opt.core.admissions import Admission
     from infermax_opt.core.certification import Certification
     from infermax_opt.core.columns import RowKind
-    from infermax_opt.core.explanation import Explanation
     from infermax_opt.core.importing import Importer
-    from infermax_opt.core.measured import Measured
     from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.scoring import Scoring
     from infermax_opt.core.suite import Case
     from infermax_opt.core.verification import BaseVerification
-    from infermax_opt.foreign.run import Run
+    from infermax_opt.engines.formulations import BuiltModel
 
 __all__ = ["AnyProblem", "Heuristic", "Problem"]
 
@@ -103,6 +102,13 @@ class Problem(ABC, Generic[I, S, M]):
             text = f"closed-form bounds of {self.name} instances have no certificate file"
             raise InputError(f"{text}; `verify` recomputes them", field="certificate")
         return self.certification
+
+    @property
+    def scoring(self) -> Scoring[I, S, M]:
+        """How runs of its instances are set against bounds."""
+        from infermax_opt.core.scoring import Scoring
+
+        return Scoring(self.name)
 
     # --- files ----------------------------------------------------------------------------------
 
@@ -220,85 +226,6 @@ class Problem(ABC, Generic[I, S, M]):
         """What a text shows of these metrics: each in a row of its own, unless overridden."""
         return one_each(metrics)
 
-    # --- how far a run is from optimal ----------------------------------------------------------
-
-    def compared_metrics(self, instance: I) -> Sequence[str]:
-        """Metrics that ``gap`` sets against bounds unless told otherwise; each can be minimised."""
-        return (instance.objective_name,)
-
-    def beside(self, instance: I) -> Sequence[str]:
-        """Metrics that ``gap`` shows without a bound."""
-        return ()
-
-    def latencies(self, metrics: M) -> Mapping[str, Sequence[Fraction]]:
-        """Latencies of single requests by name, seconds, of which pictures show the distribution."""
-        return {}
-
-    def explain(self, instance: I, schedule: S) -> Sequence[Explanation]:
-        """Where the time of a valid schedule goes: metrics in parts that add up; none, unless overridden."""
-        return ()
-
-    def scaled(self, instance: I, factor: Fraction) -> I:
-        """The instance on a machine that takes `factor` times as long for everything.
-
-        Parameters
-        ----------
-        instance : instance
-        factor : Fraction
-
-        Raises
-        ------
-        InputError
-            If the problem has no such machines.
-        """
-        raise InputError(f"machines of {self.name} instances have no band", field="band")
-
-    def worst_case(self, instance: I, schedule: S, band: Band) -> Measured:
-        """The largest metrics that a valid schedule can have on a machine of the band; see `scaled`.
-
-        Parameters
-        ----------
-        instance : instance
-        schedule : schedule
-        band : Band
-        """
-        raise InputError(f"machines of {self.name} instances have no band", field="band")
-
-    def measured(self, instance: I, run: Run) -> Measured:
-        """Metrics of a run on another system, from what it measured of each request.
-
-        Parameters
-        ----------
-        instance : instance
-            With the requests of the run.
-        run : Run
-
-        Raises
-        ------
-        InputError
-            If these are not the requests of the instance, or the problem has no such runs.
-        """
-        raise InputError(f"runs of other systems are not instances of {self.name}", source=run.path)
-
-    def run_instance(self, machine: I, run: Run, name: str, limits: Mapping[str, str]) -> I:
-        """The requests of a run on another system, on the machine of an instance.
-
-        Parameters
-        ----------
-        machine : instance
-            Its requests do not matter.
-        run : Run
-        name : str
-        limits : mapping of limit to value
-            Of the machine, instead of its own.
-
-        Raises
-        ------
-        InputError
-            If a limit cannot be read, a request can never fit, or the problem has no such runs.
-        """
-        raise InputError(f"runs of other systems are not instances of {self.name}", source=run.path)
-
     # --- schedules ------------------------------------------------------------------------------
 
     def heuristics(self) -> Sequence[str]:
@@ -332,6 +259,40 @@ class Problem(ABC, Generic[I, S, M]):
         run = SolveRun(self, instance, options)
         run.run()
         return run.result()
+
+    # --- for other programs ---------------------------------------------------------------------
+
+    def build_formulation(self, instance: I, name: str, options: SolveOptions) -> BuiltModel[S]:
+        """The model that `solve` hands to an engine with this formulation.
+
+        Parameters
+        ----------
+        instance : instance
+        name : str
+            Of the formulation.
+        options : SolveOptions
+            What to start from, and how long to look for it.
+
+        Raises
+        ------
+        InputError
+            If there is no such formulation, it does not cover the instance, or its model would be too large.
+        """
+        known = ", ".join(self.formulations()) or "none"
+        raise InputError(
+            f"{name!r} is no formulation of {self.name} that can be exported; there is {known}",
+            field="formulation",
+        )
+
+    def admissions(self, instance: I, schedule: S) -> Sequence[Admission]:
+        """The requests that a valid schedule serves, in the order in which it first serves them.
+
+        Raises
+        ------
+        InputError
+            If schedules of this problem have no such order.
+        """
+        raise InputError(f"schedules of {self.name} instances have no order of requests", field="problem")
 
     # --- pictures, tables, imports --------------------------------------------------------------
 

@@ -176,6 +176,13 @@ class SolveRun(Generic[P, S, M]):
         """What the heuristic of that name makes of the instance."""
         return self.problem.run_heuristic(self.instance, name).schedule
 
+    def find_start(self) -> S | None:
+        """Take the bounds that need no search, and return the schedule that an engine starts from."""
+        for bound in (*self.options.bounds, *self.closed_forms()):
+            self.improve_bound(bound)
+        self.warm_up()
+        return None if self.best is None else self.best.schedule
+
     def run_engines(self) -> None:
         """Improve schedule and bound."""
         self.report = replace(self.report, termination="heuristics only")
@@ -183,9 +190,7 @@ class SolveRun(Generic[P, S, M]):
     def run(self) -> None:
         """Do all of it, until it is proved or something ends it."""
         try:
-            for bound in (*self.options.bounds, *self.closed_forms()):
-                self.improve_bound(bound)
-            self.warm_up()
+            self.find_start()
             if self.settled():
                 what = "meets the schedule" if self.proved() else "or a schedule answers the question"
                 reason = f"a closed-form bound {what}; no engine was needed"

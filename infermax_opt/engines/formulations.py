@@ -7,7 +7,7 @@ instance and says what its objective and bound mean; all between the two is the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.metadata import entry_points
@@ -15,15 +15,20 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.plugins import blaming
+from infermax_opt.core.result import Scope
 from infermax_opt.core.values import AnySchedule
 
 if TYPE_CHECKING:
     from pyomo.core import ConcreteModel
 
+    from infermax_opt.engines.lowering import LoweredModel
     from infermax_opt.engines.outcome import EngineLimits
     from infermax_opt.engines.process import Engine, EngineRun
 
-__all__ = ["ModelRun", "ScheduleModel", "formulation_names", "load_formulation", "run_model"]
+__all__ = [
+    "AnyBuiltModel", "BuiltModel", "ModelRun", "ScheduleModel", "formulation_names", "load_formulation",
+    "run_model",
+]  # fmt: skip
 
 S = TypeVar("S", bound=AnySchedule)
 
@@ -50,7 +55,16 @@ def load_formulation(name: str, group: str) -> Any:
 
 
 class ScheduleModel(Protocol[S]):
-    """What the formulations of all wings have: schedules go into their models, and out again."""
+    """What the formulations of all wings have: schedules go into their models, and out again.
+
+    One may also have ``meaning(model, variable, index)``: what a column is, in the words of the instance,
+    given the name of its Pyomo variable and its index (a tuple, empty where there is none).
+    """
+
+    @property
+    def name(self) -> str:
+        """Name under which it is found."""
+        ...
 
     def warm_start(self, model: ConcreteModel, schedule: S, /) -> None:
         """Set every variable to what a schedule does; a ValueError if the model does not hold it."""
@@ -59,6 +73,43 @@ class ScheduleModel(Protocol[S]):
     def extract(self, model: ConcreteModel, /) -> S:
         """Read the schedule from the variables."""
         ...
+
+
+@dataclass(frozen=True)
+class BuiltModel(Generic[S]):
+    """The model of an instance, before an engine has seen it.
+
+    Attributes
+    ----------
+    formulation : ScheduleModel
+        That built it.
+    model : ConcreteModel
+    parts_per_unit : int
+        So many units of its objective are one of the instance's: ticks of a second, or 1.
+    scope : Scope
+        What its numbers are good for.
+    window : mapping of name to int
+        How much it holds, such as ``{"batches": 14}``.
+    start : schedule or None
+        The one that its size was chosen for; a model of few batches may not hold it.
+    """
+
+    formulation: ScheduleModel[S]
+    model: ConcreteModel
+    parts_per_unit: int
+    scope: Scope
+    window: Mapping[str, int]
+    start: S | None
+
+    def lowered(self) -> tuple[LoweredModel, list[Any]]:
+        """The model as integer arrays with its start, if it holds that, and the variable of each column."""
+        from infermax_opt.engines.lowering import lower
+
+        started = self.start is not None and _started(self.formulation, self.model, self.start)
+        return lower(self.model, warm=started)
+
+
+AnyBuiltModel = BuiltModel[Any]
 
 
 @dataclass(frozen=True)
@@ -101,26 +152,21 @@ class ModelRun(Generic[S]):
 
 
 def run_model(
-    formulation: ScheduleModel[S],
-    model: ConcreteModel,
+    built: BuiltModel[S],
     engine: Engine,
     *,
-    start: S | None,
     limits: EngineLimits,
     began: float,
     parts: int = 1,
     listen: Callable[[str, int], None] | None = None,
 ) -> ModelRun[S]:
-    """Set the start, lower the model and run an engine.
+    """Lower the model with its start and run an engine.
 
     Parameters
     ----------
-    formulation : ScheduleModel
-        That built the model.
-    model : ConcreteModel
+    built : BuiltModel
+        Its start is left out if the model does not hold it.
     engine : {"highs", "cpsat"}
-    start : schedule, optional
-        Left out if the model does not hold it.
     limits : EngineLimits
         Of the engine.
     began : float
@@ -131,11 +177,10 @@ def run_model(
     listen : callable, optional
         Receives ``"incumbent"`` or ``"bound"`` and its value in parts, on every improvement.
     """
-    from infermax_opt.engines.lowering import assign, lower
+    from infermax_opt.engines.lowering import assign
     from infermax_opt.engines.process import run_engine
 
-    started = start is not None and _started(formulation, model, start)
-    lowered, variables = lower(model, warm=started)
+    lowered, variables = built.lowered()
     lowered = replace(lowered, cost=[parts * c for c in lowered.cost], offset=parts * lowered.offset)
     if limits.seconds is not None:
         limits = replace(limits, seconds=max(1.0, limits.seconds - (time.monotonic() - began)))
@@ -143,10 +188,10 @@ def run_model(
 
     def read(values: list[int]) -> S:
         assign(variables, values)
-        return formulation.extract(model)
+        return built.formulation.extract(built.model)
 
-    refused = None if start is None else False
-    accepted = run.start_accepted if started else refused
+    refused = None if built.start is None else False
+    accepted = refused if lowered.start is None else run.start_accepted
     return ModelRun(run, parts, {"columns": lowered.columns, "rows": lowered.rows}, accepted, read)
 
 

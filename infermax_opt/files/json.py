@@ -24,7 +24,7 @@ from infermax_opt.core.exact import decimal_text
 
 __all__ = [
     "MAX_BYTES", "STANDARD", "dump_json", "limit_bytes", "load_json", "parse_json", "read_as", "read_text",
-    "replacing", "to_json_text", "under", "write_bytes", "write_text",
+    "replacing", "to_json_line", "to_json_text", "under", "write_bytes", "write_text",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -166,23 +166,24 @@ def to_json_text(value: object) -> str:
         lines = []
         for key, item in value.items():
             if isinstance(item, list) and item and isinstance(item[0], Mapping):
-                rows = ",\n".join("    " + _compact(row) for row in item)
+                rows = ",\n".join("    " + to_json_line(row) for row in item)
                 lines.append(f"  {json.dumps(key)}: [\n{rows}\n  ]")
             else:
-                lines.append(f"  {json.dumps(key)}: {_compact(item)}")
+                lines.append(f"  {json.dumps(key)}: {to_json_line(item)}")
         return "{\n" + ",\n".join(lines) + "\n}\n"
-    return _compact(value) + "\n"
+    return to_json_line(value) + "\n"
 
 
-def _compact(value: object) -> str:
+def to_json_line(value: object) -> str:
+    """Write `value` as JSON on one line; fractions become exact decimals."""
     if isinstance(value, Fraction):
         return decimal_text(value)
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(k)}: {_compact(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{json.dumps(k)}: {to_json_line(v)}" for k, v in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ", ".join(map(_compact, value)) + "]"
+        return "[" + ", ".join(map(to_json_line, value)) + "]"
     return json.dumps(value, allow_nan=False)
 
 

@@ -11,6 +11,7 @@ SCHEMAS: Mapping[str, str] = {
     "bound": "infermax-opt/bound/1",
     "calibrate": "infermax-opt/calibrate/1",
     "configure": "infermax-opt/configure/1",
+    "export": "infermax-opt/export/1",
     "front": "infermax-opt/front/1",
     "gap": "infermax-opt/gap/1",
     "import": "infermax-opt/import/1",

@@ -83,7 +83,7 @@ def subjects_on_machine(
     for path in paths:
         run = read_run(path, form)
         name = os.path.basename(path).removesuffix(".gz").rpartition(".")[0] or os.path.basename(path)
-        instance = problem.run_instance(machine, run, name, limits)
+        instance = problem.scoring.run_instance(machine, run, name, limits)
         found.append(of_run(problem.aimed(instance, None, slos) if slos else instance, run))
     return found
 
@@ -125,8 +125,8 @@ def score(
     for some in by_instance.values():
         instance = some[0].instance
         bounds = best_bounds(
-            instance if band is None else problem_of(instance).scaled(instance, band.low),
-            metrics or problem_of(instance).compared_metrics(instance),
+            instance if band is None else problem_of(instance).scoring.scaled(instance, band.low),
+            metrics or problem_of(instance).scoring.compared(instance),
             time_limit=time_limit / len(by_instance),
             known=[*known, *(subject.lower for subject in some if subject.lower is not None)],
             progress=progress,

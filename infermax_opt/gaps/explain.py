@@ -43,12 +43,12 @@ class Explained:
 
 def explained(group: Group) -> list[Explained]:
     """Explanations of all runs of a group whose schedules are known, metric by metric."""
-    problem = problem_of(group.instance)
+    scoring = problem_of(group.instance).scoring
     found = [
         Explained(run.subject.label, parts, _bound(group, run, parts.metric))
         for run in group.runs
         if run.subject.schedule is not None
-        for parts in problem.explain(group.instance, run.subject.schedule)
+        for parts in scoring.explain(group.instance, run.subject.schedule)
     ]
     order = list(dict.fromkeys(some.parts.metric for some in found))
     return sorted(found, key=lambda some: order.index(some.parts.metric))

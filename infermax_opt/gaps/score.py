@@ -106,7 +106,7 @@ def compare(
     band : Band, optional
         Of machines that the bounds and the subjects are for.
     """
-    beside = problem_of(instance).beside(instance)
+    beside = problem_of(instance).scoring.beside(instance)
     runs = [
         Compared(
             subject,

@@ -72,11 +72,11 @@ def of_schedule(instance: AnyInstance, path: str, band: Band | None = None) -> S
     if wrong or check.metrics is None:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise InputError(f"its schedule is wrong: {wrong[0]}{more}", source=path)
-    problem, metrics = problem_of(instance), check.metrics
+    scoring, metrics = problem_of(instance).scoring, check.metrics
     if band is None:
-        measured = Measured(dict(metrics.items()), problem.latencies(metrics))
+        measured = Measured(dict(metrics.items()), scoring.latencies(metrics))
     else:
-        measured = problem.worst_case(instance, schedule, band)
+        measured = scoring.worst_case(instance, schedule, band)
     lower = claimed_bound(found) if isinstance(found, Claim) else None
     return Subject(path, "schedule", instance, measured, schedule=schedule, lower=lower)
 
@@ -89,5 +89,5 @@ def of_run(instance: AnyInstance, run: Run) -> Subject:
     InputError
         If they are not.
     """
-    measured = problem_of(instance).measured(instance, run)
+    measured = problem_of(instance).scoring.measured(instance, run)
     return Subject(run.path, run.format, instance, measured, run.left_out)

@@ -38,7 +38,8 @@ class Formulation(Protocol):
     Every verified schedule of at most `horizon` batches can be set into the model with
     `warm_start`, if it waits no longer than it has to (`with_best_waits`); it then satisfies every
     constraint, the objective equals the replayed one in ticks, and `extract` gives the schedule back
-    (up to the names of identical requests).
+    (up to the names of identical requests).  One may also have ``meaning``
+    (`infermax_opt.engines.formulations.ScheduleModel`).
     """
 
     @property

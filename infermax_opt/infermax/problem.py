@@ -19,23 +19,16 @@ from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.metrics import DEFINITIONS, Metrics
 
 if TYPE_CHECKING:
-    from infermax_opt.core.band import Band
+    from infermax_opt.core.admissions import Admission
     from infermax_opt.core.columns import RowKind
-    from infermax_opt.core.explanation import Explanation
     from infermax_opt.core.importing import Importer
-    from infermax_opt.core.measured import Measured
     from infermax_opt.core.run import SolveOptions
     from infermax_opt.core.suite import Case
-    from infermax_opt.foreign.run import Run
+    from infermax_opt.engines.formulations import BuiltModel
+    from infermax_opt.infermax.scoring import InferMaxScoring
     from infermax_opt.infermax.verify import Verification
 
 __all__ = ["InferMaxProblem"]
-
-#: What a run is compared with a bound in.
-COMPARED = (
-    Metric.MAKESPAN, Metric.MEAN_TTFT, Metric.P50_TTFT, Metric.P99_TTFT, Metric.MEAN_TPOT,
-    Metric.MEAN_E2E, Metric.P50_E2E, Metric.P99_E2E,
-)  # fmt: skip
 
 
 class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
@@ -185,78 +178,12 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         """Percentiles together, and what is about classes and service levels where there are any."""
         return metrics.rows()
 
-    def compared_metrics(self, instance: Instance) -> Sequence[str]:
-        """Makespan, means and percentiles of latencies; what breaks service levels where there are any."""
-        missed = (Metric.MISSED,) if any(kind.terms.slo for kind in instance.types) else ()
-        return [metric.value for metric in (*COMPARED, *missed)]
+    @property
+    def scoring(self) -> InferMaxScoring:
+        """Of schedules and of runs on other systems."""
+        from infermax_opt.infermax.scoring import InferMaxScoring
 
-    def beside(self, instance: Instance) -> Sequence[str]:
-        """Rates, and evictions."""
-        return ("tokens_per_second", "attainment", "goodput", "evictions")
-
-    def latencies(self, metrics: Metrics) -> Mapping[str, Sequence[Fraction]]:
-        """TTFT and E2E of the requests that are finished."""
-        from infermax_opt.infermax.replay.measured import latencies_by_name
-
-        return latencies_by_name(metrics.latencies)
-
-    def explain(self, instance: Instance, schedule: Schedule) -> Sequence[Explanation]:
-        """Makespan and mean end-to-end latency in parts."""
-        from infermax_opt.infermax.attribution import explain
-
-        return explain(instance, schedule)
-
-    def scaled(self, instance: Instance, factor: Fraction) -> Instance:
-        """The instance on a machine whose batches all take `factor` times as long.
-
-        Parameters
-        ----------
-        instance : Instance
-        factor : Fraction
-        """
-        from infermax_opt.infermax.band import scaled
-
-        return scaled(instance, factor)
-
-    def worst_case(self, instance: Instance, schedule: Schedule, band: Band) -> Measured:
-        """The largest metrics of a valid schedule on a machine of the band.
-
-        Parameters
-        ----------
-        instance : Instance
-        schedule : Schedule
-        band : Band
-        """
-        from infermax_opt.infermax.band import worst_case
-
-        return worst_case(instance, schedule, band)
-
-    def measured(self, instance: Instance, run: Run) -> Measured:
-        """Metrics of a run on another system.
-
-        Parameters
-        ----------
-        instance : Instance
-        run : Run
-        """
-        from infermax_opt.infermax.replay.measured import measure_run
-
-        return measure_run(instance, run)
-
-    def run_instance(self, machine: Instance, run: Run, name: str, limits: Mapping[str, str]) -> Instance:
-        """The requests of a run on another system, on the machine of an instance.
-
-        Parameters
-        ----------
-        machine : Instance
-        run : Run
-        name : str
-        limits : mapping of limit to value
-            Such as ``kv_capacity``, whole numbers.
-        """
-        from infermax_opt.infermax.data.runs import run_instance
-
-        return run_instance(machine, run, name, limits)
+        return InferMaxScoring(self.name)
 
     def heuristics(self) -> Sequence[str]:
         """The schedulers of Table 1 and others, and those that other packages add."""
@@ -298,6 +225,30 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         run = InferMaxRun(self, instance, options)
         run.run()
         return run.result()
+
+    def build_formulation(self, instance: Instance, name: str, options: SolveOptions) -> BuiltModel[Schedule]:
+        """The model of as many batches as an optimal schedule can have, given the start.
+
+        Parameters
+        ----------
+        instance : Instance
+        name : str
+            Of the formulation.
+        options : SolveOptions
+            What to start from, and how long to look for it.
+        """
+        from infermax_opt.infermax.exact.solve_formulation import build_formulation, covering
+        from infermax_opt.infermax.solve import InferMaxRun
+
+        covering(instance, name)  # before the schedulers run
+        start = InferMaxRun(self, instance, options).find_start()
+        return build_formulation(instance, name, warm=start)
+
+    def admissions(self, instance: Instance, schedule: Schedule) -> Sequence[Admission]:
+        """Requests by the batch that first processes them; within it in the order of its entry."""
+        from infermax_opt.infermax.replay.admissions import admissions
+
+        return admissions(instance, schedule)
 
     def plot(self, instance: Instance, subject: Schedule | Claim, path: str | os.PathLike[str]) -> None:
         """Draw what each request does over time, and the KV cache it takes.

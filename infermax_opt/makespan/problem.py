@@ -15,10 +15,12 @@ from infermax_opt.makespan.data.schedule import MakespanSchedule
 from infermax_opt.makespan.replay.metrics import MakespanMetrics
 
 if TYPE_CHECKING:
+    from infermax_opt.core.admissions import Admission
     from infermax_opt.core.columns import RowKind
     from infermax_opt.core.importing import Importer
     from infermax_opt.core.run import SolveOptions
     from infermax_opt.core.suite import Case
+    from infermax_opt.engines.formulations import BuiltModel
     from infermax_opt.makespan.verify import MakespanVerification
 
 __all__ = ["MakespanProblem"]
@@ -126,6 +128,31 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
         run = MakespanRun(self, instance, options)
         run.run()
         return run.result()
+
+    def build_formulation(
+        self, instance: MakespanInstance, name: str, options: SolveOptions
+    ) -> BuiltModel[MakespanSchedule]:
+        """The model of as many bins as an optimal schedule can need, given the start.
+
+        Parameters
+        ----------
+        instance : MakespanInstance
+        name : str
+            Of the formulation.
+        options : SolveOptions
+            What to start from, and how long to look for it.
+        """
+        from infermax_opt.makespan.exact.solve_formulation import build_formulation
+        from infermax_opt.makespan.solve import MakespanRun
+
+        start = MakespanRun(self, instance, options).find_start()
+        return build_formulation(instance, name, warm=start)
+
+    def admissions(self, instance: MakespanInstance, schedule: MakespanSchedule) -> Sequence[Admission]:
+        """Requests by the bin that prefills them; within it in the order of its entry."""
+        from infermax_opt.makespan.replay.admissions import admissions
+
+        return admissions(instance, schedule)
 
     def plot(
         self, instance: MakespanInstance, subject: MakespanSchedule | Claim, path: str | os.PathLike[str]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from infermax_opt.core.columns import RowKind
     from infermax_opt.core.run import SolveOptions
     from infermax_opt.core.suite import Case
+    from infermax_opt.engines.formulations import BuiltModel
     from infermax_opt.placement.verify import PlacementVerification
 
 __all__ = ["PlacementProblem"]
@@ -121,6 +122,27 @@ class PlacementProblem(Problem[PlacementInstance, Placement, PlacementMetrics]):
         from infermax_opt.placement.solve import solve_placement
 
         return solve_placement(self, instance, options)
+
+    def build_formulation(
+        self, instance: PlacementInstance, name: str, options: SolveOptions
+    ) -> BuiltModel[Placement]:
+        """The model of no more workers than the start has.
+
+        Parameters
+        ----------
+        instance : PlacementInstance
+        name : str
+            Of the formulation.
+        options : SolveOptions
+            What to start from, and how long to look for it.
+        """
+        from infermax_opt.placement.data.limits import check_placeable
+        from infermax_opt.placement.exact.solve_formulation import build_formulation
+        from infermax_opt.placement.solve import PlacementRun
+
+        check_placeable(instance)
+        start = PlacementRun(self, instance, options).find_start()
+        return build_formulation(instance, name, warm=start)
 
     def plot(
         self, instance: PlacementInstance, subject: Placement | Claim, path: str | os.PathLike[str]

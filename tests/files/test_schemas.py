@@ -21,6 +21,7 @@ CALLS = [
     ("schedule", TOY, "--scheduler", "vllm"),
     ("front", TOY, "--x", "makespan", "--y", "mean_e2e", "--directions", "2", "--time-limit", "5"),
     ("gap", TOY, "schedule.json", "--metric", "makespan", "--time-limit", "2"),
+    ("export", TOY, "--formulation", "flow", "-o", "model.mps"),
     ("verify", TOY, "schedule.json"),
     ("verify", STREAM, "placement.json"),
     ("import", "trace.csv", "--format", "vidur", "-o", "instance.json"),

@@ -68,7 +68,7 @@ def test_numbers_of_a_run_are_those_of_replay(instance: Instance) -> None:
     except InputError:  # no schedule of this instance
         return
     for named in (True, False):
-        found = problem_of(instance).measured(instance, run_of(metrics, named=named)).metrics
+        found = problem_of(instance).scoring.measured(instance, run_of(metrics, named=named)).metrics
         for metric in Metric:
             exact, close = getattr(metrics, metric.value), found[metric.value]
             same_terms = named or len({request.terms for request in instance.requests}) == 1
@@ -84,8 +84,8 @@ def test_what_comes_later_than_in_the_instance_waits() -> None:
     run = run_of(replayed(instance), named=True)
     last = run.requests[-1]
     moved = replace(run, requests=(*run.requests[:-1], replace(last, arrival=last.arrival + 2)))
-    before = problem_of(instance).measured(instance, run)
-    after = problem_of(instance).measured(instance, moved)
+    before = problem_of(instance).scoring.measured(instance, run)
+    after = problem_of(instance).scoring.measured(instance, moved)
     assert after.metrics["max_e2e"] >= 2
     mean = Fraction(2, len(run.requests))
     assert abs(after.metrics["mean_e2e"] - before.metrics["mean_e2e"] - mean) < Fraction(1, 10**8)
@@ -96,7 +96,7 @@ def test_what_a_file_does_not_say_is_not_guessed() -> None:
     instance = tiny(3, arrivals=True)
     run = run_of(replayed(instance))
     blind = replace(run, requests=tuple(replace(came, ttft=None, evictions=None) for came in run.requests))
-    found = problem_of(instance).measured(instance, blind)
+    found = problem_of(instance).scoring.measured(instance, blind)
     assert found.metrics["mean_ttft"] is None
     assert found.metrics["mean_tpot"] is None
     assert found.metrics["evictions"] is None
@@ -109,22 +109,22 @@ def test_other_requests_are_refused() -> None:
     run = run_of(replayed(instance))
     longer = replace(run.requests[0], output_tokens=run.requests[0].output_tokens + 100)
     with pytest.raises(InputError, match="not the same workload"):
-        problem_of(instance).measured(instance, replace(run, requests=(longer, *run.requests[1:])))
+        problem_of(instance).scoring.measured(instance, replace(run, requests=(longer, *run.requests[1:])))
     with pytest.raises(InputError, match="not the same workload"):
-        problem_of(instance).measured(instance, replace(run, requests=run.requests[1:]))
+        problem_of(instance).scoring.measured(instance, replace(run, requests=run.requests[1:]))
 
 
 def test_a_run_on_a_machine_has_its_own_requests() -> None:
     machine = read_instance(TOY)
     run = run_of(replayed(tiny(3, arrivals=True)))
-    made = problem_of(machine).run_instance(machine, run, "mine", {"kv_capacity": "500"})
+    made = problem_of(machine).scoring.run_instance(machine, run, "mine", {"kv_capacity": "500"})
     assert [r.arrival for r in made.requests] == [came.arrival for came in run.requests]
     assert made.system == replace(machine.system, kv_capacity=500)
     assert of_run(made, run).measured.metrics["makespan"] is not None
     with pytest.raises(InputError, match="'gpus' is none of kv_capacity"):
-        problem_of(machine).run_instance(machine, run, "mine", {"gpus": "1"})
+        problem_of(machine).scoring.run_instance(machine, run, "mine", {"gpus": "1"})
     with pytest.raises(InputError, match="limit kv_capacity: '5k' is not a whole number"):
-        problem_of(machine).run_instance(machine, run, "mine", {"kv_capacity": "5k"})
+        problem_of(machine).scoring.run_instance(machine, run, "mine", {"kv_capacity": "5k"})
 
 
 @pytest.mark.parametrize("seed", range(4))

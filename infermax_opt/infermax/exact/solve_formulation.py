@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
-from infermax_opt.engines.formulations import ModelRun, run_model
+from infermax_opt.engines.formulations import BuiltModel, ModelRun, run_model
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
 from infermax_opt.infermax.bounds.most_batches import proved_batches
 from infermax_opt.infermax.data.instance import Instance
@@ -22,7 +22,7 @@ from infermax_opt.infermax.replay.waits import with_best_waits
 if TYPE_CHECKING:
     from infermax_opt.engines.process import Engine, EngineRun
 
-__all__ = ["MAX_COLUMNS", "one_by_one", "solve_formulation"]
+__all__ = ["MAX_COLUMNS", "build_formulation", "covering", "one_by_one", "solve_formulation"]
 
 #: Columns beyond which a model is refused: building it would take longer than any solver's hope.
 MAX_COLUMNS = 150_000
@@ -77,6 +77,21 @@ def replayed_objective(instance: Instance, schedule: Schedule) -> Fraction | Non
     return objective_value(instance.objective, measure(instance, replayed))
 
 
+def covering(instance: Instance, name: str) -> Formulation:
+    """The formulation of that name.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it does not cover the instance.
+    """
+    formulation = get_formulation(name)
+    reason = formulation.unsupported(instance)
+    if reason is not None:
+        raise InputError(f"formulation {name!r} does not cover this instance: {reason}")
+    return formulation
+
+
 @dataclass(frozen=True)
 class _Task:
     """What is to be solved: the start, its objective, the batches modelled and their scope."""
@@ -90,9 +105,6 @@ class _Task:
     def of(
         cls, instance: Instance, formulation: Formulation, warm: Schedule | None, horizon: int | None
     ) -> _Task:
-        reason = formulation.unsupported(instance)
-        if reason is not None:
-            raise InputError(f"formulation {formulation.name!r} does not cover this instance: {reason}")
         incumbent = warm or one_by_one(instance)
         if replayed_objective(instance, incumbent) is None:
             raise InputError("the warm start is not a valid schedule", field="warm_start")
@@ -108,6 +120,38 @@ class _Task:
                 f"{columns} columns for {batches} batches; the most is {MAX_COLUMNS}", field="horizon"
             )
         return cls(incumbent, upper, batches, formulation.scope(instance, batches, proved))
+
+    def build(
+        self, instance: Instance, formulation: Formulation, warm: Schedule | None
+    ) -> BuiltModel[Schedule]:
+        """Its model, which starts from the incumbent if that was given."""
+        model = formulation.build(instance, self.batches)
+        window = {"batches": self.batches}
+        # A start that is longer than the horizon, or off the chunk grid, is left out.
+        start = None if warm is None else self.incumbent
+        return BuiltModel(formulation, model, model.ticks_per_second, self.scope, window, start)
+
+
+def build_formulation(
+    instance: Instance, formulation_name: str, *, warm: Schedule | None = None
+) -> BuiltModel[Schedule]:
+    """Build the model that `solve_formulation` hands to an engine.
+
+    Parameters
+    ----------
+    instance : Instance
+    formulation_name : str
+        See `infermax_opt.infermax.formulation.get_formulation`.
+    warm : Schedule, optional
+        As in `solve_formulation`.
+
+    Raises
+    ------
+    InputError
+        If the formulation does not cover the instance, or the model would be too large.
+    """
+    formulation = covering(instance, formulation_name)
+    return _Task.of(instance, formulation, warm, None).build(instance, formulation, warm)
 
 
 def solve_formulation(
@@ -145,21 +189,17 @@ def solve_formulation(
         If the formulation does not cover the instance, or the model would be too large.
     """
     limits = limits or EngineLimits()
-    formulation = get_formulation(formulation_name)
+    formulation = covering(instance, formulation_name)
     began = time.monotonic()
     task = _Task.of(instance, formulation, warm, horizon)
-    model = formulation.build(instance, task.batches)
-    unit, source = model.ticks_per_second, f"{engine}:{formulation_name}"
+    built = task.build(instance, formulation, warm)
+    unit, source = built.parts_per_unit, f"{engine}:{formulation_name}"
 
     def listen(kind: str, ticks: int) -> None:
         if progress is not None:
             progress(f"{source}: {kind} {ticks / unit:.6g} {instance.unit[1]}")
 
-    # A start that is longer than the horizon, or off the chunk grid, is left out.
-    start = None if warm is None else task.incumbent
-    solved = run_model(
-        formulation, model, engine, start=start, limits=limits, began=began, listen=listen
-    )  # fmt: skip
+    solved = run_model(built, engine, limits=limits, began=began, listen=listen)
     run = solved.run
     schedule, best = _best_schedule(instance, task, solved, warm=warm is not None)
     lower_bound, termination, failure = _checked(run, _lower_bound(run, source, unit, task.scope), task)

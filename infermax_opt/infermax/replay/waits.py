@@ -32,13 +32,12 @@ def with_best_waits(instance: Instance, schedule: Schedule) -> Schedule:
 
 def after_arrivals(instance: Instance, schedule: Schedule) -> Schedule:
     """The same decisions, with batches that wait for those they name on a machine of any speed."""
-    return replace(
-        schedule,
-        batches=tuple(
-            replace(batch, start=max(batch.start or 0, _earliest(instance, batch) or 0) or None)
-            for batch in schedule.batches
-        ),
-    )
+
+    def waiting(batch: Batch) -> Batch:
+        earliest = max(batch.start or Fraction(0), _earliest(instance, batch) or Fraction(0))
+        return replace(batch, start=earliest or None)
+
+    return replace(schedule, batches=tuple(map(waiting, schedule.batches)))
 
 
 def _earliest(instance: Instance, batch: Batch) -> Fraction | None:

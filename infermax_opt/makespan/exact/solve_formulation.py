@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
-from infermax_opt.engines.formulations import load_formulation, run_model
+from infermax_opt.engines.formulations import BuiltModel, load_formulation, run_model
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome
 from infermax_opt.makespan.bounds.closed_form import rounds_needed
 from infermax_opt.makespan.data.instance import MakespanInstance
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from infermax_opt.engines.process import Engine
 
-__all__ = ["MakespanFormulation", "get_makespan_formulation", "solve_formulation"]
+__all__ = ["MakespanFormulation", "build_formulation", "get_makespan_formulation", "solve_formulation"]
 
 GROUP = "infermax_opt.makespan_models"
 #: Entries of the matrix beyond which a model is not built; one of so many takes about 12 s.
@@ -84,6 +84,35 @@ def get_makespan_formulation(name: str) -> MakespanFormulation:
     return formulation
 
 
+def build_formulation(
+    instance: MakespanInstance, name: str, *, warm: MakespanSchedule | None
+) -> BuiltModel[MakespanSchedule]:
+    """Build the model that `solve_formulation` hands to an engine.
+
+    Parameters
+    ----------
+    instance : MakespanInstance
+    name : str
+        Of the formulation.
+    warm : MakespanSchedule, optional
+        As in `solve_formulation`.
+
+    Raises
+    ------
+    InputError
+        If there is no such formulation, or the model would be too large.
+    ValueError
+        If `warm` is not valid.
+    """
+    formulation = get_makespan_formulation(name)
+    start = None if warm is None else MakespanSchedule(warm.instance, merged(warm.bins))
+    enough = _enough_bins(instance, start)
+    bins = _bins(formulation, instance, start, enough)
+    scope = Scope.EXACT if bins == enough else Scope.RESTRICTION
+    model = formulation.build(instance, bins)
+    return BuiltModel(formulation, model, instance.ticks_per_second, scope, {"bins": bins}, start)
+
+
 def solve_formulation(
     instance: MakespanInstance,
     name: str,
@@ -118,19 +147,14 @@ def solve_formulation(
         If `warm` is not valid.
     """
     began = time.monotonic()
-    formulation = get_makespan_formulation(name)
-    start = None if warm is None else MakespanSchedule(warm.instance, merged(warm.bins))
-    enough = _enough_bins(instance, start)
-    bins = _bins(formulation, instance, start, enough)
-    model = formulation.build(instance, bins)
-    solved = run_model(formulation, model, engine, start=start, limits=limits, began=began, parts=PARTS)
+    built = build_formulation(instance, name, warm=warm)
+    solved = run_model(built, engine, limits=limits, began=began, parts=PARTS)
     upper = None if solved.objective is None else solved.objective / instance.ticks_per_second
-    scope = Scope.EXACT if bins == enough else Scope.RESTRICTION
     found = None
-    if solved.bound is not None and scope is Scope.EXACT:
+    if solved.bound is not None and built.scope is Scope.EXACT:
         value = Fraction(solved.bound, instance.ticks_per_second)
         found = LowerBound(value, f"{engine}:{name}", Proof.SOLVER)
-    details = {"scope": scope.value, "bins": bins, **solved.sizes, **solved.run.details}
+    details = {"scope": built.scope.value, **built.window, **solved.sizes, **solved.run.details}
     ended = solved.run.termination
     return EngineOutcome(solved.schedule(), found, ended, upper, solved.start_accepted, details)
 

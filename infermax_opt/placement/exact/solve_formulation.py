@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.engines.formulations import load_formulation, run_model
+from infermax_opt.core.result import LowerBound, Proof, Scope
+from infermax_opt.engines.formulations import BuiltModel, load_formulation, run_model
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.limits import Limits
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from infermax_opt.engines.process import Engine
 
-__all__ = ["PlacementFormulation", "get_placement_formulation", "solve_formulation"]
+__all__ = [
+    "PlacementFormulation", "build_formulation", "get_placement_formulation", "solve_formulation",
+]  # fmt: skip
 
 GROUP = "infermax_opt.placement_models"
 #: Workers times requests beyond which a model is refused: building it would take minutes.
@@ -70,6 +72,36 @@ def get_placement_formulation(name: str) -> PlacementFormulation:
     return formulation
 
 
+def build_formulation(
+    instance: PlacementInstance, name: str, *, warm: Placement | None
+) -> BuiltModel[Placement]:
+    """Build the model that `solve_formulation` hands to an engine.
+
+    Parameters
+    ----------
+    instance : PlacementInstance
+    name : str
+        Of the formulation.
+    warm : Placement, optional
+        As in `solve_formulation`.
+
+    Raises
+    ------
+    InputError
+        If there is no such formulation, or the model would be too large.
+    """
+    formulation = get_placement_formulation(name)
+    known = Limits.of(instance)
+    alone = len(known.ongoing) + len(known.new)
+    workers = alone if warm is None else check_placement(instance, warm).workers
+    columns = workers * len(instance.requests)
+    if columns > MOST_COLUMNS:
+        problem = f"{columns} columns for {workers} workers; the most is {MOST_COLUMNS}"
+        raise InputError(problem, field="formulation")
+    model = formulation.build(instance, workers)
+    return BuiltModel(formulation, model, 1, Scope.EXACT, {"workers": workers}, warm)
+
+
 def solve_formulation(
     instance: PlacementInstance, name: str, engine: Engine, *, warm: Placement | None, limits: EngineLimits
 ) -> EngineOutcome[Placement]:
@@ -93,20 +125,12 @@ def solve_formulation(
         If there is no such formulation, or the model would be too large.
     """
     began = time.monotonic()
-    formulation = get_placement_formulation(name)
-    known = Limits.of(instance)
-    alone = len(known.ongoing) + len(known.new)
-    workers = alone if warm is None else check_placement(instance, warm).workers
-    columns = workers * len(instance.requests)
-    if columns > MOST_COLUMNS:
-        problem = f"{columns} columns for {workers} workers; the most is {MOST_COLUMNS}"
-        raise InputError(problem, field="formulation")
-    model = formulation.build(instance, workers)
-    solved = run_model(formulation, model, engine, start=warm, limits=limits, began=began, parts=PARTS)
+    built = build_formulation(instance, name, warm=warm)
+    solved = run_model(built, engine, limits=limits, began=began, parts=PARTS)
     found, least = None, solved.bound
     if least is not None:
         reason = f"{engine} proved that {least} are needed, on the formulation {name}"
         found = LowerBound(Fraction(least), f"{engine}:{name}", Proof.SOLVER, reason=reason)
-    details = {**solved.sizes, "workers": workers, **solved.run.details}
+    details = {**solved.sizes, **built.window, **solved.run.details}
     ended = solved.run.termination
     return EngineOutcome(solved.schedule(), found, ended, solved.objective, solved.start_accepted, details)

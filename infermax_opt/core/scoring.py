@@ -1,0 +1,116 @@
+"""How runs of a problem's instances are set against bounds: schedules, and runs of other systems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from infermax_opt.core.band import Band
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.explanation import Explanation
+from infermax_opt.core.measured import Measured
+from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
+
+if TYPE_CHECKING:
+    from infermax_opt.foreign.run import Run
+
+__all__ = ["Scoring"]
+
+I = TypeVar("I", bound=AnyInstance)  # noqa: E741
+S = TypeVar("S", bound=AnySchedule)
+M = TypeVar("M", bound=AnyMetrics)
+
+
+class Scoring(Generic[I, S, M]):
+    """What ``gap`` asks a problem; as it stands, for problems whose runs are schedules of one metric.
+
+    Parameters
+    ----------
+    name : str
+        Of the problem.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def compared(self, instance: I) -> Sequence[str]:
+        """Metrics that are set against bounds unless told otherwise; each can be minimised."""
+        return (instance.objective_name,)
+
+    def beside(self, instance: I) -> Sequence[str]:
+        """Metrics that are shown without a bound."""
+        return ()
+
+    def latencies(self, metrics: M) -> Mapping[str, Sequence[Fraction]]:
+        """Latencies of single requests by name, seconds, of which pictures show the distribution."""
+        return {}
+
+    def explain(self, instance: I, schedule: S) -> Sequence[Explanation]:
+        """Where the time of a valid schedule goes: metrics in parts that add up; none, unless overridden."""
+        return ()
+
+    # --- machines that are not quite as the model says ------------------------------------------
+
+    def scaled(self, instance: I, factor: Fraction) -> I:
+        """The instance on a machine that takes `factor` times as long for everything.
+
+        Parameters
+        ----------
+        instance : instance
+        factor : Fraction
+
+        Raises
+        ------
+        InputError
+            If the problem has no such machines.
+        """
+        raise InputError(f"machines of {self.name} instances have no band", field="band")
+
+    def worst_case(self, instance: I, schedule: S, band: Band) -> Measured:
+        """The largest metrics that a valid schedule can have on a machine of the band; see `scaled`.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        band : Band
+        """
+        raise InputError(f"machines of {self.name} instances have no band", field="band")
+
+    # --- runs of other systems ------------------------------------------------------------------
+
+    def measured(self, instance: I, run: Run) -> Measured:
+        """Metrics of a run on another system, from what it measured of each request.
+
+        Parameters
+        ----------
+        instance : instance
+            With the requests of the run.
+        run : Run
+
+        Raises
+        ------
+        InputError
+            If these are not the requests of the instance, or the problem has no such runs.
+        """
+        raise InputError(f"runs of other systems are not instances of {self.name}", source=run.path)
+
+    def run_instance(self, machine: I, run: Run, name: str, limits: Mapping[str, str]) -> I:
+        """The requests of a run on another system, on the machine of an instance.
+
+        Parameters
+        ----------
+        machine : instance
+            Its requests do not matter.
+        run : Run
+        name : str
+        limits : mapping of limit to value
+            Of the machine, instead of its own.
+
+        Raises
+        ------
+        InputError
+            If a limit cannot be read, a request can never fit, or the problem has no such runs.
+        """
+        raise InputError(f"runs of other systems are not instances of {self.name}", source=run.path)

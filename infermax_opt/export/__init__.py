@@ -1,0 +1,1 @@
+"""Formulations and plans as files of other programs: solvers, servers, simulators."""

@@ -1,0 +1,101 @@
+"""Runs of InferMax instances set against bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from infermax_opt.core.band import Band
+from infermax_opt.core.explanation import Explanation
+from infermax_opt.core.measured import Measured
+from infermax_opt.core.scoring import Scoring
+from infermax_opt.foreign.run import Run
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.objective import Metric
+from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.replay.metrics import Metrics
+
+__all__ = ["InferMaxScoring"]
+
+#: What a run is compared with a bound in.
+COMPARED = (
+    Metric.MAKESPAN, Metric.MEAN_TTFT, Metric.P50_TTFT, Metric.P99_TTFT, Metric.MEAN_TPOT,
+    Metric.MEAN_E2E, Metric.P50_E2E, Metric.P99_E2E,
+)  # fmt: skip
+
+
+class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
+    """See `infermax_opt.core.scoring.Scoring`; what it calls is imported when it is called."""
+
+    def compared(self, instance: Instance) -> Sequence[str]:
+        """Makespan, means and percentiles of latencies; what breaks service levels where there are any."""
+        missed = (Metric.MISSED,) if any(kind.terms.slo for kind in instance.types) else ()
+        return [metric.value for metric in (*COMPARED, *missed)]
+
+    def beside(self, instance: Instance) -> Sequence[str]:
+        """Rates, and evictions."""
+        return ("tokens_per_second", "attainment", "goodput", "evictions")
+
+    def latencies(self, metrics: Metrics) -> Mapping[str, Sequence[Fraction]]:
+        """TTFT and E2E of the requests that are finished."""
+        from infermax_opt.infermax.replay.measured import latencies_by_name
+
+        return latencies_by_name(metrics.latencies)
+
+    def explain(self, instance: Instance, schedule: Schedule) -> Sequence[Explanation]:
+        """Makespan and mean end-to-end latency in parts."""
+        from infermax_opt.infermax.attribution import explain
+
+        return explain(instance, schedule)
+
+    def scaled(self, instance: Instance, factor: Fraction) -> Instance:
+        """The instance on a machine whose batches all take `factor` times as long.
+
+        Parameters
+        ----------
+        instance : Instance
+        factor : Fraction
+        """
+        from infermax_opt.infermax.band import scaled
+
+        return scaled(instance, factor)
+
+    def worst_case(self, instance: Instance, schedule: Schedule, band: Band) -> Measured:
+        """The largest metrics of a valid schedule on a machine of the band.
+
+        Parameters
+        ----------
+        instance : Instance
+        schedule : Schedule
+        band : Band
+        """
+        from infermax_opt.infermax.band import worst_case
+
+        return worst_case(instance, schedule, band)
+
+    def measured(self, instance: Instance, run: Run) -> Measured:
+        """Metrics of a run on another system.
+
+        Parameters
+        ----------
+        instance : Instance
+        run : Run
+        """
+        from infermax_opt.infermax.replay.measured import measure_run
+
+        return measure_run(instance, run)
+
+    def run_instance(self, machine: Instance, run: Run, name: str, limits: Mapping[str, str]) -> Instance:
+        """The requests of a run on another system, on the machine of an instance.
+
+        Parameters
+        ----------
+        machine : Instance
+        run : Run
+        name : str
+        limits : mapping of limit to value
+            Such as ``kv_capacity``, whole numbers.
+        """
+        from infermax_opt.infermax.data.runs import run_instance
+
+        return run_instance(machine, run, name, limits)

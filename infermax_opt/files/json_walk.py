@@ -20,6 +20,8 @@ __all__ = ["JsonWalk", "json_events"]
 
 #: Deepest nesting: no tool writes more, and what reads a value calls itself at each level.
 MOST_DEPTH = 100
+#: Most characters of a place in a message.
+MOST_PLACE = 100
 #: Bytes parsed at a time; their events are held together.
 PIECE = 2**16
 #: In front of a text that stands for a constant which is no JSON; files hold no such texts.
@@ -131,7 +133,7 @@ class JsonWalk:
 
     def fault(self, problem: str) -> NoReturn:
         """Raise an `InputError` that names the place."""
-        raise InputError(problem, field=self.place or None, source=self.path)
+        raise InputError(problem, field=self.place[:MOST_PLACE] or None, source=self.path)
 
     def _next(self) -> Event | None:
         try:
@@ -174,6 +176,11 @@ class JsonWalk:
     def is_object(self) -> bool:
         """Whether an object begins here."""
         return self._event == "start_map"
+
+    @property
+    def is_null(self) -> bool:
+        """Whether null stands here."""
+        return self._event == "null"
 
     def members(self) -> Iterator[str]:
         """Keys of the object that begins here."""

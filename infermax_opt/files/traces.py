@@ -22,6 +22,7 @@ __all__ = [
     "Trace",
     "TraceRequest",
     "check_fit",
+    "cut_trace",
     "keep_fit",
     "read_trace",
 ]
@@ -131,8 +132,6 @@ FORMATS: Mapping[str, _Format] = {
     ),
     "mooncake": _Format("timestamp", "input_length", "output_length", unit=None, rows=json_rows),
     "splitwise": _Format("arrival_timestamp", "prompt_size", "token_size", ones="batch_size"),
-    # Its arrival_time is of another clock than the moments of the run, which queued_ts shares.
-    "llmservingsim": _Format("queued_ts", "input_toks", "output_toks", rows=json_rows),
 }
 """Trace formats by name."""
 
@@ -193,6 +192,31 @@ def read_trace(
     if not requests:
         raise InputError("holds no usable request", source=name)
     requests.sort(key=lambda r: r.arrival)
+    return cut_trace(Trace(name, tuple(requests), dropped), first=first, window=window, offline=offline)
+
+
+def cut_trace(
+    trace: Trace,
+    *,
+    first: int | None = None,
+    window: tuple[Fraction, Fraction] | None = None,
+    offline: bool = False,
+) -> Trace:
+    """Keep a part of a trace; arrivals count from its first request, or from the window's start.
+
+    Parameters
+    ----------
+    trace : Trace
+        By arrival; arrivals of any clock.
+    first, window, offline
+        See `read_trace`.
+
+    Raises
+    ------
+    InputError
+        If no request arrives in the window.
+    """
+    requests = list(trace.requests)
     origin = requests[0].arrival
     if window is not None:
         origin += window[0]
@@ -200,7 +224,8 @@ def read_trace(
         requests = [r for r in requests if origin <= r.arrival < end]
         if not requests:
             raise InputError(
-                f"no request arrives in the window {float(window[0]):g}:{float(window[1]):g} s", source=name
+                f"no request arrives in the window {float(window[0]):g}:{float(window[1]):g} s",
+                source=trace.path,
             )
     if first is not None:
         requests = requests[:first]
@@ -208,7 +233,7 @@ def read_trace(
         requests = [replace(r, arrival=Fraction(0)) for r in requests]
     elif origin:
         requests = [replace(r, arrival=r.arrival - origin) for r in requests]
-    return Trace(name, tuple(requests), dropped, offline)
+    return replace(trace, requests=tuple(requests), offline=offline)
 
 
 def _read(path: str, form: _Format, unit: Fraction) -> tuple[list[TraceRequest], dict[str, int]]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from infermax_opt.export.requests import ExportedRequests
     from infermax_opt.files.instances import read_instance, write_instance, write_schedule
     from infermax_opt.files.results import read_schedule_or_claim, write_result
-    from infermax_opt.files.traces import read_trace
+    from infermax_opt.foreign.traces import read_trace
     from infermax_opt.infermax.data.cost import Attention, CostModel
     from infermax_opt.infermax.data.instance import (
         Instance,
@@ -177,7 +177,7 @@ _HOMES = {
         "read_schedule_or_claim",
         "write_result",
     ),
-    "files.traces": ("read_trace",),
+    "foreign.traces": ("read_trace",),
     "infermax.data.cost": (
         "Attention",
         "CostModel",

@@ -20,6 +20,8 @@ from infermax_opt.files.schemas import SCHEMAS
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from infermax_opt.core.importing import Made
+
 __all__ = ["import_"]
 
 
@@ -60,9 +62,18 @@ class _Import(click.Command):
     "form",
     required=True,
     type=click.Choice(TRACE_FORMATS),
-    help="Layout of the trace file.",
+    help="Layout of the file.",
 )
 @click.option("--time-unit", type=click.Choice(["s", "ms"]), help="Unit of arrivals; needed for mooncake.")
+@click.option(
+    "--benchmark",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Which run of the file, from 1; where it holds several.",
+)
+@click.option(
+    "--replica", metavar="N", type=click.IntRange(0), help="Which machine of the file; where it has several."
+)
 @click.option("--first", metavar="N", type=click.IntRange(1), help="Keep the first N requests.")
 @click.option(
     "--window",
@@ -82,6 +93,8 @@ def import_(
     trace_file: str,
     form: str,
     time_unit: str | None,
+    benchmark: int | None,
+    replica: int | None,
     first: int | None,
     window: tuple[Fraction, Fraction] | None,
     offline: bool,
@@ -98,10 +111,10 @@ def import_(
     Columns that are read:
       azure      TIMESTAMP, ContextTokens, GeneratedTokens (CSV)
       burstgpt   Timestamp, Request tokens, Response tokens (CSV; failures are left out)
-      llmservingsim  queued_ts, input_toks, output_toks (JSON lines of its runs of vLLM)
       mooncake   timestamp, input_length, output_length (JSON lines; say --time-unit)
       splitwise  arrival_timestamp, prompt_size, token_size, batch_size (CSV)
       vidur      arrived_at, num_prefill_tokens, num_decode_tokens (CSV)
+    The other formats are results of other tools: their requests are taken with arrivals and lengths.
 
     Requests are named r1, r2, ... by arrival; arrivals count from the first request. --window and
     --first choose requests of the trace as it is; then --rate and --poisson change when they arrive.
@@ -120,17 +133,31 @@ def import_(
       infermax-opt import azure.csv --format azure --problem placement --worker 70b -o heartbeat.json
     """  # noqa: D301
     from infermax_opt.files.instances import write_instance
-    from infermax_opt.files.traces import read_trace
+    from infermax_opt.foreign.traces import read_trace
 
     check_output(output, trace_file)
     own = _own_options(context, problem, options)
-    trace = read_trace(trace_file, form, time_unit=time_unit, first=first, window=window, offline=offline)
+    trace = read_trace(
+        trace_file, form, time_unit=time_unit, first=first, window=window, offline=offline,
+        benchmark=benchmark, replica=replica,
+    )  # fmt: skip
     importer = importers()[problem]
     made = importer.make(trace, name or importer.named(_stem(trace_file), own), skip_unfit, **own)
-    instance = made.instance
-    write_instance(instance, output)
+    write_instance(made.instance, output)
     for reason, count in made.left_out.items():
         click.echo(f"infermax-opt: {trace_file}: left out {count} requests: {reason}", err=True)
+    summary, text = _summary(made)
+    save(summary, None, None if as_json else text)
+    if not as_json:
+        wrote(output)
+    return DONE
+
+
+def _summary(made: Made) -> tuple[dict[str, Any], str]:
+    """What was made, as JSON and in words."""
+    from infermax_opt.files.text import printable
+
+    instance = made.instance
     inputs = sum(request.input_tokens for request in instance.requests)
     outputs = sum(request.output_tokens for request in instance.requests)
     summary = {
@@ -142,16 +169,11 @@ def import_(
         "output_tokens": outputs,
         **made.facts,
     }
-    from infermax_opt.files.text import printable
-
     text = (
         f"{printable(instance.name)}: {len(instance.requests)} requests, {inputs} input tokens, "
         f"{outputs} output tokens, {made.text}"
     )
-    save(summary, None, None if as_json else text)
-    if not as_json:
-        wrote(output)
-    return DONE
+    return summary, text
 
 
 def _own_options(context: click.Context, problem: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -288,7 +288,7 @@ def _demand(inputs: int | None, outputs: int | None, trace_file: str | None, for
         return demand_of([(inputs, outputs)])
     if form is None or inputs is not None or outputs is not None:
         raise click.UsageError("--trace needs --format, and no --input-tokens or --output-tokens.")
-    from infermax_opt.files.traces import read_trace
+    from infermax_opt.foreign.traces import read_trace
 
     # The unit of arrivals does not matter for lengths.
     trace = read_trace(trace_file, form, time_unit="s" if form == "mooncake" else None)

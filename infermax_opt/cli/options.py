@@ -14,8 +14,12 @@ __all__ = ["TRACE_FORMATS", "aimed", "asked", "asking", "read_aimed", "slos_opti
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Layouts of traces, by name, as `infermax_opt.files.traces` reads them.
-TRACE_FORMATS = ("azure", "burstgpt", "llmservingsim", "mooncake", "splitwise", "vidur")
+#: Layouts of traces and of runs, by name, as `infermax_opt.foreign.traces` reads them.
+TRACE_FORMATS = (
+    "aiperf", "aisimulate", "azure", "blis", "burstgpt", "guidellm", "inference-perf", "infermax",
+    "llmservingsim", "llmservingsim-sim", "mooncake", "sglang", "splitwise", "vidur", "vidur-chrome-trace",
+    "vllm", "vllm-otlp",
+)  # fmt: skip
 
 
 def slos_option(command: F) -> F:

@@ -145,7 +145,7 @@ def _of_trace(
 ) -> Stream:
     from infermax_opt.cluster.data.formats import stream_of_trace
     from infermax_opt.files.json import STANDARD
-    from infermax_opt.files.traces import read_trace
+    from infermax_opt.foreign.traces import read_trace
 
     machine, slo = chosen_worker(worker, ttft, atgt)
     trace = read_trace(path, form, time_unit=time_unit, first=first, window=window, offline=False)

@@ -23,8 +23,8 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 
 __all__ = [
-    "MAX_BYTES", "STANDARD", "dump_json", "limit_bytes", "load_json", "parse_json", "read_as", "read_text",
-    "replacing", "to_json_line", "to_json_text", "under", "write_bytes", "write_text",
+    "MAX_BYTES", "STANDARD", "dump_json", "limit_bytes", "load_json", "parse_json", "pieces", "read_as",
+    "read_text", "replacing", "to_json_line", "to_json_text", "under", "write_bytes", "write_text",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -52,6 +52,31 @@ def _most_bytes() -> int:
     return int(text) if text.isdecimal() else MAX_BYTES
 
 
+def pieces(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """Read a file piece by piece, decompressing ``.gz``; `STANDARD` is standard input, packed or not.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, unreadable, too large, or no valid gzip.
+    """
+    name, most, count = os.fspath(path), _most_bytes(), 0
+    try:
+        with _opened(name) as (handle, packed):
+            stream: Any = gzip.GzipFile(fileobj=handle) if packed else handle
+            while count <= most and (piece := stream.read(PIECE)):
+                count += len(piece)
+                if count <= most:
+                    yield piece
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise InputError("is not a complete gzip file", source=name) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(f"cannot be read: {reason}", source=name) from None
+    if count > most:
+        raise InputError(f"is larger than {most} bytes; --max-size allows more", source=name)
+
+
 def read_text(path: str | os.PathLike[str]) -> str:
     """Read a UTF-8 text file, decompressing ``.gz``; `STANDARD` is standard input, packed or not.
 
@@ -60,23 +85,13 @@ def read_text(path: str | os.PathLike[str]) -> str:
     InputError
         If the file is missing, unreadable, too large, no UTF-8, or no valid gzip.
     """
-    name, most, data = os.fspath(path), _most_bytes(), bytearray()
-    try:
-        with _opened(name) as (handle, packed):
-            stream: Any = gzip.GzipFile(fileobj=handle) if packed else handle
-            while len(data) <= most and (piece := stream.read(PIECE)):
-                data += piece
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise InputError("is not a complete gzip file", source=name) from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"cannot be read: {reason}", source=name) from None
-    if len(data) > most:
-        raise InputError(f"is larger than {most} bytes; --max-size allows more", source=name)
+    data = bytearray()
+    for piece in pieces(path):
+        data += piece
     try:
         return str(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise InputError(f"is not UTF-8 text (byte {error.start})", source=name) from None
+        raise InputError(f"is not UTF-8 text (byte {error.start})", source=os.fspath(path)) from None
 
 
 @contextlib.contextmanager
@@ -113,19 +128,19 @@ def load_json(path: str | os.PathLike[str]) -> Any:
         raise InputError("takes more memory than there is", source=name) from None
 
 
-def parse_json(text: str) -> Any:
-    """Parse JSON with exact decimals.
+def parse_json(text: str, *, finite: bool = True) -> Any:
+    """Parse JSON with exact decimals; `finite` False takes NaN and Infinity, too.
 
     Raises
     ------
     InputError
-        If it is no JSON, repeats a key, or holds NaN or Infinity.
+        If it is no JSON, repeats a key, or holds NaN or Infinity where it must not.
     """
     try:
         value = json.loads(
             text,
             parse_float=Decimal,
-            parse_constant=_reject_constant,
+            parse_constant=_reject_constant if finite else Decimal,
             object_pairs_hook=_object,
         )
         if "\\ud" in text.lower():

@@ -6,37 +6,28 @@ token, which every format here does too (Vidur's ``num_decode_tokens`` included)
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import NoReturn
 
-from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.exact import to_fraction
 from infermax_opt.files.fields import shown
-from infermax_opt.files.json import parse_json, read_text
+from infermax_opt.files.rows import MAX_ROWS, Row, csv_rows, fault, json_rows, number, token_count
 
 __all__ = [
     "FORMATS",
     "Trace",
     "TraceRequest",
     "check_fit",
+    "cut_trace",
     "keep_fit",
     "read_trace",
 ]
 
-#: Most requests of a trace, of which an instance may take a part.
-MAX_ROWS = 10**7
-
 UNITS = {"s": Fraction(1), "ms": Fraction(1, 1000)}
-
-Row = tuple[int, Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,32 +67,6 @@ Misfit = Callable[[TraceRequest], str | None]
 # --- one value ----------------------------------------------------------------------------------
 
 
-def _fault(path: str, line: int, column: str | None, problem: str) -> NoReturn:
-    where = f"line {line}" + (f", column {column!r}" if column else "")
-    raise InputError(problem, field=where, source=path)
-
-
-def _number(value: object) -> Fraction:
-    if isinstance(value, str):
-        value = value.strip()
-        # Decimal() also takes underscores and digits of other scripts; a trace holds neither.
-        if not value.isascii() or "_" in value:
-            raise ValueError(f"{shown(value)} is not a decimal number")
-    number = to_fraction(value)
-    if number < 0:
-        raise ValueError(f"{shown(value)} is negative; the least is 0")
-    return number
-
-
-def _tokens(value: object) -> int:
-    number = _number(value)
-    if number.denominator != 1:
-        raise ValueError(f"{shown(value)} is not a whole number of tokens")
-    if number > MAX_TOKENS:
-        raise ValueError(f"{shown(value)} tokens; the most is {MAX_TOKENS}")
-    return int(number)
-
-
 _DATE = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d)"
     r"(?:\.(?P<decimals>\d{1,12}))?(?P<zone>Z|[+-]\d\d:\d\d)?",
@@ -127,46 +92,6 @@ def _date(value: object) -> Fraction:
 # --- one format ---------------------------------------------------------------------------------
 
 
-def _csv_rows(path: str, columns: tuple[str, ...]) -> Iterator[Row]:
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        if not header:
-            raise InputError("is empty; a header line is needed", source=path)
-        for name in columns:
-            if header.count(name) != 1:
-                problem = "is missing" if name not in header else "is there twice"
-                raise InputError(
-                    f"{problem}; the header is {shown(','.join(header))}",
-                    field=f"line 1, column {name!r}",
-                    source=path,
-                )
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != len(header):
-                _fault(path, reader.line_num, None, f"has {len(row)} columns; the header has {len(header)}")
-            yield reader.line_num, dict(zip(header, row, strict=True))
-    except csv.Error as error:
-        _fault(path, reader.line_num, None, f"is not CSV: {error}")
-
-
-def _json_rows(path: str, columns: tuple[str, ...]) -> Iterator[Row]:
-    for line, text in enumerate(read_text(path).split("\n"), 1):
-        if not text.strip():
-            continue
-        try:
-            value = parse_json(text)
-        except InputError as error:
-            _fault(path, line, None, error.problem)
-        if not isinstance(value, dict):
-            _fault(path, line, None, f"{shown(value)} is not an object")
-        for name in columns:
-            if name not in value:
-                _fault(path, line, name, "is missing")
-        yield line, value
-
-
 @dataclass(frozen=True)
 class _Format:
     """Columns of a trace format.
@@ -190,7 +115,7 @@ class _Format:
     unit: str | None = "s"
     dated: bool = False
     ones: str | None = None
-    rows: Callable[[str, tuple[str, ...]], Iterator[Row]] = _csv_rows
+    rows: Callable[[str, tuple[str, ...]], Iterator[Row]] = csv_rows
     no_output: str = "no output tokens"
 
     @property
@@ -205,10 +130,8 @@ FORMATS: Mapping[str, _Format] = {
     "burstgpt": _Format(
         "Timestamp", "Request tokens", "Response tokens", no_output="failed (no response tokens)"
     ),
-    "mooncake": _Format("timestamp", "input_length", "output_length", unit=None, rows=_json_rows),
+    "mooncake": _Format("timestamp", "input_length", "output_length", unit=None, rows=json_rows),
     "splitwise": _Format("arrival_timestamp", "prompt_size", "token_size", ones="batch_size"),
-    # Its arrival_time is of another clock than the moments of the run, which queued_ts shares.
-    "llmservingsim": _Format("queued_ts", "input_toks", "output_toks", rows=_json_rows),
 }
 """Trace formats by name."""
 
@@ -269,6 +192,31 @@ def read_trace(
     if not requests:
         raise InputError("holds no usable request", source=name)
     requests.sort(key=lambda r: r.arrival)
+    return cut_trace(Trace(name, tuple(requests), dropped), first=first, window=window, offline=offline)
+
+
+def cut_trace(
+    trace: Trace,
+    *,
+    first: int | None = None,
+    window: tuple[Fraction, Fraction] | None = None,
+    offline: bool = False,
+) -> Trace:
+    """Keep a part of a trace; arrivals count from its first request, or from the window's start.
+
+    Parameters
+    ----------
+    trace : Trace
+        By arrival; arrivals of any clock.
+    first, window, offline
+        See `read_trace`.
+
+    Raises
+    ------
+    InputError
+        If no request arrives in the window.
+    """
+    requests = list(trace.requests)
     origin = requests[0].arrival
     if window is not None:
         origin += window[0]
@@ -276,7 +224,8 @@ def read_trace(
         requests = [r for r in requests if origin <= r.arrival < end]
         if not requests:
             raise InputError(
-                f"no request arrives in the window {float(window[0]):g}:{float(window[1]):g} s", source=name
+                f"no request arrives in the window {float(window[0]):g}:{float(window[1]):g} s",
+                source=trace.path,
             )
     if first is not None:
         requests = requests[:first]
@@ -284,27 +233,27 @@ def read_trace(
         requests = [replace(r, arrival=Fraction(0)) for r in requests]
     elif origin:
         requests = [replace(r, arrival=r.arrival - origin) for r in requests]
-    return Trace(name, tuple(requests), dropped, offline)
+    return replace(trace, requests=tuple(requests), offline=offline)
 
 
 def _read(path: str, form: _Format, unit: Fraction) -> tuple[list[TraceRequest], dict[str, int]]:
     requests: list[TraceRequest] = []
     dropped: dict[str, int] = {}
-    when = _date if form.dated else _number
+    when = _date if form.dated else number
     for line, row in form.rows(path, form.columns):
         column = form.arrival
         try:
             arrival = when(row[column]) * unit
             column = form.input
-            inputs = _tokens(row[column])
+            inputs = token_count(row[column])
             column = form.output
-            outputs = _tokens(row[column])
+            outputs = token_count(row[column])
             if form.ones:
                 column = form.ones
-                if _number(row[column]) != 1:
+                if number(row[column]) != 1:
                     raise ValueError(f"{shown(row[column])} is not 1")
         except ValueError as error:
-            _fault(path, line, column, str(error))
+            fault(path, line, column, str(error))
         if inputs and outputs:
             requests.append(TraceRequest(line, arrival, inputs, outputs))
         else:
@@ -345,4 +294,4 @@ def check_fit(trace: Trace, misfit: Misfit) -> None:
     for request in trace.requests:
         problem = misfit(request)
         if problem is not None:
-            _fault(trace.path, request.line, None, f"the request can never fit: {problem}")
+            fault(trace.path, request.line, None, f"the request can never fit: {problem}")

@@ -36,19 +36,12 @@ SPLITWISE = """request_id,request_type,application_id,arrival_timestamp,batch_si
 0,2,0,0.25,1,374,44
 1,2,0,4.5647,1,396,109
 """
-LLMSERVINGSIM = (
-    '{"request_id": "bench-0", "input_toks": 512, "output_toks": 4, "arrival_time": 1790000000.0, '
-    '"queued_ts": 700.000001, "first_token_ts": 700.04, "last_token_ts": 700.1}\n'
-    '{"request_id": "bench-1", "input_toks": 2048, "output_toks": 3, "arrival_time": 1790000000.2, '
-    '"queued_ts": 700.1, "first_token_ts": 700.26, "last_token_ts": 700.32}\n'
-)
 TEXTS = {
     "azure": AZURE,
     "vidur": VIDUR,
     "burstgpt": BURSTGPT,
     "mooncake": MOONCAKE,
     "splitwise": SPLITWISE,
-    "llmservingsim": LLMSERVINGSIM,
 }
 UNIT = {"mooncake": "ms"}
 SYSTEM = System(100_000, 4096, 4096)

@@ -252,7 +252,7 @@ def vllm_run(name: str, run: VllmRun, data: Path | None) -> Instance:
     data : path, optional
         The folder that holds `vllm_runs`.
     """
-    from infermax_opt.files.traces import read_trace
+    from infermax_opt.foreign.traces import read_trace
     from infermax_opt.infermax.data.profiles import load_profile
     from infermax_opt.infermax.data.traces import trace_instance
 

@@ -1,0 +1,151 @@
+"""Rows of CSV files and JSON lines, read one by one, and the numbers in them."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import NoReturn
+
+from infermax_opt.core.checks import MAX_TOKENS
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import to_fraction
+from infermax_opt.files.fields import shown
+from infermax_opt.files.json import parse_json
+from infermax_opt.files.streams import open_text
+
+__all__ = ["MAX_ROWS", "Row", "csv_rows", "fault", "json_rows", "number", "token_count"]
+
+#: Most requests of a file, of which an instance may take a part.
+MAX_ROWS = 10**7
+#: Most characters of a CSV cell: a list of the gaps between all tokens of a request is one.
+MAX_CELL = 2**30
+
+Row = tuple[int, Mapping[str, object]]
+"""Line, from 1, and values by column."""
+
+
+def fault(path: str, line: int, column: str | None, problem: str) -> NoReturn:
+    """Raise an `InputError` that names a place of a file.
+
+    Parameters
+    ----------
+    path : str
+    line : int
+    column : str or None
+        None for the whole line.
+    problem : str
+    """
+    where = f"line {line}" + (f", column {column!r}" if column else "")
+    raise InputError(problem, field=where, source=path)
+
+
+def number(value: object) -> Fraction:
+    """Read a decimal of at least 0, exactly.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    if isinstance(value, str):
+        value = value.strip()
+        # Decimal() also takes underscores and digits of other scripts; a trace holds neither.
+        if not value.isascii() or "_" in value:
+            raise ValueError(f"{shown(value)} is not a decimal number")
+    found = to_fraction(value)
+    if found < 0:
+        raise ValueError(f"{shown(value)} is negative; the least is 0")
+    return found
+
+
+def token_count(value: object) -> int:
+    """Read a whole number of tokens.
+
+    Raises
+    ------
+    ValueError
+        If it is none, or above `MAX_TOKENS`.
+    """
+    if type(value) is int and 0 <= value <= MAX_TOKENS:
+        return value
+    found = number(value)
+    if found.denominator != 1:
+        raise ValueError(f"{shown(value)} is not a whole number of tokens")
+    if found > MAX_TOKENS:
+        raise ValueError(f"{shown(value)} tokens; the most is {MAX_TOKENS}")
+    return int(found)
+
+
+def csv_rows(path: str | os.PathLike[str], columns: tuple[str, ...]) -> Iterator[Row]:
+    """Read a CSV file with a header; `columns` must be in it.
+
+    Raises
+    ------
+    InputError
+        Naming file and line.
+    """
+    name = os.fspath(path)
+    before = csv.field_size_limit(MAX_CELL)
+    try:
+        yield from _csv_rows(name, columns)
+    finally:
+        csv.field_size_limit(before)
+
+
+def _csv_rows(path: str, columns: tuple[str, ...]) -> Iterator[Row]:
+    reader = csv.reader(open_text(path, ""), strict=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        if not header:
+            raise InputError("is empty; a header line is needed", source=path)
+        for name in columns:
+            if header.count(name) != 1:
+                problem = "is missing" if name not in header else "is there twice"
+                raise InputError(
+                    f"{problem}; the header is {shown(','.join(header))}",
+                    field=f"line 1, column {name!r}",
+                    source=path,
+                )
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                fault(path, reader.line_num, None, f"has {len(row)} columns; the header has {len(header)}")
+            yield reader.line_num, dict(zip(header, row, strict=True))
+    except csv.Error as error:
+        fault(path, reader.line_num, None, f"is not CSV: {error}")
+
+
+def json_rows(
+    path: str | os.PathLike[str], columns: tuple[str, ...], *, finite: bool = True
+) -> Iterator[Row]:
+    """Read a file with one JSON object a line; `columns` must be in each.
+
+    Parameters
+    ----------
+    path : path
+    columns : tuple of str
+    finite : bool
+        False lets NaN and Infinity stand where nobody reads them.
+
+    Raises
+    ------
+    InputError
+        Naming file and line.
+    """
+    name = os.fspath(path)
+    for line, text in enumerate(open_text(path, "\n"), 1):
+        if not text.strip():
+            continue
+        try:
+            value = parse_json(text, finite=finite)
+        except InputError as error:
+            fault(name, line, None, error.problem)
+        if not isinstance(value, dict):
+            fault(name, line, None, f"{shown(value)} is not an object")
+        for column in columns:
+            if column not in value:
+                fault(name, line, column, "is missing")
+        yield line, value

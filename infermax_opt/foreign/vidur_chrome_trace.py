@@ -1,0 +1,225 @@
+"""Vidur's ``chrome_trace.json``: every batch with the tokens of its requests, in microseconds.
+
+Source: microsoft/vidur, ``vidur/entities/batch_stage.py``.  An event is a stage of a batch; its ``pid`` is
+the
+replica, its ``tid`` the stage.  There are no arrivals, and no event where a request is evicted: one that
+processes
+several tokens at once after it had begun to decode was restarted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from infermax_opt.core.checks import MAX_TOKENS
+from infermax_opt.core.errors import InputError
+from infermax_opt.files.fields import shown
+from infermax_opt.files.json_walk import JsonWalk
+from infermax_opt.foreign.formats import Choices, RunFormat
+from infermax_opt.foreign.head import Head
+from infermax_opt.foreign.requests import US, Collected, Values
+from infermax_opt.foreign.run import ForeignBatch, ForeignRequest, Run
+
+__all__ = ["VIDUR_CHROME_TRACE"]
+
+IDS, TOKENS = "request_ids", "num_tokens"
+
+
+@dataclass
+class _Batch:
+    """A batch, its stages merged."""
+
+    start: Fraction
+    end: Fraction
+    tokens: dict[str, int]
+    where: str
+
+
+@dataclass
+class _Progress:
+    """What a request has done up to some batch.
+
+    Attributes
+    ----------
+    prompt, generated, restarts : int
+    refilled : int
+        Tokens of a refill that is under way; 0 where none is.
+    decoding : bool
+        Whether its prompt was processed.
+    """
+
+    first: Fraction
+    position: int
+    prompt: int = 0
+    generated: int = 0
+    restarts: int = 0
+    refilled: int = 0
+    decoding: bool = False
+
+    def process(self, count: int) -> str | None:
+        """Take in its tokens of a batch; says what cannot be, if so."""
+        if not self.decoding:
+            if not self.prompt or count > 1:
+                self.prompt += count
+                return None
+            # The first single token behind others: the prompt ended in the batch before.
+            self.decoding, self.generated = True, 2
+            return None
+        if count == 1 and not self.refilled:
+            self.generated += 1
+            return None
+        self.restarts += not self.refilled
+        self.refilled += count
+        needed = self.prompt + self.generated
+        if self.refilled > needed:
+            return f"processes {self.refilled} tokens after a restart; it has {needed} in all"
+        if self.refilled == needed:
+            self.generated, self.refilled = self.generated + 1, 0
+        return None
+
+
+def _tokens(walk: JsonWalk, ids: list[Any], counts: list[Any]) -> dict[str, int]:
+    if len(ids) != len(counts):
+        walk.fault(f"holds {len(ids)} {IDS} and {len(counts)} {TOKENS}")
+    for count in counts:
+        if type(count) is not int or not 1 <= count <= MAX_TOKENS:
+            walk.fault(f"{TOKENS}: {shown(count)} is not a whole number between 1 and {MAX_TOKENS}")
+    for name in ids:
+        if isinstance(name, bool) or not isinstance(name, int | str):
+            walk.fault(f"{IDS}: {shown(name)} is not a whole number or a text")
+    tokens = dict(zip(map(str, ids), counts, strict=True))
+    if len(tokens) < len(ids):
+        walk.fault(f"{IDS}: a request is there twice")
+    return tokens
+
+
+def _event(walk: JsonWalk) -> dict[str, Any]:
+    """What is needed of an event; its lists of requests and tokens as a mapping."""
+    kept: dict[str, Any] = {}
+    for key in walk.members():
+        if key in ("ph", "ts", "dur", "pid", "tid"):
+            kept[key] = walk.scalar()
+        elif key == "args" and walk.is_object:
+            ids: list[Any] | None = None
+            counts: list[Any] | None = None
+            for name in walk.members():
+                if name == IDS:
+                    ids = walk.column()
+                elif name == TOKENS:
+                    counts = walk.column()
+                elif name == "batch_id":
+                    kept[name] = walk.scalar()
+            if ids is not None and counts is not None:
+                kept["tokens"] = _tokens(walk, ids, counts)
+    return kept
+
+
+def _events(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Events of batches, and where they stand."""
+    walk = JsonWalk(path)
+    for _ in walk.documents():
+        for key in walk.members():
+            if key == "traceEvents":
+                for _ in walk.items():
+                    place = walk.place
+                    event = _event(walk)
+                    if event.get("ph") == "X" and "tokens" in event:
+                        yield place, event
+
+
+def _replica(path: str, seen: set[str], choices: Choices) -> str:
+    chosen = None if choices.replica is None else str(choices.replica)
+    names = ", ".join(sorted(seen))
+    if chosen is None and len(seen) > 1:
+        raise InputError(
+            f"holds the batches of {len(seen)} replicas ({names}): choose one with --replica", source=path
+        )
+    if chosen is not None and chosen not in seen:
+        raise InputError(
+            f"is {chosen}; the file holds batches of {names or 'none'}", field="replica", source=path
+        )
+    return chosen or next(iter(seen), "")
+
+
+def _batches(path: str, choices: Choices) -> tuple[list[_Batch], int]:
+    """Batches of one replica by start, and how many stages each has."""
+    found: dict[str, dict[str, _Batch]] = {}
+    stages: set[str] = set()
+    for place, event in _events(path):
+        values = Values(path, place, event)
+        start = values.time("ts", US)
+        end = start + values.time("dur", US)
+        stages.add(values.text("tid", "0"))
+        batches = found.setdefault(values.text("pid", "0"), {})
+        name = values.text("batch_id", place)
+        if name not in batches:
+            batches[name] = _Batch(start, end, event["tokens"], place)
+            continue
+        batch = batches[name]
+        if batch.tokens != event["tokens"]:
+            values.fault("args", f"batch {name} has other tokens than at {batch.where}")
+        batch.start, batch.end = min(batch.start, start), max(batch.end, end)
+    chosen = _replica(path, set(found), choices)
+    if not found:
+        raise InputError(
+            "holds no batch (an event 'X' with args.request_ids and args.num_tokens)", source=path
+        )
+    return sorted(found[chosen].values(), key=lambda batch: batch.start), len(stages)
+
+
+def _requests(path: str, batches: list[_Batch], found: Collected) -> None:
+    """Requests as far as batches show them."""
+    seen: dict[str, _Progress] = {}
+    for batch in batches:
+        for name, count in batch.tokens.items():
+            one = seen.get(name)
+            if one is None:
+                one = seen[name] = _Progress(batch.start, len(seen) + 1)
+            problem = one.process(count)
+            if problem is not None:
+                raise InputError(f"request {name} {problem}", field=batch.where, source=path)
+    for name, one in seen.items():
+        if one.refilled:
+            found.leave_out("not finished (in the middle of a refill)")
+            continue
+        outputs = one.generated if one.decoding else 1
+        values = Values(path, f"request {name}", {})
+        found.add(
+            values,
+            ForeignRequest(name, one.position, one.first, one.prompt, outputs, evictions=one.restarts),
+        )
+
+
+def _read(path: str, choices: Choices) -> Run:
+    batches, stages = _batches(path, choices)
+    found = Collected(path, "vidur-chrome-trace")
+    _requests(path, batches, found)
+    found.say(
+        "The file has no arrivals: each request is taken to arrive when its first batch starts, which "
+        "can be later "
+        "than it did.",
+        "Lengths are what the batches show: whether a request had more to generate when the trace ended, "
+        "or whether "
+        "the last part of its prompt was one token, they do not show.",
+    )
+    if stages > 1:
+        found.say(
+            f"The replica has {stages} pipeline stages: a batch counts from the start of its first to the "
+            "end of its "
+            "last one, and batches overlap."
+        )
+    origin = batches[0].start
+    whole = tuple(ForeignBatch(one.start - origin, one.end - origin, one.tokens) for one in batches)
+    return found.run(whole)
+
+
+def _known(head: Head) -> bool:
+    return head.has(f"traceEvents[].args.{IDS}", f"traceEvents[].args.{TOKENS}")
+
+
+VIDUR_CHROME_TRACE = RunFormat(
+    "vidur-chrome-trace", "Vidur: chrome_trace.json, a whole schedule", _read, _known, ("replica",)
+)

@@ -10,7 +10,13 @@ import pytest
 from infermax_opt.core.problem import Problem
 from tests.support import ROOT
 
-DOCUMENTS = ("CONTRIBUTING.md", "docs/architecture.md", "docs/mcsf.md", "examples/README.md")
+DOCUMENTS = (
+    "CONTRIBUTING.md",
+    "docs/architecture.md",
+    "docs/mcsf.md",
+    "docs/schedulers.md",
+    "examples/README.md",
+)
 #: What stands in backticks and looks like a path of the checkout.
 PATH = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]*)+|[A-Za-z0-9_-]+\.(?:py|toml|md|txt|json)")
 #: Files that a reader makes, and files named in the row of their folder.

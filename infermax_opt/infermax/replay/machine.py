@@ -65,6 +65,8 @@ class Machine:
     was_evicted : list of bool, one per request
     evictions, refill_tokens : int
         So far.
+    fruitful : int
+        Position of the last batch that generated a token; -1 if none has.
     """
 
     def __init__(self, instance: Instance):
@@ -77,6 +79,7 @@ class Machine:
         self.was_evicted = [False] * len(instance.requests)
         self.evictions = 0
         self.refill_tokens = 0
+        self.fruitful = -1
         self._decode_kv = 0  # cached by those in decode
 
     def growth(self, requests: Collection[int]) -> int:
@@ -138,6 +141,8 @@ class Machine:
     def _unnamed(self, named: Mapping[str, int], evicted: Collection[int]) -> tuple[Collection[int], int]:
         """Requests in decode that a batch neither names nor evicts, and the tokens that they read."""
         in_decode, index, cached = self.in_decode, self.instance.index, self.state.cached
+        if not named and not evicted:  # as most batches are
+            return in_decode, self._decode_kv
         out = {i for i in evicted if i in in_decode}
         out.update(i for i in map(index.get, named) if i in in_decode)
         if not out:
@@ -154,9 +159,9 @@ class Machine:
     ) -> Violation:
         return Violation(rule, self.position + 1, request, value, limit, message)
 
-    def _evicted(self, names: Iterable[str], faults: list[Violation]) -> set[int]:
-        """Those of the named requests that can be evicted."""
-        evicted: set[int] = set()
+    def _evicted(self, names: Iterable[str], faults: list[Violation]) -> dict[int, None]:
+        """Those of the named requests that can be evicted, in this order, as keys."""
+        evicted: dict[int, None] = {}
         for name in names:
             i = self.instance.index.get(name)
             if i is None:
@@ -168,7 +173,7 @@ class Machine:
             elif self.state.cached[i] == 0:
                 faults.append(self._fault(Rule.EVICTION, "is evicted but holds no KV", name, 0, 1))
             else:
-                evicted.add(i)
+                evicted[i] = None
         return evicted
 
     def _chosen(
@@ -233,6 +238,8 @@ class Machine:
         state, in_decode = self.state, self.in_decode
         cached, generated, output = state.cached, state.generated, state.output
         done: list[int] = []
+        if step.features.decodes:
+            self.fruitful = self.position
         for i in step.evicted:
             self._leave_decode(i)
             state.set_cached(i, 0)
@@ -251,6 +258,7 @@ class Machine:
             if generates:
                 if generated[i] == 0:
                     self.first[i] = self.position
+                self.fruitful = self.position
                 generated[i] += 1
                 if generated[i] == output[i]:
                     done.append(i)

@@ -201,21 +201,14 @@ class PrefillFirst:
     def batch(self, sim: Simulator) -> Batch:
         held, most = sim.system.held, sim.system.max_running or len(sim.running) + len(sim.waiting)
         room, running = sim.free_kv, len(sim.running)
-        room -= sum(held(r.cached_tokens + r.prefill_left) - held(r.cached_tokens) for r in sim.prefilling)
-        budget = left = min(4096, sim.system.prefill_budget)
+        left = sim.system.prefill_budget
         tokens = {}
-        for request in chain(sim.prefilling, sim.waiting):
-            chunk = request.prefill_left
-            if request.cached_tokens + chunk > budget:
-                chunk = max(1, min(chunk, left))
-            if chunk > left:
+        for request in sim.waiting:
+            tokens_left = request.prefill_left
+            if tokens_left > left or room < held(tokens_left) or running == most:
                 break
-            if not request.cached_tokens:
-                if room < held(request.prefill_left) or running == most:
-                    break
-                room, running = room - held(request.prefill_left), running + 1
-            tokens[request] = chunk
-            left -= chunk
+            room, running, left = room - held(tokens_left), running + 1, left - tokens_left
+            tokens[request] = tokens_left
         if tokens:
             return Batch(tokens)  # type: ignore[arg-type]
         evict = []
@@ -223,7 +216,7 @@ class PrefillFirst:
         for last in reversed(sim.running):
             if room < 0:
                 evict.append(last)
-                room += held(last.cached_tokens + (last.prefill_left or 1))
+                room += held(last.cached_tokens + 1)
         self.evictions += len(evict)
         return Batch({}, evict, decode_all=True)  # type: ignore[arg-type]
 
@@ -232,6 +225,10 @@ class PrefillFirst:
 @given(instance=instances())
 def test_prefill_first_with_evictions_is_vllm(instance: Instance) -> None:
     instance = roomy(instance, hybrid_batching=instance.policy.hybrid_batching)
+    # So that no prompt and no refill is split.
+    longest = max(request.peak_kv for request in instance.requests) + 2 * len(instance.requests)
+    system = replace(instance.system, max_batch_tokens=longest, max_prefill_tokens=longest)
+    instance = replace(instance, system=system)
     scheduler = PrefillFirst()
     made = simulate(instance, scheduler)
     assert batch_by_batch(instance, made) == batch_by_batch(instance, run_scheduler(instance, "vllm"))

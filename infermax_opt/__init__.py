@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from infermax_opt.infermax.data.schedule import Batch, Schedule
     from infermax_opt.infermax.data.traces import trace_instance
     from infermax_opt.infermax.replay.metrics import Metrics
+    from infermax_opt.infermax.simulator import BrokenRule, RequestView, Simulator, simulate
     from infermax_opt.infermax.verify import Verification
     from infermax_opt.makespan.data.generate import gsm8k_like
     from infermax_opt.makespan.data.instance import (
@@ -71,6 +72,7 @@ __all__ = [
     "Attention",
     "Batch",
     "Bin",
+    "BrokenRule",
     "CertificateRejected",
     "Claim",
     "ClientRequestGroup",
@@ -101,9 +103,11 @@ __all__ = [
     "Request",
     "RequestClass",
     "RequestGroup",
+    "RequestView",
     "Result",
     "Schedule",
     "ServiceLevel",
+    "Simulator",
     "Slo",
     "Status",
     "Stream",
@@ -129,6 +133,7 @@ __all__ = [
     "read_schedule_or_claim",
     "read_trace",
     "schedule",
+    "simulate",
     "solve",
     "trace_instance",
     "verify",
@@ -203,6 +208,12 @@ _HOMES = {
     ),
     "infermax.data.traces": ("trace_instance",),
     "infermax.replay.metrics": ("Metrics",),
+    "infermax.simulator": (
+        "BrokenRule",
+        "RequestView",
+        "Simulator",
+        "simulate",
+    ),
     "infermax.verify": ("Verification",),
     "makespan.data.generate": ("gsm8k_like",),
     "makespan.data.instance": (

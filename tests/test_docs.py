@@ -15,6 +15,7 @@ DOCUMENTS = (
     "docs/architecture.md",
     "docs/export.md",
     "docs/mcsf.md",
+    "docs/schedulers.md",
     "examples/README.md",
 )
 #: What stands in backticks and looks like a path of the checkout.

@@ -127,6 +127,14 @@ def test_scheduler_keeps_every_limit(site: Path, monkeypatch: pytest.MonkeyPatch
         assert verify(instance, waves(instance)).ok, instance
 
 
+def test_a_scheduler_of_a_package_may_be_asked_before_each_batch(tmp_path: Path) -> None:
+    asked = (
+        "def broken(sim):\n first = (sim.running or sim.waiting)[0]\n return {first: first.prefill_left or 1}"
+    )
+    run = install(tmp_path, "schedulers", asked)
+    assert "verified: nothing is wrong" in run(*SCHEDULE_BROKEN).stdout
+
+
 # --- the bound ----------------------------------------------------------------------------------
 
 

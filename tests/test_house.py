@@ -116,7 +116,8 @@ WINGS: dict[str, dict[str, str]] = {
         "verify": "bounds certificates data replay",
         "schedulers": "data replay",
         "planners": "data replay schedulers",
-        "heuristics": "data planners schedulers",
+        "simulator": "data replay",
+        "heuristics": "data planners schedulers simulator",
         "formulation": "bounds data replay",
         "exact": "bounds data formulation replay",
         "bound_process": "bounds certificates data",
@@ -182,7 +183,7 @@ MODELS = "infermax_opt.models"
 #: Rooms of a wing that its formulations may import.
 SEEN_BY_MODELS = ("data", "bounds", "replay", "formulation")
 #: Rooms that make schedules without proof.
-GUESSES = ("schedulers", "planners", "heuristics", "policies", "anneal", "methods")
+GUESSES = ("schedulers", "simulator", "planners", "heuristics", "policies", "anneal", "methods")
 
 
 def room(name: str) -> tuple[str, str]:

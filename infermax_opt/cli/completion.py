@@ -65,7 +65,8 @@ def engines(context: click.Context, parameter: click.Parameter, incomplete: str)
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-schedulers = names(_schedulers)
+#: Values of --scheduler, one of which may be in a Python file.
+schedulers = names(_schedulers, or_files=True)
 #: Values of --warm-start.
 starts = names(lambda: ["best", "none", *_schedulers()], or_files=True)
 formulations = names(_formulations)

@@ -36,7 +36,7 @@ def versions(as_json: bool) -> int:
 @click.command()
 @AS_JSON
 def schedulers(as_json: bool) -> int:
-    """Names for `schedule --scheduler` and `solve --warm-start`."""
+    """Names for `schedule --scheduler` and `solve --warm-start`, which take FILE.py:NAME, too."""
     from infermax_opt.core.registry import problems
 
     found: dict[str, Any] = {"schema": SCHEMAS["schedulers"]}

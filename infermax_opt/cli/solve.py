@@ -24,6 +24,7 @@ from infermax_opt.cli.console import (
 )
 from infermax_opt.cli.options import aimed, asked, asking, read_aimed
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.script import file_and_name
 from infermax_opt.files.json import STANDARD
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent v
     shell_complete=completion.starts,
     default="best",
     show_default=True,
-    help="Scheduler, or schedule or result file (a name with '/' or '.json'), to start from.",
+    help="Scheduler (its name, or FILE.py:NAME), or schedule or result file (a name with '/' or '.json'), "
+    "to start from.",
 )
 @click.option(
     "--bound",
@@ -258,10 +260,10 @@ def bound(
 @MAX_SIZE
 @click.option(
     "--scheduler",
-    metavar="NAME",
+    metavar="NAME|FILE.py:NAME",
     required=True,
     shell_complete=completion.schedulers,
-    help="See `infermax-opt schedulers`.",
+    help="See `infermax-opt schedulers`; or one of your own in a Python file, see docs/schedulers.md.",
 )
 @output_option("SCHEDULE", "Write the schedule to this file.")
 @AS_JSON
@@ -281,13 +283,14 @@ def schedule(
     Examples:
       infermax-opt schedule instances/toy.json --scheduler vllm
       infermax-opt schedule trace.json --scheduler sarathi@r64 -o sarathi.json
+      infermax-opt schedule trace.json --scheduler my.py:fcfs -o fcfs.json
       infermax-opt schedule instances/placement-toy.json --scheduler best-fit
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.files.instances import any_schedule_to_json
     from infermax_opt.files.report import verification_text
 
-    check_output(output, instance_file)
+    check_output(output, instance_file, *(file_and_name(scheduler) or ())[:1])
     instance = read_aimed(instance_file, objective, slos)
     made = api.run_heuristic(instance, scheduler)
     check = api.verify(instance, made.schedule)
@@ -317,7 +320,8 @@ def naming(field: str, path: str) -> Iterator[None]:
 
 def read_start(value: str, instance: AnyInstance) -> str | AnySchedule:
     """What `--warm-start` names: the schedule of a file, or the name as it is."""
-    if os.sep not in value and ".json" not in value and value != STANDARD:
+    named = os.sep not in value and ".json" not in value and value != STANDARD
+    if named or file_and_name(value) is not None:
         return value
     from infermax_opt.files.results import read_subject, schedule_of
 

@@ -47,10 +47,13 @@ class Heuristic(Generic[S]):
     schedule : schedule
     remarks : tuple of str
         On how it was made, such as how long decisions took.
+    knows : str, optional
+        What it is to be called beside its name, as it knew more than others may.
     """
 
     schedule: S
     remarks: tuple[str, ...] = ()
+    knows: str | None = None
 
 
 class Problem(ABC, Generic[I, S, M]):

@@ -145,6 +145,8 @@ class SolveRun(Generic[P, S, M]):
     report : SolverReport
     rejected : dict of source to text
         What made schedules that do not count, and why the first of each does not.
+    knowing : dict of name to text
+        Heuristics that knew more than others may, and what their schedules say of that.
     """
 
     def __init__(self, problem: Problem[P, S, M], instance: P, options: SolveOptions):
@@ -156,6 +158,7 @@ class SolveRun(Generic[P, S, M]):
         self.lower: LowerBound | None = None
         self.certified: LowerBound | None = None
         self.rejected: dict[str, str] = {}
+        self.knowing: dict[str, str] = {}
         self.report = SolverReport(
             versions=package_versions(),
             threads=options.threads or os.cpu_count() or 1,
@@ -174,7 +177,10 @@ class SolveRun(Generic[P, S, M]):
 
     def heuristic(self, name: str) -> S:
         """What the heuristic of that name makes of the instance."""
-        return self.problem.run_heuristic(self.instance, name).schedule
+        made = self.problem.run_heuristic(self.instance, name)
+        if made.knows is not None:
+            self.knowing[name] = made.knows
+        return made.schedule
 
     def find_start(self) -> S | None:
         """Take the bounds that need no search, and return the schedule that an engine starts from."""
@@ -303,7 +309,9 @@ class SolveRun(Generic[P, S, M]):
         """Offer what the heuristic of that name makes; one of another package that fails is reported."""
         source = f"{self.problem.heuristic}:{name}"
         try:
-            self.offer_found(run(name), source)
+            made = run(name)
+            knows = f" ({self.knowing[name]})" if name in self.knowing else ""
+            self.offer_found(made, source + knows)
         except PackageError as error:
             if self.options.warm_start == name:
                 raise

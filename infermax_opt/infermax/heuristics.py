@@ -1,7 +1,8 @@
 """Schedulers and planners by name: each turns an instance into a valid schedule.
 
-A scheduler of another package is found through the group of entry points ``infermax_opt.schedulers``, whose
-values are functions that take an instance and return its schedule.
+A scheduler of another package is found through the group of entry points ``infermax_opt.schedulers``; that of
+a Python file is called ``FILE.py:NAME``.  Both take an instance and return its schedule, or are asked before
+each batch: see `infermax_opt.infermax.simulator.asked_for_batches`.
 """
 
 from __future__ import annotations
@@ -9,24 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.plugins import blaming
+from infermax_opt.core.problem import Heuristic
+from infermax_opt.core.script import file_and_name, from_file
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.foresight import FORESIGHT, foresight_schedule
 from infermax_opt.infermax.schedulers.presets import ABOUT, AIMED, PRESETS, preset
+from infermax_opt.infermax.simulator import asked_for_batches, is_clairvoyant, simulate
 
 __all__ = [
-    "GROUP", "INFORMED", "PLANNERS", "Scheduler", "aimed_names", "get_scheduler", "run_scheduler",
-    "scheduler_lines", "scheduler_names",
+    "GROUP", "INFORMED", "PLANNERS", "Scheduler", "aimed_names", "get_scheduler", "is_added", "run_added",
+    "run_scheduler", "scheduler_lines", "scheduler_names",
 ]  # fmt: skip
 
 Scheduler = Callable[[Instance], Schedule]
 
 #: Entry points of schedulers.
 GROUP = "infermax_opt.schedulers"
+#: What the source of a schedule says of a scheduler that was shown output lengths, and that in words.
+CLAIRVOYANT = "clairvoyant"
+REMARK = f"{CLAIRVOYANT}: the scheduler was shown the output lengths of requests that had arrived"
 
 
 def _planner(instance: Instance) -> Schedule:
@@ -87,14 +95,40 @@ def get_scheduler(name: str) -> Scheduler:
     for table in (INFORMED, PLANNERS):
         if name in table:
             return table[name]
-    if name in _installed():
-        return partial(_run_installed, _installed()[name])
-    return partial(schedule, options=preset(name, [*sorted(_installed()), *INFORMED, *PLANNERS]))
+    if is_added(name):
+        return lambda instance: run_added(instance, name).schedule
+    others = [*sorted(_installed()), *INFORMED, *PLANNERS, "FILE.py:NAME"]
+    return partial(schedule, options=preset(name, others))
 
 
-def _run_installed(point: EntryPoint, instance: Instance) -> Schedule:
-    with blaming(point, refusals=True):
-        return _checked(point.load()(instance))
+def is_added(name: str) -> bool:
+    """Whether a name is that of a scheduler of another package, or of one in a Python file."""
+    return name in _installed() or file_and_name(name) is not None
+
+
+def run_added(instance: Instance, name: str) -> Heuristic[Schedule]:
+    """Schedule `instance` by a scheduler of another package or in a Python file.
+
+    Raises
+    ------
+    PackageError
+        If it fails; the line names it.
+    """
+    point, file = _installed().get(name), file_and_name(name)
+    if point is not None:
+        with blaming(point, refusals=True):
+            return _made(point.load(), instance, in_file=False)
+    assert file is not None
+    with from_file(*file) as scheduler:
+        return _made(scheduler, instance, in_file=True)
+
+
+def _made(scheduler: Any, instance: Instance, in_file: bool) -> Heuristic[Schedule]:
+    """What a scheduler makes of an instance; in a file, one that does not say how is asked for batches."""
+    if not asked_for_batches(scheduler, otherwise=in_file):
+        return Heuristic(_checked(scheduler(instance)))
+    made = simulate(instance, scheduler)
+    return Heuristic(made, (REMARK,), CLAIRVOYANT) if is_clairvoyant(scheduler) else Heuristic(made)
 
 
 def _checked(made: object) -> Schedule:

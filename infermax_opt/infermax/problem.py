@@ -201,13 +201,16 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
                 "each of the presets also with @rN for at most N running requests: sarathi@r64",
                 f"schedulers that know the output lengths of what has arrived: {', '.join(INFORMED)}",
                 f"planners, which know all requests from the start: {', '.join(PLANNERS)}",
+                "one of your own: FILE.py:NAME, which is asked before each batch; see docs/schedulers.md",
             ]
         )
 
     def run_heuristic(self, instance: Instance, name: str) -> Heuristic[Schedule]:
-        """Run a scheduler or planner."""
-        from infermax_opt.infermax.heuristics import run_scheduler
+        """Run a scheduler or planner; one in a Python file is called ``FILE.py:NAME``."""
+        from infermax_opt.infermax.heuristics import is_added, run_added, run_scheduler
 
+        if is_added(name):
+            return run_added(instance, name)
         return Heuristic(run_scheduler(instance, name))
 
     def formulations(self) -> Sequence[str]:

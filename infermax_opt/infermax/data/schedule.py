@@ -51,7 +51,7 @@ class Batch:
     def __post_init__(self) -> None:
         if not isinstance(self.tokens, Mapping):
             raise InputError(f"{self.tokens!r} is not a mapping of request id to tokens", field="tokens")
-        if not all(type(count) is int for count in self.tokens.values()):
+        if self.tokens and not all(type(count) is int for count in self.tokens.values()):
             whole = {name: read_whole(count, f"tokens.{name}") for name, count in self.tokens.items()}
             object.__setattr__(self, "tokens", whole)
         if isinstance(self.evict, str):

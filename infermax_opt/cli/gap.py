@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from infermax_opt.core.band import Band
+    from infermax_opt.gaps.collect import Source
     from infermax_opt.gaps.score import Group
     from infermax_opt.gaps.subjects import Subject
 
@@ -50,6 +51,20 @@ __all__ = ["gap"]
     multiple=True,
     help="With --machine: another limit, such as kv_capacity=41408.",
 )
+@click.option(
+    "--benchmark", metavar="N", type=click.IntRange(1), help="Which run of a file that holds several."
+)
+@click.option(
+    "--replica", metavar="N", type=click.IntRange(0), help="Which machine of a file that has several."
+)
+@click.option(
+    "--trace",
+    metavar="FILE",
+    shell_complete=files,
+    help="The trace that was replayed, where a run has no arrivals; needs --trace-format.",
+)
+@click.option("--trace-format", metavar="NAME", help="Of the trace, as `import` names it.")
+@click.option("--time-unit", type=click.Choice(["s", "ms"]), help="Of the trace, where its format needs one.")
 @slos_option
 @click.option(
     "--metric", "metrics", metavar="METRIC", multiple=True, help="Compare these. Default: the usual ones."
@@ -105,6 +120,7 @@ def gap(
     output: str | None,
     progress: bool | None,
     as_json: bool,
+    **choices: Any,
 ) -> int:
     """Tell how far runs are from optimal, metric by metric.
 
@@ -123,28 +139,22 @@ def gap(
       infermax-opt gap run.json --format vllm --machine machine.json --limit kv_capacity=41408
     """  # noqa: D301
     from infermax_opt.core.band import Band
-    from infermax_opt.files.json import write_text
     from infermax_opt.files.results import read_bound
-    from infermax_opt.gaps.collect import score
-    from infermax_opt.gaps.report import gaps_csv, gaps_text, gaps_to_json
+    from infermax_opt.gaps.collect import Source, score
+    from infermax_opt.gaps.report import gaps_text, gaps_to_json
 
     _check_outputs(output, plot, table, *paths, *([machine] if machine else []))
     allowed = None if band is None else Band.parsed(band)
-    subjects = _subjects(paths, form, machine, limits, slos, allowed)
+    given = {name: value for name, value in choices.items() if value is not None}
+    source = Source(paths if machine else paths[1:], form, given)
+    subjects = _subjects(source, paths[0], machine, limits, slos, allowed)
     if plot is not None and len({subject.instance.sha256 for subject in subjects}) > 1:
         raise InputError("one picture shows the runs of one instance; these have several", field="plot")
     groups = score(
         subjects, metrics=metrics, time_limit=time_limit, known=[read_bound(path) for path in bounds],
         band=allowed, progress=progress_printer(progress),
     )  # fmt: skip
-    if proofs is not None:
-        _write_proofs(groups, proofs)
-    if plot is not None:
-        from infermax_opt.gaps.plot import plot_gaps
-
-        plot_gaps(groups[0], plot, explain=explain)
-    if table is not None:
-        write_text(gaps_csv(groups), table)
+    _write(groups, proofs, plot, table, explain)
     save(gaps_to_json(groups, explain), output, None if as_json else gaps_text(groups, explain))
     if not as_json:
         wrote(table, plot)
@@ -161,8 +171,8 @@ def _check_outputs(output: str | None, plot: str | None, table: str | None, *inp
 
 
 def _subjects(
-    paths: Sequence[str],
-    form: str | None,
+    source: Source,
+    instance: str,
     machine: str | None,
     limits: Sequence[str],
     slos: Sequence[str],
@@ -172,12 +182,12 @@ def _subjects(
     from infermax_opt.gaps.collect import subjects_of_instance, subjects_on_machine
 
     if machine is not None:
-        return subjects_on_machine(read_instance(machine), paths, form, limits=_by_name(limits), slos=slos)
+        return subjects_on_machine(read_instance(machine), source, limits=_by_name(limits), slos=slos)
     if limits:
         raise click.UsageError("--limit goes with --machine only.")
-    if len(paths) < 2:
+    if not source.paths:
         raise click.UsageError("give INSTANCE and what is to be scored, or --machine.")
-    return subjects_of_instance(read_aimed(paths[0], None, slos), paths[1:], form, band)
+    return subjects_of_instance(read_aimed(instance, None, slos), source, band)
 
 
 def _by_name(limits: Sequence[str]) -> dict[str, str]:
@@ -188,6 +198,22 @@ def _by_name(limits: Sequence[str]) -> dict[str, str]:
             raise InputError(f"{text!r} is not NAME=N", field="limit")
         found[name.strip()] = value.strip()
     return found
+
+
+def _write(
+    groups: Sequence[Group], proofs: str | None, plot: str | None, table: str | None, explain: bool
+) -> None:
+    """All that is asked for besides the scores."""
+    from infermax_opt.files.json import write_text
+    from infermax_opt.gaps.plot import plot_gaps
+    from infermax_opt.gaps.report import gaps_csv
+
+    if proofs is not None:
+        _write_proofs(groups, proofs)
+    if plot is not None:
+        plot_gaps(groups[0], plot, explain=explain)
+    if table is not None:
+        write_text(gaps_csv(groups), table)
 
 
 def _write_proofs(groups: Sequence[Group], folder: str) -> None:

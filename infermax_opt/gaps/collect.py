@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
@@ -11,27 +13,46 @@ from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import LowerBound
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.foreign.reading import guess_format, read_run
+from infermax_opt.foreign.run import Run
 from infermax_opt.gaps.bounds import best_bounds
 from infermax_opt.gaps.score import Group, compare
 from infermax_opt.gaps.subjects import Subject, of_run, of_schedule
 
-__all__ = ["score", "subjects_of_instance", "subjects_on_machine"]
+__all__ = ["Source", "score", "subjects_of_instance", "subjects_on_machine"]
 
 #: Schedules and results, among the formats.
 OWN = "schedule"
 
 
-def subjects_of_instance(
-    instance: AnyInstance, paths: Sequence[str], form: str | None, band: Band | None = None
-) -> list[Subject]:
+@dataclass(frozen=True)
+class Source:
+    """Files to be scored.
+
+    Attributes
+    ----------
+    paths : tuple of str
+    form : str or None
+        Format of all of them; None guesses it for each.
+    choices : mapping
+        What runs do not say themselves: see `infermax_opt.foreign.reading.read_run`.
+    """
+
+    paths: tuple[str, ...]
+    form: str | None = None
+    choices: Mapping[str, Any] = field(default_factory=dict)
+
+    def run(self, path: str, form: str | None) -> Run:
+        """The run of one file."""
+        return read_run(path, form, **self.choices)
+
+
+def subjects_of_instance(instance: AnyInstance, source: Source, band: Band | None = None) -> list[Subject]:
     """Schedules and results of an instance, and runs of its requests on other systems.
 
     Parameters
     ----------
     instance : instance
-    paths : sequence of str
-    form : str, optional
-        Format of all files; None guesses it for each.
+    source : Source
     band : Band, optional
         Of machines; metrics of schedules are then the largest on any of them.
 
@@ -41,22 +62,17 @@ def subjects_of_instance(
         If a file cannot be read, or is about other requests.
     """
     found = []
-    for path in paths:
-        kind = form or guess_format(path) or OWN
+    for path in source.paths:
+        kind = source.form or guess_format(path) or OWN
         if kind == OWN:
             found.append(of_schedule(instance, path, band))
         else:
-            found.append(of_run(instance, read_run(path, kind)))
+            found.append(of_run(instance, source.run(path, kind)))
     return found
 
 
 def subjects_on_machine(
-    machine: AnyInstance,
-    paths: Sequence[str],
-    form: str | None,
-    *,
-    limits: Mapping[str, str],
-    slos: Sequence[str] = (),
+    machine: AnyInstance, source: Source, *, limits: Mapping[str, str], slos: Sequence[str] = ()
 ) -> list[Subject]:
     """Runs on other systems, each with an instance of its own: its requests on that machine.
 
@@ -64,9 +80,7 @@ def subjects_on_machine(
     ----------
     machine : instance
         Its requests do not matter.
-    paths : sequence of str
-    form : str, optional
-        Format of all files; None guesses it for each.
+    source : Source
     limits : mapping of limit to value
         Of the machine, instead of its own.
     slos : sequence of str
@@ -77,11 +91,11 @@ def subjects_on_machine(
     InputError
         If a file cannot be read, or a request can never fit.
     """
-    if form == OWN:
+    if source.form == OWN:
         raise InputError("a schedule has no requests; name its instance", field="format")
     problem, found = problem_of(machine), []
-    for path in paths:
-        run = read_run(path, form)
+    for path in source.paths:
+        run = source.run(path, source.form)
         name = os.path.basename(path).removesuffix(".gz").rpartition(".")[0] or os.path.basename(path)
         instance = problem.scoring.run_instance(machine, run, name, limits)
         found.append(of_run(problem.aimed(instance, None, slos) if slos else instance, run))

@@ -123,7 +123,7 @@ def main() -> None:
     options.into.mkdir(parents=True, exist_ok=True)
     trace = repeated(read_trace(options.data / TRACE, "azure"), options.requests)
     profile = imx.load_profile(PROFILE)
-    system = imx.System(profile.kv_capacity, max_batch_tokens=4096, max_prefill_tokens=4096)
+    system = imx.System(profile.capacity, max_batch_tokens=4096, max_prefill_tokens=4096)
     streams = {
         "trace": trace,
         "trace x8": compressed(trace, Fraction(8)),

@@ -17,6 +17,7 @@ from infermax_opt.cli.completion import COMPLETE_VAR, files
 from infermax_opt.core.compiled import tell_compiling
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.interrupts import TERMINATED, exit_code
+from infermax_opt.core.options import ALSO_READ
 from infermax_opt.core.plugins import unloadable
 from infermax_opt.core.registry import left_out_so_far
 from infermax_opt.files.json import STANDARD
@@ -179,14 +180,21 @@ def not_done(path: str, wrong: Sequence[object], done: str) -> int:
 
 
 def check_inputs(*inputs: str) -> None:
-    """Check that at most one of the files to read is standard input.
+    """Check that at most one of the files to read, that of ``--cost`` among them, is standard input.
 
     Raises
     ------
     InputError
     """
-    if inputs.count(STANDARD) > 1:
+    if [*inputs, *_also_read()].count(STANDARD) > 1:
         raise InputError("is to be read twice; name a file for one of them", source="standard input")
+
+
+def _also_read() -> tuple[str, ...]:
+    """The file that an option names, if one does."""
+    context = click.get_current_context(silent=True)
+    found: str | None = context.meta.get(ALSO_READ) if context else None
+    return () if found is None else (found,)
 
 
 def check_output(output: str | None, *inputs: str) -> None:
@@ -199,6 +207,7 @@ def check_output(output: str | None, *inputs: str) -> None:
     InputError
     """
     check_inputs(*inputs)
+    inputs = (*inputs, *_also_read())
     if output is None:
         return
     if output == STANDARD:

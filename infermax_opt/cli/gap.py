@@ -42,7 +42,7 @@ __all__ = ["gap"]
     "--machine",
     metavar="FILE",
     shell_complete=files,
-    help="Without INSTANCE: take the machine of this instance, and the requests of each run.",
+    help="Without INSTANCE: the machine of this instance or cost profile serves the requests of each run.",
 )
 @click.option(
     "--limit",
@@ -178,11 +178,10 @@ def _subjects(
     slos: Sequence[str],
     band: Band | None,
 ) -> list[Subject]:
-    from infermax_opt.files.instances import read_instance
     from infermax_opt.gaps.collect import subjects_of_instance, subjects_on_machine
 
     if machine is not None:
-        return subjects_on_machine(read_instance(machine), source, limits=_by_name(limits), slos=slos)
+        return subjects_on_machine(machine, source, limits=_by_name(limits), slos=slos)
     if limits:
         raise click.UsageError("--limit goes with --machine only.")
     if not source.paths:

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from infermax_opt.cli import completion
+from infermax_opt.cli.batches import OPTIONS, batch_options, calibrate_batches
 from infermax_opt.cli.console import AS_JSON, DONE, FAILED, MAX_SIZE, check_output, output_option, save, wrote
 from infermax_opt.cli.options import TRACE_FORMATS
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["calibrate", "configure"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+#: Ranges of a fit to a cost profile.
+RANGES = ("max_context", "max_prefill_tokens", "max_batch")
 
 
 def _decimal(context: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
@@ -86,23 +89,102 @@ def _only_with(context: click.Context, other: str, *names: str) -> None:
 @MAX_SIZE
 @click.argument("samples_file", metavar="[SAMPLES]", required=False, shell_complete=completion.files)
 @click.option(
+    "--for",
+    "purpose",
+    type=click.Choice(["worker", "batches"]),
+    default="worker",
+    show_default=True,
+    help="Fit a worker of placements, or the cost of batches.",
+)
+@click.option(
     "--profile",
     metavar="NAME",
     shell_complete=completion.profiles,
     help="Make a worker of this cost profile instead.",
 )
 @click.option("--gpus", metavar="N", type=click.IntRange(1, 10**4), help="Use samples of so many GPUs.")
-@_decimal_option("--kv-capacity", "KV", "Of the worker, in the unit of the KV samples; needed for -o.")
+@_decimal_option("--kv-capacity", "KV", "In the unit of the KV samples, or tokens; a worker's -o needs it.")
 @_fitting
+@batch_options
 @_range_option("--max-context", 16, 4096, "tokens of the longest prompt and context")
 @_range_option("--max-prefill-tokens", 16, 16384, "tokens of the largest prefill batch")
 @_range_option("--max-batch", 2, 256, "requests of the largest decode batch, where the slope varies,")
-@output_option("WORKER", "Write the worker to this file: the `worker` of a placement instance.")
+@output_option("FILE", "Write the worker (`worker` of a placement instance), or the cost profile.")
 @AS_JSON
 @click.pass_context
 def calibrate(
     context: click.Context,
     /,
+    samples_file: str | None,
+    purpose: str,
+    profile: str | None,
+    gpus: int | None,
+    kv_capacity: Fraction | None,
+    weights: str,
+    cover: str,
+    output: str | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Fit the latency models of a worker (Aladdin, eqs 1 to 5), or the cost of batches, to what was measured.
+
+    \b
+    Columns of SAMPLES for a worker (CSV; times in s; a row needs those of its kind):
+      kv       tokens, kv                           KV of one request, in any unit
+      prefill  input_tokens, seconds                a prefill batch
+      decode   context_tokens, batch_size, seconds  an iteration; context summed over the batch
+      compute  gpus, seconds                        computing of one iteration of a certain shape
+      comm     gpus, seconds                        its communication
+    and the column `kind`.  Prefill and decode rows may name their `gpus`; 1, if not.
+
+    Without KV samples, KV counts in tokens.
+
+    With --for batches, SAMPLES are measured batches, and the result is a cost profile, which `import`,
+    `solve` and others take as --cost FILE.  A batch takes the larger of some lines alpha + beta tokens, and
+    attention: d0 + d1 kv_read where it decodes, p0 + p1 work where it prefills.
+
+    \b
+    SAMPLES of batches are one of
+      a CSV file of whole batches, pure and mixed, with the columns
+        tokens           tokens processed: one a decoding request, and all of the chunks
+        decode_requests  requests that decode
+        kv_read          tokens cached by these before the batch, summed
+        prefill_chunks   CHUNK@PREFIX, parted by blanks: 512@0 256@1024
+        seconds          how long the batch took
+      a folder of vLLM kernel tables, as LLMServingSim measures them (--layers): kernels_dense.csv,
+        kernels_per_sequence.csv, kernels_attention.csv; times in us
+      a profile of Vidur's operators, mlp.csv (--layers, --gpus); times in ms; no attention
+
+    The number of lines and how prefill work is counted are chosen by cross-validation.  The band of a
+    profile is the factors between which a share of the samples lies; errors and band are those of the fit
+    without --host-overhead.  Of kernel tables, each kernel and the attention of pure batches are fitted as
+    measured alone; errors are those of whole batches, too.
+
+    \b
+    Examples:
+      infermax-opt calibrate batches.csv --for batches --kv-capacity 41408 -o my-gpu.json --plot fit.png
+      infermax-opt calibrate kernels/ --for batches --layers 32 --host-overhead 0.002 -o my-gpu.json
+      infermax-opt calibrate samples.csv --kv-capacity 120000 -o worker.json
+      infermax-opt calibrate --profile llama-3.1-70b_h100_tp4 --cover above -o worker.json
+    """  # noqa: D301
+    if purpose == "batches":
+        if samples_file is None:
+            raise click.UsageError("give a file or a folder of samples.")
+        ranges = {name: options.pop(name) for name in RANGES}
+        _only_with(context, "--for worker", "profile", *ranges)
+        return calibrate_batches(
+            samples_file, weights=weights, cover=cover, gpus=gpus, kv_capacity=kv_capacity, output=output,
+            as_json=as_json, **options,
+        )  # fmt: skip
+    _only_with(context, "--for batches", *OPTIONS)
+    return _calibrate_worker(
+        context, samples_file, profile, gpus, kv_capacity, weights, cover, output, as_json,
+        **{name: options[name] for name in RANGES},
+    )  # fmt: skip
+
+
+def _calibrate_worker(
+    context: click.Context,
     samples_file: str | None,
     profile: str | None,
     gpus: int | None,
@@ -113,24 +195,7 @@ def calibrate(
     as_json: bool,
     **ranges: int,
 ) -> int:
-    """Fit the latency models of a worker (Aladdin, eqs 1 to 5) to samples or to a cost profile.
-
-    \b
-    Columns of SAMPLES (CSV; times in s; a row needs those of its kind):
-      kv       tokens, kv                           KV of one request, in any unit
-      prefill  input_tokens, seconds                a prefill batch
-      decode   context_tokens, batch_size, seconds  an iteration; context summed over the batch
-      compute  gpus, seconds                        computing of one iteration of a certain shape
-      comm     gpus, seconds                        its communication
-    and the column `kind`.  Prefill and decode rows may name their `gpus`; 1, if not.
-
-    Without KV samples, KV counts in tokens.
-
-    \b
-    Examples:
-      infermax-opt calibrate samples.csv --kv-capacity 120000 -o worker.json
-      infermax-opt calibrate --profile llama-3.1-70b_h100_tp4 --cover above -o worker.json
-    """  # noqa: D301
+    """Fit the models of a worker, of samples or of a profile."""
     from infermax_opt.files.json import dump_json
     from infermax_opt.latency import report
     from infermax_opt.placement.data.formats import worker_to_json

@@ -8,9 +8,13 @@ from typing import Any, TypeVar
 
 import click
 
+from infermax_opt.cli import completion
+from infermax_opt.cli.console import TAKEN, check_inputs
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.options import ALSO_READ, also_read
+from infermax_opt.files.text import printable
 
-__all__ = ["TRACE_FORMATS", "aimed", "asked", "asking", "read_aimed", "slos_option"]
+__all__ = ["TRACE_FORMATS", "aimed", "asked", "asking", "cost_option", "read_aimed", "slos_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,19 +26,32 @@ TRACE_FORMATS = (
 )  # fmt: skip
 
 
-def slos_option(command: F) -> F:
-    """Give a command the option ``--slo``, which `read_aimed` takes."""
+def cost_option(command: F) -> F:
+    """Give a command the option ``--cost``, which `read_aimed` heeds."""
     return click.option(
+        "--cost",
+        metavar="PROFILE",
+        callback=also_read,
+        expose_value=False,
+        shell_complete=completion.files,
+        help="Take the cost of this profile file (see `calibrate --for batches`), not the instance's.",
+    )(command)
+
+
+def slos_option(command: F) -> F:
+    """Give a command the options ``--slo`` and ``--cost``, which `read_aimed` takes."""
+    slos = click.option(
         "--slo",
         "slos",
         metavar="[CLASS:]LIMITS",
         multiple=True,
         help="Service level where a request has none itself, s: ttft=0.5,tpot=0.05,e2e=9.",
-    )(command)
+    )
+    return slos(cost_option(command))
 
 
 def aimed(command: F) -> F:
-    """Give a command the options ``--objective`` and ``--slo``, which `read_aimed` takes."""
+    """Give a command the options ``--objective``, ``--slo`` and ``--cost``, which `read_aimed` takes."""
     objective = click.option(
         "--objective",
         metavar="NAME|JSON",
@@ -84,7 +101,7 @@ def asked(
 
 
 def read_aimed(path: str, objective: str | None, slos: Sequence[str]) -> Any:
-    """Read an instance of any problem, with what these options change.
+    """Read an instance of any problem, with what these options and ``--cost`` change; the latter is said.
 
     Parameters
     ----------
@@ -103,6 +120,16 @@ def read_aimed(path: str, objective: str | None, slos: Sequence[str]) -> Any:
     from infermax_opt.files.instances import read_instance
 
     instance = read_instance(path)
+    context = click.get_current_context(silent=True)
+    cost = context.meta.get(ALSO_READ) if context else None
+    if context is not None and cost is not None:
+        check_inputs(path)
+        try:
+            instance, replaced = problem_of(instance).priced(instance, cost)
+        except InputError as error:
+            raise error.within(path) from error.__cause__
+        text = f"cost: {printable(click.format_filename(cost))}: {printable(replaced)}"
+        click.echo(text, err=TAKEN in context.meta or bool(context.params.get("as_json")))
     if objective is None and not slos:
         return instance
     return problem_of(instance).aimed(instance, objective, slos)

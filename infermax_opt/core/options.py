@@ -10,12 +10,29 @@ import click
 
 from infermax_opt.core.exact import to_fraction
 
-__all__ = ["LARGEST_SEED", "decimal", "decimal_option", "token_counts", "window"]
+__all__ = ["ALSO_READ", "LARGEST_SEED", "also_read", "decimal", "decimal_option", "token_counts", "window"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Largest seed of a random draw.
 LARGEST_SEED = 2**31 - 1
+#: Key of a command's context: the file that an option names, which the command itself may not know of.
+ALSO_READ = "infermax_opt.also_read"
+
+
+def also_read(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A file to read, which no output may replace.
+
+    Parameters
+    ----------
+    context, parameter : click.Context, click.Parameter
+        As click hands them over.
+    value : str, optional
+        What was typed.
+    """
+    if value is not None:
+        context.meta[ALSO_READ] = value
+    return value
 
 
 def window(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:

@@ -189,6 +189,22 @@ class Problem(ABC, Generic[I, S, M]):
         field = "slo" if objective is None else "objective"
         raise InputError(f"{self.name} instances are solved without this option", field=field)
 
+    def priced(self, instance: I, path: str) -> tuple[I, str]:
+        """The instance with the costs of a file, as a command-line option names it, and what was replaced.
+
+        Parameters
+        ----------
+        instance : instance
+        path : str
+            Cost profile.
+
+        Raises
+        ------
+        InputError
+            If it cannot be read, or there is no choice.
+        """
+        raise InputError(f"{self.name} instances are solved without this option", field="cost")
+
     def reciprocal(self, instance: I, metric: str) -> tuple[str, int] | None:
         """For a metric that is a number divided by one that can be minimised: that metric and the number.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
@@ -96,21 +96,36 @@ class Scoring(Generic[I, S, M]):
         """
         raise InputError(f"runs of other systems are not instances of {self.name}", source=run.path)
 
-    def run_instance(self, machine: I, run: Run, name: str, limits: Mapping[str, str]) -> I:
-        """The requests of a run on another system, on the machine of an instance.
+    def machine(self, path: str, limits: Mapping[str, str]) -> Any:
+        """A machine from a file, as `run_instance` takes it.
 
         Parameters
         ----------
-        machine : instance
-            Its requests do not matter.
-        run : Run
-        name : str
+        path : str
+            An instance, whose requests do not matter, or what else the problem has for machines.
         limits : mapping of limit to value
             Of the machine, instead of its own.
 
         Raises
         ------
         InputError
-            If a limit cannot be read, a request can never fit, or the problem has no such runs.
+            If the file or a limit cannot be read, or the problem has no such runs.
+        """
+        raise InputError(f"runs of other systems are not instances of {self.name}", source=path)
+
+    def run_instance(self, machine: Any, run: Run, name: str) -> I:
+        """The requests of a run on another system, on a machine.
+
+        Parameters
+        ----------
+        machine : object
+            See `machine`.
+        run : Run
+        name : str
+
+        Raises
+        ------
+        InputError
+            If a request can never fit, or the problem has no such runs.
         """
         raise InputError(f"runs of other systems are not instances of {self.name}", source=run.path)

@@ -9,7 +9,7 @@ from typing import Any
 
 from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.registry import problem_of
+from infermax_opt.core.registry import first_problem, problem_of
 from infermax_opt.core.result import LowerBound
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.foreign.reading import guess_format, read_run
@@ -72,14 +72,14 @@ def subjects_of_instance(instance: AnyInstance, source: Source, band: Band | Non
 
 
 def subjects_on_machine(
-    machine: AnyInstance, source: Source, *, limits: Mapping[str, str], slos: Sequence[str] = ()
+    path: str, source: Source, *, limits: Mapping[str, str], slos: Sequence[str] = ()
 ) -> list[Subject]:
-    """Runs on other systems, each with an instance of its own: its requests on that machine.
+    """Runs on other systems, each with an instance of its own: its requests on a machine.
 
     Parameters
     ----------
-    machine : instance
-        Its requests do not matter.
+    path : str
+        File that says the machine: an instance, whose requests do not matter, or what else the problem takes.
     source : Source
     limits : mapping of limit to value
         Of the machine, instead of its own.
@@ -93,11 +93,12 @@ def subjects_on_machine(
     """
     if source.form == OWN:
         raise InputError("a schedule has no requests; name its instance", field="format")
-    problem, found = problem_of(machine), []
-    for path in source.paths:
-        run = source.run(path, source.form)
-        name = os.path.basename(path).removesuffix(".gz").rpartition(".")[0] or os.path.basename(path)
-        instance = problem.scoring.run_instance(machine, run, name, limits)
+    problem, found = first_problem(), []
+    machine = problem.scoring.machine(path, limits)
+    for file in source.paths:
+        run = source.run(file, source.form)
+        name = os.path.basename(file).removesuffix(".gz").rpartition(".")[0] or os.path.basename(file)
+        instance = problem.scoring.run_instance(machine, run, name)
         found.append(of_run(problem.aimed(instance, None, slos) if slos else instance, run))
     return found
 

@@ -8,12 +8,13 @@ import click
 
 from infermax_opt.core.completing import names
 from infermax_opt.core.importing import Made
+from infermax_opt.core.options import also_read
 from infermax_opt.files.arrivals import Arrivals, arrival_options
 from infermax_opt.files.text import seconds
 from infermax_opt.files.traces import Trace
 from infermax_opt.infermax.data.aims import parsed_objective, with_slos
 from infermax_opt.infermax.data.instance import Policy, System
-from infermax_opt.infermax.data.profiles import load_profile, profile_names
+from infermax_opt.infermax.data.profiles import load_profile, profile_names, read_profile
 from infermax_opt.infermax.data.traces import trace_instance, without_unfit
 
 __all__ = ["import_trace", "options"]
@@ -25,6 +26,10 @@ def options() -> list[click.Option]:
         click.Option(
             ["--profile"], default="llama-3.1-8b_h100", show_default=True,
             shell_complete=names(profile_names), help="Cost profile.",
+        ),
+        click.Option(
+            ["--cost"], metavar="PROFILE", callback=also_read, shell_complete=names(tuple, or_files=True),
+            help="Cost profile from this file (see `calibrate --for batches`), instead.",
         ),
         click.Option(["--kv-capacity"], type=click.IntRange(1), help="KV tokens. Default: the profile's."),
         click.Option(["--max-batch-tokens"], type=click.IntRange(1), default=4096, show_default=True),
@@ -59,6 +64,7 @@ def import_trace(
     objective: str,
     slos: tuple[str, ...],
     profile: str,
+    cost: str | None,
     kv_capacity: int | None,
     max_batch_tokens: int,
     max_prefill_tokens: int,
@@ -83,6 +89,9 @@ def import_trace(
     slos : tuple of str
         ``ttft=S,tpot=S,e2e=S``, each limit as wanted.
     profile : str
+        Of those that are shipped.
+    cost : str or None
+        Profile file, instead.
     kv_capacity, max_batch_tokens, max_prefill_tokens, max_running, block_size : int
         Of the machine; tokens and requests.
     rate, poisson, seed
@@ -97,8 +106,8 @@ def import_trace(
     """
     arrivals = Arrivals(rate, poisson, seed)
     trace = arrivals.of(trace)
-    loaded = load_profile(profile)
-    capacity = loaded.kv_capacity if kv_capacity is None else kv_capacity
+    loaded = load_profile(profile) if cost is None else read_profile(cost)
+    capacity = loaded.capacity if kv_capacity is None else kv_capacity
     system = System(capacity, max_batch_tokens, max_prefill_tokens, max_running, block_size)
     policy = Policy(**flags)
     if skip_unfit:

@@ -139,6 +139,22 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
             instance = replace(instance, objective=parsed_objective(objective))
         return with_slos(instance, slos)
 
+    def priced(self, instance: Instance, path: str) -> tuple[Instance, str]:
+        """The instance with the cost model of a profile file, and what was replaced.
+
+        Parameters
+        ----------
+        instance : instance
+        path : str
+            Cost profile, as `calibrate --for batches` writes it.
+        """
+        from infermax_opt.infermax.data.profiles import read_profile
+
+        found, old = read_profile(path), instance.cost.profile
+        own = f"the profile {old} that" if old else "the coefficients that"
+        only = " (kernel time only)" if found.kernel_time_only else ""
+        return replace(instance, cost=found.cost), f"{found.name}{only}, instead of {own} the instance has"
+
     def reciprocal(self, instance: Instance, metric: str) -> tuple[str, int] | None:
         """Tokens per second are the generated tokens divided by the makespan.
 

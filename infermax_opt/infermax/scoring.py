@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from infermax_opt.core.band import Band
 from infermax_opt.core.explanation import Explanation
@@ -14,6 +15,9 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.objective import Metric
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.metrics import Metrics
+
+if TYPE_CHECKING:
+    from infermax_opt.infermax.data.runs import Machine
 
 __all__ = ["InferMaxScoring"]
 
@@ -85,17 +89,28 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
 
         return measure_run(instance, run)
 
-    def run_instance(self, machine: Instance, run: Run, name: str, limits: Mapping[str, str]) -> Instance:
-        """The requests of a run on another system, on the machine of an instance.
+    def machine(self, path: str, limits: Mapping[str, str]) -> Machine:
+        """A machine from an instance or a cost profile.
 
         Parameters
         ----------
-        machine : Instance
-        run : Run
-        name : str
+        path : str
         limits : mapping of limit to value
             Such as ``kv_capacity``, whole numbers.
         """
+        from infermax_opt.infermax.data.runs import read_machine
+
+        return read_machine(path, limits)
+
+    def run_instance(self, machine: Machine, run: Run, name: str) -> Instance:
+        """The requests of a run on another system, on a machine.
+
+        Parameters
+        ----------
+        machine : Machine
+        run : Run
+        name : str
+        """
         from infermax_opt.infermax.data.runs import run_instance
 
-        return run_instance(machine, run, name, limits)
+        return run_instance(machine, run, name)

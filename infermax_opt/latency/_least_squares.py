@@ -1,4 +1,4 @@
-"""Affine models of at most three coefficients, none below 0: least squares, and the least one above samples.
+"""Affine models, no coefficient below 0: least squares, and the least one of three above samples.
 
 Least squares run on floats.  What must hold for every sample, that a model lies above, is checked in exact
 arithmetic.
@@ -22,6 +22,8 @@ __all__ = ["dependent", "least_above", "non_negative", "student_t"]
 TINY = 1e-9
 #: Degrees of freedom from which on quantiles come from a series; its error is below 1e-6 there.
 MANY = 60
+#: Slope of the residual, as a share of what is measured, from which on a column is worth its place.
+SLOPE = 1e-12
 
 Row = Sequence[Fraction]
 
@@ -42,37 +44,49 @@ def dependent(matrix: Any) -> bool:
 
 
 def non_negative(matrix: Any, measured: Any) -> tuple[Any, tuple[int, ...]]:
-    """Coefficients >= 0 with the least sum of squared residuals, and the columns that are not held at 0.
+    """Coefficients >= 0 with the least sum of squared residuals, and the columns that are above 0.
 
-    The best coefficients are the unconstrained ones of some set of columns, the rest being 0; there are at
-    most seven sets, and all are tried.
+    Lawson and Hanson, Solving Least Squares Problems, chapter 23.
 
     Parameters
     ----------
     matrix : ndarray of float, shape (samples, columns)
-        Independent columns, no entry below 0.
+        Columns of 0 alone get the coefficient 0.
     measured : ndarray of float, shape (samples,)
-        Above 0.
     """
     import numpy as np
 
     lengths = np.linalg.norm(matrix, axis=0)
-    scaled = matrix / lengths
-    columns = matrix.shape[1]
-    best: tuple[float, Any, tuple[int, ...]] | None = None
-    for size in range(columns, 0, -1):
-        for chosen in itertools.combinations(range(columns), size):
-            part = scaled[:, chosen]
-            solved = np.linalg.lstsq(part, measured, rcond=None)[0]
-            if (solved < 0).any():
-                continue
-            residual = float(((measured - part @ solved) ** 2).sum())
-            if best is None or residual < best[0]:
-                coefficients = np.zeros(columns)
-                coefficients[list(chosen)] = solved / lengths[list(chosen)]
-                best = residual, coefficients, chosen
-    assert best is not None  # one column alone has a coefficient >= 0
-    return best[1], best[2]
+    scaled = matrix / np.where(lengths > 0, lengths, 1)
+    chosen: list[int] = []
+    found = np.zeros(matrix.shape[1])
+    least = SLOPE * float(np.linalg.norm(measured))
+    # Each column comes in some few times; the limit only stops two that change places for rounding.
+    for _ in range(3 * len(found)):
+        slope = scaled.T @ (measured - scaled @ found)
+        slope[chosen] = 0.0
+        entering = int(slope.argmax())
+        if slope[entering] <= least:
+            break
+        chosen = sorted([*chosen, entering])
+        while chosen:
+            solved = np.linalg.lstsq(scaled[:, chosen], measured, rcond=None)[0]
+            if (solved > 0).all():
+                break
+            # As far towards it as all stay at 0 or above; those that are at 0 then leave.
+            now, falling = found[chosen], solved <= 0
+            share = min(
+                float(x / (x - y)) if x > 0 else 0.0 for x, y in zip(now, solved, strict=True) if y <= 0
+            )
+            moved = now + share * (solved - now)
+            keep = ~(falling & (moved <= TINY * moved.max()))
+            found[:] = 0.0
+            chosen = [k for k, kept in zip(chosen, keep, strict=True) if kept]
+            found[chosen] = moved[keep]
+        if chosen:
+            found[:] = 0.0
+            found[chosen] = solved
+    return found / np.where(lengths > 0, lengths, 1), tuple(chosen)
 
 
 def student_t(share: float, freedom: int) -> float:

@@ -17,7 +17,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.latency import _least_squares
 from infermax_opt.latency.samples import KINDS, Sample, Samples
 
-__all__ = ["COVERS", "MODELS", "WEIGHTS", "Fit", "Model", "fit", "fit_measured"]
+__all__ = ["COVERS", "MODELS", "WEIGHTS", "Fit", "Model", "check_choices", "fit", "fit_measured"]
 
 #: How residuals count, and where the model lies.
 WEIGHTS, COVERS = ("relative", "absolute"), ("mean", "above")
@@ -204,7 +204,7 @@ def fit(
     """
     import numpy as np
 
-    _check_choices(weights, cover)
+    check_choices(weights, cover)
     model = MODELS[kind]
     rows = [model.features(s.given) for s in samples]
     _check(kind, model, samples)
@@ -248,7 +248,8 @@ def _spread(matrix: Any, residual: Any, free: tuple[int, ...]) -> tuple[float | 
     return error, spread
 
 
-def _check_choices(weights: str, cover: str) -> None:
+def check_choices(weights: str, cover: str) -> None:
+    """Check how a fit is to count residuals, and where it is to lie."""
     for name, value, known in (("weights", weights, WEIGHTS), ("cover", cover, COVERS)):
         if value not in known:
             raise InputError(f"{value!r} is none of {', '.join(known)}", field=name)

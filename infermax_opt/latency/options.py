@@ -82,9 +82,7 @@ def options_of_profiles(names: Sequence[str], demand: Demand) -> list[Option]:
                 )
         prompt = prefill_seconds(profile.cost, [demand.longest_prompt])
         options.append(
-            Option(
-                name, device, gpus, Fraction(profile.kv_capacity), TOKENS, decode_lines(profile.cost), prompt
-            )
+            Option(name, device, gpus, Fraction(profile.capacity), TOKENS, decode_lines(profile.cost), prompt)
         )
     return options
 

@@ -145,7 +145,7 @@ def fit_profile(
     if len(lines) > 1:
         decode = fit("decode", _decodes(cost, max_batch, max_context), weights=weights, cover=cover)
     worker = worker_of_models(
-        Fraction(profile.kv_capacity),
+        Fraction(profile.capacity),
         TOKENS,
         prefill.coefficients,
         decode.coefficients if decode else lines[0],

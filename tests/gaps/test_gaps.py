@@ -114,17 +114,29 @@ def test_other_requests_are_refused() -> None:
         problem_of(instance).scoring.measured(instance, replace(run, requests=run.requests[1:]))
 
 
-def test_a_run_on_a_machine_has_its_own_requests() -> None:
-    machine = read_instance(TOY)
+def test_a_run_on_a_machine_has_its_own_requests(tmp_path: Path) -> None:
+    toy = read_instance(TOY)
+    scoring = problem_of(toy).scoring
     run = run_of(replayed(tiny(3, arrivals=True)))
-    made = problem_of(machine).scoring.run_instance(machine, run, "mine", {"kv_capacity": "500"})
+    made = scoring.run_instance(scoring.machine(TOY, {"kv_capacity": "500"}), run, "mine")
     assert [r.arrival for r in made.requests] == [came.arrival for came in run.requests]
-    assert made.system == replace(machine.system, kv_capacity=500)
+    assert made.system == replace(toy.system, kv_capacity=500)
     assert of_run(made, run).measured.metrics["makespan"] is not None
     with pytest.raises(InputError, match="'gpus' is none of kv_capacity"):
-        problem_of(machine).scoring.run_instance(machine, run, "mine", {"gpus": "1"})
+        scoring.machine(TOY, {"gpus": "1"})
     with pytest.raises(InputError, match="limit kv_capacity: '5k' is not a whole number"):
-        problem_of(machine).scoring.run_instance(machine, run, "mine", {"kv_capacity": "5k"})
+        scoring.machine(TOY, {"kv_capacity": "5k"})
+
+
+def test_a_profile_is_a_machine_with_limits(tmp_path: Path) -> None:
+    profile = tmp_path / "cost.json"
+    cost = {"batch": [["0.01", "0.0001"]], "decode": ["0", "0"], "prefill": ["0", "0"], "attention": "exact"}
+    profile.write_text(json.dumps({"kv_capacity": 700, "cost": cost}))
+    scoring = problem_of(read_instance(TOY)).scoring
+    with pytest.raises(InputError, match="max_batch_tokens: a cost profile has none; say --limit"):
+        scoring.machine(str(profile), {})
+    machine = scoring.machine(str(profile), {"max_batch_tokens": "2048", "block_size": "16"})
+    assert (machine.system.kv_capacity, machine.system.max_prefill_tokens) == (700, 2048)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.exact import decimal_text
 from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, Fields, shown
 from infermax_opt.files.json import dump_json, read_as, under
 from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.cost_format import cost_from_json, cost_to_json
 from infermax_opt.infermax.data.instance import (
     Instance,
     Objective,
@@ -130,13 +130,7 @@ def _cost(value: object) -> CostModel:
         from infermax_opt.infermax.data.profiles import load_profile
 
         return load_profile(Fields(value, "cost", ["profile"]).text("profile")).cost
-    fields = Fields(value, "cost", ["batch", "decode", "prefill", "attention"])
-    return CostModel(
-        batch=fields.items("batch"),
-        decode=fields.get("decode"),
-        prefill=fields.get("prefill"),
-        attention=fields.get("attention"),
-    )
+    return cost_from_json(value)
 
 
 def read_instance(path: str | os.PathLike[str]) -> Instance:
@@ -196,16 +190,6 @@ def _given(some: RequestGroup | RequestClass) -> dict[str, Any]:
         value["optional"] = some.optional
     limits = ServiceLevel.of(some.slo, "slo").given()
     return {**value, "slo": limits} if limits else value
-
-
-def cost_to_json(cost: CostModel) -> dict[str, Any]:
-    """Return the JSON value of a cost model, coefficients spelled out."""
-    return {
-        "batch": [[decimal_text(Fraction(v)) for v in pair] for pair in cost.batch],
-        "decode": [decimal_text(Fraction(v)) for v in cost.decode],
-        "prefill": [decimal_text(Fraction(v)) for v in cost.prefill],
-        "attention": cost.attention.value,
-    }
 
 
 def write_instance(instance: Instance, path: str | os.PathLike[str]) -> None:

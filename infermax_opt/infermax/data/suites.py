@@ -183,7 +183,7 @@ def _azure_case(
 
     path = _trace_file(f"AzureLLMInferenceTrace_{trace}.csv", data, suite)
     profile = load_profile(AZURE_PROFILE)
-    system = System(profile.kv_capacity, max_batch_tokens=4096, max_prefill_tokens=4096)
+    system = System(profile.capacity, max_batch_tokens=4096, max_prefill_tokens=4096)
     requests = read_trace(path, "azure", window=window, offline=window is None)
     if rate is not None:
         requests = compressed(requests, Fraction(rate))
@@ -258,7 +258,7 @@ def vllm_run(name: str, run: VllmRun, data: Path | None) -> Instance:
 
     path = _trace_file(f"vllm_runs/{run.folder}/requests.jsonl", data, "vllm-runs", RUNS_ORIGIN)
     profile = load_profile(run.profile)
-    system = System(profile.kv_capacity, 2048, 2048, max_running=run.max_running, block_size=16)
+    system = System(profile.capacity, 2048, 2048, max_running=run.max_running, block_size=16)
     return trace_instance(read_trace(path, "llmservingsim"), name, system, profile.cost)
 
 

@@ -1,0 +1,189 @@
+"""The cost model fitted to measured batches, with its errors and its band.
+
+Coefficients are decimals of `DIGITS` significant digits, none below 0.  A model that is to lie above its
+samples is rounded up, and that it does is checked in exact arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.infermax.data.cost import Attention, CostModel
+from infermax_opt.infermax.data.profiles import Band
+from infermax_opt.latency.batches.above import least_above
+from infermax_opt.latency.batches.design import COEFFICIENTS, lines
+from infermax_opt.latency.batches.errors import Region, band_of, errors_by_region
+from infermax_opt.latency.batches.samples import BatchSamples
+from infermax_opt.latency.batches.search import MOST_PIECES, Choice, Trial, choose
+from infermax_opt.latency.fit import check_choices
+
+__all__ = ["DIGITS", "BatchFit", "fit_batches"]
+
+#: Significant digits of a coefficient.
+DIGITS = 5
+#: Coefficients below this many seconds are 0.
+NOTHING = 1e-20
+#: Times a model that is to lie above is raised and rounded up before it is given up.
+ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class BatchFit:
+    """A fitted cost model.
+
+    Attributes
+    ----------
+    samples : BatchSamples
+    cost : CostModel
+        As fitted: without any overhead of the host.
+    knees : tuple of int
+        Tokens at which the lines of the non-attention time meet.
+    weights, cover : str
+    trials : tuple of Trial
+        Forms that were compared by cross-validation.
+    regions : tuple of Region
+    band : Band
+    notes : tuple of str
+        What was left out, and what the samples do not tell.
+    """
+
+    samples: BatchSamples
+    cost: CostModel
+    knees: tuple[int, ...]
+    weights: str
+    cover: str
+    trials: tuple[Trial, ...]
+    regions: tuple[Region, ...]
+    band: Band
+    notes: tuple[str, ...]
+
+
+def fit_batches(
+    samples: BatchSamples,
+    *,
+    pieces: int | None = None,
+    attention: Attention | str | None = None,
+    weights: str = "relative",
+    cover: str = "mean",
+    share: Fraction = Fraction(9, 10),
+) -> BatchFit:
+    """Fit the cost model to measured batches.
+
+    Parameters
+    ----------
+    samples : BatchSamples
+    pieces : int, optional
+        Lines of the non-attention time, 1 to 3; chosen by cross-validation, if not given.
+    attention : {"square", "exact"}, optional
+        How prefill work is counted; chosen by cross-validation, if not given.
+    weights : {"relative", "absolute"}
+        Whether residuals count as shares of what was measured.
+    cover : {"mean", "above"}
+        Least squares, or the least model of the same form that is at least every sample.
+    share : Fraction
+        Of the samples that the band holds.
+
+    Raises
+    ------
+    InputError
+        If the samples do not determine the coefficients.
+    """
+    check_choices(weights, cover)
+    if pieces is not None and not 1 <= pieces <= MOST_PIECES:
+        raise InputError(f"{pieces} is not between 1 and {MOST_PIECES}", field="pieces")
+    if not 0 < share <= 1:
+        raise InputError(f"{float(share):g} is not above 0 and at most 1", field="share")
+    kind = None if attention is None else Attention(attention)
+    try:
+        chosen = choose(samples, pieces, kind, weights, cover)
+        cost = _above(chosen, samples) if cover == "above" else _cost(chosen, chosen.found)
+    except InputError as error:
+        raise error.within(samples.path) from None
+    return BatchFit(
+        samples, cost, tuple(int(knee) for knee in chosen.knees), weights, cover, chosen.trials,
+        tuple(errors_by_region(cost, samples)), band_of(cost, samples, share),
+        (*samples.notes, *_untold(chosen, samples)),
+    )  # fmt: skip
+
+
+def _cost(chosen: Choice, found: Any, *, upwards: bool = False) -> CostModel:
+    """The model of these coefficients, rounded."""
+    names = chosen.design.names
+    by_name = dict.fromkeys(COEFFICIENTS, 0.0) | dict(zip(names, map(float, found), strict=False))
+    steps = [float(step) for step in found[len(names) :]]
+    pieces = lines([by_name["alpha"], by_name["beta"], *steps], chosen.knees)
+
+    def pair(first: float, second: float) -> tuple[Fraction, Fraction]:
+        return _rounded(first, upwards), _rounded(second, upwards)
+
+    return CostModel(
+        # A step of 0 gives the same line again.
+        list(dict.fromkeys(pair(*line) for line in pieces)),
+        pair(by_name["d0"], by_name["d1"]),
+        pair(by_name["p0"], by_name["p1"]),
+        chosen.design.attention,
+    )
+
+
+def _rounded(value: float, upwards: bool) -> Fraction:
+    if value < NOTHING:
+        return Fraction(0)
+    step = Fraction(10) ** (math.floor(math.log10(value)) + 1 - DIGITS)
+    share = Fraction(value) / step
+    return (math.ceil(share) if upwards else round(share)) * step
+
+
+def _above(chosen: Choice, samples: BatchSamples) -> CostModel:
+    """The least model of the chosen form that lies above all samples, exactly."""
+    found = least_above(chosen.design, chosen.knees)
+    cost = _cost(chosen, found, upwards=True)
+    for _ in range(ROUNDS):
+        short = max(_largest_share(cost, part, samples) for part in samples.parts)
+        if short <= 1:
+            return cost
+        found = found * float(short) * (1 + 1e-9)
+        cost = _cost(chosen, found, upwards=True)
+    raise InputError("the least model above the samples was not found", field="cover")
+
+
+def _largest_share(cost: CostModel, part: str, samples: BatchSamples) -> Fraction:
+    """Largest measured time of a part as a share of the model's, exact; 1 or less: none lies above it."""
+    some = samples.parts[part]
+    ticks = cost.many_batch_ticks([s.features(cost.attention) for s in some])
+    if part == "attention":
+        dense = cost.many_batch_ticks([(s.tokens, 0, 0, 0, 0) for s in some])
+        ticks = [whole - rest for whole, rest in zip(ticks, dense, strict=True)]
+    # Of those that are closest; floats are near enough to tell which these are.
+    ratios: Sequence[float] = [
+        float(s.seconds) * cost.ticks_per_second / max(tick, 1) for s, tick in zip(some, ticks, strict=True)
+    ]
+    most = max(ratios)
+    return max(
+        s.seconds / cost.to_seconds(max(tick, 1))
+        for s, tick, ratio in zip(some, ticks, ratios, strict=True)
+        if ratio >= most * (1 - 1e-9)
+    )
+
+
+def _untold(chosen: Choice, samples: BatchSamples) -> list[str]:
+    """Coefficients that are 0 as nothing was measured that would tell them."""
+    names = chosen.design.names
+    found = []
+    every = [s for _, s in samples.rows()]
+    for kind, slope, fixed, some in (
+        ("decode", "d1", "d0", any(s.decodes for s in every)),
+        ("prefill", "p1", "p0", any(s.prefills for s in every)),
+    ):
+        if not some:
+            found.append(f"no sample has {kind} attention: {fixed} and {slope} are 0")
+        elif fixed not in names:
+            found.append(
+                f"the samples do not tell {fixed} from the other overheads of a batch: it is in them"
+            )
+        assert not some or slope in names
+    return found

@@ -1,0 +1,71 @@
+"""Picture of a fit: measured over fitted time of each sample, against the tokens of its batch."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from infermax_opt.files.figure import COLOURS, STYLE, Phase, picture_format, save_figure
+from infermax_opt.latency.batches.errors import predicted
+from infermax_opt.latency.batches.fit import BatchFit
+from infermax_opt.latency.batches.samples import REGIONS, region
+
+__all__ = ["plot_residuals"]
+
+SHADES = dict(zip(REGIONS, (COLOURS[Phase.DECODE], COLOURS[Phase.PREFILL], "#009E73"), strict=True))
+#: Samples drawn of each kind; of more, evenly chosen ones by size.
+MOST_POINTS = 5000
+
+
+def plot_residuals(made: BatchFit, path: str | os.PathLike[str]) -> None:
+    """Draw the residuals by kind of batch, with the band.
+
+    Parameters
+    ----------
+    made : BatchFit
+    path : path
+        PNG or SVG by its ending; written whole or not at all.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    picture_format(path)
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        figure = Figure(figsize=(9, 5), layout="constrained")
+        axes = figure.subplots()
+        for name, tokens, ratios in _series(made):
+            axes.plot(tokens, ratios, ".", ms=3, alpha=0.5, color=SHADES.get(name, "#555555"), label=name)
+        lo, hi = float(made.band.lo), float(made.band.hi)
+        share = f"{float(100 * made.band.share):g} % of the samples"
+        axes.axhspan(lo, hi, color="#DDDDDD", alpha=0.6, zorder=0, label=f"{share}: {lo:g} to {hi:g}")
+        axes.axhline(1, color="black", lw=0.8)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("tokens of the batch")
+        axes.set_ylabel("measured / fit")
+        axes.legend(loc="best", fontsize=9, markerscale=3)
+        save_figure(figure, path)
+
+
+def _series(made: BatchFit) -> list[tuple[str, list[int], list[float]]]:
+    """Name, tokens and ratios of each kind of batch, or of samples without attention."""
+    samples = made.samples
+    if samples.batches:
+        kinds: dict[str, Any] = {name: [s for s in samples.batches if region(s) == name] for name in REGIONS}
+        part = "batch"
+    else:
+        kinds, part = {"without attention": samples.parts["dense"]}, "dense"
+    found = []
+    for name, some in kinds.items():
+        step = -(-len(some) // MOST_POINTS) or 1
+        shown = sorted(some, key=lambda s: (s.tokens, s.seconds))[::step]
+        if shown:
+            fits = predicted(made.cost, part, shown)
+            ratios = [float(s.seconds) / fit for s, fit in zip(shown, fits, strict=True)]
+            found.append((name, [s.tokens for s in shown], ratios))
+    return found

@@ -40,6 +40,7 @@ from infermax_opt.infermax.schedulers._state import (
     WAITS,
     WORK,
     enqueue,
+    enqueue_first,
     evict,
     find_victim,
     held,
@@ -65,6 +66,8 @@ def next_batch(limits: Any, groups: Any, requests: Any, state: Any, plan: Any) -
     size[WAIT_HEAD] = state.after[len(state.after) - 1]
     for g in range(len(groups)):
         open_to = groups[g]
+        if limits.resume and size[EVICTED] > 0:
+            open_to &= ~WAITS
         while open_to:
             source, i = candidate(state, plan, open_to)
             if source == 0:
@@ -209,7 +212,10 @@ def process(limits: Any, requests: Any, state: Any, plan: Any) -> Any:
         prune_prefilling(state)
     finished = settle(state, plan)
     for k in range(size[EVICTED]):
-        enqueue(state, plan.evicted[k], limits.ranked)
+        if limits.resume:
+            enqueue_first(state, plan.evicted[k])
+        else:
+            enqueue(state, plan.evicted[k], limits.ranked)
     return finished
 
 
@@ -294,7 +300,7 @@ def settle(state: Any, plan: Any) -> Any:
 
 
 HELPERS = (
-    prefill_work, *KEY_HELPERS, insert, find_victim, reclaimable, evict,
+    prefill_work, *KEY_HELPERS, enqueue_first, insert, find_victim, reclaimable, evict,
     candidate, decode, admit, prefill, next_batch,
     generate, continue_prefills, prune_decoding, prune_prefilling, settle, process,
 )  # fmt: skip

@@ -44,6 +44,7 @@ __all__ = [
     "RequestColumns",
     "SchedulerLimits",
     "enqueue",
+    "enqueue_first",
     "evict",
     "find_victim",
     "held",
@@ -77,7 +78,8 @@ class SchedulerLimits(NamedTuple):
     `prefill` is the scheduler's P, `most_prefill` the machine's; `may_split` says whether the
     instance allows chunks at all, `chunked` whether the scheduler chunks every prompt.  `fall` is what a
     generated token takes off a key; `dated` says whether keys follow the clock, `batched` whether the queue
-    is sorted by Sorted-F (see `infermax_opt.infermax.schedulers._keys`).
+    is sorted by Sorted-F (see `infermax_opt.infermax.schedulers._keys`); `resume` whether the evicted go on
+    before anybody new.
     """
 
     capacity: int
@@ -95,6 +97,7 @@ class SchedulerLimits(NamedTuple):
     fall: int
     dated: int
     batched: int
+    resume: int
 
 
 class RequestColumns(NamedTuple):
@@ -179,6 +182,18 @@ def enqueue(state: Any, i: Any, ranked: Any) -> None:
     ahead = before[behind]
     after[ahead] = i
     before[i] = ahead
+    after[i] = behind
+    before[behind] = i
+    state.phase[i] = WAITING
+
+
+def enqueue_first(state: Any, i: Any) -> None:
+    """Put request `i` in front of the waiting queue."""
+    after, before = state.after, state.before
+    end = len(after) - 1
+    behind = after[end]
+    after[end] = i
+    before[i] = end
     after[i] = behind
     before[behind] = i
     state.phase[i] = WAITING

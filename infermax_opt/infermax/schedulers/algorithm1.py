@@ -47,7 +47,8 @@ class Order(enum.Enum):
     """How GroupRequests orders the candidates.
 
     ``prefill``: running prefills, waiting, running decodes (vLLM).  ``decode``: running decodes,
-    running prefills, waiting (Sarathi).  Those of ``rank`` form a single group, by input tokens, by
+    running prefills, waiting (Sarathi).  ``running``: all running in the order in which they were admitted,
+    waiting (version 1 of vLLM's engine).  Those of ``rank`` form a single group, by input tokens, by
     output tokens, or in the order of the instance (appendix A.3); ties by that order.  So do the next
     two, by what changes meanwhile: ``remaining`` output tokens as predicted, and ``latest`` moment to
     start, requests whose service level can be kept before all others.  ``quality`` groups like
@@ -56,6 +57,7 @@ class Order(enum.Enum):
 
     PREFILL = "prefill"
     DECODE = "decode"
+    RUNNING = "running"
     RANK_INPUT = "rank_input"
     RANK_OUTPUT = "rank_output"
     RANK_ORIGINAL = "rank_org"
@@ -72,6 +74,7 @@ class Order(enum.Enum):
 _GROUPS = {
     Order.PREFILL: (PREFILLS, WAITS, DECODES),
     Order.DECODE: (DECODES, PREFILLS, WAITS),
+    Order.RUNNING: (DECODES + PREFILLS, WAITS),
     Order.QUALITY: (DECODES, PREFILLS, WAITS),
 }
 
@@ -100,6 +103,8 @@ class Options:
         Reserve the peak KV of a request when it is admitted, and evict none.
     max_running : int or None
         R_max: most requests holding KV; the instance's limit holds beside it.
+    resume : bool
+        Evicted requests go on before anybody new, and a batch that evicts admits nobody.
     """
 
     order: Order
@@ -108,6 +113,7 @@ class Options:
     prefill_tokens: int
     eviction_free: bool = False
     max_running: int | None = None
+    resume: bool = False
 
 
 def schedule(instance: Instance, options: Options) -> Schedule:
@@ -277,6 +283,7 @@ def _limits(instance: Instance, options: Options) -> SchedulerLimits:
         fall=len(instance.requests) if options.order is Order.REMAINING else 0,
         dated=int(options.order is Order.LATEST),
         batched=int(options.order is Order.QUALITY),
+        resume=int(options.resume),
     )
 
 

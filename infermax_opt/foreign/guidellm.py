@@ -82,8 +82,8 @@ class _Benchmark:
         """Say what its numbers do not."""
         self.found.say(
             "Arrivals are the moments of sending (request_start_time), seen by the client.",
-            "time_per_output_token_ms of guidellm includes the first token; inter_token_latency_ms is what "
-            "is called TPOT here.",
+            "time_per_output_token_ms of guidellm includes the first token; inter_token_latency_ms is "
+            "what is called TPOT here.",
         )
         if self.late:
             self.found.say(

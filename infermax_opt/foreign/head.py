@@ -15,9 +15,12 @@ __all__ = ["Head", "head_of"]
 
 #: Bytes looked at.
 LENGTH = 2**18
+#: Deepest level whose keys are taken in.
+DEPTH = 12
 #: How pickles begin: protocol 2 and later; 1; and 0, which is text.
 _PICKLE = re.compile(
-    rb"\x80[\x02-\x05]|[\]})(]q[\x00-\x1f]|\([dltq]p\d+\r?\n|c[A-Za-z_][\w.]*\r?\n[A-Za-z_]\w*\r?\n"
+    rb"\x80[\x02-\x05]|[\]})(]q[\x00-\x1f]|\((?:[dlt]p\d|[IFL]-?\d|[SV]['\"u]|[KMJUXGN(][\x00-\x1f\x7f-\xff(]|c\w)"
+    rb"|c[A-Za-z_][\w.]*\r?\n[A-Za-z_]\w*\r?\n"
 )
 
 
@@ -86,9 +89,11 @@ def _places(text: bytes) -> frozenset[str]:
         for event, value in json_events([text]):
             if event == "map_key":
                 here = f"{above[-1]}.{value}".removeprefix(".")
-                found.add(here)
+                if len(above) <= DEPTH:
+                    found.add(here)
             elif event in ("start_map", "start_array"):
-                above.append(here if event == "start_map" else f"{here}[]")
+                deep = len(above) >= DEPTH
+                above.append("" if deep else here if event == "start_map" else f"{here}[]")
                 here = above[-1]
             elif event in ("end_map", "end_array"):
                 above.pop()

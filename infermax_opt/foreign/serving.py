@@ -65,12 +65,14 @@ def _total(walk: JsonWalk) -> tuple[int, Fraction]:
         with localcontext() as context:
             context.prec = DIGITS
             context.traps[Inexact] = True
-            if numbers and min(numbers) < 0:
-                walk.fault(f"{shown(min(numbers))} is negative; the least is 0")
-            return len(numbers), Fraction(sum(numbers, Decimal(0)))
+            least = min(numbers, default=0)
+            total = Fraction(sum(numbers, Decimal(0)))
     except (ArithmeticError, ValueError):
         # NaN does not compare, and Infinity is no fraction.
         walk.fault("holds a number that is not finite, or of hundreds of digits")
+    if least < 0:
+        walk.fault(f"{shown(least)} is negative; the least is 0")
+    return len(numbers), total
 
 
 def _results(walk: JsonWalk) -> _Results:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
@@ -21,6 +21,7 @@ from infermax_opt.files.json_walk import JsonWalk
 from infermax_opt.foreign.formats import Choices, RunFormat
 from infermax_opt.foreign.head import Head
 from infermax_opt.foreign.requests import US, Collected, Values
+from infermax_opt.foreign.restarts import Processed, refill_of
 from infermax_opt.foreign.run import ForeignBatch, ForeignRequest, Run
 
 __all__ = ["VIDUR_CHROME_TRACE"]
@@ -38,47 +39,43 @@ class _Batch:
     where: str
 
 
-@dataclass
-class _Progress:
-    """What a request has done up to some batch.
+class _Lengths(NamedTuple):
+    """What the batches of a request show of it.
 
     Attributes
     ----------
     prompt, generated, restarts : int
-    refilled : int
-        Tokens of a refill that is under way; 0 where none is.
-    decoding : bool
-        Whether its prompt was processed.
+    whole : bool
+        Whether it is not in the middle of a refill.
     """
 
-    first: Fraction
-    position: int
-    prompt: int = 0
-    generated: int = 0
-    restarts: int = 0
-    refilled: int = 0
-    decoding: bool = False
+    prompt: int
+    generated: int
+    restarts: int
+    whole: bool
 
-    def process(self, count: int) -> str | None:
-        """Take in its tokens of a batch; says what cannot be, if so."""
-        if not self.decoding:
-            if not self.prompt or count > 1:
-                self.prompt += count
+
+def _lengths(of: Processed) -> _Lengths | None:
+    """Lengths of a request by the tokens of its batches; None where they do not add up."""
+    counts = of.counts
+    # A decode step is a single token, so the prompt ends before the first of these.
+    begin = next((k for k in range(1, len(counts)) if counts[k] == 1), len(counts))
+    prompt, generated, restarts = sum(counts[:begin]), 1, 0
+    k = steps = begin
+    while k < len(counts):
+        if counts[k] > 1:
+            refill = refill_of(of, k, prompt + generated, steps)
+            if refill is None:
                 return None
-            # The first single token behind others: the prompt ended in the batch before.
-            self.decoding, self.generated = True, 2
-            return None
-        if count == 1 and not self.refilled:
-            self.generated += 1
-            return None
-        self.restarts += not self.refilled
-        self.refilled += count
-        needed = self.prompt + self.generated
-        if self.refilled > needed:
-            return f"processes {self.refilled} tokens after a restart; it has {needed} in all"
-        if self.refilled == needed:
-            self.generated, self.refilled = self.generated + 1, 0
-        return None
+            first, chunks = refill
+            generated -= k - first
+            restarts += 1 + len(chunks.restarts)
+            k, steps = chunks.end, chunks.end + 1
+            if k == len(counts):
+                return _Lengths(prompt, generated, restarts, False)
+        generated += 1
+        k += 1
+    return _Lengths(prompt, generated, restarts, True)
 
 
 def _tokens(walk: JsonWalk, ids: list[Any], counts: list[Any]) -> dict[str, int]:
@@ -172,25 +169,25 @@ def _batches(path: str, choices: Choices) -> tuple[list[_Batch], int]:
 
 def _requests(path: str, batches: list[_Batch], found: Collected) -> None:
     """Requests as far as batches show them."""
-    seen: dict[str, _Progress] = {}
-    for batch in batches:
+    first: dict[str, Fraction] = {}
+    seen: dict[str, Processed] = {}
+    for j, batch in enumerate(batches):
         for name, count in batch.tokens.items():
-            one = seen.get(name)
-            if one is None:
-                one = seen[name] = _Progress(batch.start, len(seen) + 1)
-            problem = one.process(count)
-            if problem is not None:
-                raise InputError(f"request {name} {problem}", field=batch.where, source=path)
-    for name, one in seen.items():
-        if one.refilled:
+            if name not in seen:
+                first[name], seen[name] = batch.start, Processed([], [])
+            seen[name].places.append(j)
+            seen[name].counts.append(count)
+    for position, (name, processed) in enumerate(seen.items(), 1):
+        lengths = _lengths(processed)
+        if lengths is None:
+            found.leave_out("of unclear length: the tokens after a restart do not add up")
+        elif not lengths.whole:
             found.leave_out("not finished (in the middle of a refill)")
-            continue
-        outputs = one.generated if one.decoding else 1
-        values = Values(path, f"request {name}", {})
-        found.add(
-            values,
-            ForeignRequest(name, one.position, one.first, one.prompt, outputs, evictions=one.restarts),
-        )
+        else:
+            request = ForeignRequest(
+                name, position, first[name], lengths.prompt, lengths.generated, evictions=lengths.restarts
+            )
+            found.add(Values(path, f"request {name}", {}), request)
 
 
 def _read(path: str, choices: Choices) -> Run:
@@ -205,6 +202,8 @@ def _read(path: str, choices: Choices) -> Run:
         "or whether "
         "the last part of its prompt was one token, they do not show.",
     )
+    if any(request.evictions for request in found.requests):
+        found.say("A prompt that was begun anew before its first token looks longer than it is.")
     if stages > 1:
         found.say(
             f"The replica has {stages} pipeline stages: a batch counts from the start of its first to the "

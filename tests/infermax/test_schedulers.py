@@ -33,6 +33,7 @@ SOME = examples(60, 300)
 AIMED_ORDERS = (Order.REMAINING, Order.LATEST)
 OPTIONS = st.builds(
     Options,
+    resume=st.booleans(),
     order=st.sampled_from([order for order in Order if order not in AIMED_ORDERS]),
     hybrid=st.booleans(),
     chunked=st.booleans(),
@@ -85,6 +86,23 @@ def test_sarathi_evicts_the_last_admitted_for_a_decode() -> None:
         Batch(evict=("r2",), decode_all=True, repeat=2),
         step(r2=4),
     ]
+
+
+def test_vllm_v1_lets_the_evicted_go_on_before_anybody_new() -> None:
+    # r3 waits since the start, and would fit as soon as r2 is evicted for r1.
+    instance = make((2, 4), (2, 3), (1, 1), kv_capacity=6, max_running=2)
+    evicting = Batch(evict=("r2",), decode_all=True, repeat=2)
+    assert batches(instance, "vllm_v1")[2:] == [evicting, step(r2=4, r3=1)]
+    taking = Batch({"r3": 1}, evict=("r2",), decode_all=True)
+    assert batches(instance, "sarathi")[2:] == [taking, DECODE, step(r2=4)]
+
+
+def test_vllm_v1_goes_by_admission_not_by_phase() -> None:
+    # r1 still prefills when r2 decodes: with room for four tokens, r1 has them all.
+    instance = make((9, 1), (1, 3), max_batch_tokens=5, max_prefill_tokens=5)
+    assert batches(instance, "vllm_v1")[:2] == [step(r1=5), step(r1=4, r2=1)]
+    instance = make((2, 3), (7, 1), max_batch_tokens=3, max_prefill_tokens=3)
+    assert batches(instance, "vllm_v1")[1] == Batch({"r2": 2}, decode_all=True)
 
 
 def test_sarathi_without_hybrid_batching_drains_the_decodes_first() -> None:

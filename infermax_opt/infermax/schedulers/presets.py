@@ -59,7 +59,7 @@ AIMED: dict[str, Options] = {
 """Presets that go by what a request may lack: predicted output tokens, or a service level."""
 
 ABOUT: dict[str, str] = {
-    "vllm_v1": "the engine of vLLM since 0.8: who runs goes on, the last admitted makes room and waits in front",
+    "vllm_v1": "vLLM since 0.8: who runs goes on; the last admitted makes room, and waits in front",
     "sorted_f": "Sorted-F: batches by sum of outputs / size^2; knows the output tokens of who has arrived",
     "srpt": "fewest remaining output tokens first, by predicted_output_tokens, which all requests need",
     "deadline": "who can keep a service level first, by latest start; needs an slo, uses predictions",

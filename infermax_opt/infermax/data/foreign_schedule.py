@@ -1,0 +1,246 @@
+"""Schedules of other systems, rebuilt from their batches.
+
+A file of batches says which tokens of each request were processed, and when.  It does not say where the KV
+of a request was dropped: a request in decode that processes several tokens at once was restarted, and what it
+processes from there is a refill of its prompt and of all tokens it had generated.  It is evicted in the batch
+after the last one that held it, as early as can be: no other point leaves more KV to the others.  Where no
+batch lies between, one is put there that only evicts.
+
+A batch waits for the arrival of its requests, and where the other system idled, as long as it did.  Nothing
+else is taken from the clock of the other system: times come from replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.foreign.restarts import Chunks, Processed, chunks_of, refill_of
+from infermax_opt.foreign.run import ForeignBatch, Run
+from infermax_opt.infermax.data.instance import Instance, Request
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, run_length
+
+__all__ = ["schedule_of_run"]
+
+#: Seconds between two batches that are no idling: times in files are rounded one by one.
+ROUNDING = Fraction(1, 10**6)
+
+
+@dataclass
+class _Rebuilt:
+    """What a batch becomes.
+
+    Attributes
+    ----------
+    prefills : dict of request id to int
+        Tokens of requests that are not in decode.
+    decodes : list of str
+        Requests that process their one token.
+    evict : list of str
+    cleared : list of str
+        Requests that must be evicted before it, where no batch of the other system lies between.
+    """
+
+    prefills: dict[str, int] = field(default_factory=dict)
+    decodes: list[str] = field(default_factory=list)
+    evict: list[str] = field(default_factory=list)
+    cleared: list[str] = field(default_factory=list)
+
+
+class _One(NamedTuple):
+    """A request, its name in the run and what it processed there."""
+
+    request: Request
+    name: str
+    of: Processed
+
+
+def _matched(run: Run, batches: Sequence[ForeignBatch], instance: Instance) -> dict[str, int]:
+    """Positions of the instance's requests by the names of the run, both by arrival."""
+    names = list(dict.fromkeys(name for batch in batches for name in batch.tokens))
+    if all(name.isascii() and name.isdigit() for name in names):
+        # They are numbered as they arrive.
+        names.sort(key=int)
+    if len(names) != len(instance.requests):
+        raise InputError(
+            f"holds {len(names)} requests, instance {instance.name!r} {len(instance.requests)}",
+            source=run.path,
+        )
+    requests = instance.requests
+    order = sorted(range(len(requests)), key=lambda k: requests[k].arrival)
+    return dict(zip(names, order, strict=True))
+
+
+class _Rebuilding:
+    """Follows each request of an instance through batches of another system.
+
+    Parameters
+    ----------
+    run : Run
+    instance : Instance
+    """
+
+    def __init__(self, run: Run, instance: Instance):
+        batches = run.batches
+        if not batches:
+            raise InputError("holds no batches: a schedule cannot be rebuilt of it", source=run.path)
+        if len(batches) > MAX_BATCHES:
+            raise InputError(f"holds more than {MAX_BATCHES} batches", source=run.path)
+        self.run, self.instance, self.given = run, instance, batches
+        self.position = _matched(run, batches, instance)
+        self.rebuilt = [_Rebuilt() for _ in batches]
+        # By how much the number of requests in decode changes before each batch.
+        self.changes = [0] * (len(batches) + 1)
+
+    def fault(self, one: _One, k: int, problem: str) -> InputError:
+        """The error that a request cannot do in its batch `k` what the file says."""
+        return InputError(
+            f"request {one.name} (that is {one.request.id!r}) {problem}",
+            field=f"batch {one.of.places[k] + 1}",
+            source=self.run.path,
+        )
+
+    def evict(self, request: Request, last: int, j: int, decoding: bool) -> None:
+        """Evict a request after batch `last`, its latest, and before batch `j`, its next."""
+        if last + 1 < j:
+            self.rebuilt[last + 1].evict.append(request.id)
+        else:
+            self.rebuilt[j].cleared.append(request.id)
+        self.changes[last + 1] -= decoding
+
+    def write(self, one: _One, k: int, n: int, found: Chunks) -> None:
+        """Write the prompt or the refill of a request that begins with its batch `k` after `n` tokens.
+
+        Parameters
+        ----------
+        one : _One
+        k, n : int
+        found : Chunks
+        """
+        again = set(found.restarts)
+        needed = missing = one.request.input_tokens + n
+        for at in range(k, min(found.end + 1, len(one.of.counts))):
+            j = one.of.places[at]
+            if at in again:
+                self.evict(one.request, one.of.places[at - 1], j, n > 0 and missing == 1)
+                missing = needed
+            if n and missing == 1:
+                self.rebuilt[j].decodes.append(one.request.id)
+                self.changes[j + 1] -= 1
+            else:
+                self.rebuilt[j].prefills[one.request.id] = one.of.counts[at]
+            missing -= one.of.counts[at]
+            # One token short of its next one, it is in decode.
+            self.changes[j + 1] += n > 0 and missing == 1
+
+    def refill(self, one: _One, k: int, n: int, earliest: int) -> tuple[int, Chunks]:
+        """Where the refill that shows at position `k` begins, and its chunks; the request is evicted before.
+
+        Parameters
+        ----------
+        one : _One
+        k, n : int
+        earliest : int
+            Position before which it does not begin.
+        """
+        found = refill_of(one.of, k, one.request.input_tokens + n, earliest)
+        if found is None:
+            raise self.unclear(one, k, one.request.input_tokens + n)
+        for at in range(found[0], k):
+            # What looked like a decode step was a chunk.
+            self.rebuilt[one.of.places[at]].decodes.pop()
+        self.evict(one.request, one.of.places[found[0] - 1], one.of.places[found[0]], True)
+        return found
+
+    def unclear(self, one: _One, k: int, needed: int) -> InputError:
+        """The error that chunks do not add up."""
+        problem = f"needs {needed} tokens from here, and its chunks do not add up to that"
+        return self.fault(one, k, problem)
+
+    def follow(self, one: _One) -> None:
+        """Write all that a request does."""
+        k = n = earliest = 0
+        outputs = one.request.output_tokens
+        while k < len(one.of.counts):
+            if n == outputs:
+                raise self.fault(one, k, f"processes {one.of.counts[k]} tokens after its last one")
+            if n and one.of.counts[k] == 1:
+                self.rebuilt[one.of.places[k]].decodes.append(one.request.id)
+            else:
+                begin, found = self.refill(one, k, n, earliest) if n else (0, self.prompt(one))
+                n -= k - begin
+                self.write(one, begin, n, found)
+                k, earliest = found.end, found.end + 1
+                if k == len(one.of.counts):
+                    return
+                self.changes[one.of.places[k] + 1] += 1
+            n += 1
+            if n == outputs:
+                self.changes[one.of.places[k] + 1] -= 1
+            k += 1
+
+    def prompt(self, one: _One) -> Chunks:
+        """The chunks of the prompt."""
+        found = chunks_of(one.of, 0, one.request.input_tokens)
+        if found is None:
+            raise self.unclear(one, 0, one.request.input_tokens)
+        return found
+
+    def starts(self) -> list[Fraction | None]:
+        """Earliest start of each batch, where it must be said."""
+        newest = [Fraction(0)] * len(self.given)
+        seen: set[str] = set()
+        for j, batch in enumerate(self.given):
+            for name in batch.tokens.keys() - seen:
+                newest[j] = max(newest[j], Fraction(self.instance.requests[self.position[name]].arrival))
+                seen.add(name)
+        found: list[Fraction | None] = [newest[0] or None]
+        for j, (before, batch) in enumerate(pairwise(self.given), 1):
+            idle = batch.start > before.end + ROUNDING
+            found.append((max(newest[j], newest[0] + batch.start) if idle else newest[j]) or None)
+        return found
+
+    def batches(self) -> list[Batch]:
+        """All batches."""
+        seen = {name: Processed([], []) for name in self.position}
+        for j, batch in enumerate(self.given):
+            for name, count in batch.tokens.items():
+                seen[name].places.append(j)
+                seen[name].counts.append(count)
+        for name, i in self.position.items():
+            self.follow(_One(self.instance.requests[i], name, seen[name]))
+        found: list[Batch] = []
+        for one, able, start in zip(self.rebuilt, accumulate(self.changes), self.starts(), strict=False):
+            if one.cleared:
+                found.append(Batch(evict=tuple(one.cleared)))
+            everybody = bool(one.decodes) and len(one.decodes) == able
+            tokens = one.prefills if everybody else one.prefills | dict.fromkeys(one.decodes, 1)
+            found.append(Batch(tokens, tuple(one.evict), start, everybody))
+        return found
+
+
+def schedule_of_run(run: Run, instance: Instance) -> Schedule:
+    """Rebuild the schedule of a run that holds all its batches.
+
+    Requests of the run are matched with those of the instance by arrival: where names are numbers in their
+    order, else in the order in which batches first hold them.  Whether the schedule keeps the limits is the
+    verifier's question.
+
+    Parameters
+    ----------
+    run : Run
+        With batches.
+    instance : Instance
+        Its requests are those of the run.
+
+    Raises
+    ------
+    InputError
+        If there are no batches, the numbers of requests differ, or a request processes more tokens than its
+        lengths allow: naming the batch and the request.
+    """
+    return Schedule(instance.name, run_length(_Rebuilding(run, instance).batches()))

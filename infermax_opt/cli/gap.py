@@ -181,7 +181,7 @@ def _subjects(
     from infermax_opt.gaps.collect import subjects_of_instance, subjects_on_machine
 
     if machine is not None:
-        return subjects_on_machine(machine, source, limits=_by_name(limits), slos=slos)
+        return subjects_on_machine(machine, source, limits=_by_name(limits), slos=slos, band=band)
     if limits:
         raise click.UsageError("--limit goes with --machine only.")
     if not source.paths:

@@ -96,6 +96,22 @@ class Scoring(Generic[I, S, M]):
         """
         raise InputError(f"runs of other systems are not instances of {self.name}", source=run.path)
 
+    def rebuilt(self, instance: I, run: Run) -> S:
+        """The schedule of a run whose batches are known.
+
+        Parameters
+        ----------
+        instance : instance
+            With the requests of the run.
+        run : Run
+
+        Raises
+        ------
+        InputError
+            If it cannot be rebuilt.
+        """
+        raise InputError(f"runs of other systems are not schedules of {self.name}", source=run.path)
+
     def machine(self, path: str, limits: Mapping[str, str]) -> Any:
         """A machine from a file, as `run_instance` takes it.
 

@@ -67,12 +67,17 @@ def subjects_of_instance(instance: AnyInstance, source: Source, band: Band | Non
         if kind == OWN:
             found.append(of_schedule(instance, path, band))
         else:
-            found.append(of_run(instance, source.run(path, kind)))
+            found.append(of_run(instance, source.run(path, kind), band))
     return found
 
 
 def subjects_on_machine(
-    path: str, source: Source, *, limits: Mapping[str, str], slos: Sequence[str] = ()
+    path: str,
+    source: Source,
+    *,
+    limits: Mapping[str, str],
+    slos: Sequence[str] = (),
+    band: Band | None = None,
 ) -> list[Subject]:
     """Runs on other systems, each with an instance of its own: its requests on a machine.
 
@@ -85,6 +90,8 @@ def subjects_on_machine(
         Of the machine, instead of its own.
     slos : sequence of str
         Service levels of the requests, as command-line options name them.
+    band : Band, optional
+        Of machines that replay runs whose batches are known.
 
     Raises
     ------
@@ -99,7 +106,7 @@ def subjects_on_machine(
         run = source.run(file, source.form)
         name = os.path.basename(file).removesuffix(".gz").rpartition(".")[0] or os.path.basename(file)
         instance = problem.scoring.run_instance(machine, run, name)
-        found.append(of_run(problem.aimed(instance, None, slos) if slos else instance, run))
+        found.append(of_run(problem.aimed(instance, None, slos) if slos else instance, run, band))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from infermax_opt import api
 from infermax_opt.core.band import Band
@@ -13,6 +13,7 @@ from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import Claim, LowerBound
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.results import claimed_bound, read_subject, schedule_of
+from infermax_opt.files.text import seconds
 from infermax_opt.foreign.run import Run
 
 __all__ = ["Subject", "of_run", "of_schedule"]
@@ -67,27 +68,55 @@ def of_schedule(instance: AnyInstance, path: str, band: Band | None = None) -> S
     schedule = schedule_of(found)
     if schedule is None:
         raise InputError("holds no schedule", source=path, field="schedule")
+    measured = _replayed(instance, schedule, path, band)
+    lower = claimed_bound(found) if isinstance(found, Claim) else None
+    return Subject(path, "schedule", instance, measured, schedule=schedule, lower=lower)
+
+
+def _replayed(instance: AnyInstance, schedule: AnySchedule, path: str, band: Band | None) -> Measured:
+    """Metrics of a schedule that keeps all rules."""
     check = api.verify(instance, schedule)
     wrong = [*check.violations, *check.faults]
     if wrong or check.metrics is None:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise InputError(f"its schedule is wrong: {wrong[0]}{more}", source=path)
-    scoring, metrics = problem_of(instance).scoring, check.metrics
-    if band is None:
-        measured = Measured(dict(metrics.items()), scoring.latencies(metrics))
-    else:
-        measured = scoring.worst_case(instance, schedule, band)
-    lower = claimed_bound(found) if isinstance(found, Claim) else None
-    return Subject(path, "schedule", instance, measured, schedule=schedule, lower=lower)
+    scoring = problem_of(instance).scoring
+    if band is not None:
+        return scoring.worst_case(instance, schedule, band)
+    return Measured(dict(check.metrics.items()), scoring.latencies(check.metrics))
 
 
-def of_run(instance: AnyInstance, run: Run) -> Subject:
-    """A run on another system, whose requests are those of the instance.
+def of_run(instance: AnyInstance, run: Run, band: Band | None = None) -> Subject:
+    """A run on another system: as it was measured or, where its batches are known, as they are replayed.
+
+    Parameters
+    ----------
+    instance : instance
+    run : Run
+    band : Band, optional
+        Of machines that replay it.
 
     Raises
     ------
     InputError
-        If they are not.
+        If its requests are not those of the instance.
     """
+    if run.batches is None:
+        return _measured(instance, run)
+    try:
+        schedule = problem_of(instance).scoring.rebuilt(instance, run)
+        again = _replayed(instance, schedule, run.path, band)
+    except InputError as error:
+        # Where chunks are small, what a file of batches leaves open may have been guessed wrong.
+        found = _measured(instance, run)
+        remark = f"its batches cannot be replayed: {error.problem}"
+        return replace(found, measured=replace(found.measured, remarks=(*found.measured.remarks, remark)))
+    span = seconds(max(batch.end for batch in run.batches) - min(batch.start for batch in run.batches))
+    remark = f"the system itself took {span} from the first batch to the last"
+    kind = f"{run.format}, its batches replayed"
+    return Subject(run.path, kind, instance, replace(again, remarks=(remark,)), schedule=schedule)
+
+
+def _measured(instance: AnyInstance, run: Run) -> Subject:
     measured = problem_of(instance).scoring.measured(instance, run)
     return Subject(run.path, run.format, instance, measured, run.left_out)

@@ -89,6 +89,18 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
 
         return measure_run(instance, run)
 
+    def rebuilt(self, instance: Instance, run: Run) -> Schedule:
+        """The schedule of a run whose batches are known.
+
+        Parameters
+        ----------
+        instance : Instance
+        run : Run
+        """
+        from infermax_opt.infermax.data.foreign_schedule import schedule_of_run
+
+        return schedule_of_run(run, instance)
+
     def machine(self, path: str, limits: Mapping[str, str]) -> Machine:
         """A machine from an instance or a cost profile.
 

@@ -8,17 +8,16 @@ from typing import Any
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.fast import replay
-from infermax_opt.infermax.replay.plain import _Checker
+from infermax_opt.infermax.replay.timeline import Walk, each_batch
 
 
 def processed(instance: Instance, schedule: Schedule) -> list[dict[int, int]]:
     """Tokens of each request of each batch, shorthands resolved."""
-    checker, found = _Checker(instance), []
-    for batch in schedule.batches:
-        for k in range(batch.repeat):
-            chosen = checker.chosen(batch, checker.evict(batch.evict) if k == 0 else set())
-            found.append(chosen)
-            checker.process(chosen)
+    walk, found = Walk(instance), []
+    for batch, evict in each_batch(instance, schedule.batches):
+        active = walk.step(batch, evict)
+        found.append({i: tokens for i, (_, tokens) in active.items()})
+        walk.settle()
     return found
 
 

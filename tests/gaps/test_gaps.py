@@ -25,6 +25,7 @@ from infermax_opt.gaps.report import gaps_text
 from infermax_opt.gaps.subjects import of_run
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.replay.metrics import Metrics
+from tests.foreign.chrome import chrome_trace
 from tests.infermax.oracle import optimum
 from tests.infermax.strategies import instances
 from tests.infermax.tiny import tiny
@@ -238,3 +239,19 @@ def test_where_the_time_above_the_bound_goes(tmp_path: Path) -> None:
     text = invoke(TOY, tmp_path / "vllm", tmp_path / "sarathi", "--metric", "makespan", "--explain").output
     assert "s above the lower bound" in text
     assert "s more" in text
+
+
+def test_a_file_of_batches_is_replayed_too(tmp_path: Path) -> None:
+    instance = read_instance(TOY)
+    schedule = api.schedule(instance, "vllm")
+    trace = tmp_path / "chrome_trace.json"
+    trace.write_text(json.dumps(chrome_trace(instance, schedule)))
+    done = invoke(TOY, trace, "--metric", "makespan", "--explain", "--json")
+    assert done.exit_code == 0, done.output
+    group = json.loads(done.output)["instances"][0]
+    (found,) = group["runs"]
+    makespan = float(api.verify(instance, schedule).metrics.makespan)
+    assert float(found["metrics"]["makespan"]["value"]) == pytest.approx(makespan)
+    assert found["format"].endswith("its batches replayed")
+    assert "the system itself took" in found["remarks"][0]
+    assert {some["metric"] for some in group["explained"]} == {"makespan", "mean_e2e"}

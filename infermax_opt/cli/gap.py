@@ -20,6 +20,7 @@ from infermax_opt.cli.console import (
 )
 from infermax_opt.cli.options import read_aimed, slos_option
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.options import ALSO_READ
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,8 +95,9 @@ __all__ = ["gap"]
 )
 @click.option(
     "--band",
-    metavar="LO:HI",
-    help="Bounds for all machines whose batches take LO to HI times as long, and worst cases of schedules.",
+    metavar="LO:HI|PROFILE",
+    help="Bounds for all machines whose batches take LO to HI times as long, and worst cases of schedules; "
+    "or the band of a cost profile.",
 )
 @click.option("--explain", is_flag=True, help="Say where the time of schedules goes, in parts that add up.")
 @click.option("--plot", metavar="PICTURE", shell_complete=files, help="Draw runs and bounds (.png, .svg).")
@@ -132,22 +134,37 @@ def gap(
     Without an instance, --machine says on which machine the requests of a run were served.
 
     \b
+    Formats:
+      schedule            schedule or result of INSTANCE
+      aiperf              profile_export.jsonl
+      aisimulate          requests.jsonl of predict --capture-per-request
+      blis                file of --metrics-path
+      guidellm            benchmarks.json
+      inference-perf      per_request_lifecycle_metrics.json
+      infermax            request_metrics.csv of the InferMax fork
+      llmservingsim       requests.jsonl of its runs of vLLM
+      llmservingsim-sim   sim.csv
+      sglang              bench_serving --output-details (JSON lines)
+      vidur               request_metrics.csv
+      vidur-chrome-trace  chrome_trace.json: a whole schedule, which is replayed
+      vllm                bench serve --save-result --save-detailed
+      vllm-otlp           spans "llm_request" in OTLP JSON
+
+    \b
     Examples:
       infermax-opt gap trace.json sarathi.json result.json
       infermax-opt gap trace.json request_metrics.csv --plot gap.png --csv gap.csv
       infermax-opt gap trace.json sarathi.json vllm.json --explain --plot gap.svg
       infermax-opt gap run.json --format vllm --machine machine.json --limit kv_capacity=41408
     """  # noqa: D301
-    from infermax_opt.core.band import Band
     from infermax_opt.files.results import read_bound
     from infermax_opt.gaps.collect import Source, score
     from infermax_opt.gaps.report import gaps_text, gaps_to_json
 
     _check_outputs(output, plot, table, *paths, *([machine] if machine else []))
-    allowed = None if band is None else Band.parsed(band)
     given = {name: value for name, value in choices.items() if value is not None}
     source = Source(paths if machine else paths[1:], form, given)
-    subjects = _subjects(source, paths[0], machine, limits, slos, allowed)
+    subjects, allowed = _subjects(source, paths[0], machine, limits, slos, band)
     if plot is not None and len({subject.instance.sha256 for subject in subjects}) > 1:
         raise InputError("one picture shows the runs of one instance; these have several", field="plot")
     groups = score(
@@ -176,17 +193,26 @@ def _subjects(
     machine: str | None,
     limits: Sequence[str],
     slos: Sequence[str],
-    band: Band | None,
-) -> list[Subject]:
+    band: str | None,
+) -> tuple[list[Subject], Band | None]:
+    """What is to be scored, and the band that it is scored for."""
+    from infermax_opt.core.registry import first_problem, problem_of
     from infermax_opt.gaps.collect import subjects_of_instance, subjects_on_machine
 
     if machine is not None:
-        return subjects_on_machine(machine, source, limits=_by_name(limits), slos=slos, band=band)
+        if ALSO_READ in click.get_current_context().meta:
+            raise click.UsageError("--cost goes with INSTANCE; --machine says the cost.")
+        scoring = first_problem().scoring
+        allowed = None if band is None else scoring.band(band)
+        found = subjects_on_machine(machine, source, limits=_by_name(limits), slos=slos, band=allowed)
+        return found, allowed
     if limits:
         raise click.UsageError("--limit goes with --machine only.")
     if not source.paths:
         raise click.UsageError("give INSTANCE and what is to be scored, or --machine.")
-    return subjects_of_instance(read_aimed(instance, None, slos), source, band)
+    read = read_aimed(instance, None, slos)
+    allowed = None if band is None else problem_of(read).scoring.band(band)
+    return subjects_of_instance(read, source, allowed), allowed
 
 
 def _by_name(limits: Sequence[str]) -> dict[str, str]:

@@ -52,6 +52,16 @@ class Scoring(Generic[I, S, M]):
 
     # --- machines that are not quite as the model says ------------------------------------------
 
+    def band(self, text: str) -> Band:
+        """Read a band: ``LO:HI``, or what else the problem has with one.
+
+        Raises
+        ------
+        InputError
+            If it is none.
+        """
+        return Band.parsed(text)
+
     def scaled(self, instance: I, factor: Fraction) -> I:
         """The instance on a machine that takes `factor` times as long for everything.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from infermax_opt.core.band import Band
+from infermax_opt.core.errors import InputError
 from infermax_opt.core.explanation import Explanation
 from infermax_opt.core.measured import Measured
 from infermax_opt.core.scoring import Scoring
@@ -51,6 +53,20 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
         from infermax_opt.infermax.attribution import explain
 
         return explain(instance, schedule)
+
+    def band(self, text: str) -> Band:
+        """Read a band: ``LO:HI``, or that of a cost profile, a file or a shipped one by name."""
+        from infermax_opt.infermax.data.profiles import load_profile, profile_names, read_profile
+
+        if text in profile_names():
+            found = load_profile(text).band
+        elif ":" not in text or os.path.exists(text):
+            found = read_profile(text).band
+        else:
+            return super().band(text)
+        if found is None:
+            raise InputError("the profile has none; say LO:HI", field="band", source=text)
+        return Band(found.lo, found.hi)
 
     def scaled(self, instance: Instance, factor: Fraction) -> Instance:
         """The instance on a machine whose batches all take `factor` times as long.

@@ -18,6 +18,7 @@ from infermax_opt.core.registry import problem_of
 from infermax_opt.files.csv_rows import read_rows
 from infermax_opt.files.instances import read_instance, write_instance
 from infermax_opt.files.results import write_result, write_with_certificate
+from infermax_opt.foreign.reading import RUN_FORMATS
 from infermax_opt.foreign.run import ForeignRequest, Run
 from infermax_opt.gaps.bounds import best_bounds
 from infermax_opt.gaps.collect import score
@@ -255,3 +256,25 @@ def test_a_file_of_batches_is_replayed_too(tmp_path: Path) -> None:
     assert found["format"].endswith("its batches replayed")
     assert "the system itself took" in found["remarks"][0]
     assert {some["metric"] for some in group["explained"]} == {"makespan", "mean_e2e"}
+
+
+def test_help_names_all_formats() -> None:
+    text = CliRunner().invoke(cli, ["gap", "--help"]).output
+    for name in ("schedule", *RUN_FORMATS):
+        assert f"  {name} " in text
+
+
+@pytest.mark.parametrize(
+    ("band", "low"), [("0.9:1.2", "0.9"), ("llama-3.1-8b_h100", None), ("0.9", None), ("1.2:0.9", None)]
+)
+def test_bounds_of_a_band_are_those_of_the_fastest_machine(
+    tmp_path: Path, band: str, low: str | None
+) -> None:
+    CliRunner().invoke(cli, ["schedule", TOY, "--scheduler", "vllm", "-o", str(tmp_path / "vllm.json")])
+    done = invoke(TOY, tmp_path / "vllm.json", "--metric", "makespan", "--band", band, "--json")
+    assert done.exit_code == (0 if low else 2), done.output
+    if low is not None:
+        group = json.loads(done.output)["instances"][0]
+        scoring = problem_of(read_instance(TOY)).scoring
+        fast = api.bound(scoring.scaled(read_instance(TOY), Fraction(low)), time_limit=2)
+        assert float(group["lower_bounds"]["makespan"]["value"]) == pytest.approx(float(fast[0].value))

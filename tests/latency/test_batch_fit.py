@@ -207,6 +207,12 @@ def test_fits_that_are_impossible(tmp_path: Path, rows: list[str], message: str)
     assert str(caught.value).startswith(str(tmp_path))
 
 
+def test_batches_that_take_no_time_are_no_fit(tmp_path: Path) -> None:
+    rows = "21,7,315,14@0,0.00002279\n12,0,0,12@12,0.00032396\n3,3,9,,0.00437054\n27,7,252,20@8,0.00036271\n"
+    with pytest.raises(InputError, match="in the best fit a pure decode batch of 3 tokens takes no time"):
+        fitted(tmp_path, HEADER + rows)
+
+
 def test_options_are_checked(tmp_path: Path) -> None:
     text = whole_batches(30)
     for options, message in (

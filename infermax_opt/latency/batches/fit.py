@@ -109,6 +109,7 @@ def fit_batches(
     try:
         chosen = choose(samples, pieces, kind, weights, cover, mixed)
         cost = _above(chosen, samples) if cover == "above" else _cost(chosen, chosen.found)
+        _check_times(cost, samples)
         if mixed and cover == "mean" and "attention" in samples.parts:
             cost = replace(cost, mixed=_beside(cost, samples.parts["attention"], weights))
     except InputError as error:
@@ -119,6 +120,15 @@ def fit_batches(
         regions, band_of(cost, samples, share),
         (*samples.notes, *_untold(chosen, samples), *_on_mixing(cost, regions, mixed)),
     )  # fmt: skip
+
+
+def _check_times(cost: CostModel, samples: BatchSamples) -> None:
+    """Check that every measured batch takes some time in the model."""
+    part, some = ("batch", samples.batches) if samples.batches else ("dense", samples.parts["dense"])
+    for sample, seconds in zip(some, predicted(cost, part, some), strict=True):
+        if not seconds:
+            problem = f"in the best fit a {region(sample)} batch of {sample.tokens} tokens takes no time"
+            raise InputError(problem)
 
 
 def _cost(chosen: Choice, found: Any, *, upwards: bool = False) -> CostModel:

@@ -82,7 +82,8 @@ def profiles(as_json: bool) -> int:
     found = [load_profile(name) for name in profile_names()]
     value = [
         {"name": p.name, "model": p.model, "device": p.device, "kv_capacity": p.kv_capacity,
-         "fit_error": p.fit_error, "source": p.source}
+         "fit_error": p.fit_error, "source": p.source, "kernel_time_only": p.kernel_time_only,
+         "band": p.band and {"share": p.band.share, "lo": p.band.lo, "hi": p.band.hi}}
         for p in found
     ]  # fmt: skip
     save({"schema": SCHEMAS["profiles"], "profiles": value}, None, None if as_json else profiles_text(found))

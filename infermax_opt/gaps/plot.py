@@ -19,7 +19,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F
 BOUND = "#000000"
 #: Parts of a schedule's time, in their order: what is done, what is done again, batches by reason, nothing.
 SPENT = (
-    "#0072B2", "#56B4E9", "#004B75", "#D55E00", "#E69F00", "#F0E442",
+    "#0072B2", "#56B4E9", "#004B75", "#D55E00", "#8C564B", "#E69F00", "#F0E442",
     "#C9A227", "#CC79A7", "#7A4A66", "#8FB8A8", "#BBBBBB", "#E8E8E8",
 )  # fmt: skip
 #: Panels beside each other.

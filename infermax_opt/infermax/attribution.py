@@ -1,7 +1,8 @@
 """Where the time of a schedule goes, in parts that add up exactly.
 
 *Makespan.*  A batch of x tokens takes the fixed time A = max_k alpha_k, and d0, p0 if it decodes, prefills;
-for its tokens max_k (alpha_k + beta_k x) - A; and for attention.  What it processes again after an eviction
+for its tokens max_k (alpha_k + beta_k x) - A; for attention; and e0 + e1 * KV longer where it does both.
+What it processes again after an eviction
 counts apart: by how much it would be shorter without.  The fixed time of a batch goes to the reason why it
 did not hold more: everybody was in it; its tokens or requests were at their limit; some with KV were left
 out; the prompt of nobody who waited fitted whole into the KV that was left; or somebody's did.  The rest of
@@ -41,6 +42,7 @@ __all__ = ["explain"]
 SLICES = 120
 
 TOKENS, READS, PREFILLS, AGAIN = "tokens", "KV reads", "prefill attention", "refills"
+BOTH = "decodes beside prefills"
 #: Why a batch did not hold more, in the order in which reasons are looked for.
 ALONE = "batches with all who are there"
 BUDGET = "batches of full token budget"
@@ -50,7 +52,7 @@ MEMORY = "batches of full KV"
 ROOM = "batches with room for one who waits"
 IDLE, EMPTY = "no batch, though requests wait", "no batch, nobody there"
 REASONS = (BUDGET, SEATS, MEMORY, ROOM, APART, ALONE)
-PARTS = (TOKENS, READS, PREFILLS, AGAIN, *REASONS, IDLE, EMPTY)
+PARTS = (TOKENS, READS, PREFILLS, AGAIN, BOTH, *REASONS, IDLE, EMPTY)
 
 
 def explain(instance: Instance, schedule: Schedule) -> tuple[Explanation, Explanation]:
@@ -198,11 +200,14 @@ def _parts(instance: Instance, features: BatchFeatures, tokens_again: int, work_
     """The time of a batch but for what is fixed, in ticks of the cost model."""
     cost = instance.cost.ticks
     whole, once = (_token_ticks(instance, n) for n in (features.tokens, features.tokens - tokens_again))
+    e0, e1 = instance.cost.mixed_ticks
+    both = e0 + e1 * features.decode_kv if features.decodes and features.prefills else 0
     return {
         TOKENS: once,
         READS: cost.d1 * features.decode_kv,
         PREFILLS: cost.p1 * (features.prefill_work - work_again),
         AGAIN: whole - once + cost.p1 * work_again,
+        BOTH: both,
     }
 
 

@@ -23,8 +23,8 @@ from fractions import Fraction
 from math import lcm
 
 from infermax_opt.core.band import Band
+from infermax_opt.core.exact import Number
 from infermax_opt.core.measured import Measured
-from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.latencies import NEVER, Latencies
 from infermax_opt.infermax.data.objective import LINEAR, Latency, Metric
@@ -44,12 +44,17 @@ def scaled(instance: Instance, factor: Fraction) -> Instance:
         return instance
     cost = instance.cost
 
-    def pair(one: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
-        return one[0] * factor, one[1] * factor
+    def pair(one: tuple[Number, Number]) -> tuple[Fraction, Fraction]:
+        return Fraction(one[0]) * factor, Fraction(one[1]) * factor
 
-    pieces = [pair(piece) for piece in zip(cost.seconds.alpha, cost.seconds.beta, strict=True)]
-    unit = cost.seconds
-    made = CostModel(pieces, pair((unit.d0, unit.d1)), pair((unit.p0, unit.p1)), cost.attention)
+    made = replace(
+        cost,
+        batch=[pair(piece) for piece in cost.batch],
+        decode=pair(cost.decode),
+        prefill=pair(cost.prefill),
+        mixed=pair(cost.mixed),
+        profile=None,
+    )
     return replace(instance, cost=made)
 
 

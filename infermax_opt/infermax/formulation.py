@@ -23,13 +23,19 @@ if TYPE_CHECKING:
     from pyomo.core import ConcreteModel
 
 __all__ = [
+    "MIXING",
     "Formulation",
     "Move",
     "get_formulation",
+    "refusal",
     "trajectory",
 ]
 
 GROUP = "infermax_opt.models"
+
+
+#: Why every exact engine refuses an instance that pays for mixing.
+MIXING = "batches of both kinds take longer than their parts (cost.mixed)"
 
 
 class Formulation(Protocol):
@@ -95,6 +101,14 @@ def get_formulation(name: str) -> Formulation:
     """Load a formulation of InferMax instances by name; see `load_formulation`."""
     formulation: Formulation = load_formulation(name, GROUP)
     return formulation
+
+
+def refusal(formulation: Formulation, instance: Instance) -> str | None:
+    """Why a formulation cannot model `instance`; None if it can.
+
+    No formulation, also of another package, has a variable for what a batch of both kinds takes longer.
+    """
+    return MIXING if instance.pays_for_mixing else formulation.unsupported(instance)
 
 
 class Move(NamedTuple):

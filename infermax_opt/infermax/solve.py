@@ -24,7 +24,7 @@ from infermax_opt.infermax.data.instance import Instance, Metric, Objective
 from infermax_opt.infermax.data.rounds import in_rounds
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
-from infermax_opt.infermax.formulation import GROUP, get_formulation
+from infermax_opt.infermax.formulation import GROUP, MIXING, get_formulation, refusal
 from infermax_opt.infermax.planners.optional import in_vain, optional_ones, without
 from infermax_opt.infermax.replay.metrics import Metrics
 
@@ -107,7 +107,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             and 0 < columns <= min(WINDOW_COLUMNS, MODEL_RATE * (1 - PLAN_SHARE) * left)
             and self.instance.objective.is_makespan
             and self.instance.required is self.instance
-            and get_formulation("flow").unsupported(self.instance) is None
+            and refusal(get_formulation("flow"), self.instance) is None
         )
         whole = able and left is not None and columns <= min(FLOW_COLUMNS, MODEL_RATE * FLOW_SHARE * left)
         self.plan_beside_bounds(1 - FLOW_SHARE if whole else 1.0, windows=able)
@@ -375,17 +375,17 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         from infermax_opt.infermax.exact.solve_formulation import solve_formulation
 
         name = self.options.formulation
+        if name is None and self.instance.pays_for_mixing:
+            raise InputError(f"no formulation takes this instance: {MIXING}", field="solver")
         if name is None:
-            able = [
-                n for n in formulation_names(GROUP) if get_formulation(n).unsupported(self.instance) is None
-            ]
+            able = [n for n in formulation_names(GROUP) if refusal(get_formulation(n), self.instance) is None]
             if not able:
                 reasons = [
-                    f"{n}: {get_formulation(n).unsupported(self.instance)}" for n in formulation_names(GROUP)
+                    f"{n}: {refusal(get_formulation(n), self.instance)}" for n in formulation_names(GROUP)
                 ]
                 raise InputError(f"no formulation takes this instance: {'; '.join(reasons)}", field="solver")
             name = "flow" if "flow" in able else able[0]
-        why = get_formulation(name).unsupported(self.instance)
+        why = refusal(get_formulation(name), self.instance)
         if why is not None:
             raise InputError(f"{name!r} does not take this instance: {why}", field="formulation")
         self.report = replace(self.report, formulation=name)

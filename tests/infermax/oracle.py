@@ -44,12 +44,13 @@ class _Oracle:
     def __init__(self, instance: Instance):
         self.instance = instance
         cost = instance.cost
-        pairs = [*cost.batch, cost.decode, cost.prefill]
+        pairs = [*cost.batch, cost.decode, cost.prefill, cost.mixed]
         arrivals = [request.arrival for request in instance.requests]
         self.unit = lcm(*(Fraction(v).denominator for v in (*arrivals, *itertools.chain(*pairs))))
         self.pieces = [(self.ticks(a), self.ticks(b)) for a, b in cost.batch]
         self.d0, self.d1 = map(self.ticks, cost.decode)
         self.p0, self.p1 = map(self.ticks, cost.prefill)
+        self.e0, self.e1 = map(self.ticks, cost.mixed)
         self.reqs = [(r.input_tokens, r.output_tokens, self.ticks(r.arrival)) for r in instance.requests]
         self.last = max(a for *_, a in self.reqs)
         system = instance.system
@@ -197,4 +198,6 @@ class _Oracle:
             ticks += self.d0 + self.d1 * reads
         if prefill:
             ticks += self.p0 + self.p1 * work
+        if decodes and prefill:
+            ticks += self.e0 + self.e1 * reads
         return ticks

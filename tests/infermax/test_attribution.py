@@ -94,6 +94,13 @@ def test_why_a_batch_did_not_hold_more(limits: dict[str, int], first: dict[str, 
     assert found[attribution.ALONE] >= len(batches) - 1
 
 
+def test_decodes_beside_prefills() -> None:
+    dear = replace(COST, mixed=("0.2", "0.02"))
+    instance = replace(machine(RequestGroup("a", 4, 2), RequestGroup("b", 4, 1)), cost=dear)
+    found = by_name(instance, Batch({"a": 4}), Batch({"a": 1, "b": 4}))
+    assert found[attribution.BOTH] == Fraction("0.2") + 4 * Fraction("0.02")
+
+
 def test_some_held_back() -> None:
     instance = machine(RequestGroup("a", 4, 2), RequestGroup("b", 4, 1))
     found = by_name(instance, Batch({"a": 4}), Batch({"b": 4}), Batch({"a": 1}))

@@ -79,6 +79,14 @@ def test_no_machine_is_below_the_fastest(instance: Instance, factors: list[Fract
     assert value is None or value >= optimum(scaled(aimed, BAND.low))
 
 
+def test_all_costs_are_scaled() -> None:
+    instance = tiny(3, arrivals=True)
+    dear = replace(instance, cost=replace(instance.cost, mixed=("0.5", "0.25")))
+    made = scaled(dear, Fraction("1.2")).cost
+    assert made.mixed == (Fraction("0.6"), Fraction("0.3"))
+    assert [a for a, _ in made.batch] == [Fraction(a) * Fraction("1.2") for a, _ in dear.cost.batch]
+
+
 def test_a_band_of_one_is_the_machine_itself() -> None:
     instance = tiny(3, arrivals=True)
     schedule = api.schedule(instance, "vllm")

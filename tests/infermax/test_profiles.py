@@ -142,3 +142,18 @@ def test_the_shipped_instances_are_what_their_script_writes(tmp_path: Path) -> N
     for path in tmp_path.rglob("*.json"):
         shipped = ROOT / "instances" / path.relative_to(tmp_path)
         assert shipped.read_text() == path.read_text()
+
+
+def test_profiles_of_kernels_say_how_far_they_are() -> None:
+    """Of whole batches, most of which mix: nine of ten lie in the band; mixed ones are furthest."""
+    for name in sorted(KERNELS):
+        profile = load_profile(name)
+        assert profile.kernel_time_only is True
+        assert profile.host_overhead == 0
+        assert profile.band is not None
+        assert profile.band.share == Fraction("0.9")
+        assert Fraction("0.7") < profile.band.lo < 1 < profile.band.hi < Fraction("2.1")
+        errors = json.loads((PROFILES / f"{name}.json").read_text())["errors"]
+        assert {"all", "small", "large", "pure decode", "pure prefill", "mixed", "dense"} < errors.keys()
+        assert errors["pure decode"]["mean"] < errors["pure prefill"]["mean"] < errors["mixed"]["mean"]
+    assert load_profile("llama-3.1-8b_h100").band is None

@@ -89,6 +89,19 @@ def test_the_overhead_of_the_host_is_added_to_every_line_and_said(tmp_path: Path
     assert profile_from_json(with_it, "x").kv_capacity is None
 
 
+def test_a_term_for_mixed_batches(tmp_path: Path) -> None:
+    folder, out = kernel_tables(tmp_path / "kernels", mixed=1.5), tmp_path / "profile.json"
+    done = run(
+        "calibrate", folder, "--for", "batches", "--layers", 4, "--mixed", "-o", out, "--host-overhead", "0.1"
+    )
+    assert done.exit_code == 0, done.output
+    assert "  mixed      " in done.output
+    assert any(read_profile(out).cost.mixed)
+    refused = run("solve", TOY, "--cost", out, "--solver", "search")
+    assert refused.exit_code == 2
+    assert refused.stderr.endswith("batches of both kinds take longer than their parts (cost.mixed)\n")
+
+
 def test_vidur_and_standard_input(tmp_path: Path) -> None:
     done = run(
         "calibrate", vidur_profile(tmp_path / "mlp.csv"), "--for", "batches", "--layers", 3, "--gpus", 2

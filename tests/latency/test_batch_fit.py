@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -141,6 +141,37 @@ def test_kernels_are_fitted_apart(tmp_path: Path) -> None:
     assert errors[1]["mixed"] > errors[0]["mixed"]
 
 
+def test_what_mixed_batches_take_longer_comes_back(tmp_path: Path) -> None:
+    cost = CostModel([("0.01", "0.00005")], ("0", "2e-7"), ("0", "9e-9"), "square", mixed=("0", "3e-7"))
+    text = whole_batches(200, cost)
+    made = fitted(tmp_path, text, pieces=1, mixed=True)
+    assert made.cost == cost
+    assert made.notes == ()
+    plain = fitted(tmp_path, text, pieces=1)
+    assert plain.cost.mixed == (0, 0)
+    assert "--mixed fits a term for them" in plain.notes[-1]
+    vain = fitted(tmp_path, whole_batches(200, replace(cost, mixed=(0, 0))), pieces=1, mixed=True)
+    assert vain.notes == ("no batch of both kinds takes longer than the other terms say: e0 and e1 are 0",)
+
+
+def test_above_covers_mixed_batches_with_their_term(tmp_path: Path) -> None:
+    samples = read_batches(kernel_tables(tmp_path / "kernels", mixed=1.5), layers=4)
+    made = fit_batches(samples, cover="above", mixed=True)
+    assert any(made.cost.mixed)
+    for part, s in samples.rows():
+        dense = made.cost.to_seconds(made.cost.batch_ticks(BatchFeatures(s.tokens, 0, 0, 0, 0)))
+        assert seconds(made.cost, s) - (dense if part == "attention" else 0) >= s.seconds
+
+
+def test_the_term_of_kernels_changes_no_other(tmp_path: Path) -> None:
+    samples = read_batches(kernel_tables(tmp_path / "kernels", mixed=2.0), layers=10)
+    plain, made = (fit_batches(samples, pieces=1, mixed=mixed) for mixed in (False, True))
+    assert replace(made.cost, mixed=(0, 0)) == plain.cost
+    errors = [{f.name: f.errors.mean for f in some.regions} for some in (plain, made)]
+    assert errors[1]["mixed"] < 0.5 * errors[0]["mixed"]
+    assert errors[1]["pure decode"] == errors[0]["pure decode"]
+
+
 def test_vidur_has_no_attention(tmp_path: Path) -> None:
     made = fit_batches(read_batches(vidur_profile(tmp_path / "mlp.csv"), layers=3))
     assert made.cost.batch == ((Fraction("0.029"), Fraction("0.00027")),)
@@ -176,6 +207,12 @@ def test_fits_that_are_impossible(tmp_path: Path, rows: list[str], message: str)
     assert str(caught.value).startswith(str(tmp_path))
 
 
+def test_batches_that_take_no_time_are_no_fit(tmp_path: Path) -> None:
+    rows = "21,7,315,14@0,0.00002279\n12,0,0,12@12,0.00032396\n3,3,9,,0.00437054\n27,7,252,20@8,0.00036271\n"
+    with pytest.raises(InputError, match="in the best fit a pure decode batch of 3 tokens takes no time"):
+        fitted(tmp_path, HEADER + rows)
+
+
 def test_options_are_checked(tmp_path: Path) -> None:
     text = whole_batches(30)
     for options, message in (
@@ -195,7 +232,7 @@ def test_options_are_checked(tmp_path: Path) -> None:
 def test_a_fit_does_not_depend_on_the_run(tmp_path: Path) -> None:
     text = whole_batches(200, noise=0.03)
     first, second = (fitted(tmp_path, text) for _ in range(2))
-    assert first == dataclasses.replace(second)
+    assert first == second
 
 
 @pytest.mark.parametrize("seed", range(200))

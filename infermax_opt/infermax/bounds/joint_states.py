@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import lcm
 
-from infermax_opt.infermax.data.cost import batch_time, prefill_work
+from infermax_opt.infermax.data.cost import BatchFeatures, prefill_work
 from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["Batches", "State", "TooManySteps"]
@@ -65,7 +65,7 @@ class Batches:
         for after, ready, _, _, tokens, decodes, kv, prefills, work, _ in self._combined(state):
             end = tuple(sorted(after))
             if end != state:
-                time = scale * batch_time(*cost.ticks, tokens, decodes, kv, prefills, work)
+                time = scale * cost.batch_ticks(BatchFeatures(tokens, decodes, kv, prefills, work))
                 key = end, ready
                 if key not in known or time < known[key]:
                     known[key] = time

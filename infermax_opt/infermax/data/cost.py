@@ -6,10 +6,17 @@ cached tokens and prefilling requests do `prefill_work` units of attention work:
     T = max_k (alpha_k + beta_k * tokens)             non-attention operators
         + [any decode]  * (d0 + d1 * decode_kv)       decode attention
         + [any prefill] * (p0 + p1 * prefill_work)    prefill attention
+        + [both]        * (e0 + e1 * decode_kv)       what both take longer beside each other
 
 with work ``c**2`` (attention "square", InferMax section 3.2) or ``c * (2 * m + c)`` ("exact",
 which counts the reads of a chunk's cached prefix) for a chunk of c tokens behind m cached ones.
 One affine piece is the paper's linear model; several make a convex roofline ("hinge").
+
+*Without the last term.*  Let a schedule take its batches as they are, each started later by what the term
+adds, so that it ends when it did.  Then each token is made at the same time, no member arrives after the
+start of its batch, and no limit changes.  So a lower bound on any objective for the cost without the term is
+one with it.  Bounds, their certificates and the checker therefore read `ticks`, which has no such term; what
+must know the true time of a batch asks `batch_ticks`.
 """
 
 from __future__ import annotations
@@ -69,7 +76,7 @@ class Coefficients(NamedTuple):
 
 def batch_time(
     alpha: Any, beta: Any, d0: Any, d1: Any, p0: Any, p1: Any,
-    tokens: Any, decodes: Any, decode_kv: Any, prefills: Any, work: Any,
+    tokens: Any, decodes: Any, decode_kv: Any, prefills: Any, work: Any, e0: Any = 0, e1: Any = 0,
 ) -> Any:  # fmt: skip
     """Time of one batch, in the unit of the coefficients.
 
@@ -81,6 +88,8 @@ def batch_time(
         Of a batch that decodes and per cached token read; of one that prefills and per unit of work.
     tokens, decodes, decode_kv, prefills, work
         The `BatchFeatures`.
+    e0, e1
+        Of a batch that does both, and per cached token that it reads.
 
     Notes
     -----
@@ -96,6 +105,8 @@ def batch_time(
         time = time + d0 + d1 * decode_kv
     if prefills > 0:
         time = time + p0 + p1 * work
+        if decodes > 0:
+            time = time + e0 + e1 * decode_kv
     return time
 
 
@@ -130,6 +141,9 @@ class CostModel:
     attention : Attention or str
     profile : str, optional
         Name of the shipped profile that the coefficients came from.
+    mixed : (Number, Number)
+        (e0, e1): seconds and seconds per cached token read that a batch takes longer which both decodes and
+        prefills.
 
     Raises
     ------
@@ -142,6 +156,7 @@ class CostModel:
     prefill: tuple[Number, Number]
     attention: Attention = Attention.SQUARE
     profile: str | None = field(default=None, compare=False)
+    mixed: tuple[Number, Number] = (0, 0)
 
     def __post_init__(self) -> None:
         if not self.batch:
@@ -150,6 +165,7 @@ class CostModel:
         object.__setattr__(self, "batch", pieces)
         object.__setattr__(self, "decode", _pair(self.decode, "cost.decode"))
         object.__setattr__(self, "prefill", _pair(self.prefill, "cost.prefill"))
+        object.__setattr__(self, "mixed", _pair(self.mixed, "cost.mixed"))
         try:
             object.__setattr__(self, "attention", Attention(self.attention))
         except ValueError:
@@ -158,19 +174,19 @@ class CostModel:
 
     @cached_property
     def seconds(self) -> Coefficients:
-        """Coefficients as exact fractions of a second."""
+        """Coefficients but `mixed` as exact fractions of a second."""
         alpha, beta = zip(*self.batch, strict=True)
         return Coefficients(alpha, beta, *self.decode, *self.prefill)
 
     @cached_property
     def ticks_per_second(self) -> int:
         """Ticks in a second: the coarsest unit in which every coefficient is an integer."""
-        pairs = [*self.batch, self.decode, self.prefill]
+        pairs = [*self.batch, self.decode, self.prefill, self.mixed]
         return common_denominator([Fraction(value) for pair in pairs for value in pair])
 
     @cached_property
     def ticks(self) -> Coefficients:
-        """Coefficients as integers, in ticks."""
+        """Coefficients but `mixed` as integers, in ticks."""
         scale = self.ticks_per_second
         unit = self.seconds
 
@@ -184,12 +200,18 @@ class CostModel:
 
     @cached_property
     def floats(self) -> Coefficients:
-        """Coefficients as floats, in seconds (for solvers and simulated clocks only)."""
+        """Coefficients but `mixed` as floats, in seconds (for solvers and simulated clocks only)."""
         unit = self.seconds
         return Coefficients(
             tuple(map(float, unit.alpha)), tuple(map(float, unit.beta)),
             float(unit.d0), float(unit.d1), float(unit.p0), float(unit.p1),
         )  # fmt: skip
+
+    @cached_property
+    def mixed_ticks(self) -> tuple[int, int]:
+        """What a batch takes longer that does both, as integers, in ticks."""
+        e0, e1 = (int(Fraction(value) * self.ticks_per_second) for value in self.mixed)
+        return e0, e1
 
     @property
     def exact_attention(self) -> bool:
@@ -198,7 +220,7 @@ class CostModel:
 
     def batch_ticks(self, features: BatchFeatures) -> int:
         """Exact time of one batch, in ticks."""
-        return int(batch_time(*self.ticks, *features))
+        return int(batch_time(*self.ticks, *features, *self.mixed_ticks))
 
     def to_seconds(self, ticks: int) -> Fraction:
         """Convert ticks to exact seconds."""
@@ -206,8 +228,8 @@ class CostModel:
 
     def many_batch_ticks(self, features: Sequence[Sequence[int]]) -> list[int]:
         """Exact times of many batches, in ticks; rows in the order of `BatchFeatures`."""
-        ticks = self.ticks
-        return [batch_time(*ticks, *row) for row in features]
+        ticks, mixed = self.ticks, self.mixed_ticks
+        return [batch_time(*ticks, *BatchFeatures(*row), *mixed) for row in features]
 
 
 def _pair(pair: object, name: str) -> tuple[Fraction, Fraction]:

@@ -20,12 +20,13 @@ def cost_from_json(value: object) -> CostModel:
     InputError
         Naming the offending field.
     """
-    fields = Fields(value, "cost", ["batch", "decode", "prefill", "attention"])
+    fields = Fields(value, "cost", ["batch", "decode", "prefill", "attention"], ["mixed"])
     return CostModel(
         batch=fields.items("batch"),
         decode=fields.get("decode"),
         prefill=fields.get("prefill"),
         attention=fields.get("attention"),
+        mixed=fields.get("mixed", (0, 0)),
     )
 
 
@@ -36,4 +37,5 @@ def cost_to_json(cost: CostModel) -> dict[str, Any]:
         "decode": [decimal_text(Fraction(v)) for v in cost.decode],
         "prefill": [decimal_text(Fraction(v)) for v in cost.prefill],
         "attention": cost.attention.value,
+        **({"mixed": [decimal_text(Fraction(v)) for v in cost.mixed]} if any(cost.mixed) else {}),
     }

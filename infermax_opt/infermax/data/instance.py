@@ -191,6 +191,11 @@ class Instance:
         return self.objective.unit
 
     @property
+    def pays_for_mixing(self) -> bool:
+        """Whether some batch may take longer than what its decodes and its prefills take by themselves."""
+        return any(self.cost.mixed) and self.policy.hybrid_batching
+
+    @property
     def objective_name(self) -> str:
         """The objective, as results name it."""
         return str(self.objective)
@@ -266,6 +271,8 @@ class Instance:
         feed(policy.hybrid_batching, policy.chunked_prefill, policy.preemption)
         feed(cost.attention.value, *(v for pair in cost.batch for v in pair))
         feed(*cost.decode, *cost.prefill)
+        if any(cost.mixed):
+            feed("mixed", *cost.mixed)
         feed(*self.objective.meaning())
         if self.horizon is not None:
             feed("horizon", self.horizon)

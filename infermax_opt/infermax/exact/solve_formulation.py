@@ -14,7 +14,7 @@ from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, 
 from infermax_opt.infermax.bounds.most_batches import proved_batches
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.formulation import Formulation, get_formulation, trajectory
+from infermax_opt.infermax.formulation import Formulation, get_formulation, refusal, trajectory
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import measure, objective_value
 from infermax_opt.infermax.replay.waits import with_best_waits
@@ -86,7 +86,7 @@ def covering(instance: Instance, name: str) -> Formulation:
         If there is none, or it does not cover the instance.
     """
     formulation = get_formulation(name)
-    reason = formulation.unsupported(instance)
+    reason = refusal(formulation, instance)
     if reason is not None:
         raise InputError(f"formulation {name!r} does not cover this instance: {reason}")
     return formulation

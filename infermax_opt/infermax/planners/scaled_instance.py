@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import CostModel
@@ -71,6 +72,7 @@ def coarse_instance(instance: Instance, scale: int, most: int | None = None) -> 
             decode=(scale * cost.d0, scale**2 * cost.d1),
             prefill=(cost.p0, scale**2 * cost.p1),
             attention=instance.cost.attention,
+            mixed=(scale * Fraction(instance.cost.mixed[0]), scale**2 * Fraction(instance.cost.mixed[1])),
         ),
         policy=Policy(instance.policy.hybrid_batching, False, instance.policy.preemption),
     )

@@ -19,7 +19,7 @@ from infermax_opt.latency.batches.samples import BatchSamples
 __all__ = ["COEFFICIENTS", "Design", "lines", "triangle"]
 
 #: Coefficients but those of the steps at knees; the order is that in which they are told apart.
-COEFFICIENTS = ("alpha", "beta", "d1", "p1", "d0", "p0")
+COEFFICIENTS = ("alpha", "beta", "d1", "p1", "d0", "p0", "e1", "e0")
 #: Rows that are reduced at a time.
 BLOCK = 1024
 #: What must vary for a coefficient to be told from those before it.
@@ -58,7 +58,9 @@ class Design:
     scale: Any
 
     @classmethod
-    def of(cls, samples: BatchSamples, attention: Attention, weights: str, cover: str) -> Design:
+    def of(
+        cls, samples: BatchSamples, attention: Attention, weights: str, cover: str, mixed: bool = False
+    ) -> Design:
         """Rows of all samples.
 
         Parameters
@@ -70,6 +72,8 @@ class Design:
         cover : {"mean", "above"}
             Attention of mixed batches that was measured alone is what the model must lie above, but
             nothing that its terms, each of one kind, are fitted to.
+        mixed : bool
+            Whether there is a term for batches of both kinds.
 
         Raises
         ------
@@ -89,6 +93,8 @@ class Design:
             "alpha": dense, "beta": dense * tokens, "d1": alone * read, "p1": alone * work,
             "d0": alone * decode, "p0": alone * prefill,
         }  # fmt: skip
+        if mixed:
+            every |= {"e1": alone * prefill * read, "e0": alone * prefill * decode}
         names = _told_apart(every, samples.path)
         columns = np.stack([every[name] for name in names], axis=1)
         scale = measured if weights == "relative" else np.ones_like(measured)
@@ -167,6 +173,8 @@ def _told_apart(every: dict[str, Any], path: str) -> tuple[str, ...]:
     basis: list[Any] = []
     names = []
     for name in COEFFICIENTS:
+        if name not in every:
+            continue
         column = every[name]
         length = float(np.linalg.norm(column))
         if not length:  # no sample decodes, or none prefills

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.profiles import Band
+from infermax_opt.latency._least_squares import non_negative
 from infermax_opt.latency.batches.above import least_above
 from infermax_opt.latency.batches.design import COEFFICIENTS, lines
-from infermax_opt.latency.batches.errors import Region, band_of, errors_by_region
-from infermax_opt.latency.batches.samples import BatchSamples
+from infermax_opt.latency.batches.errors import Region, band_of, errors_by_region, predicted
+from infermax_opt.latency.batches.samples import BatchSamples, Sample, region
 from infermax_opt.latency.batches.search import MOST_PIECES, Choice, Trial, choose
 from infermax_opt.latency.fit import check_choices
 
@@ -28,6 +29,8 @@ __all__ = ["DIGITS", "BatchFit", "fit_batches"]
 DIGITS = 5
 #: Coefficients below this many seconds are 0.
 NOTHING = 1e-20
+#: Mean error of mixed batches from which on a term for them is worth a word, if it is the largest.
+MIXING = 0.05
 #: Times a model that is to lie above is raised and rounded up before it is given up.
 ROUNDS = 8
 
@@ -70,6 +73,7 @@ def fit_batches(
     attention: Attention | str | None = None,
     weights: str = "relative",
     cover: str = "mean",
+    mixed: bool = False,
     share: Fraction = Fraction(9, 10),
 ) -> BatchFit:
     """Fit the cost model to measured batches.
@@ -85,6 +89,9 @@ def fit_batches(
         Whether residuals count as shares of what was measured.
     cover : {"mean", "above"}
         Least squares, or the least model of the same form that is at least every sample.
+    mixed : bool
+        Whether to fit what batches of both kinds take longer.  Where attention was measured alone, that is
+        fitted to what the other terms leave of it.
     share : Fraction
         Of the samples that the band holds.
 
@@ -100,15 +107,28 @@ def fit_batches(
         raise InputError(f"{float(share):g} is not above 0 and at most 1", field="share")
     kind = None if attention is None else Attention(attention)
     try:
-        chosen = choose(samples, pieces, kind, weights, cover)
+        chosen = choose(samples, pieces, kind, weights, cover, mixed)
         cost = _above(chosen, samples) if cover == "above" else _cost(chosen, chosen.found)
+        _check_times(cost, samples)
+        if mixed and cover == "mean" and "attention" in samples.parts:
+            cost = replace(cost, mixed=_beside(cost, samples.parts["attention"], weights))
     except InputError as error:
         raise error.within(samples.path) from None
+    regions = tuple(errors_by_region(cost, samples))
     return BatchFit(
         samples, cost, tuple(int(knee) for knee in chosen.knees), weights, cover, chosen.trials,
-        tuple(errors_by_region(cost, samples)), band_of(cost, samples, share),
-        (*samples.notes, *_untold(chosen, samples)),
+        regions, band_of(cost, samples, share),
+        (*samples.notes, *_untold(chosen, samples), *_on_mixing(cost, regions, mixed)),
     )  # fmt: skip
+
+
+def _check_times(cost: CostModel, samples: BatchSamples) -> None:
+    """Check that every measured batch takes some time in the model."""
+    part, some = ("batch", samples.batches) if samples.batches else ("dense", samples.parts["dense"])
+    for sample, seconds in zip(some, predicted(cost, part, some), strict=True):
+        if not seconds:
+            problem = f"in the best fit a {region(sample)} batch of {sample.tokens} tokens takes no time"
+            raise InputError(problem)
 
 
 def _cost(chosen: Choice, found: Any, *, upwards: bool = False) -> CostModel:
@@ -127,7 +147,36 @@ def _cost(chosen: Choice, found: Any, *, upwards: bool = False) -> CostModel:
         pair(by_name["d0"], by_name["d1"]),
         pair(by_name["p0"], by_name["p1"]),
         chosen.design.attention,
+        mixed=pair(by_name["e0"], by_name["e1"]),
     )
+
+
+def _beside(cost: CostModel, some: Sequence[Sample], weights: str) -> tuple[Fraction, Fraction]:
+    """What attention of both kinds takes longer than the model says of each, by least squares."""
+    import numpy as np
+
+    both = [sample for sample in some if region(sample) == "mixed"]
+    if not both:
+        return Fraction(0), Fraction(0)
+    measured = np.array([float(sample.seconds) for sample in both])
+    scale = measured if weights == "relative" else np.ones_like(measured)
+    rows = np.array([[1.0, sample.decode_kv] for sample in both]) / scale[:, None]
+    found, _ = non_negative(rows, (measured - np.array(predicted(cost, "attention", both))) / scale)
+    e0, e1 = map(float, found)
+    return _rounded(e0, upwards=False), _rounded(e1, upwards=False)
+
+
+def _on_mixing(cost: CostModel, regions: Sequence[Region], asked: bool) -> list[str]:
+    """Where a term for batches of both kinds would help, and where it was asked for in vain."""
+    errors = {found.name: found.errors.mean for found in regions}
+    if asked:
+        nothing = "no batch of both kinds takes longer than the other terms say: e0 and e1 are 0"
+        return [] if any(cost.mixed) else [nothing]
+    pure = [errors[name] for name in ("pure decode", "pure prefill") if name in errors]
+    if errors.get("mixed", 0.0) <= max([MIXING, *pure]):
+        return []
+    share = f"{errors['mixed']:.1%}".replace("%", " %")
+    return [f"mixed batches are {share} off: --mixed fits a term for them, which no exact engine takes"]
 
 
 def _rounded(value: float, upwards: bool) -> Fraction:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -27,7 +28,7 @@ DIGITS = 5
 def with_overhead(cost: CostModel, seconds: Fraction) -> CostModel:
     """The model whose batches all take so many seconds more."""
     batch = [(Fraction(alpha) + seconds, Fraction(beta)) for alpha, beta in cost.batch]
-    return CostModel(batch, cost.decode, cost.prefill, cost.attention)
+    return replace(cost, batch=batch)
 
 
 # --- file ---------------------------------------------------------------------------------------
@@ -174,6 +175,7 @@ def _cost_rows(cost: CostModel, knees: Iterable[int]) -> list[tuple[str, str]]:
         ("decode", pair(cost.decode)),
         ("prefill", pair(cost.prefill)),
         ("attention", cost.attention.value),
+        *([("mixed", pair(cost.mixed))] if any(cost.mixed) else []),
     ]
 
 

@@ -77,7 +77,12 @@ class Choice:
 
 
 def choose(
-    samples: BatchSamples, pieces: int | None, attention: Attention | None, weights: str, cover: str
+    samples: BatchSamples,
+    pieces: int | None,
+    attention: Attention | None,
+    weights: str,
+    cover: str,
+    mixed: bool,
 ) -> Choice:
     """Choose the form of the model, and fit it.
 
@@ -88,7 +93,7 @@ def choose(
         Number of lines; None: the fewest that another one is not worth its place beside.
     attention : Attention or None
         None: what predicts better; "exact" where both are the same.
-    weights, cover : str
+    weights, cover, mixed
         See `Design.of`.
 
     Raises
@@ -97,7 +102,7 @@ def choose(
         If the samples do not determine the coefficients.
     """
     kinds = [Attention.EXACT, Attention.SQUARE] if attention is None else [attention]
-    designs = [Design.of(samples, kind, weights, cover) for kind in kinds]
+    designs = [Design.of(samples, kind, weights, cover, mixed) for kind in kinds]
     most = 1 + min(MOST_PIECES - 1, len(designs[0].knees(COARSE)))
     if pieces is not None and pieces > most:
         problem = f"{pieces} lines need as many numbers of tokens between the least and the largest, less one"

@@ -1,0 +1,305 @@
+"""Three real runs of vLLM against replay, plans and bounds: docs/vllm-runs.md and its picture.
+
+Usage: ``python scripts/vllm_study.py FOLDER [--seconds 60] [--into docs]``, where FOLDER holds ``vllm_runs``
+with the folders that `RUNS` of `infermax_opt.infermax.data.suites` names.
+
+Each plan and bound has so many seconds; every schedule is replayed, and every bound checked by the verifier.
+Profiles know kernels only.  So one number is fitted to each run that is slower than its replay: seconds that
+each batch takes besides, such that the replay of vLLM's own policy has the makespan that was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from infermax_opt import api, read_instance
+from infermax_opt.core.band import Band
+from infermax_opt.core.exact import decimal_text
+from infermax_opt.core.measured import Measured
+from infermax_opt.core.registry import problem_of
+from infermax_opt.core.result import AnyResult
+from infermax_opt.files.json import write_text
+from infermax_opt.foreign.reading import read_run
+from infermax_opt.gaps.bounds import best_bounds
+from infermax_opt.gaps.explain import Explained, explained
+from infermax_opt.gaps.plot import plot_gaps
+from infermax_opt.gaps.score import Group, compare
+from infermax_opt.gaps.subjects import Subject
+from infermax_opt.infermax.data.instance import Instance, Objective
+from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.data.suites import RUNS
+
+ROOT = Path(__file__).parents[1]
+INSTANCES = ROOT / "instances" / "vllm-runs"
+#: vLLM's policy of its time, and those of the paper.
+OWN, OTHERS = "vllm_v1", ("sarathi", "vllm")
+SHOWN = ("makespan", "mean_ttft", "mean_tpot", "mean_e2e", "p50_e2e", "p99_e2e")
+AIMS = ("makespan", "mean_e2e")
+#: Seconds a batch are fitted to so many parts of one.
+PARTS = 10**5
+#: How far machines may be from the fitted model, in the table of bounds for all of them.
+BAND = Band(Fraction("0.96"), Fraction("1.04"))
+
+PAGE = """# Three real runs of vLLM
+
+vLLM 0.19 served 300 requests, about ten a second, on three machines. Requests, limits and kernels were
+measured by the authors of LLMServingSim 2 (casys-kaist, commit 5daddb2, MIT licence). What does our
+replay say of these runs, how far were they from optimal, and how much of that is scheduling? Made by
+`python scripts/vllm_study.py FOLDER` with {seconds} s for each plan and each bound on two cores
+({versions}). Every schedule was replayed, every bound was checked by the verifier.
+
+## Replay beside measurement
+
+Profiles of kernels; nothing here is fitted to a run. `{own}` is vLLM's policy: who runs goes on, the
+last admitted makes room and waits in front, whole prompts reserve their KV.
+
+{replays}
+
+On the RTX 4090 memory is scarce, and the policy matters: the paper's two presets put an evicted request
+behind all who wait, so they admit more and evict for longer. The two other machines are slower than
+their kernels: their profiles know neither the CPU nor the traffic between GPUs.
+
+## One number for what kernels do not know
+
+Seconds that a batch takes besides, such that the makespan is the measured one; all else is predicted.
+The KV of the two runs on RTX PRO 6000 is not in their files; it is an estimate, which never binds there.
+
+{fitted}
+
+## How far from optimal
+
+Measured run, best plan and bound on the fitted machine. A plan knows all lengths from the start: what
+lies between run and plan is what scheduling and knowing lengths gain together. What lies between plan
+and bound is open.
+
+{gaps}
+
+For all machines whose batches take {band} times as long as those of the fitted one:
+
+{bands}
+
+## Where the time goes
+
+`{own}` on the fitted machine, s. The parts add up to the makespan; `infermax-opt gap --explain` says
+what they mean.
+
+{parts}
+
+![The run on the RTX 4090 beside its replay](vllm-runs.svg)
+
+## Prefix caching
+
+It was on in these runs, and the files hold no prompts, so hits cannot be counted. They save refills
+after evictions, and prompts that begin alike. In the replay on the RTX 4090 refills take {again} s of
+{makespan} s; what prompts and generated tokens take when they are first processed is {once} s (tokens
+and prefill attention). So hits could make the run faster by these at most. The replay knows no hits, and
+is {error} from what was measured: either there were few, or something else took as long as they saved.
+"""
+
+
+@dataclass(frozen=True)
+class Studied:
+    """One run and what was computed for it.
+
+    Attributes
+    ----------
+    name : str
+    kernels, fitted : Instance
+        With times of kernels alone, and with what a batch takes besides.
+    overhead : Fraction
+        That, s.
+    run : Measured
+    """
+
+    name: str
+    kernels: Instance
+    fitted: Instance
+    overhead: Fraction
+    run: Measured
+
+    @property
+    def title(self) -> str:
+        """In a table."""
+        return self.name.removeprefix("vllm-")
+
+
+def replayed(instance: Instance, scheduler: str) -> Measured:
+    """Metrics of a scheduler."""
+    return measured_of(instance, api.schedule(instance, scheduler))
+
+
+def measured_of(instance: Instance, schedule: Schedule) -> Measured:
+    """Metrics of a schedule."""
+    metrics = api.verify(instance, schedule).metrics
+    assert metrics is not None, "the schedule breaks a rule"
+    return Measured(dict(metrics.items()), problem_of(instance).scoring.latencies(metrics))
+
+
+def slower(instance: Instance, overhead: Fraction) -> Instance:
+    """The instance with batches that take so many seconds more."""
+    pieces = [(Fraction(alpha) + overhead, beta) for alpha, beta in instance.cost.batch]
+    return replace(instance, cost=replace(instance.cost, batch=pieces, profile=None))
+
+
+def fit(instance: Instance, makespan: Fraction) -> Fraction:
+    """Seconds that each batch takes besides, for that makespan of vLLM's policy; 0 where it is slower."""
+    low, high = 0, PARTS
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = replayed(slower(instance, Fraction(middle, PARTS)), OWN).metrics["makespan"]
+        low, high = (middle, high) if Fraction(found or 0) <= makespan else (low, middle)
+    return Fraction(low, PARTS)
+
+
+def study(name: str, folder: Path) -> Studied:
+    """One run: measured, replayed, fitted."""
+    instance = read_instance(INSTANCES / f"{name}.json")
+    run = read_run(folder / "vllm_runs" / RUNS[name].folder / "requests.jsonl", "llmservingsim")
+    measured = problem_of(instance).scoring.measured(instance, run)
+    overhead = fit(instance, Fraction(measured.metrics["makespan"] or 0))
+    return Studied(name, instance, slower(instance, overhead), overhead, measured)
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def number(value: Fraction | int | None) -> str:
+    """Four figures."""
+    return "-" if value is None else f"{float(value):.4g}"
+
+
+def share(value: Fraction | int | None, of: Fraction | int | None) -> str:
+    """How far a value is from another, in percent with its sign."""
+    if value is None or not of:
+        return "-"
+    return f"{100 * (float(value) / float(of) - 1):+.1f} %"
+
+
+def replay_rows(some: Studied) -> Iterable[list[str]]:
+    """Measured metrics, and those of each policy with how far they are off."""
+    measured = some.run.metrics
+    yield [some.title, "measured", *(number(measured[name]) for name in SHOWN)]
+    for scheduler in (OWN, *OTHERS):
+        found = replayed(some.kernels, scheduler).metrics
+        cells = [f"{number(found[name])} ({share(found[name], measured[name])})" for name in SHOWN]
+        yield ["", f"`{scheduler}`", *cells]
+
+
+def fitted_row(some: Studied) -> list[str]:
+    """What a batch takes besides, and how far the metrics are off then."""
+    found, measured = replayed(some.fitted, OWN).metrics, some.run.metrics
+    besides = f"{1000 * float(some.overhead):.2f} ms"
+    return [some.title, besides, *(share(found[name], measured[name]) for name in SHOWN)]
+
+
+def solved(instance: Instance, aim: str, seconds: float) -> AnyResult:
+    """The best plan and bound for one metric."""
+    result = api.solve(replace(instance, objective=Objective.of(aim)), time_limit=seconds)
+    assert result.upper is not None, "no schedule"
+    return result
+
+
+def gap_rows(some: Studied, results: dict[str, AnyResult]) -> Iterable[list[str]]:
+    """Run, plan and bound for each metric."""
+    for aim, result in results.items():
+        value = Fraction(some.run.metrics[aim] or 0)
+        plan = result.upper.value if result.upper else Fraction(0)
+        lower = result.lower.value if result.lower else Fraction(0)
+        yield [
+            some.title, aim, number(value), number(plan), number(lower), percent(1 - plan / value),
+            percent(1 - lower / plan), percent(1 - lower / value),
+        ]  # fmt: skip
+
+
+def percent(value: Fraction) -> str:
+    """A share."""
+    return f"{100 * float(value):.1f} %"
+
+
+def band_rows(some: Studied, results: dict[str, AnyResult], seconds: float) -> Iterable[list[str]]:
+    """Bounds of the fastest machine, worst cases of the plans."""
+    scoring = problem_of(some.fitted).scoring
+    fast = scoring.scaled(some.fitted, BAND.low)
+    for bound in best_bounds(fast, AIMS, time_limit=seconds * len(AIMS)):
+        worst = scoring.worst_case(some.fitted, results[bound.metric].schedule, BAND)
+        value = Fraction(some.run.metrics[bound.metric] or 0)
+        lower = bound.lower.value if bound.lower else Fraction(0)
+        most = worst.metrics[bound.metric]
+        yield [some.title, bound.metric, number(lower), number(most), percent(1 - lower / value)]
+
+
+def group_of(some: Studied, results: dict[str, AnyResult]) -> Group:
+    """The run on the fitted machine beside vLLM's policy, set against the bounds that `solve` found."""
+    instance = some.fitted
+    schedule = api.schedule(instance, OWN)
+    subjects = [
+        Subject("measured", "run", instance, some.run),
+        Subject(OWN, "schedule", instance, measured_of(instance, schedule), schedule=schedule),
+    ]
+    known = [result.lower for result in results.values() if result.lower is not None]
+    return compare(instance, best_bounds(instance, AIMS, time_limit=1, known=known), subjects)
+
+
+def part_rows(found: dict[str, Explained]) -> Iterable[list[str]]:
+    """The parts of the makespan of each run."""
+    names = dict.fromkeys(part.name for some in found.values() for part in some.parts.parts if part.value)
+    for name in names:
+        values = ({part.name: part.value for part in some.parts.parts}[name] for some in found.values())
+        yield [name, *(f"{float(value):.1f}" for value in values)]
+    yield ["makespan", *(f"{float(some.parts.value):.1f}" for some in found.values())]
+    yield [
+        "of these above the bound",
+        *(f"{float(some.parts.value - (some.bound or 0)):.1f}" for some in found.values()),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--into", type=Path, default=ROOT / "docs")
+    options = parser.parse_args()
+    runs = [study(name, options.folder) for name in RUNS]
+    results = {some.name: {aim: solved(some.fitted, aim, options.seconds) for aim in AIMS} for some in runs}
+    groups = {some.name: group_of(some, results[some.name]) for some in runs}
+    parts = {some.title: explained(groups[some.name])[0] for some in runs}
+    first, spent = runs[0], {part.name: part.value for part in explained(groups[runs[0].name])[0].parts.parts}
+    report = results[first.name]["makespan"].solver
+    versions = ", ".join(f"{name} {version}" for name, version in (report.versions if report else {}).items())
+    page = PAGE.format(
+        seconds=f"{options.seconds:g}",
+        versions=versions,
+        own=OWN,
+        replays=table(["run", "", *SHOWN], (row for some in runs for row in replay_rows(some))),
+        fitted=table(["run", "besides", *SHOWN], map(fitted_row, runs)),
+        gaps=table(
+            ["run", "metric", "measured, s", "plan, s", "bound, s", "plan gains", "open", "gap of the run"],
+            (row for some in runs for row in gap_rows(some, results[some.name])),
+        ),
+        band=f"{decimal_text(BAND.low)} to {decimal_text(BAND.high)}",
+        bands=table(
+            ["run", "metric", "bound, s", "plan at most, s", "gap of the run at most"],
+            (row for some in runs for row in band_rows(some, results[some.name], options.seconds)),
+        ),
+        parts=table(["part", *parts], part_rows(parts)),
+        again=f"{float(spent['refills']):.1f}",
+        makespan=f"{float(sum(spent.values())):.1f}",
+        once=f"{float(spent['tokens'] + spent['prefill attention']):.1f}",
+        error=share(replayed(first.kernels, OWN).metrics["makespan"], first.run.metrics["makespan"]),
+    )
+    write_text(page, options.into / "vllm-runs.md")
+    plot_gaps(groups[first.name], options.into / "vllm-runs.svg", explain=True)
+
+
+if __name__ == "__main__":
+    main()

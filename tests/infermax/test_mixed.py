@@ -1,0 +1,244 @@
+"""What batches of both kinds take longer: replayed, enumerated, left out of bounds, refused by searches."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from infermax_opt import api
+from infermax_opt.api import check_certificate, verify, write_certificate
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.registry import problem_of
+from infermax_opt.core.result import Proof
+from infermax_opt.infermax import checker
+from infermax_opt.infermax.bounds.exhaustive import holds
+from infermax_opt.infermax.data.cost import BatchFeatures, CostModel
+from infermax_opt.infermax.data.formats import (
+    instance_from_json,
+    instance_to_json,
+    read_instance,
+    write_instance,
+)
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.mcsf import MODELS, mcsf_instance
+from infermax_opt.infermax.data.rounds import in_rounds
+from infermax_opt.infermax.exact.staged import staged_search, unsupported
+from infermax_opt.infermax.replay.fast import replay
+from infermax_opt.infermax.replay.metrics import measure
+from infermax_opt.infermax.replay.plain import replay_plain
+from tests.campaign import campaign, in_blocks
+from tests.infermax.oracle import optimum
+from tests.infermax.test_optimum import OBJECTIVES
+from tests.infermax.tiny import tiny
+from tests.infermax.vector_oracle import TooMany, vector_optimum
+from tests.support import ROOT
+
+COST = CostModel([("0.007", "0.00007")], ("0.0003", "2e-7"), ("0.0004", "1e-9"), mixed=("0.001", "5e-7"))
+HAIR = Fraction(1, 10**9)
+ONLINE = ("makespan", "mean_ttft", "mean_e2e")
+
+
+def mixing(seed: int, *, arrivals: bool = False, objective: object = "makespan") -> Instance:
+    """A tiny instance whose mixed batches take much longer than their parts."""
+    instance = tiny(seed, arrivals=arrivals, objective=objective)
+    rng = random.Random(-1 - seed)
+    mixed = (Fraction(rng.randint(0, 200), 100), Fraction(rng.randint(0, 100), 100))
+    policy = replace(instance.policy, hybrid_batching=True)
+    return replace(instance, name=f"mixing-{seed}", policy=policy, cost=replace(instance.cost, mixed=mixed))
+
+
+def few(calls: int) -> Callable[[], bool]:
+    """Asks to stop after so many calls."""
+    left = [calls]
+
+    def stop() -> bool:
+        left[0] -= 1
+        return left[0] < 0
+
+    return stop
+
+
+def test_only_batches_of_both_kinds_take_longer() -> None:
+    plain = replace(COST, mixed=(0, 0))
+    for features in (BatchFeatures(5, 5, 700, 0, 0), BatchFeatures(9, 0, 0, 2, 81)):
+        assert COST.to_seconds(COST.batch_ticks(features)) == plain.to_seconds(plain.batch_ticks(features))
+    both = BatchFeatures(14, 5, 700, 2, 81)
+    more = COST.to_seconds(COST.batch_ticks(both)) - plain.to_seconds(plain.batch_ticks(both))
+    assert more == Fraction("0.001") + 700 * Fraction("5e-7")
+    assert COST.many_batch_ticks([both, [5, 5, 700, 0, 0]])[0] == COST.batch_ticks(both)
+
+
+def test_a_term_of_0_is_none() -> None:
+    """Files, hashes and certificates of before stay as they are."""
+    toy = read_instance(ROOT / "instances" / "toy.json")
+    assert toy.sha256 == "abdd92d08cd743285ccb8ba063320fe22fb926f499851b6365dbb534622c96e8"
+    value = instance_to_json(toy)
+    assert "mixed" not in value["cost"]
+    zero = {**value, "cost": {**value["cost"], "mixed": ["0", "0.0"]}}
+    assert instance_from_json(zero).sha256 == toy.sha256
+    assert instance_to_json(instance_from_json(zero)) == value
+
+
+def test_the_term_is_in_file_and_hash_and_the_checker_agrees(tmp_path: Path) -> None:
+    toy = read_instance(ROOT / "instances" / "toy.json")
+    hashes = {toy.sha256}
+    for mixed in (("0.001", "0"), ("0", "0.001"), ("0.0000001", "3e-9")):
+        some = replace(toy, cost=replace(toy.cost, mixed=mixed))
+        path = tmp_path / "some.json"
+        write_instance(some, path)
+        again = read_instance(path)
+        assert again == some
+        given = json.loads(path.read_text(), parse_float=str)
+        assert checker.Instance(given, None).sha256 == some.sha256 == again.sha256
+        hashes.add(some.sha256)
+    assert len(hashes) == 4
+
+
+@pytest.mark.parametrize(
+    ("mixed", "message"),
+    [
+        (["-1", "0"], r"cost\.mixed\[0\]: -1 is negative; the least is 0"),
+        (["1"], r"cost\.mixed: \['1'\] is not a pair of numbers"),
+        (None, r"cost\.mixed: None is not a pair of numbers"),
+        (["x", "0"], r"cost\.mixed\[0\]: 'x' is not a decimal number"),
+    ],
+)
+def test_terms_that_are_wrong(mixed: object, message: str) -> None:
+    value = instance_to_json(read_instance(ROOT / "instances" / "toy.json"))
+    with pytest.raises(InputError, match=message):
+        instance_from_json({**value, "cost": {**value["cost"], "mixed": mixed}})
+
+
+def test_both_replays_take_it() -> None:
+    longer = 0
+    for seed in range(40):
+        instance = mixing(seed, arrivals=seed % 2 > 0)
+        plain = replace(instance, cost=replace(instance.cost, mixed=(0, 0)))
+        for name in ("vllm", "sarathi"):
+            schedule = api.schedule(instance, name)
+            slow, fast = replay_plain(instance, schedule), replay(instance, schedule)
+            assert slow.valid
+            assert slow == fast
+            ends = [measure(i, replay_plain(i, schedule)).makespan for i in (instance, plain)]
+            longer += ends[0] > ends[1]
+    assert longer >= 8
+
+
+def test_the_optimum_may_keep_both_kinds_apart() -> None:
+    """What rules of searches rely on does not hold: a batch of both may take longer than one of each."""
+    groups = (RequestGroup("a", 1, 3), RequestGroup("b", 4, 1))
+    cost = CostModel([("0.1", "0.01")], (0, 0), (0, 0), mixed=("1", "0"))
+    instance = Instance("apart", groups, System(20, 20, 2), cost)
+    assert optimum(instance) > optimum(replace(instance, cost=replace(cost, mixed=(0, 0))))
+    assert optimum(instance) < optimum(replace(instance, cost=replace(cost, mixed=(0, 0)))) + 1
+
+
+@in_blocks(campaign(48, 3_000), 16)
+def test_no_bound_exceeds_the_optimum(seeds: range, tmp_path: Path) -> None:
+    """Closed forms and searched bounds, each with its certificate; arrivals, evictions, every objective."""
+    certified = 0
+    for seed in seeds:
+        arrivals = seed % 3 == 1
+        objective = ONLINE[seed // 3 % 3] if arrivals else ("makespan", *OBJECTIVES)[seed % 5]
+        instance = mixing(seed, arrivals=arrivals, objective=objective)
+        if arrivals and len(instance.requests) > 2 and objective != "makespan":
+            continue
+        best = optimum(instance)
+        for bound in problem_of(instance).bounds(instance, stop=few(60)):
+            assert bound.value <= best, (seed, bound.source)
+            if bound.evidence is not None:
+                path = tmp_path / "certificate.json"
+                write_certificate(instance, bound, path)
+                assert check_certificate(instance, path) == bound.value, (seed, bound.source)
+                certified += 1
+    assert certified
+
+
+@in_blocks(campaign(30, 1_000), 10)
+def test_the_enumeration_is_exact(seeds: range) -> None:
+    for seed in seeds:
+        arrivals = seed % 3 == 1
+        objective = ONLINE[seed // 3 % 3] if arrivals else ("makespan", *OBJECTIVES)[seed % 5]
+        instance = mixing(seed, arrivals=arrivals, objective=objective)
+        if arrivals and len(instance.requests) > 2 and objective != "makespan":
+            continue
+        best = optimum(instance)
+        assert holds(instance, best, 3_000_000) is True
+        assert holds(instance, best + HAIR, 3_000_000) is False
+
+
+@pytest.mark.parametrize("objective", ["max_ttft", "p99_e2e"])
+def test_the_enumeration_of_times_is_exact(objective: str) -> None:
+    tried = 0
+    for seed in campaign(12, 300):
+        instance = mixing(seed, arrivals=seed % 2 > 0, objective=objective)
+        try:
+            best = vector_optimum(instance, 5_000)
+        except TooMany:
+            continue
+        found = (holds(instance, best, 3_000_000), holds(instance, best + HAIR, 3_000_000))
+        assert found == (True, False), seed
+        tried += 1
+    assert tried > 3
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_solve_brackets_the_optimum(seed: int) -> None:
+    instance = mixing(seed, objective=("makespan", "mean_e2e")[seed % 2])
+    result = api.solve(instance, time_limit=0.5, threads=1)
+    best = optimum(instance)
+    assert result.upper is not None
+    assert result.lower is not None
+    assert result.lower.value <= best <= result.upper.value
+    assert result.lower.proof is not Proof.SOLVER
+    assert verify(instance, result).ok
+    if result.upper.value > result.lower.value:
+        assert result.solver is not None
+        assert "longer than their parts (cost.mixed)" in (result.solver.reason or "")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"solver": "search"},
+        {"solver": "highs"},
+        {"solver": "cpsat"},
+        {"formulation": "csp"},
+        {"formulation": "flow", "solver": "highs"},
+    ],
+)
+def test_exact_engines_refuse_it_in_a_line(options: dict[str, str]) -> None:
+    groups = (RequestGroup("a", 2, 3, count=3), RequestGroup("b", 3, 2))
+    instance = Instance("refused", groups, System(9, 20, 20), COST)
+    with pytest.raises(
+        InputError, match=r"batches of both kinds take longer than their parts \(cost\.mixed\)$"
+    ):
+        api.solve(instance, time_limit=5, **options)  # type: ignore[arg-type]
+
+
+def test_without_hybrid_batches_it_is_exact() -> None:
+    for seed in range(12):
+        instance = mixing(seed)
+        instance = replace(instance, policy=replace(instance.policy, hybrid_batching=False))
+        assert unsupported(instance) is None
+        assert staged_search(instance).upper == optimum(instance)
+
+
+def test_rounds_are_not_taken_for_equally_long() -> None:
+    instance = mcsf_instance(MODELS[0], 0)
+    assert in_rounds(instance)
+    assert not in_rounds(replace(instance, cost=replace(instance.cost, mixed=(1, 0))))
+
+
+def test_a_result_is_of_the_cost_with_the_term() -> None:
+    groups = (RequestGroup("a", 40, 6, count=4), RequestGroup("b", 30, 9, Fraction("0.02")))
+    instance = Instance("r", groups, System(120, 64, 64), COST, Policy())
+    result = api.solve(instance, time_limit=1, threads=1)
+    assert verify(instance, result).ok
+    assert not verify(replace(instance, cost=replace(COST, mixed=(0, 0))), result).ok

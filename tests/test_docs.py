@@ -14,6 +14,7 @@ DOCUMENTS = (
     "CONTRIBUTING.md",
     "docs/architecture.md",
     "docs/export.md",
+    "docs/gap.md",
     "docs/mcsf.md",
     "docs/schedulers.md",
     "examples/README.md",

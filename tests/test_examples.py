@@ -398,7 +398,7 @@ def test_whatever_fails_within_solve_is_named(
     alone = () if kind is None else ("--warm-start", "broken")
     assert run("solve", instance, *alone, code=2).stderr == f"infermax-opt: {words}\n"
     if kind is not None:  # beside others that work
-        found = json.loads(run("solve", instance, "--time-limit", 5, "--json").stdout)
+        found = json.loads(run("solve", instance, "--time-limit", 30, "--json").stdout)
         assert found["upper"] is not None
         assert f"{kind}:broken failed: {words}" in found["solver"]["details"]["rejected"]
 

@@ -55,7 +55,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--share", metavar="X", type=_Decimal(0, 1, open_below=True), default=SHARE,
                  show_default=True, help="Batches: share of the samples that the band holds."),
     click.option("--host-overhead", metavar="S", type=_Decimal(0, 10), default="0", show_default=True,
-                 help="Batches: seconds that the host adds to every batch, which no sample has."),
+                 help="Batches: what the host adds to every batch, s, which no sample has."),
     click.option("--plot", "picture", metavar="PICTURE", shell_complete=completion.files,
                  help="Batches: draw the residuals into this .png or .svg file."),
     click.option("--name", metavar="NAME", help="Batches: name of the profile. Default: the samples'."),

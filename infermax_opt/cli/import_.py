@@ -114,7 +114,7 @@ def import_(
       mooncake   timestamp, input_length, output_length (JSON lines; say --time-unit)
       splitwise  arrival_timestamp, prompt_size, token_size, batch_size (CSV)
       vidur      arrived_at, num_prefill_tokens, num_decode_tokens (CSV)
-    The other formats are results of other tools: their requests are taken with arrivals and lengths.
+    The other formats are results of other tools: their requests are read with arrivals and lengths.
 
     Requests are named r1, r2, ... by arrival; arrivals count from the first request. --window and
     --first choose requests of the trace as it is; then --rate and --poisson change when they arrive.

@@ -68,7 +68,7 @@ def head_of(path: str | os.PathLike[str]) -> Head:
             source=name,
         )
     text = data.removeprefix(b"\xef\xbb\xbf")
-    if not text.strip():
+    if not text.strip() and len(data) < LENGTH:
         raise InputError("is empty", source=name)
     if text.lstrip()[:1] in (b"{", b"["):
         return Head(frozenset(), _places(text), data)

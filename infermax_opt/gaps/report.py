@@ -96,7 +96,7 @@ def _run(group: Group, run: Compared) -> list[str]:
         )
         for row in run.rows
     ]  # fmt: skip
-    lines += aligned([("", "measured", "gap", "a schedule could gain at most"), *rows])
+    lines += aligned([("", "value", "gap", "a schedule could gain at most"), *rows])
     known = [(name, _value(group, name, value)) for name, value in run.beside.items() if value is not None]
     lines += aligned(known) if known else []
     lines += [f"  left out: {count} requests: {reason}" for reason, count in subject.left_out.items()]

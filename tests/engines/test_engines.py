@@ -17,8 +17,8 @@ from infermax_opt.models.infermax_csp import CSP
 from infermax_opt.models.infermax_flow import StateFlow
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import Proof
-from infermax_opt.engines.formulations import run_model
+from infermax_opt.core.result import Proof, Scope
+from infermax_opt.engines.formulations import BuiltModel, run_model
 from infermax_opt.engines.lowering import LoweredModel, lower
 from infermax_opt.engines.outcome import EngineLimits, Termination
 from infermax_opt.engines.process import run_engine
@@ -334,10 +334,9 @@ def test_a_model_is_solved_from_the_start_that_it_holds(
 ) -> None:
     start = None if batches is None else Schedule("counted", (Batch({"r": 1}),) * batches)
     formulation = Counted()
-    solved = run_model(
-        formulation, formulation.build(), "cpsat",
-        start=start, limits=EngineLimits(seconds=20), began=time.monotonic(), parts=parts,
-    )  # fmt: skip
+    built = BuiltModel(formulation, formulation.build(), 1, Scope.EXACT, {}, start)
+    limits = EngineLimits(seconds=20)
+    solved = run_model(built, "cpsat", limits=limits, began=time.monotonic(), parts=parts)
     assert (solved.objective, solved.bound, solved.start_accepted) == (2, 2, accepted)
     schedule = solved.schedule()
     assert schedule is not None

@@ -382,8 +382,8 @@ def test_certificates_count_when_the_checker_accepts(tmp_path: Path, monkeypatch
 
 
 def test_rows_start_from_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    instance = csp_case(2, chunked=False)
-    optimal = api.solve(instance, time_limit=5)
+    instance = csp_case(4, chunked=True)  # no scheduler finds the optimum
+    optimal = api.solve(instance, time_limit=20)
     archive = Archive(tmp_path / "best", "mine")
     assert optimal.schedule is not None
     archive.improve(instance, optimal, source="search", versions={})
@@ -395,7 +395,7 @@ def test_rows_start_from_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return real(*args, **options)
 
     monkeypatch.setattr(api, "solve", solve)
-    row = compute_row(instance, job(tmp_path, instance, archive.directory))
+    row = compute_row(instance, job(tmp_path, instance, archive.directory, 20.0))
     assert [schedule_sha256(schedule) for schedule in seen] == [schedule_sha256(optimal.schedule)]
     assert row.schedule_source == "archive"
     assert row.best_known

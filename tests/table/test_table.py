@@ -34,6 +34,7 @@ from infermax_opt.infermax.data.formats import read_instance, write_instance
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.suites import csp_case
 from infermax_opt.infermax.heuristics import aimed_names, scheduler_names
+from infermax_opt.infermax.problem import InferMaxProblem
 from infermax_opt.table import compute as table_compute
 from infermax_opt.table.archive import Archive, schedule_sha256
 from infermax_opt.table.compute import Job, compute_row
@@ -382,8 +383,9 @@ def test_certificates_count_when_the_checker_accepts(tmp_path: Path, monkeypatch
 
 
 def test_rows_start_from_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    instance = csp_case(4, chunked=True)  # no scheduler finds the optimum
+    instance = csp_case(2, chunked=False)
     optimal = api.solve(instance, time_limit=20)
+    monkeypatch.setattr(InferMaxProblem, "heuristics", lambda problem: ("vllm",))  # not the best one
     archive = Archive(tmp_path / "best", "mine")
     assert optimal.schedule is not None
     archive.improve(instance, optimal, source="search", versions={})
@@ -395,7 +397,7 @@ def test_rows_start_from_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return real(*args, **options)
 
     monkeypatch.setattr(api, "solve", solve)
-    row = compute_row(instance, job(tmp_path, instance, archive.directory, 20.0))
+    row = compute_row(instance, job(tmp_path, instance, archive.directory))
     assert [schedule_sha256(schedule) for schedule in seen] == [schedule_sha256(optimal.schedule)]
     assert row.schedule_source == "archive"
     assert row.best_known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -122,6 +123,17 @@ class Latencies:
         """In ascending order."""
         return sorted(self.e2e)
 
+    @cached_property
+    def sorted_tpot(self) -> list[tuple[float, int, int]]:
+        """TPOT of the requests of two output tokens or more in ascending order: as a float, ticks, steps.
+
+        A quotient of whole numbers is rounded correctly, so no float is above that of a larger TPOT; those of
+        the same float are in no order.
+        """
+        steps = (request.output_tokens - 1 for request in self.instance.requests)
+        pairs = ((span, count) for span, count in zip(self.span, steps, strict=True) if count)
+        return sorted((span / count, span, count) for span, count in pairs)
+
     def linear(self, metric: Metric) -> Fraction | None:
         """A metric of `LINEAR` in its unit; None where no request has its latency."""
         latency = LINEAR[metric]
@@ -135,11 +147,23 @@ class Latencies:
             return None
         return sum((share * total for share, total in sums.items()), Fraction(0)) / self.unit
 
-    def quantile(self, metric: Metric) -> Fraction:
-        """A metric of `QUANTILES`, s."""
+    def quantile(self, metric: Metric) -> Fraction | None:
+        """A metric of `QUANTILES`, s; None where no request has its latency."""
         percent, latency = QUANTILES[metric]
+        if latency is Latency.TPOT:
+            return self._tpot_of_rank(rank(percent, len(self.sorted_tpot))) if self.sorted_tpot else None
         found = self.sorted_ttft if latency is Latency.TTFT else self.sorted_e2e
         return Fraction(found[rank(percent, len(found)) - 1], self.unit)
+
+    def _tpot_of_rank(self, number: int) -> Fraction:
+        """The TPOT of a rank from 1, s."""
+        found, place = self.sorted_tpot, number - 1
+        near, ticks, steps = found[place]
+        first, end = bisect_left(found, (near,)), bisect_right(found, near, key=lambda some: some[0])
+        if found[first] == found[end - 1]:
+            return Fraction(ticks, steps * self.unit)
+        equal = sorted(Fraction(ticks, steps) for _, ticks, steps in found[first:end])
+        return equal[place - first] / self.unit
 
     @cached_property
     def worst_normalised(self) -> Fraction:
@@ -228,11 +252,11 @@ def gains_by_waiting(instance: Instance) -> Metric | None:
     """A metric of the objective that a later token may improve, if there is one.
 
     Every other one is *regular*: no first or last token that comes earlier makes it worse.  A TPOT, and so a
-    limit of it, may gain by a later first token, a spread of classes by anything later.
+    mean, a rank or a limit of it, may gain by a later first token, a spread of classes by anything later.
     """
     promised = any(kind.terms.slo.tpot is not None and kind.output_tokens > 1 for kind in instance.types)
     for metric in instance.objective.metrics:
-        if metric is Metric.CLASS_SPREAD or LINEAR.get(metric) is Latency.TPOT:
+        if metric is Metric.CLASS_SPREAD or metric.latency is Latency.TPOT:
             return metric
         if metric is Metric.MISSED and promised:
             return metric
@@ -266,9 +290,7 @@ class Record:
     @staticmethod
     def _asked(metric: Metric) -> Latency | None:
         """The latency whose values a metric asks for."""
-        if metric in QUANTILES:
-            return QUANTILES[metric][1]
-        return None if metric in BY_COUNT else LINEAR.get(metric, Latency.E2E)
+        return None if metric in BY_COUNT else metric.latency or Latency.E2E
 
     def _limits_of(self, latency: Latency, request: Request) -> tuple[int, ...]:
         """The ticks from arrival after which it matters that a token is late, none of them twice."""

@@ -21,6 +21,7 @@ from infermax_opt.core.run import SolveOptions, SolveRun
 from infermax_opt.engines.formulations import formulation_names
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective
+from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.data.rounds import in_rounds
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
@@ -65,6 +66,8 @@ LEVELS_SHARE = 0.9
 ROUNDS_REQUESTS, ROUNDS_SHARE, PROVE_SHARE = 30, 0.15, 0.85
 #: Memory that this search may take.
 PROVE_BYTES = 10**9
+#: The scheduler whose plans have the least TPOT there is (`bounds.service`).
+ONE_AFTER_ANOTHER = "vllm@r1"
 #: Columns that are modelled in a second, at least: nothing interrupts that.
 MODEL_RATE = 1500
 
@@ -96,6 +99,13 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
     searching: BoundProcess | None = None
     #: The evidence of the last bound by paths backwards, and the search with its prices.
     guide: tuple[object, RoundsSearch | None] = (None, None)
+
+    def warm_up(self) -> None:
+        """Find a schedule to start from; where nothing but TPOTs counts, company can only harm."""
+        names = tuple(self.problem.heuristics())
+        if all(metric.latency is Latency.TPOT for metric in self.instance.objective.metrics):
+            names = (ONE_AFTER_ANOTHER, *names)
+        self.start_from(names, self.heuristic)
 
     def plan(self) -> None:
         """Planners and bounds; then the flow formulation, by windows and as a whole, where it is small."""

@@ -21,7 +21,6 @@ from infermax_opt.core.run import SolveOptions, SolveRun
 from infermax_opt.engines.formulations import formulation_names
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective
-from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.data.rounds import in_rounds
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
@@ -66,8 +65,6 @@ LEVELS_SHARE = 0.9
 ROUNDS_REQUESTS, ROUNDS_SHARE, PROVE_SHARE = 30, 0.15, 0.85
 #: Memory that this search may take.
 PROVE_BYTES = 10**9
-#: The scheduler whose plans have the least TPOT there is (`bounds.service`).
-ONE_AFTER_ANOTHER = "vllm@r1"
 #: Columns that are modelled in a second, at least: nothing interrupts that.
 MODEL_RATE = 1500
 
@@ -101,11 +98,9 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
     guide: tuple[object, RoundsSearch | None] = (None, None)
 
     def warm_up(self) -> None:
-        """Find a schedule to start from; where nothing but TPOTs counts, company can only harm."""
-        names = tuple(self.problem.heuristics())
-        if all(metric.latency is Latency.TPOT for metric in self.instance.objective.metrics):
-            names = (ONE_AFTER_ANOTHER, *names)
-        self.start_from(names, self.heuristic)
+        """Find a schedule to start from; one request after another has the least TPOTs (`bounds.service`)."""
+        alone = ["vllm@r1"] if self.instance.objective.is_tpot else []
+        self.start_from([*alone, *self.problem.heuristics()], self.heuristic)
 
     def plan(self) -> None:
         """Planners and bounds; then the flow formulation, by windows and as a whole, where it is small."""
@@ -189,9 +184,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             from infermax_opt.infermax.exact.flow_windows import improved_by_windows
 
             self.say("engine highs: windows of the flow formulation")
-            for schedule in improved_by_windows(
-                self.instance, self.best.schedule, deadline=end, seed=self.options.seed
-            ):
+            plan, seed = self.best.schedule, self.options.seed
+            for schedule in improved_by_windows(self.instance, plan, deadline=end, seed=seed):
                 yield "windows:highs", schedule
 
     def admission_plans(self, now: float, deadline: float | None) -> Iterator[tuple[str, Schedule]]:
@@ -261,8 +255,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         from infermax_opt.infermax.exact import rounds
         from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
 
-        memory = self.options.memory_limit
-        if self.best is None or (memory is not None and memory < PROVE_BYTES):
+        if self.best is None or (self.options.memory_limit or PROVE_BYTES) < PROVE_BYTES:
             return
         self.say("engine rounds: exact search backwards in time")
         requests, alpha = self.instance.requests, self.instance.cost.seconds.alpha[0]
@@ -386,13 +379,10 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
         name = self.options.formulation
         if name is None:
-            able = [
-                n for n in formulation_names(GROUP) if get_formulation(n).unsupported(self.instance) is None
-            ]
+            why_not = {n: get_formulation(n).unsupported(self.instance) for n in formulation_names(GROUP)}
+            able = [n for n, why in why_not.items() if why is None]
             if not able:
-                reasons = [
-                    f"{n}: {get_formulation(n).unsupported(self.instance)}" for n in formulation_names(GROUP)
-                ]
+                reasons = [f"{n}: {why}" for n, why in why_not.items()]
                 raise InputError(f"no formulation takes this instance: {'; '.join(reasons)}", field="solver")
             name = "flow" if "flow" in able else able[0]
         why = get_formulation(name).unsupported(self.instance)

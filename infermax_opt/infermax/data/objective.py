@@ -253,6 +253,11 @@ class Objective:
         return self.weights == ((Metric.MAKESPAN, Fraction(1)),)
 
     @property
+    def is_tpot(self) -> bool:
+        """Whether nothing but TPOTs counts."""
+        return all(metric.latency is Latency.TPOT for metric in self.metrics)
+
+    @property
     def is_searched(self) -> bool:
         """Whether bounds on it are searched for, which closed forms are not."""
         searched = (Metric.MAKESPAN, Metric.MEAN_E2E, Metric.MISSED, *SEARCHED_QUANTILES)

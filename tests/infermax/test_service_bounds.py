@@ -170,9 +170,20 @@ def test_what_cannot_be_searched_says_why() -> None:
 
     assert why("missed", RequestGroup("a", 2, 2, slo={"ttft": 1})) == (None, None)
     assert why("missed", RequestGroup("a", 2, 1, slo={"tpot": 1})) == (None, None)
+    # Where all is there from the start, no TPOT gains by waiting.
+    assert why("missed", RequestGroup("a", 2, 2, slo={"tpot": 1})) == (None, None)
+    assert why("p99_tpot", RequestGroup("a", 2, 2)) == (None, None)
+    assert why("p99_tpot", RequestGroup("a", 2, 1, 1)) == (None, None)
     mixed = {"mean_tpot": "1", "p50_e2e": "1"}
-    for objective, name in (("class_spread", "class_spread"), ("missed", "missed"), (mixed, "mean_tpot")):
-        for reason in why(objective, RequestGroup("a", 2, 2, slo={"tpot": 1})):
+    limits = {"at_most": {"p90_tpot": "1", "makespan": "1"}}
+    for objective, name in (
+        ("class_spread", "class_spread"),
+        ("missed", "missed"),
+        (mixed, "mean_tpot"),
+        ("p99_tpot", "p99_tpot"),
+        (limits, "p90_tpot"),
+    ):
+        for reason in why(objective, RequestGroup("a", 2, 2, 1, slo={"tpot": 1})):
             assert reason is not None
             assert reason.startswith(f"{name} may gain by waiting")
     (many, _) = why("p99_e2e", RequestGroup("a", 1, 1, count=MAX_TOLD_APART + 1))

@@ -1,4 +1,4 @@
-"""Ranks of the TPOT: their closed form is the optimum where no refill is faster; nothing else is searched."""
+"""Ranks of the TPOT: the closed form of one alone is nearly always its optimum; sums are searched, too."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from infermax_opt.cli.main import cli
 from infermax_opt.core.result import Claim, Proof, Status
 from infermax_opt.core.truth import FaultKind, Trust
 from infermax_opt.files.instances import read_instance
+from infermax_opt.infermax.bounds import exhaustive
 from infermax_opt.infermax.bounds.closed_form import closed_form_bounds
 from infermax_opt.infermax.bounds.searched import searched_bounds
-from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup, System
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.data.latencies import Latencies
 from infermax_opt.infermax.data.objective import QUANTILES, Latency, Metric
+from infermax_opt.infermax.exact.staged import staged_search, unsupported
+from infermax_opt.infermax.exact.times import times_search
 from infermax_opt.infermax.replay.metrics import LATER_TOGETHER
 from infermax_opt.infermax.verify import one_after_another
 from tests.campaign import campaign, in_blocks
@@ -29,6 +33,7 @@ from tests.infermax.tiny import tiny
 from tests.infermax.vector_oracle import TooMany, vector_optimum
 
 TOY = "instances/toy.json"
+HAIR = Fraction(1, 10**9)
 METRICS = [metric.value for metric in QUANTILES if metric.latency is Latency.TPOT]
 #: With what is a sum over time, and with what is not.
 COMBINED: tuple[object, ...] = (
@@ -81,7 +86,77 @@ def test_the_closed_form_is_what_service_one_after_another_attains(seeds: range)
     assert met > len(seeds) / 3
 
 
-@in_blocks(campaign(100, 2_500), 100)
+#: What may have a TPOT beside what is no sum over time.
+SEARCHED = (*COMBINED, "missed", {"missed": "1", "mean_tpot": "0.3", "makespan": "0.01"}, *METRICS)
+
+
+@in_blocks(campaign(150, 3_000), 50)
+def test_searches_find_the_optimum_where_nobody_arrives(seeds: range) -> None:
+    decided = enumerated = 0
+    for seed in seeds:
+        make = droppable if seed % 5 == 0 else served
+        instance = make(seed, SEARCHED[seed % len(SEARCHED)], arrivals=False)
+        assert unsupported(instance) is exhaustive.why_not(instance) is None
+        try:
+            best = vector_optimum(instance, 400)
+        except TooMany:
+            continue
+        decided += 1
+        found = staged_search(instance)
+        assert found.lower is not None
+        assert found.schedule is not None
+        assert found.upper == found.lower.value == best, instance.name
+        assert verify(instance, found.schedule).objective == best
+        for value, true in ((best, True), (best + HAIR, False)):
+            held = exhaustive.holds(instance, value)
+            assert held in (true, None), instance.name
+            enumerated += held is true
+    assert decided > len(seeds) / 2
+    assert enumerated > 1.9 * decided
+
+
+def test_a_later_first_token_may_be_worth_more() -> None:
+    """With r first beside s nothing comes later; but then r waits for q between its tokens."""
+    limits = {"makespan": "15", "max_tpot": "8", "mean_ttft": "5.6"}
+    case = Instance(
+        "late first token",
+        (RequestGroup("q", 8, 2), RequestGroup("r", 1, 2), RequestGroup("s", 1, 1)),
+        System(40, 9, 9),
+        CostModel([("2", "0"), ("0", "1")], ("0", "1"), ("0", "0")),
+        Policy(hybrid_batching=False, chunked_prefill=False, preemption=False),
+        Objective.of({"at_most": limits}),
+    )
+    best = Fraction(22, 15)
+    assert vector_optimum(case) == staged_search(case).upper == best
+    assert exhaustive.holds(case, best) is True
+    assert exhaustive.holds(case, best + HAIR) is False
+    result = api.solve(case)
+    assert result.status is Status.OPTIMAL
+    assert verify(case, result).bound is Trust.ENUMERATED
+
+
+def test_with_arrivals_it_is_worth_waiting_so_no_search_takes_that() -> None:
+    """The first token of r had better come half a second late: its second one comes with the prompt of s."""
+    case = Instance(
+        "late start",
+        (RequestGroup("r", 1, 2), RequestGroup("s", 1, 1, "1.5")),
+        System(9, 9, 9),
+        CostModel([("1", "0")], ("0", "0"), ("0", "0")),
+        Policy(chunked_prefill=False),
+        Objective.of({"max_tpot": "1", "makespan": "1"}),
+    )
+    best = vector_optimum(case)
+    assert best < (times_search(case).upper or 0)
+    for reason in (unsupported(case), exhaustive.why_not(case)):
+        assert str(reason).startswith("max_tpot may gain by waiting")
+    result = api.solve(case, time_limit=1)
+    assert result.lower is not None
+    assert result.lower.value <= best
+    assert "max_tpot may gain by waiting" in str(result.solver.reason)
+    assert verify(case, result).ok
+
+
+@in_blocks(campaign(60, 2_500), 60)
 def test_no_bound_on_what_they_are_combined_with_is_above_the_optimum(seeds: range) -> None:
     decided = searched = 0
     for seed in seeds:
@@ -130,8 +205,9 @@ def test_single_tokens_have_none() -> None:
     assert verify(case, result).ok
     # Those beside it do not count as requests with a TPOT.
     more = replace(case, groups=(*groups, RequestGroup("b", 3, 3)), objective=Objective.of("p50_tpot"))
+    more = replace(more, cost=read_instance(TOY).cost)
     assert max(bound.value for bound in closed_form_bounds(more)) > 0
-    assert verify(more, api.solve(more, time_limit=1)).ok
+    assert verify(more, api.solve(more)).ok
 
 
 def without(claim: Claim, names: frozenset[str]) -> Claim:

@@ -76,14 +76,14 @@ class Judgement:
     def missing(self, claim: Claim) -> None:
         """Find metrics that a claim leaves out: one that has any has all; one without says nothing."""
         there = self.truth.metrics.items() if self.truth.metrics is not None and claim.metrics else []
-        missing = [
-            f"{name} is missing, replay gives {_show(true)}"
+        missing = {
+            name: f"{name} is missing, replay gives {_show(true)}"
             for name, true in there
             if name not in claim.metrics and not (true is None and name in self.truth.later)
-        ]
-        if missing:
+        }
+        if missing and missing.keys() != self.truth.later_together:
             more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-            self.fault(FaultKind.METRICS, missing[0] + more)
+            self.fault(FaultKind.METRICS, next(iter(missing.values())) + more)
 
     def upper(self, claim: Claim) -> None:
         """Check the claimed upper bound."""

@@ -27,7 +27,7 @@ from infermax_opt.core.exact import Number
 from infermax_opt.core.measured import Measured
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.latencies import NEVER, Latencies
-from infermax_opt.infermax.data.objective import LINEAR, Latency, Metric
+from infermax_opt.infermax.data.objective import Latency, Metric
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.measured import latencies_by_name
@@ -81,7 +81,7 @@ def worst_case(instance: Instance, schedule: Schedule, band: Band) -> Measured:
     late = Latencies(instance, unit, _ticks(slow, slow.first_batch, unit), lasts)
     apart = Latencies(instance, unit, _ticks(fast, fast.first_batch, unit), lasts)
     for metric in Metric:
-        if LINEAR.get(metric) is Latency.TPOT:
+        if metric.latency is Latency.TPOT:
             found[metric.value] = apart.metric(metric)
     if any(kind.terms.slo.tpot is not None for kind in instance.types):
         # A limit of the TPOT may be kept by the slowest machine and not by another one.

@@ -361,7 +361,8 @@ METRICS = (
     "makespan", "mean_ttft", "mean_tpot", "mean_e2e",
     "weighted_mean_ttft", "weighted_mean_tpot", "weighted_mean_e2e",
     "mean_normalised_latency", "max_normalised_latency",
-    "p50_ttft", "p90_ttft", "p99_ttft", "max_ttft", "p50_e2e", "p90_e2e", "p99_e2e", "max_e2e",
+    "p50_ttft", "p90_ttft", "p99_ttft", "max_ttft",
+    "p50_tpot", "p90_tpot", "p99_tpot", "max_tpot", "p50_e2e", "p90_e2e", "p99_e2e", "max_e2e",
     "class_spread", "missed", "unserved",
 )  # fmt: skip
 FAR = math.inf  # potential of a state that is never reached

@@ -97,6 +97,11 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
     #: The evidence of the last bound by paths backwards, and the search with its prices.
     guide: tuple[object, RoundsSearch | None] = (None, None)
 
+    def warm_up(self) -> None:
+        """Find a schedule to start from; one request after another has the least TPOTs (`bounds.service`)."""
+        alone = ["vllm@r1"] if self.instance.objective.is_tpot else []
+        self.start_from([*alone, *self.problem.heuristics()], self.heuristic)
+
     def plan(self) -> None:
         """Planners and bounds; then the flow formulation, by windows and as a whole, where it is small."""
         kinds = {(t.input_tokens, t.output_tokens) for t in self.instance.types}
@@ -179,9 +184,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             from infermax_opt.infermax.exact.flow_windows import improved_by_windows
 
             self.say("engine highs: windows of the flow formulation")
-            for schedule in improved_by_windows(
-                self.instance, self.best.schedule, deadline=end, seed=self.options.seed
-            ):
+            plan, seed = self.best.schedule, self.options.seed
+            for schedule in improved_by_windows(self.instance, plan, deadline=end, seed=seed):
                 yield "windows:highs", schedule
 
     def admission_plans(self, now: float, deadline: float | None) -> Iterator[tuple[str, Schedule]]:
@@ -251,8 +255,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         from infermax_opt.infermax.exact import rounds
         from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
 
-        memory = self.options.memory_limit
-        if self.best is None or (memory is not None and memory < PROVE_BYTES):
+        if self.best is None or (self.options.memory_limit or PROVE_BYTES) < PROVE_BYTES:
             return
         self.say("engine rounds: exact search backwards in time")
         requests, alpha = self.instance.requests, self.instance.cost.seconds.alpha[0]
@@ -378,11 +381,10 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         if name is None and self.instance.pays_for_mixing:
             raise InputError(f"no formulation takes this instance: {MIXING}", field="solver")
         if name is None:
-            able = [n for n in formulation_names(GROUP) if refusal(get_formulation(n), self.instance) is None]
+            why_not = {n: refusal(get_formulation(n), self.instance) for n in formulation_names(GROUP)}
+            able = [n for n, why in why_not.items() if why is None]
             if not able:
-                reasons = [
-                    f"{n}: {refusal(get_formulation(n), self.instance)}" for n in formulation_names(GROUP)
-                ]
+                reasons = [f"{n}: {why}" for n, why in why_not.items()]
                 raise InputError(f"no formulation takes this instance: {'; '.join(reasons)}", field="solver")
             name = "flow" if "flow" in able else able[0]
         why = refusal(get_formulation(name), self.instance)

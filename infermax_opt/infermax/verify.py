@@ -21,7 +21,7 @@ from infermax_opt.infermax.data.instance import Instance, Objective, RequestGrou
 from infermax_opt.infermax.data.objective import BY_COUNT
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.fast import replay
-from infermax_opt.infermax.replay.metrics import LATER, Metrics, measure, objective_value
+from infermax_opt.infermax.replay.metrics import LATER, LATER_TOGETHER, Metrics, measure, objective_value
 from infermax_opt.infermax.replay.plain import Violation
 
 __all__ = ["Verification", "longest_each", "one_after_another", "verify_schedule"]
@@ -78,6 +78,7 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
             return longest_each(instance)
         return objective_value(instance.objective, measure(instance, replay(instance, own)))
 
+    counted = {metric.value for metric in instance.objective.metrics}
     truth = Truth(
         instance=instance,
         violations=violations,
@@ -91,6 +92,8 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
             all_own() or _closed_form(instance, source, own_bounds) == closed_form(source)
         ),
         later=LATER,
+        # A result whose objective is one of these knows them.
+        later_together=frozenset() if LATER_TOGETHER & counted else LATER_TOGETHER,
     )
     return Verification.of(subject, truth)
 

@@ -22,7 +22,12 @@ from tests.infermax.served import served
 from tests.infermax.tiny import tiny
 
 #: Metrics that are there whatever the requests say.
-ALWAYS = ("ttft p50 / p90 / p99 / max", "e2e p50 / p90 / p99 / max", "normalised mean / max")
+ALWAYS = (
+    "ttft p50 / p90 / p99 / max",
+    "tpot p50 / p90 / p99 / max",
+    "e2e p50 / p90 / p99 / max",
+    "normalised mean / max",
+)
 
 
 def measured(instance: Instance, scheduler: str) -> tuple[Metrics, list[tuple[Fraction, Fraction]]] | None:
@@ -54,11 +59,13 @@ def expected(instance: Instance, times: list[tuple[Fraction, Fraction]]) -> dict
     found["max_normalised_latency"] = max(normal)
     for name, values in (
         ("ttft", sorted(a - r.arrival for r, (a, _) in rows)),
+        ("tpot", sorted(tpot for _, tpot in several)),
         ("e2e", sorted(b - r.arrival for r, (_, b) in rows)),
     ):
         for q in (50, 90, 99):
-            found[f"p{q}_{name}"] = values[math.ceil(Fraction(q, 100) * len(values)) - 1]
-        found[f"max_{name}"] = values[-1]
+            place = math.ceil(Fraction(q, 100) * len(values)) - 1
+            found[f"p{q}_{name}"] = values[place] if values else None
+        found[f"max_{name}"] = values[-1] if values else None
     by_class: dict[str | None, list[Fraction]] = {}
     for (r, _), value in zip(rows, normal, strict=True):
         by_class.setdefault(r.terms.class_name, []).append(value)

@@ -29,6 +29,15 @@ FAMILIES: dict[str, tuple[object, ...]] = {
     "by weight": ("weighted_mean_ttft", "weighted_mean_tpot", "weighted_mean_e2e"),
     "normalised": ("mean_normalised_latency", "max_normalised_latency"),
     "first tokens by rank": ("p50_ttft", "p90_ttft", "p99_ttft", "max_ttft"),
+    "times between tokens by rank": (
+        "p50_tpot",
+        "p90_tpot",
+        "p99_tpot",
+        "max_tpot",
+        {"p50_tpot": "2", "makespan": "0.3"},
+        {"p99_tpot": "1", "max_ttft": "0.25", "mean_e2e": "0.1"},
+        {"at_most": {"max_tpot": "0.8", "makespan": "6"}},
+    ),
     "last tokens by rank": ("p50_e2e", "p90_e2e", "p99_e2e", "max_e2e"),
     "missed": ("missed", "missed", {"missed": "1", "makespan": "0.1"}),
     "class spread": ("class_spread", {"class_spread": "1", "mean_e2e": "1"}),
@@ -161,9 +170,20 @@ def test_what_cannot_be_searched_says_why() -> None:
 
     assert why("missed", RequestGroup("a", 2, 2, slo={"ttft": 1})) == (None, None)
     assert why("missed", RequestGroup("a", 2, 1, slo={"tpot": 1})) == (None, None)
+    # Where all is there from the start, no TPOT gains by waiting.
+    assert why("missed", RequestGroup("a", 2, 2, slo={"tpot": 1})) == (None, None)
+    assert why("p99_tpot", RequestGroup("a", 2, 2)) == (None, None)
+    assert why("p99_tpot", RequestGroup("a", 2, 1, 1)) == (None, None)
     mixed = {"mean_tpot": "1", "p50_e2e": "1"}
-    for objective, name in (("class_spread", "class_spread"), ("missed", "missed"), (mixed, "mean_tpot")):
-        for reason in why(objective, RequestGroup("a", 2, 2, slo={"tpot": 1})):
+    limits = {"at_most": {"p90_tpot": "1", "makespan": "1"}}
+    for objective, name in (
+        ("class_spread", "class_spread"),
+        ("missed", "missed"),
+        (mixed, "mean_tpot"),
+        ("p99_tpot", "p99_tpot"),
+        (limits, "p90_tpot"),
+    ):
+        for reason in why(objective, RequestGroup("a", 2, 2, 1, slo={"tpot": 1})):
             assert reason is not None
             assert reason.startswith(f"{name} may gain by waiting")
     (many, _) = why("p99_e2e", RequestGroup("a", 1, 1, count=MAX_TOLD_APART + 1))

@@ -110,7 +110,7 @@ class _VectorOracle:
                 each = [w if o > 1 else Fraction(0) for w, o in zip(each, outputs, strict=True)]
             steps = [o - 1 if latency == "tpot" else 1 for o in outputs]
             return [w * tick / (sum(each) or 1) / max(1, n) for w, n in zip(each, steps, strict=True)]
-        return [tick] * len(requests)
+        return [tick / max(1, o - 1) if latency == "tpot" else tick for o in outputs]
 
     def best(self) -> Fraction:
         start: State = tuple((0, 0) for _ in self.outputs)
@@ -224,7 +224,9 @@ class _VectorOracle:
         plain = {"ttft": ttft, "e2e": e2e, "tpot": span, "latency": e2e}[latency]
         if kind in ("p50", "p90", "p99", "max"):
             share = Fraction(100 if kind == "max" else int(kind[1:]), 100)
-            return factors[0] * sorted(plain)[math.ceil(share * len(plain)) - 1]
+            having = [k for k, i in enumerate(self.required) if latency != "tpot" or self.outputs[i] > 1]
+            values = sorted(factors[k] * plain[k] for k in having)
+            return values[math.ceil(share * len(values)) - 1] if values else 0
         return sum(map(mul, factors, plain))
 
 

@@ -1,9 +1,11 @@
-"""Checking a lower bound on any regular objective by enumerating every schedule of a tiny instance.
+"""Checking a lower bound on any objective that gains nothing by waiting, by enumerating every schedule.
 
 Percentiles, maxima and missed service levels are no sums over time, so a point holds the times of the first
-and last tokens made so far, as far as the objective asks (`Record`).  Requests are told apart.  A batch
-starts as soon as it can: at the end of the one before, or when the last of its members arrives.  An objective
-is regular if no token that comes earlier makes it worse, and then nothing is gained by waiting longer.
+and last tokens made so far, as far as the objective asks (`Record`).  Requests are told apart, so instances
+are tiny.  A batch starts as soon as it can: at the end of the one before, or when the last of its members
+arrives.  Nothing is gained by waiting longer (`gains_by_waiting`): either the objective is regular, so that
+no token that comes earlier makes it worse, or all requests are there from the start, and without a wait all
+after it comes earlier by as much.
 A schedule may end where only optional requests are left, at the end of a batch that finishes a request: to go
 on for longer without finishing any only makes it longer.
 
@@ -11,8 +13,12 @@ on for longer without finishing any only makes it longer.
 from there on does better, and no later point is worth less.  Points are taken by their value, so once that of
 the next one reaches the claimed bound, every schedule does.
 
-*Points left out.*  Of two points of one state, B is left out for A if A is no later and no time recorded for
-A is later.  Whatever batches follow B can follow A, each ending no later, so with no token later.
+*Points left out.*  Of two points of one state, B is left out for A if A is no later and its times are no
+worse (`Record.no_worse`).  Whatever batches follow B can follow A, each ending no later, so with no token
+later.  Where the time between first and last token counts nobody arrives, so they follow A with all their
+tokens earlier by as much as A is: a request that has its first token, no longer ago than after B, has its
+last one no longer after it; and one that has both took no longer.  Of the batches to one child the shortest
+counts for the same reason: those tokens that it makes come earlier by as much as all that follow.
 """
 
 from __future__ import annotations
@@ -23,8 +29,8 @@ from itertools import count
 
 from infermax_opt.infermax.bounds.joint_states import Batches, State
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.latencies import Record, Times, dropped, no_later
 from infermax_opt.infermax.data.objective import Latency
+from infermax_opt.infermax.data.record import Record, Times, dropped
 
 __all__ = ["least_regular"]
 
@@ -70,7 +76,7 @@ class _TimesEnumeration:
                 return value
             others = expanded.setdefault(state, [])
             self.batches.spend(1 + len(others))
-            if any(then <= now and no_later(found, times) for then, found in others):
+            if any(then <= now and self.record.no_worse(found, then, times, now) for then, found in others):
                 continue
             others.append((now, times))
             for (after, ready), time in self.batches.of(state).items():

@@ -38,7 +38,7 @@ def promising(instance: Instance, metric: Metric, limit: Fraction) -> Instance:
     ----------
     instance : Instance
     metric : Metric
-        One of `QUANTILES`.
+        One of `SEARCHED_QUANTILES`.
     limit : Fraction
         Seconds.
     """

@@ -22,7 +22,7 @@ from infermax_opt.infermax.bounds.progress import progress_bound
 from infermax_opt.infermax.bounds.ranks import rank_bounds
 from infermax_opt.infermax.bounds.state_flow import state_flow_bound
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective
-from infermax_opt.infermax.data.objective import QUANTILES, ratio
+from infermax_opt.infermax.data.objective import SEARCHED_QUANTILES, ratio
 
 __all__ = ["searched_bounds"]
 
@@ -57,7 +57,7 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
         yield from _on_the_makespan(instance, stop)
     elif objective.name == Metric.MISSED.value:
         yield from attainment_bounds(instance, stop=stop)
-    elif Metric(objective.name) in QUANTILES:
+    elif Metric(objective.name) in SEARCHED_QUANTILES:
         yield from rank_bounds(instance, stop=stop)
     elif objective.is_searched:
         # The mean arrival is subtracted, which may leave less than nothing.

@@ -2,10 +2,15 @@
 
 ``alone``: no request is faster than with the machine to itself (`lone`), be it of TTFT, TPOT or end-to-end
 latency.  So the r-th smallest latency is at least the r-th smallest lone one, for at least n - r + 1 requests
-have a lone latency that is as large, and each of them takes that long; r = n is the maximum.  The largest
-normalised latency is at least the largest lone one, by output token.  A request whose lone latency is above a
+have a lone latency that is as large, and each of them takes that long; r = n is the maximum.  Of the TPOT,
+n counts the requests that have one.  The largest normalised latency is at least the largest lone one, by
+output token.  A request whose lone latency is above a
 limit of its service level misses it in every schedule, and these weigh what they weigh.  So does one that
 cannot end by the horizon.  A spread is never below 0.
+
+This bound on a rank of the TPOT is its optimum where no refill takes less than a decode step: requests that
+are served one after another have no company, so each later token takes just the D(s) of `lone`.  A search for
+better bounds on it would be in vain.
 
 ``work``: optional requests that arrive from a on and are served by the horizon H do all their work
 (`least_work`) in batches that lie between a and H and last at least as long.  Of all choices whose work fits,
@@ -42,19 +47,25 @@ def service_bounds(instance: Instance, metric: Metric) -> list[tuple[str, Fracti
         return [("alone", _late(instance, missed=False)), ("work", _unserved(instance))]
     if metric is Metric.MAX_NORMALISED_LATENCY:
         return [("alone", _normalised(instance)), ("order", _mediant(instance))]
-    return [("alone", _lone_rank(instance, metric)), ("order", _order_rank(instance, metric))]
+    found = [("alone", _lone_rank(instance, metric))]
+    if metric.latency is not Latency.TPOT:
+        found.append(("order", _order_rank(instance, metric)))
+    return found
 
 
 def _lone(instance: Instance, latency: Latency) -> list[tuple[Fraction, RequestType]]:
-    """Lone latency of each type in seconds."""
+    """Lone latency in seconds of each type that has it."""
     lone, unit = LoneLatency(instance), instance.cost.ticks_per_second
-    return [(lone.of(kind).ticks(latency, kind.output_tokens) / unit, kind) for kind in instance.types]
+    kinds = [kind for kind in instance.types if latency is not Latency.TPOT or kind.output_tokens > 1]
+    return [(lone.of(kind).ticks(latency, kind.output_tokens) / unit, kind) for kind in kinds]
 
 
 def _lone_rank(instance: Instance, metric: Metric) -> Fraction:
     percent, latency = QUANTILES[metric]
-    left = rank(percent, len(instance.requests))
     ordered = sorted(_lone(instance, latency), key=lambda pair: pair[0])
+    if not ordered:
+        return Fraction(0)  # what is undefined counts as 0
+    left = rank(percent, sum(len(kind.members) for _, kind in ordered))
     for value, kind in ordered:
         left -= len(kind.members)
         if left <= 0:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import floor
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.objective import (
-    BY_COUNT,
     LINEAR,
     QUANTILES,
     UNWEIGHTED,
@@ -17,16 +17,12 @@ from infermax_opt.infermax.data.objective import (
     Metric,
     rank,
 )
-from infermax_opt.infermax.data.requests import Request
+from infermax_opt.infermax.data.requests import Request, RequestType
 
-__all__ = [
-    "NEVER", "Latencies", "Record", "Times", "beyond_states", "dropped", "gains_by_waiting", "no_later",
-]  # fmt: skip
+__all__ = ["NEVER", "Latencies", "beyond_states", "counts_span", "gains_by_waiting"]
 
 #: Tick of what does not happen.
 NEVER = 2**62
-#: Recorded times of the first and of the last token of each request; -1 if it is not made yet.
-Times = tuple[tuple[int, int], ...]
 
 
 class Latencies:
@@ -122,6 +118,17 @@ class Latencies:
         """In ascending order."""
         return sorted(self.e2e)
 
+    @cached_property
+    def sorted_tpot(self) -> list[tuple[float, int, int]]:
+        """TPOT of the requests of two output tokens or more in ascending order: as a float, ticks, steps.
+
+        A quotient of whole numbers is rounded correctly, so no float is above that of a larger TPOT; those of
+        the same float are in no order.
+        """
+        steps = (request.output_tokens - 1 for request in self.instance.requests)
+        pairs = ((span, count) for span, count in zip(self.span, steps, strict=True) if count)
+        return sorted((span / count, span, count) for span, count in pairs)
+
     def linear(self, metric: Metric) -> Fraction | None:
         """A metric of `LINEAR` in its unit; None where no request has its latency."""
         latency = LINEAR[metric]
@@ -135,11 +142,23 @@ class Latencies:
             return None
         return sum((share * total for share, total in sums.items()), Fraction(0)) / self.unit
 
-    def quantile(self, metric: Metric) -> Fraction:
-        """A metric of `QUANTILES`, s."""
+    def quantile(self, metric: Metric) -> Fraction | None:
+        """A metric of `QUANTILES`, s; None where no request has its latency."""
         percent, latency = QUANTILES[metric]
+        if latency is Latency.TPOT:
+            return self._tpot_of_rank(rank(percent, len(self.sorted_tpot))) if self.sorted_tpot else None
         found = self.sorted_ttft if latency is Latency.TTFT else self.sorted_e2e
         return Fraction(found[rank(percent, len(found)) - 1], self.unit)
+
+    def _tpot_of_rank(self, number: int) -> Fraction:
+        """The TPOT of a rank from 1, s."""
+        found, place = self.sorted_tpot, number - 1
+        near, ticks, steps = found[place]
+        first, end = bisect_left(found, (near,)), bisect_right(found, near, key=lambda some: some[0])
+        if found[first] == found[end - 1]:
+            return Fraction(ticks, steps * self.unit)
+        equal = sorted(Fraction(ticks, steps) for _, ticks, steps in found[first:end])
+        return equal[place - first] / self.unit
 
     @cached_property
     def worst_normalised(self) -> Fraction:
@@ -227,121 +246,21 @@ def beyond_states(instance: Instance) -> tuple[Metric, ...]:
 def gains_by_waiting(instance: Instance) -> Metric | None:
     """A metric of the objective that a later token may improve, if there is one.
 
-    Every other one is *regular*: no first or last token that comes earlier makes it worse.  A TPOT, and so a
-    limit of it, may gain by a later first token, a spread of classes by anything later.
+    Most are *regular*: no first or last token that comes earlier makes them worse.  A spread of classes may
+    gain by anything later.  A TPOT, and so a mean, a rank or a limit of it, may gain by a later first token,
+    but not where all requests are there from the start: without a wait all that follows comes earlier by as
+    much, so first tokens come no later, last ones neither, and no time between two of them grows.
     """
-    promised = any(kind.terms.slo.tpot is not None and kind.output_tokens > 1 for kind in instance.types)
     for metric in instance.objective.metrics:
-        if metric is Metric.CLASS_SPREAD or LINEAR.get(metric) is Latency.TPOT:
+        if metric is Metric.CLASS_SPREAD:
             return metric
-        if metric is Metric.MISSED and promised:
+        if not instance.offline and any(counts_span(metric, kind) for kind in instance.types):
             return metric
     return None
 
 
-class Record:
-    """What a regular objective needs to know of a schedule so far: times of first and last tokens, in ticks.
-
-    A time that the objective does not ask for is recorded as 0.  Where it asks only whether the time is
-    within a limit, that is recorded as the arrival, or as the first tick that is too late.
-
-    Parameters
-    ----------
-    instance : Instance
-    unit : int
-        Ticks per second; arrivals are whole ticks.
-    """
-
-    def __init__(self, instance: Instance, unit: int):
-        self.instance, self.unit = instance, unit
-        self.arrivals = [int(request.arrival * unit) for request in instance.requests]
-        asked = {self._asked(metric) for metric in instance.objective.metrics}
-        self._exact = {latency: latency in asked for latency in (Latency.TTFT, Latency.E2E)}
-        #: Of each request the ticks from arrival after which it matters that the token is late.
-        self._limits = {
-            latency: [self._limits_of(latency, request) for request in instance.requests]
-            for latency in self._exact
-        }
-
-    @staticmethod
-    def _asked(metric: Metric) -> Latency | None:
-        """The latency whose values a metric asks for."""
-        if metric in QUANTILES:
-            return QUANTILES[metric][1]
-        return None if metric in BY_COUNT else LINEAR.get(metric, Latency.E2E)
-
-    def _limits_of(self, latency: Latency, request: Request) -> tuple[int, ...]:
-        """The ticks from arrival after which it matters that a token is late, none of them twice."""
-        terms, counted, limits = request.terms, self.instance.objective.metrics, set()
-        missed = Metric.MISSED in counted and bool(terms.slo)
-        limit = terms.slo.ttft if latency is Latency.TTFT else terms.slo.e2e
-        if missed and limit is not None:
-            limits.add(limit)
-        ends = missed or (Metric.UNSERVED in counted and terms.optional)
-        if ends and latency is Latency.E2E and self.instance.horizon is not None:
-            limits.add(Fraction(self.instance.horizon) - request.arrival)
-        return tuple(floor(some * self.unit) for some in limits)
-
-    def of(self, latency: Latency, request: int, time: int) -> int:
-        """What is recorded of a token that is made at some time.
-
-        Parameters
-        ----------
-        latency : Latency
-            That of the first token (TTFT), or of the last one (E2E).
-        request : int
-        time : int
-            Ticks.
-        """
-        limits = self._limits[latency][request]
-        if self._exact[latency] or len(limits) > 1:
-            return time
-        if not limits:
-            return 0
-        arrival, most = self.arrivals[request], limits[0]
-        return min(arrival, arrival + most) if time - arrival <= most else arrival + most + 1
-
-    def after(
-        self, times: Times, before: Iterable[tuple[int, int]], left: Mapping[int, int], end: int
-    ) -> Times:
-        """Recorded times with those of the tokens that a batch makes.
-
-        Parameters
-        ----------
-        times : Times
-            Before the batch.
-        before : iterable of (int, int)
-            Unfinished requests, and the tokens that they had.
-        left : mapping of int to int
-            Those that are unfinished after it, and the tokens that they have then.
-        end : int
-            Of the batch, in ticks.
-        """
-        found = list(times)
-        for request, tokens in before:
-            first, last = found[request]
-            if tokens == 0 and left.get(request, 1) > 0:
-                first = self.of(Latency.TTFT, request, end)
-            if request not in left:
-                last = self.of(Latency.E2E, request, end)
-            found[request] = first, last
-        return tuple(found)
-
-    def value(self, firsts: Sequence[int], lasts: Sequence[int]) -> Fraction:
-        """Objective of recorded times; an undefined metric counts as 0."""
-        found = Latencies(self.instance, self.unit, firsts, lasts)
-        return self.instance.objective.value(found.metric)
-
-
-def dropped(times: Times, left: Iterable[int]) -> Times:
-    """Recorded times of a schedule that leaves these requests unfinished."""
-    found = list(times)
-    for request in left:
-        first, _ = found[request]
-        found[request] = (first if first >= 0 else NEVER), NEVER
-    return tuple(found)
-
-
-def no_later(one: Times, other: Times) -> bool:
-    """Whether no recorded time is later than in the other."""
-    return all(a <= c and b <= d for (a, b), (c, d) in zip(one, other, strict=True))
+def counts_span(metric: Metric, request: Request | RequestType) -> bool:
+    """Whether a metric depends on the time between first and last token of a request."""
+    terms = request.terms
+    counts = metric.latency is Latency.TPOT and not terms.optional
+    return request.output_tokens > 1 and (counts or (metric is Metric.MISSED and terms.slo.tpot is not None))

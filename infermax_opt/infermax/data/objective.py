@@ -14,7 +14,7 @@ from infermax_opt.core.exact import decimal_text
 from infermax_opt.infermax.data.requests import RequestType
 
 __all__ = [
-    "AT_MOST", "BY_COUNT", "LINEAR", "QUANTILES", "UNWEIGHTED",
+    "AT_MOST", "BY_COUNT", "LINEAR", "QUANTILES", "SEARCHED_QUANTILES", "UNWEIGHTED",
     "Latency", "Metric", "Objective", "rank", "ratio", "shares",
 ]  # fmt: skip
 
@@ -35,6 +35,10 @@ class Metric(enum.Enum):
     P90_TTFT = "p90_ttft"
     P99_TTFT = "p99_ttft"
     MAX_TTFT = "max_ttft"
+    P50_TPOT = "p50_tpot"
+    P90_TPOT = "p90_tpot"
+    P99_TPOT = "p99_tpot"
+    MAX_TPOT = "max_tpot"
     P50_E2E = "p50_e2e"
     P90_E2E = "p90_e2e"
     P99_E2E = "p99_e2e"
@@ -49,6 +53,11 @@ class Metric(enum.Enum):
         if self in BY_COUNT:
             return "weight"
         return "s/token" if self in PER_TOKEN else "s"
+
+    @property
+    def latency(self) -> Latency | None:
+        """The latency that it is a sum or a rank of; None if it is neither."""
+        return QUANTILES[self][1] if self in QUANTILES else LINEAR.get(self)
 
 
 #: Metrics that are the weight of some requests; only these are about optional requests, too.
@@ -84,17 +93,25 @@ UNWEIGHTED = {
     Metric.WEIGHTED_MEAN_TPOT: Metric.MEAN_TPOT,
     Metric.WEIGHTED_MEAN_E2E: Metric.MEAN_E2E,
 }
-#: Metrics that are the latency of one rank: percent and latency.
+#: Metrics that are the latency of one rank, of all requests that have it: percent and latency.
 QUANTILES = {
     Metric.P50_TTFT: (50, Latency.TTFT),
     Metric.P90_TTFT: (90, Latency.TTFT),
     Metric.P99_TTFT: (99, Latency.TTFT),
     Metric.MAX_TTFT: (100, Latency.TTFT),
+    Metric.P50_TPOT: (50, Latency.TPOT),
+    Metric.P90_TPOT: (90, Latency.TPOT),
+    Metric.P99_TPOT: (99, Latency.TPOT),
+    Metric.MAX_TPOT: (100, Latency.TPOT),
     Metric.P50_E2E: (50, Latency.E2E),
     Metric.P90_E2E: (90, Latency.E2E),
     Metric.P99_E2E: (99, Latency.E2E),
     Metric.MAX_E2E: (100, Latency.E2E),
 }
+
+
+#: Those with bounds beyond closed forms; of the TPOT these nearly always say all (`bounds.service`).
+SEARCHED_QUANTILES = tuple(metric for metric in QUANTILES if metric.latency is not Latency.TPOT)
 
 
 def rank(percent: int, count: int) -> int:
@@ -236,9 +253,14 @@ class Objective:
         return self.weights == ((Metric.MAKESPAN, Fraction(1)),)
 
     @property
+    def is_tpot(self) -> bool:
+        """Whether nothing but TPOTs counts."""
+        return all(metric.latency is Latency.TPOT for metric in self.metrics)
+
+    @property
     def is_searched(self) -> bool:
         """Whether bounds on it are searched for, which closed forms are not."""
-        searched = (Metric.MAKESPAN, Metric.MEAN_E2E, Metric.MISSED, *QUANTILES)
+        searched = (Metric.MAKESPAN, Metric.MEAN_E2E, Metric.MISSED, *SEARCHED_QUANTILES)
         if self.name is None and not self.limits:  # of a weighted sum, parts are searched for
             return any(metric in LINEAR or metric in searched for metric in self.metrics)
         return any(metric in searched for metric in self.metrics)

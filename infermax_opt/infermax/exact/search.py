@@ -26,7 +26,7 @@ from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
 from infermax_opt.infermax.data.cost import batch_time
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.objective import LINEAR, Latency
+from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.estimates import Estimate
 from infermax_opt.infermax.exact.labels import Cheapest, Front, Label, Labels
@@ -50,7 +50,7 @@ RELAXED_PER_SECOND = 200_000
 def may_relax(instance: Instance) -> bool:
     """Whether the relaxed space of `instance` bounds its optimum (see `space`)."""
     metrics = instance.objective.metrics
-    return instance.offline and all(LINEAR.get(metric) is not Latency.TPOT for metric in metrics)
+    return instance.offline and all(metric.latency is not Latency.TPOT for metric in metrics)
 
 
 def search(

@@ -1,23 +1,30 @@
-"""Exact search for regular objectives that are no sums over time: percentiles, maxima, missed service levels.
+"""Exact search for objectives that are no sums over time: percentiles, maxima, missed service levels.
 
 A label is a state of requests, told apart, with the time and with the times of first and last tokens so far,
 as far as the objective asks (`Record`).  A batch starts at the end of the one before, or when the last of its
-members arrives: no token of a regular objective gains by coming later, so the earliest start is no worse.
+members arrives: nothing is gained by waiting longer (`gains_by_waiting`).  That holds of regular objectives,
+which no token makes worse by coming earlier; and of those with a TPOT where all requests are there from the
+start, for without a wait all after it comes earlier by as much.
 
 *Estimate.*  Each token of a request takes a batch of its own, and no batch with a token takes less than
 max_k (alpha_k + beta_k) + min(d0, p0).  So of a request with r tokens to come the last is made at least r
 such times after now, or after its arrival, and the first, if that is to come, one such time.  The objective
-of these times is never too high, as it is regular.
+of these times is never too high.  Nor is a TPOT: from a first token that is made, or that is to come, the
+last one is as many steps away as there are tokens in between, at least.
 
 *Optional requests.*  A schedule may end where only these are left, at the end of a batch that finishes a
 request: to go on without finishing any only makes it longer.  The estimate has the tokens of one that is not
 finished before all times, where no metric is worse for it, or never, if it cannot be finished by the horizon.
 
-*Dominance.*  Of two labels A and B of one state, B is dropped if A is no later and no recorded time of A is
-later.  A can wait until the time of B and then run whatever follows B, at the same times: so all tokens to
-come are made no later than after B, those made were made no later, and the objective is regular.  (That A
-need not wait is the rule above.)  Of several batches to one child the shortest is enough for the same reason:
-its members, whose nodes have changed, are those of every batch to that child.
+*Dominance.*  Of two labels A and B of one state, B is dropped if A is no later and its times are no worse
+(`Record.no_worse`).  A can wait until the time of B and then run whatever follows B, at the same times: so
+all tokens to come are made as after B, and those made were made no later, which is enough for a regular
+objective.  (That A need not wait is the rule above.)  Where a TPOT counts nobody arrives, and A can run at
+once what follows B, with all tokens earlier by as much as A is.  So a request that has its first token, no
+longer ago than after B, has its last one no longer after it; and one that has both took no longer.  Of
+several batches to one child the shortest is enough for the same reasons: its members, whose nodes have
+changed, are those of every batch to that child, and the tokens that it makes come earlier by as much as all
+that follow.
 """
 
 from __future__ import annotations
@@ -32,8 +39,9 @@ from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.cost import batch_time
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.latencies import NEVER, Record, Times, dropped, no_later
+from infermax_opt.infermax.data.latencies import NEVER
 from infermax_opt.infermax.data.objective import Latency
+from infermax_opt.infermax.data.record import Record, Times, dropped
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.moves import Load, State
 from infermax_opt.infermax.exact.space import Space
@@ -67,7 +75,7 @@ class _Stop(Exception):
 def times_search(
     instance: Instance, *, upper: Fraction | None = None, limits: EngineLimits | None = None
 ) -> EngineOutcome[Schedule]:
-    """Find an optimal schedule for a regular objective, or a bound within the limits.
+    """Find an optimal schedule for an objective without `gains_by_waiting`, or a bound within the limits.
 
     Parameters
     ----------
@@ -148,7 +156,8 @@ class _TimesSearch:
         """Whether no expanded label of the same state is as good."""
         self._check(0)
         front = self.fronts.setdefault(label.state, [])
-        if any(other.now <= label.now and no_later(other.times, label.times) for other in front):
+        no_worse, times, now = self.record.no_worse, label.times, label.now
+        if any(other.now <= now and no_worse(other.times, other.now, times, now) for other in front):
             return False
         front.append(label)
         return True

@@ -16,25 +16,31 @@ from infermax_opt.infermax.replay.latencies import LatencyMetrics
 if TYPE_CHECKING:
     from infermax_opt.infermax.replay.plain import Replay
 
-__all__ = ["DEFINITIONS", "LATER", "Metrics", "measure", "objective_value"]
+__all__ = ["DEFINITIONS", "LATER", "LATER_TOGETHER", "Metrics", "measure", "objective_value"]
 
 #: What the percentiles are of.
-LATENCIES = {Latency.TTFT: "first token - arrival", Latency.E2E: "last token - arrival"}
+LATENCIES = {
+    Latency.TTFT: "(first token - arrival)",
+    Latency.TPOT: "(last token - first token) / (output tokens - 1)",
+    Latency.E2E: "(last token - arrival)",
+}
+#: Whose latencies these are, where not all requests have one.
+OVER = {Latency.TPOT: " over requests with at least two output tokens"}
 
 
 def _quantile(metric: Metric) -> str:
     """Definition of a percentile."""
     percent, latency = QUANTILES[metric]
+    of = LATENCIES[latency] + OVER.get(latency, "")
     if percent == 100:
-        return f"largest ({LATENCIES[latency]}), s"
-    return f"the ceil({percent} / 100 * n)-th smallest of n ({LATENCIES[latency]}), s"
+        return f"largest {of}, s"
+    return f"the ceil({percent} / 100 * n)-th smallest of n {of}, s"
 
 
 DEFINITIONS = {
     "makespan": "end of the last batch, s",
     "mean_ttft": "mean of (first token - arrival), s",
-    "mean_tpot": "mean of (last token - first token) / (output tokens - 1) over requests with at "
-    "least two output tokens, s",
+    "mean_tpot": f"mean of {LATENCIES[Latency.TPOT]}{OVER[Latency.TPOT]}, s",
     "mean_e2e": "mean of (last token - arrival), s",
     "tokens_per_second": "generated tokens / makespan",
     "batches": "batches run",
@@ -45,8 +51,7 @@ DEFINITIONS = {
     "peak_kv": "most KV tokens occupied after a batch",
     "mean_batch_size": "mean requests processed per batch",
     "weighted_mean_ttft": "mean of (first token - arrival), by weight, s",
-    "weighted_mean_tpot": "mean of (last token - first token) / (output tokens - 1) over requests with "
-    "at least two output tokens, by weight, s",
+    "weighted_mean_tpot": f"mean of {LATENCIES[Latency.TPOT]}{OVER[Latency.TPOT]}, by weight, s",
     "weighted_mean_e2e": "mean of (last token - arrival), by weight, s",
     "mean_normalised_latency": "mean of (last token - arrival) / output tokens, s/token",
     "max_normalised_latency": "largest (last token - arrival) / output tokens, s/token",
@@ -66,8 +71,8 @@ TOGETHER = (
     *(
         MetricRow(
             f"{latency.value} p50 / p90 / p99 / max",
-            tuple(metric.value for metric, (_, of) in QUANTILES.items() if of is latency),
-            f"percentiles of ({text}): the ceil(q n)-th smallest of n, s",
+            tuple(metric.value for metric in QUANTILES if metric.latency is latency),
+            f"percentiles of {text}{OVER.get(latency, '')}: the ceil(q n)-th smallest of n, s",
         )
         for latency, text in LATENCIES.items()
     ),
@@ -83,6 +88,8 @@ WEIGHTED = ("weighted_mean_ttft", "weighted_mean_tpot", "weighted_mean_e2e")
 WHERE_DEFINED = ("class_spread", "missed", "unserved", "attainment", "goodput")
 #: Metrics that results of earlier versions lack.  They are undefined for all instances that there were then.
 LATER = frozenset({"unserved"})
+#: Metrics that results of earlier versions lack, all of them: they are defined for instances of then, too.
+LATER_TOGETHER = frozenset(metric.value for metric in QUANTILES if metric.latency is Latency.TPOT)
 
 UNITS = {
     "tokens_per_second": "tokens/s",
@@ -102,7 +109,7 @@ UNITS = {
 class Metrics(LatencyMetrics):
     """Metrics of one schedule; `DEFINITIONS` says what each one means.
 
-    Times are exact seconds; None where a metric is undefined (``mean_tpot`` when no request has two output
+    Times are exact seconds; None where a metric is undefined (of the TPOT, when no request has two output
     tokens).  Latencies are those of the requests that must be finished.  Those of `LatencyMetrics` are formed
     when they are asked for.
     """

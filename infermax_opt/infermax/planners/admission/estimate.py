@@ -76,15 +76,23 @@ class Estimate:
             missed, ended = np.any(late, axis=0), last <= self._horizon
             broken = (missed | ~ended) & self._promised
             return float(self._weight[broken if metric is Metric.MISSED else ~ended & self._optional].sum())
+        if metric in QUANTILES:
+            percent, latency = QUANTILES[metric]
+            having = self._required & (self._outputs > 1) if latency is Latency.TPOT else self._required
+            return _of_rank(found[latency][having], percent)
         if not self._required.any():
             return 0.0
         found = {latency: values[self._required] for latency, values in found.items()}
-        if metric in QUANTILES:
-            percent, latency = QUANTILES[metric]
-            place = rank(percent, len(found[latency])) - 1
-            return float(np.partition(found[latency], place)[place])
         normalised = found[Latency.E2E] / self._outputs[self._required]
         if metric is Metric.MAX_NORMALISED_LATENCY:
             return float(normalised.max())
         means = [float(normalised[members].mean()) for members in self._classes]
         return max(means) - min(means)
+
+
+def _of_rank(values: Floats, percent: int) -> float:
+    """A percentile of latencies, 0 of none."""
+    if not len(values):
+        return 0.0
+    place = rank(percent, len(values)) - 1
+    return float(np.partition(values, place)[place])

@@ -1,8 +1,7 @@
 """The cost model as a sum of columns, and samples reduced to a few rows that fits need.
 
 All but the larger of several lines is a sum of coefficient times feature.  The larger of lines that meet at
-`knees` is the first line and, behind each knee, what the next one is steeper by.  Rows are reduced by QR:
-least squares over any columns, and their residuals, are those of the small triangle.
+`knees` is the first line and, behind each knee, what the next one is steeper by.
 """
 
 from __future__ import annotations
@@ -16,12 +15,10 @@ from infermax_opt.infermax.data.cost import Attention
 from infermax_opt.latency._least_squares import TINY
 from infermax_opt.latency.batches.samples import BatchSamples
 
-__all__ = ["COEFFICIENTS", "Design", "lines", "triangle"]
+__all__ = ["COEFFICIENTS", "Design", "condensed", "lines"]
 
 #: Coefficients but those of the steps at knees; the order is that in which they are told apart.
 COEFFICIENTS = ("alpha", "beta", "d1", "p1", "d0", "p0", "e1", "e0")
-#: Rows that are reduced at a time.
-BLOCK = 1024
 #: What must vary for a coefficient to be told from those before it.
 VARIES = {
     "beta": "the number of tokens",
@@ -108,12 +105,12 @@ class Design:
         steps = [np.maximum(0.0, self.tokens - knee) for knee in knees]
         return np.column_stack([self.columns, *steps])
 
-    def reduced(self, knees: Sequence[float], rows: Any = slice(None)) -> Any:
-        """Triangle of the weighted rows: the columns, steps at all of these knees, what is measured."""
+    def weighted(self, knees: Sequence[float], rows: Any = slice(None)) -> Any:
+        """Rows by their weights: the columns, steps at all of these knees, what is measured."""
         import numpy as np
 
         whole = np.column_stack([self.with_knees(knees), self.measured])[rows]
-        return triangle(whole / self.scale[rows][:, None])
+        return whole / self.scale[rows][:, None]
 
     def knees(self, most: int, near: Sequence[float] = ()) -> list[float]:
         """Numbers of tokens at which lines may meet: those of samples between the least and the largest.
@@ -131,17 +128,18 @@ class Design:
         return [float(x) for x in found]
 
 
-def triangle(rows: Any) -> Any:
-    """The triangle of a QR decomposition: of many rows, that of the triangles of blocks."""
+def condensed(rows: Any) -> Any:
+    """As many rows as columns, with the same products of columns but for rounding.
+
+    Least squares over some of the columns, and their residuals, are those of all rows.  Half of the digits
+    are lost: enough to compare forms of a model.  The chosen one is then fitted to the rows themselves.
+    """
     import numpy as np
 
-    count, columns = rows.shape
-    size = max(BLOCK, 2 * columns)
-    blocks = count // size
-    if blocks < 2:
-        return np.linalg.qr(rows, mode="r")
-    parts: Any = np.linalg.qr(rows[: blocks * size].reshape(blocks, size, columns), mode="r")
-    return triangle(np.vstack([parts.reshape(-1, columns), rows[blocks * size :]]))
+    lengths = np.linalg.norm(rows, axis=0)
+    scaled = rows / np.where(lengths > 0, lengths, 1)
+    values, vectors = np.linalg.eigh(scaled.T @ scaled)
+    return np.sqrt(np.maximum(values, 0))[:, None] * vectors.T * lengths
 
 
 def lines(found: Any, knees: Sequence[float]) -> list[tuple[float, float]]:

@@ -14,7 +14,7 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import Attention
 from infermax_opt.latency._least_squares import non_negative
-from infermax_opt.latency.batches.design import Design, lines, triangle
+from infermax_opt.latency.batches.design import Design, condensed, lines
 from infermax_opt.latency.batches.samples import BatchSamples
 
 __all__ = ["MOST_PIECES", "Choice", "Trial", "choose"]
@@ -125,12 +125,16 @@ def choose(
 
 def _refined(design: Design, pieces: int) -> Fitted:
     """The fit to all samples, its knees at any number of tokens that one has."""
+    import numpy as np
+
     knees: tuple[float, ...] = ()
     for _ in range(REFINED):
         places = design.knees(FINE, near=knees)
-        knees, found = _fitted(design.reduced(places), len(design.names), places, pieces)[-1]
+        knees, _ = _fitted(condensed(design.weighted(places)), len(design.names), places, pieces)[-1]
         if not knees:
             break
+    rows: Any = np.linalg.qr(design.weighted(knees), mode="r")
+    found, _ = non_negative(rows[:, :-1], rows[:, -1])
     return knees, found
 
 
@@ -151,14 +155,14 @@ def _errors(design: Design, counts: Sequence[int]) -> list[tuple[float, float]]:
     folds = min(FOLDS, number)
     part = np.random.default_rng(SEED).permutation(number) % folds
     places, base = design.knees(COARSE), len(design.names)
-    triangles = [design.reduced(places, part == k) for k in range(folds)]
+    parts = [condensed(design.weighted(places, part == k)) for k in range(folds)]
     held = (design.tokens >= 0, design.attends)
     squares = [[0.0] * len(held) for _ in counts]
     for k in range(folds):
-        others = triangle(np.vstack([t for j, t in enumerate(triangles) if j != k]))
+        others = condensed(np.vstack([some for j, some in enumerate(parts) if j != k]))
         fits = _fitted(others, base, places, max(counts))
         for which, some in enumerate(held):
-            left_out = triangles[k] if some.all() else design.reduced(places, (part == k) & some)
+            left_out = parts[k] if some.all() else design.weighted(places, (part == k) & some)
             for index, count in enumerate(counts):
                 knees, found = fits[min(count, len(fits)) - 1]
                 squares[index][which] += _squares(left_out, base, places, knees, found)
@@ -218,7 +222,7 @@ def _error(reduced: Any, base: int, places: Sequence[float], knees: tuple[float,
     """Sum of squares with these knees; None where the overhead of a line is below 0."""
     import numpy as np
 
-    # A triangle again: what has a few columns takes as many rows.
+    # What has a few columns takes as many rows.
     small: Any = np.linalg.qr(reduced[:, [*_columns(base, places, knees), -1]], mode="r")
     found, _ = non_negative(small[:, :-1], small[:, -1])
     if lines([*found[:2], *found[base:]], knees)[-1][0] < 0:

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
 from infermax_opt.core.run import SolveOptions, SolveRun
-from infermax_opt.engines.formulations import formulation_names
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective
 from infermax_opt.infermax.data.rounds import in_rounds
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
-from infermax_opt.infermax.formulation import GROUP, MIXING, get_formulation, refusal
+from infermax_opt.infermax.formulation import get_formulation, refusal
 from infermax_opt.infermax.planners.optional import in_vain, optional_ones, without
 from infermax_opt.infermax.replay.metrics import Metrics
 
@@ -375,21 +374,9 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
     def formulated(self, engine: str, limits: EngineLimits) -> EngineOutcome[Schedule]:
         """Solve a formulation as a whole."""
-        from infermax_opt.infermax.exact.solve_formulation import solve_formulation
+        from infermax_opt.infermax.exact.solve_formulation import able_formulation, solve_formulation
 
-        name = self.options.formulation
-        if name is None and self.instance.pays_for_mixing:
-            raise InputError(f"no formulation takes this instance: {MIXING}", field="solver")
-        if name is None:
-            why_not = {n: refusal(get_formulation(n), self.instance) for n in formulation_names(GROUP)}
-            able = [n for n, why in why_not.items() if why is None]
-            if not able:
-                reasons = [f"{n}: {why}" for n, why in why_not.items()]
-                raise InputError(f"no formulation takes this instance: {'; '.join(reasons)}", field="solver")
-            name = "flow" if "flow" in able else able[0]
-        why = refusal(get_formulation(name), self.instance)
-        if why is not None:
-            raise InputError(f"{name!r} does not take this instance: {why}", field="formulation")
+        name = able_formulation(self.instance, self.options.formulation)
         self.report = replace(self.report, formulation=name)
         kind: Literal["highs", "cpsat"] = "highs" if engine == "highs" else "cpsat"
         warm = self.best.schedule if self.best else None

@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
-from infermax_opt.engines.formulations import BuiltModel, ModelRun, run_model
+from infermax_opt.engines.formulations import BuiltModel, ModelRun, formulation_names, run_model
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
 from infermax_opt.infermax.bounds.most_batches import proved_batches
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.formulation import Formulation, get_formulation, refusal, trajectory
+from infermax_opt.infermax.formulation import (
+    GROUP,
+    MIXING,
+    Formulation,
+    get_formulation,
+    refusal,
+    trajectory,
+)
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import measure, objective_value
 from infermax_opt.infermax.replay.waits import with_best_waits
@@ -75,6 +82,29 @@ def replayed_objective(instance: Instance, schedule: Schedule) -> Fraction | Non
     if not replayed.valid:
         return None
     return objective_value(instance.objective, measure(instance, replayed))
+
+
+def able_formulation(instance: Instance, name: str | None) -> str:
+    """Name of a formulation that covers the instance: that one, or the best of those that do.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    if name is None and instance.pays_for_mixing:
+        raise InputError(f"no formulation takes this instance: {MIXING}", field="solver")
+    if name is None:
+        why_not = {n: refusal(get_formulation(n), instance) for n in formulation_names(GROUP)}
+        able = [n for n, why in why_not.items() if why is None]
+        if not able:
+            reasons = "; ".join(f"{n}: {why}" for n, why in why_not.items())
+            raise InputError(f"no formulation takes this instance: {reasons}", field="solver")
+        name = "flow" if "flow" in able else able[0]
+    why = refusal(get_formulation(name), instance)
+    if why is not None:
+        raise InputError(f"{name!r} does not take this instance: {why}", field="formulation")
+    return name
 
 
 def covering(instance: Instance, name: str) -> Formulation:

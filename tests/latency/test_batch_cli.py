@@ -30,11 +30,21 @@ def samples(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def profile(samples: Path, tmp_path: Path) -> Path:
-    path = tmp_path / "profile.json"
-    done = run("calibrate", samples, "--for", "batches", "--kv-capacity", 5000, "-o", path)
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A profile, fitted once."""
+    folder = tmp_path_factory.mktemp("fitted")
+    (folder / "my-gpu.csv").write_text(whole_batches(150, noise=0.03))
+    out = folder / "profile.json"
+    done = run("calibrate", folder / "my-gpu.csv", "--for", "batches", "--kv-capacity", 5000, "-o", out)
     assert done.exit_code == 0, done.output
+    return out.read_text()
+
+
+@pytest.fixture
+def profile(fitted: str, tmp_path: Path) -> Path:
+    path = tmp_path / "profile.json"
+    path.write_text(fitted)
     return path
 
 

@@ -171,8 +171,8 @@ def gap(
         subjects, metrics=metrics, time_limit=time_limit, known=[read_bound(path) for path in bounds],
         band=allowed, progress=progress_printer(progress),
     )  # fmt: skip
-    _write(groups, proofs, plot, table, explain)
     save(gaps_to_json(groups, explain), output, None if as_json else gaps_text(groups, explain))
+    _write(groups, proofs, plot, table, explain)
     if not as_json:
         wrote(table, plot)
     return DONE

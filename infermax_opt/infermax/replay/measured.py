@@ -146,6 +146,7 @@ def _by_lengths(instance: Instance, run: Run) -> list[ForeignRequest]:
         here, there = len(kinds.get(lengths, ())), len(wanted.get(lengths, ()))
         if here != there:
             text = f"has {here} requests of {lengths[0]} + {lengths[1]} tokens; the instance has {there}"
-            raise InputError(f"{text}: not the same workload", source=run.path)
+            without = "".join(f"; left out: {count} ({reason})" for reason, count in run.left_out.items())
+            raise InputError(f"{text}: not the same workload{without}", source=run.path)
         found.update(zip(wanted[lengths], kinds[lengths], strict=True))
     return [found[index] for index in range(len(instance.requests))]

@@ -78,7 +78,9 @@ and bound is open.
 
 {gaps}
 
-For all machines whose batches take {band} times as long as those of the fitted one:
+For all machines whose batches take {band} times as long as those of the fitted one: what no schedule is
+below on any of them, what the plan takes at most, and the gap of the run if the machine is the slowest of
+them, and if it is the fastest.
 
 {bands}
 
@@ -227,15 +229,19 @@ def percent(value: Fraction) -> str:
 
 
 def band_rows(some: Studied, results: dict[str, AnyResult], seconds: float) -> Iterable[list[str]]:
-    """Bounds of the fastest machine, worst cases of the plans."""
+    """Bounds of the fastest and the slowest machine, worst cases of the plans."""
     scoring = problem_of(some.fitted).scoring
-    fast = scoring.scaled(some.fitted, BAND.low)
-    for bound in best_bounds(fast, AIMS, time_limit=seconds * len(AIMS)):
-        worst = scoring.worst_case(some.fitted, results[bound.metric].schedule, BAND)
-        value = Fraction(some.run.metrics[bound.metric] or 0)
-        lower = bound.lower.value if bound.lower else Fraction(0)
-        most = worst.metrics[bound.metric]
-        yield [some.title, bound.metric, number(lower), number(most), percent(1 - lower / value)]
+    fast, slow = (
+        best_bounds(scoring.scaled(some.fitted, factor), AIMS, time_limit=seconds * len(AIMS))
+        for factor in (BAND.low, BAND.high)
+    )
+    for low, high in zip(fast, slow, strict=True):
+        aim = low.metric
+        worst = scoring.worst_case(some.fitted, results[aim].schedule, BAND)
+        value = Fraction(some.run.metrics[aim] or 0)
+        least, most = (bound.lower.value if bound.lower else Fraction(0) for bound in (low, high))
+        gaps = f"{percent(1 - most / value)} to {percent(1 - least / value)}"
+        yield [some.title, aim, number(least), number(worst.metrics[aim]), gaps]
 
 
 def group_of(some: Studied, results: dict[str, AnyResult]) -> Group:
@@ -288,7 +294,7 @@ def main() -> None:
         ),
         band=f"{decimal_text(BAND.low)} to {decimal_text(BAND.high)}",
         bands=table(
-            ["run", "metric", "bound, s", "plan at most, s", "gap of the run at most"],
+            ["run", "metric", "bound, s", "plan at most, s", "gap of the run, slowest to fastest machine"],
             (row for some in runs for row in band_rows(some, results[some.name], options.seconds)),
         ),
         parts=table(["part", *parts], part_rows(parts)),

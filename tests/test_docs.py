@@ -25,6 +25,10 @@ PATH = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]*)+|[A-Za-z0-9_-]+\.(?:py|t
 ELSEWHERE = {
     "instance.json",
     "result.json",
+    "v1.json",
+    "chrome_trace.json",
+    "per_request_lifecycle_metrics.json",
+    "benchmarks.json",
     "closed_form.py",
     "by_name.py",
     "out/tandem",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from infermax_opt.cluster.data.stream import Stream, StreamRequest
     from infermax_opt.cluster.replay.metrics import StreamMetrics
     from infermax_opt.cluster.verify import StreamVerification
+    from infermax_opt.core.band import Band
     from infermax_opt.core.certification import CertificateRejected
     from infermax_opt.core.errors import InputError
     from infermax_opt.core.problem import Problem
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
     from infermax_opt.export.requests import ExportedRequests
     from infermax_opt.files.instances import read_instance, write_instance, write_schedule
     from infermax_opt.files.results import read_schedule_or_claim, write_result
+    from infermax_opt.foreign.reading import read_run
+    from infermax_opt.foreign.run import Run
     from infermax_opt.foreign.traces import read_trace
+    from infermax_opt.gaps.collect import gap
     from infermax_opt.infermax.data.cost import Attention, CostModel
     from infermax_opt.infermax.data.instance import (
         Instance,
@@ -70,6 +74,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attention",
+    "Band",
     "Batch",
     "Bin",
     "BrokenRule",
@@ -105,6 +110,7 @@ __all__ = [
     "RequestGroup",
     "RequestView",
     "Result",
+    "Run",
     "Schedule",
     "ServiceLevel",
     "Simulator",
@@ -124,12 +130,14 @@ __all__ = [
     "client_instance",
     "export_formulation",
     "export_requests",
+    "gap",
     "gsm8k_like",
     "heartbeat_instance",
     "linear_levels",
     "load_profile",
     "profile_names",
     "read_instance",
+    "read_run",
     "read_schedule_or_claim",
     "read_trace",
     "schedule",
@@ -160,6 +168,7 @@ _HOMES = {
     ),
     "cluster.replay.metrics": ("StreamMetrics",),
     "cluster.verify": ("StreamVerification",),
+    "core.band": ("Band",),
     "core.certification": ("CertificateRejected",),
     "core.errors": ("InputError",),
     "core.problem": ("Problem",),
@@ -182,7 +191,10 @@ _HOMES = {
         "read_schedule_or_claim",
         "write_result",
     ),
+    "foreign.reading": ("read_run",),
+    "foreign.run": ("Run",),
     "foreign.traces": ("read_trace",),
+    "gaps.collect": ("gap",),
     "infermax.data.cost": (
         "Attention",
         "CostModel",

@@ -10,15 +10,15 @@ from typing import Any
 from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.registry import first_problem, problem_of
-from infermax_opt.core.result import LowerBound
-from infermax_opt.core.values import AnyInstance
+from infermax_opt.core.result import AnyResult, LowerBound
+from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.foreign.reading import guess_format, read_run
 from infermax_opt.foreign.run import Run
 from infermax_opt.gaps.bounds import best_bounds
 from infermax_opt.gaps.score import Group, compare
-from infermax_opt.gaps.subjects import Subject, of_run, of_schedule
+from infermax_opt.gaps.subjects import Subject, of_given, of_run, of_schedule
 
-__all__ = ["Source", "score", "subjects_of_instance", "subjects_on_machine"]
+__all__ = ["Source", "gap", "score", "subjects_of_instance", "subjects_on_machine"]
 
 #: Schedules and results, among the formats.
 OWN = "schedule"
@@ -108,6 +108,49 @@ def subjects_on_machine(
         instance = problem.scoring.run_instance(machine, run, name)
         found.append(of_run(problem.aimed(instance, None, slos) if slos else instance, run, band))
     return found
+
+
+def gap(
+    instance: AnyInstance,
+    *runs: AnySchedule | AnyResult | Run,
+    metrics: Sequence[str] = (),
+    time_limit: float = 60.0,
+    band: Band | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Group:
+    """How far runs are from optimal, metric by metric.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    *runs : schedule, Result or Run
+        Of the requests of the instance; in the result they are called 1, 2, ..., runs by their path.
+    metrics : sequence of str
+        To be compared; none are those that the problem compares.
+    time_limit : float
+        Seconds for the search for bounds, all metrics together.
+    band : Band, optional
+        Of machines that the bounds are to hold for.
+    progress : callable, optional
+        Receives one line of text whenever there is news.
+
+    Returns
+    -------
+    Group
+        Its `runs` have `rows` with ``value``, ``lower``, ``gap`` and ``gain``; those that are faster than a
+        bound come first.
+
+    Raises
+    ------
+    InputError
+        If there is no run, a metric cannot be minimised, a schedule breaks a rule, or a run is of other
+        requests.
+    """
+    if not runs:
+        raise InputError("at least one is needed", field="runs")
+    subjects = [of_given(instance, given, str(k), band) for k, given in enumerate(runs, 1)]
+    (group,) = score(subjects, metrics=metrics, time_limit=time_limit, band=band, progress=progress)
+    return group
 
 
 def score(

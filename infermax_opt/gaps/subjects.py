@@ -10,13 +10,13 @@ from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.measured import Measured
 from infermax_opt.core.registry import problem_of
-from infermax_opt.core.result import Claim, LowerBound
+from infermax_opt.core.result import AnyResult, Claim, LowerBound, Result
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.results import claimed_bound, read_subject, schedule_of
 from infermax_opt.files.text import seconds
 from infermax_opt.foreign.run import Run
 
-__all__ = ["Subject", "of_run", "of_schedule"]
+__all__ = ["Subject", "of_given", "of_run", "of_schedule"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,35 @@ def of_schedule(instance: AnyInstance, path: str, band: Band | None = None) -> S
     measured = _replayed(instance, schedule, path, band)
     lower = claimed_bound(found) if isinstance(found, Claim) else None
     return Subject(path, "schedule", instance, measured, schedule=schedule, lower=lower)
+
+
+def of_given(
+    instance: AnyInstance, given: AnySchedule | AnyResult | Run, label: str, band: Band | None = None
+) -> Subject:
+    """A schedule, a result or a run on another system.
+
+    Parameters
+    ----------
+    instance : instance
+    given : schedule, Result or Run
+    label : str
+        What a schedule or result is called.
+    band : Band, optional
+        Of machines; the metrics of a schedule are then the largest on any of them.
+
+    Raises
+    ------
+    InputError
+        If it is something else, a schedule breaks a rule, or a run is of other requests.
+    """
+    if isinstance(given, Run):
+        return of_run(instance, given, band)
+    lower = given.lower if isinstance(given, Result) else None
+    schedule = given.schedule if isinstance(given, Result) else given
+    if not isinstance(schedule, problem_of(instance).schedule):
+        raise InputError(f"a {type(given).__name__} is no schedule, result or run", source=label)
+    measured = _replayed(instance, schedule, label, band)
+    return Subject(label, "schedule", instance, measured, schedule=schedule, lower=lower)
 
 
 def _replayed(instance: AnyInstance, schedule: AnySchedule, path: str, band: Band | None) -> Measured:

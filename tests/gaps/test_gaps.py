@@ -21,7 +21,7 @@ from infermax_opt.files.results import write_result, write_with_certificate
 from infermax_opt.foreign.reading import RUN_FORMATS
 from infermax_opt.foreign.run import ForeignRequest, Run
 from infermax_opt.gaps.bounds import best_bounds
-from infermax_opt.gaps.collect import score
+from infermax_opt.gaps.collect import gap, score
 from infermax_opt.gaps.report import gaps_text
 from infermax_opt.gaps.subjects import of_run
 from infermax_opt.infermax.data.instance import Instance, Metric
@@ -278,3 +278,17 @@ def test_bounds_of_a_band_are_those_of_the_fastest_machine(
         scoring = problem_of(read_instance(TOY)).scoring
         fast = api.bound(scoring.scaled(read_instance(TOY), Fraction(low)), time_limit=2)
         assert float(group["lower_bounds"]["makespan"]["value"]) == pytest.approx(float(fast[0].value))
+
+
+def test_from_python() -> None:
+    instance = read_instance(TOY)
+    best = api.solve(instance, time_limit=10)
+    run = run_of(replayed(instance))
+    found = gap(instance, best, api.schedule(instance, "vllm"), run, metrics=("makespan",), time_limit=1)
+    assert [one.subject.label for one in found.runs] == ["1", "2", "run.json"]
+    assert found.runs[0].rows[0].gap == 0
+    exact, measured = (float(one.rows[0].value or 0) for one in found.runs[1:])
+    assert measured == pytest.approx(exact, abs=1e-8)
+    for wrong in ((), ("vllm",), (instance,)):
+        with pytest.raises(InputError):
+            gap(instance, *wrong)

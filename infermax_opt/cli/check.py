@@ -21,7 +21,7 @@ from infermax_opt.cli.console import (
     save,
     wrote,
 )
-from infermax_opt.cli.options import aimed, read_aimed
+from infermax_opt.cli.options import aimed, band_option, fastest, read_aimed
 from infermax_opt.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,8 +76,15 @@ def verify(
 @INSTANCE
 @aimed
 @MAX_SIZE
+@band_option
 @click.argument("certificate_file", metavar="CERTIFICATE", shell_complete=completion.files)
-def check(instance_file: str, objective: str | None, slos: tuple[str, ...], certificate_file: str) -> int:
+def check(
+    instance_file: str,
+    objective: str | None,
+    slos: tuple[str, ...],
+    band: str | None,
+    certificate_file: str,
+) -> int:
     """Recompute a lower bound from its certificate, in exact arithmetic, trusting nothing else.
 
     Exit code 1 where the certificate is rejected.  `scripts/check_certificate.py` does the same
@@ -93,7 +100,7 @@ def check(instance_file: str, objective: str | None, slos: tuple[str, ...], cert
     from infermax_opt.files.report import value_text
 
     check_inputs(instance_file, certificate_file)
-    instance = read_aimed(instance_file, objective, slos)
+    instance = fastest(read_aimed(instance_file, objective, slos), band)
     try:
         proved = api.check_certificate(instance, certificate_file)
     except CertificateRejected as rejected:

@@ -14,7 +14,17 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.options import ALSO_READ, also_read
 from infermax_opt.files.text import printable
 
-__all__ = ["TRACE_FORMATS", "aimed", "asked", "asking", "cost_option", "read_aimed", "slos_option"]
+__all__ = [
+    "TRACE_FORMATS",
+    "aimed",
+    "asked",
+    "asking",
+    "band_option",
+    "cost_option",
+    "fastest",
+    "read_aimed",
+    "slos_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,6 +46,31 @@ def cost_option(command: F) -> F:
         shell_complete=completion.files,
         help="Take the cost of this profile file (see `calibrate --for batches`), not the instance's.",
     )(command)
+
+
+def band_option(command: F) -> F:
+    """Give a command the option ``--band``, which `fastest` takes."""
+    return click.option(
+        "--band",
+        metavar="LO:HI|PROFILE",
+        help="For all machines whose batches take LO to HI times as long, or the band of a cost profile.",
+    )(command)
+
+
+def fastest(instance: Any, band: str | None) -> Any:
+    """The instance on the fastest machine of a band, whose lower bounds hold for all; as it is without one.
+
+    Parameters
+    ----------
+    instance : instance
+    band : str, optional
+    """
+    from infermax_opt.core.registry import problem_of
+
+    if band is None:
+        return instance
+    scoring = problem_of(instance).scoring
+    return scoring.scaled(instance, scoring.band(band).low)
 
 
 def slos_option(command: F) -> F:

@@ -22,7 +22,7 @@ from infermax_opt.cli.console import (
     progress_printer,
     save,
 )
-from infermax_opt.cli.options import aimed, asked, asking, read_aimed
+from infermax_opt.cli.options import aimed, asked, asking, band_option, fastest, read_aimed
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.script import file_and_name
 from infermax_opt.files.json import STANDARD
@@ -204,6 +204,7 @@ def solve(
     shell_complete=completion.files,
     help="Write the certificate of the best bound that has one, for `check`, to this file.",
 )
+@band_option
 @output_option("RESULT", "Write the best bound to this file, as a result without a schedule.")
 @PROGRESS
 @AS_JSON
@@ -213,11 +214,15 @@ def bound(
     slos: tuple[str, ...],
     time_limit: float,
     certificate: str | None,
+    band: str | None,
     output: str | None,
     progress: bool | None,
     as_json: bool,
 ) -> int:
     """Lower bounds alone; no schedule does better.
+
+    With --band they are those of the fastest machine of the band, which hold for each; `check` takes the same
+    option.
 
     \b
     Examples:
@@ -233,7 +238,7 @@ def bound(
     check_output(certificate, instance_file)
     if output and certificate and os.path.realpath(output) == os.path.realpath(certificate):
         raise InputError("result and certificate cannot be the same file", source=output)
-    instance = read_aimed(instance_file, objective, slos)
+    instance = fastest(read_aimed(instance_file, objective, slos), band)
     progress_printer(progress)
     bounds = api.bound(instance, time_limit=time_limit)
     if not bounds and (output or certificate):

@@ -292,3 +292,15 @@ def test_from_python() -> None:
     for wrong in ((), ("vllm",), (instance,)):
         with pytest.raises(InputError):
             gap(instance, *wrong)
+
+
+def test_a_certificate_of_a_band(tmp_path: Path) -> None:
+    proof, runner = str(tmp_path / "proof.json"), CliRunner()
+    words = [TOY, "--band", "0.9:1.1"]
+    done = runner.invoke(cli, ["bound", *words, "--time-limit", "3", "--certificate", proof, "--json"])
+    assert done.exit_code == 0, done.output
+    nominal = api.bound(read_instance(TOY), time_limit=3)[0].value
+    value = Fraction(json.loads(done.output, parse_float=str)["lower_bounds"][0]["value"])
+    assert float(value) == pytest.approx(float(nominal) * 0.9, rel=1e-3)
+    assert runner.invoke(cli, ["check", *words, proof]).exit_code == 0
+    assert runner.invoke(cli, ["check", TOY, proof]).exit_code == 1

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from infermax_opt.cli import completion
 from infermax_opt.cli.console import (
@@ -114,6 +115,7 @@ def export(
     if format is not None:
         if subject_file is None:
             raise InputError("a schedule or result is needed, whose requests are to be written", field="as")
+        _only_of_models("warm_start", "time_limit", "seed")
         check_output(output, instance_file, subject_file)
         instance = read_aimed(instance_file, objective, slos)
         return _requests(instance, subject_file, output, format, as_json)
@@ -144,6 +146,14 @@ def export(
         lines.append("  no start: there is no schedule that the model holds")
     _report(asdict(found), lines, list(found.files.values()), as_json)
     return DONE
+
+
+def _only_of_models(*names: str) -> None:
+    """Options that mean nothing for requests must not be given."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with --formulation only.")
 
 
 def _requests(instance: AnyInstance, subject_file: str, output: str, format: str, as_json: bool) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from infermax_opt.cli.console import (
     MAX_SIZE,
     PROGRESS,
     check_output,
+    not_done,
     output_option,
     progress_printer,
     save,
@@ -160,11 +162,15 @@ def gap(
     from infermax_opt.files.results import read_bound
     from infermax_opt.gaps.collect import Source, score
     from infermax_opt.gaps.report import gaps_text, gaps_to_json
+    from infermax_opt.gaps.subjects import WrongSchedule
 
-    _check_outputs(output, plot, table, *paths, *([machine] if machine else []))
+    _check_outputs(output, plot, table, proofs, *paths, *([machine] if machine else []))
     given = {name: value for name, value in choices.items() if value is not None}
     source = Source(paths if machine else paths[1:], form, given)
-    subjects, allowed = _subjects(source, paths[0], machine, limits, slos, band)
+    try:
+        subjects, allowed = _subjects(source, paths[0], machine, limits, slos, band)
+    except WrongSchedule as error:
+        return not_done(error.path, error.wrong, "scored")
     if plot is not None and len({subject.instance.sha256 for subject in subjects}) > 1:
         raise InputError("one picture shows the runs of one instance; these have several", field="plot")
     groups = score(
@@ -178,13 +184,21 @@ def gap(
     return DONE
 
 
-def _check_outputs(output: str | None, plot: str | None, table: str | None, *inputs: str) -> None:
+def _check_outputs(
+    output: str | None, plot: str | None, table: str | None, proofs: str | None, *inputs: str
+) -> None:
     from infermax_opt.files.figure import picture_format
+    from infermax_opt.files.proofs import made_folder
 
     if plot is not None:
         picture_format(plot)
-    for path in (output, plot, table):
+    wanted = [path for path in (output, plot, table) if path is not None]
+    for k, path in enumerate(wanted):
         check_output(path, *inputs)
+        if os.path.realpath(path) in map(os.path.realpath, wanted[:k]):
+            raise InputError("two outputs cannot be the same file", source=path)
+    if proofs is not None:
+        made_folder(proofs)
 
 
 def _subjects(

@@ -127,6 +127,9 @@ def write_formulation(
         # Each gets its name when all are written.
         for role, name in files.items():
             _write(stack.enter_context(replacing(name)), texts[role]())
+    for role, name in companions(path).items():
+        if role not in files:  # the start of a model that had this name before
+            Path(name).unlink(missing_ok=True)
     return ExportedFormulation(
         instance.name,
         built.formulation.name,

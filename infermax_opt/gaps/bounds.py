@@ -25,11 +25,14 @@ class MetricBound:
         With that metric as its objective.
     lower : LowerBound or None
         The best one that was checked; None for none.
+    stopped : bool
+        Whether the search for better ones was stopped by hand.
     """
 
     metric: str
     instance: AnyInstance
     lower: LowerBound | None = None
+    stopped: bool = False
 
 
 def best_bounds(
@@ -66,6 +69,7 @@ def best_bounds(
         for metric in metrics
     ]
     found = [list(problem.bounds(some, stop=lambda: True)) for some in aimed]
+    searched = 0
     with suppress(KeyboardInterrupt):
         began = time.monotonic()
         for done, (metric, some) in enumerate(zip(metrics, aimed, strict=True)):
@@ -75,9 +79,10 @@ def best_bounds(
                 progress(f"lower bound of {metric}: {end - now:.3g} s")
             for lower in problem.bounds(some, stop=lambda end=end: time.monotonic() > end):  # type: ignore[misc]
                 found[done].append(lower)
+            searched = done + 1
     return tuple(
-        MetricBound(metric, some, _best_checked(some, [*bounds, *known]))
-        for metric, some, bounds in zip(metrics, aimed, found, strict=True)
+        MetricBound(metric, aimed[k], _best_checked(aimed[k], [*found[k], *known]), k >= searched)
+        for k, metric in enumerate(metrics)
     )
 
 

@@ -185,6 +185,10 @@ def score(
     """
     by_instance: dict[str, list[Subject]] = {}
     for subject in subjects:
+        known_here = problem_of(subject.instance).metrics.definitions
+        for metric in metrics:
+            if metric not in known_here:
+                raise InputError(f"{metric!r} is none of {', '.join(known_here)}", field="metric")
         by_instance.setdefault(subject.instance.sha256, []).append(subject)
     groups = []
     for some in by_instance.values():

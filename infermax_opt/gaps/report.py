@@ -12,6 +12,7 @@ from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.report import bound_items, metric_text
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent, printable
+from infermax_opt.gaps.bounds import MetricBound
 from infermax_opt.gaps.explain import explained, explained_text, explained_to_json
 from infermax_opt.gaps.score import Compared, Group, Row
 
@@ -40,6 +41,8 @@ def gaps_text(groups: Sequence[Group], explain: bool = False) -> str:
         lines += [*([""] if lines else []), *_group(group)]
         if explain:
             text = explained_text(explained(group))
+            if group.band is not None and text:
+                lines += ["", "on the machine of the instance itself, not on all of the band:"]
             lines += ["", text or "where the time goes is known of schedules only"]
     return "\n".join(lines)
 
@@ -61,7 +64,7 @@ def _group(group: Group) -> list[str]:
     lines = [f"{printable(group.instance.name)}: {count} request{'' if count == 1 else 's'}"]
     machine = "this machine" if group.band is None else group.band.words
     lines += [f"lower bounds, each metric by itself: no schedule has less on {machine}"]
-    lines += aligned(_bound(group, metric.metric, metric.lower) for metric in group.bounds)
+    lines += aligned(_bound(group, some) for some in group.bounds)
     if len(group.runs) > 1:
         lines += _overview(group)
     for run in group.runs:
@@ -69,20 +72,23 @@ def _group(group: Group) -> list[str]:
     return lines
 
 
-def _bound(group: Group, metric: str, lower: Any) -> tuple[str, str, str]:
-    if lower is None:
-        return metric, UNKNOWN, ""
-    return metric, _value(group, metric, lower.value), f"{lower.source} ({lower.proof.value})"
+def _bound(group: Group, some: MetricBound) -> tuple[str, str, str]:
+    cut = "; the search was stopped" if some.stopped else ""
+    if some.lower is None:
+        return some.metric, UNKNOWN, cut.removeprefix("; ")
+    source = f"{some.lower.source} ({some.lower.proof.value}){cut}"
+    return some.metric, _value(group, some.metric, some.lower.value), source
 
 
 def _overview(group: Group) -> list[str]:
     """Gaps of all runs side by side."""
     names = [metric.metric for metric in group.bounds]
-    rows = [
-        (run.subject.label, *(percent(row.gap, "ceiling") for row in run.rows), run.subject.kind)
-        for run in group.runs
-    ]
+    rows = [(run.subject.label, *map(_gap, run.rows), run.subject.kind) for run in group.runs]
     return ["", "gaps side by side", *aligned([("", *names, ""), *rows])]
+
+
+def _gap(row: Row) -> str:
+    return percent(row.gap, "ceiling") if row.faster is None else "below the bound"
 
 
 def _run(group: Group, run: Compared) -> list[str]:
@@ -91,7 +97,7 @@ def _run(group: Group, run: Compared) -> list[str]:
     lines = ["", f"{printable(subject.label)} ({subject.kind}{worst})"]
     rows = [
         (
-            row.metric, _value(group, row.metric, row.value), percent(row.gap, "ceiling"),
+            row.metric, _value(group, row.metric, row.value), _gap(row),
             _value(group, row.metric, row.gain),
         )
         for row in run.rows
@@ -137,6 +143,7 @@ def _group_to_json(group: Group) -> dict[str, Any]:
         "lower_bounds": {
             some.metric: bound_items([some.lower])[0] if some.lower else None for some in group.bounds
         },
+        "search_stopped": [some.metric for some in group.bounds if some.stopped],
         "runs": [_run_to_json(run) for run in group.runs],
     }
 

@@ -38,8 +38,11 @@ class Row:
 
     @property
     def gain(self) -> Fraction | None:
-        """What a schedule could still gain at most, in the metric's unit; None where a side is unknown."""
-        if self.value is None or self.lower is None:
+        """What a schedule could still gain at most, in the metric's unit.
+
+        None where a side is unknown, or the value is below the bound.
+        """
+        if self.value is None or self.lower is None or self.faster is not None:
             return None
         return max(self.value - self.lower.value, Fraction(0))
 

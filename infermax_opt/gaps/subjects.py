@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from infermax_opt import api
@@ -16,7 +16,23 @@ from infermax_opt.files.results import claimed_bound, read_subject, schedule_of
 from infermax_opt.files.text import seconds
 from infermax_opt.foreign.run import Run
 
-__all__ = ["Subject", "of_given", "of_run", "of_schedule"]
+__all__ = ["Subject", "WrongSchedule", "of_given", "of_run", "of_schedule"]
+
+
+class WrongSchedule(InputError):
+    """A schedule that breaks a rule.
+
+    Parameters
+    ----------
+    path : str
+    wrong : sequence
+        Rules that it breaks, and claims that are wrong.
+    """
+
+    def __init__(self, path: str, wrong: Sequence[object]):
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        super().__init__(f"its schedule is wrong: {wrong[0]}{more}", source=path)
+        self.path, self.wrong = path, wrong
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,7 @@ def of_schedule(instance: AnyInstance, path: str, band: Band | None = None) -> S
     Raises
     ------
     InputError
-        If the file cannot be read, holds no schedule, or the schedule breaks a rule.
+        If the file cannot be read or holds no schedule; `WrongSchedule` if that breaks a rule.
     """
     found = read_subject(path, instance)
     schedule = schedule_of(found)
@@ -107,8 +123,7 @@ def _replayed(instance: AnyInstance, schedule: AnySchedule, path: str, band: Ban
     check = api.verify(instance, schedule)
     wrong = [*check.violations, *check.faults]
     if wrong or check.metrics is None:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise InputError(f"its schedule is wrong: {wrong[0]}{more}", source=path)
+        raise WrongSchedule(path, wrong)
     scoring = problem_of(instance).scoring
     if band is not None:
         return scoring.worst_case(instance, schedule, band)

@@ -11,9 +11,9 @@ coefficients are each at least lo times the model's.
 
 *Worst case of a schedule.*  A batch waits for those it names, if the machine is early.  By induction each
 batch ends no later than with factor hi throughout, and no earlier than with lo.  Metrics that no later token
-improves are at most those of the slowest machine.  A TPOT is at most what lies between a first token of the
-fastest and a last one of the slowest.  Of other metrics the worst case is not known: how far classes are
-apart, and who keeps a limit of the TPOT.
+improves are at most those of the slowest machine.  So is a TPOT where nothing waits, for then it is a sum of
+batch times; else it is at most what lies between a first token of the fastest and a last one of the slowest.
+Of other metrics the worst case is not known: how far classes are apart, and who keeps a limit of the TPOT.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def scaled(instance: Instance, factor: Fraction) -> Instance:
 
 
 def worst_case(instance: Instance, schedule: Schedule, band: Band) -> Measured:
-    """The largest metrics that a valid schedule can have on a machine of the band.
+    """What the metrics of a valid schedule are at most on a machine of the band.
 
     Parameters
     ----------
@@ -80,9 +80,10 @@ def worst_case(instance: Instance, schedule: Schedule, band: Band) -> Measured:
     lasts = _ticks(slow, slow.last_batch, unit)
     late = Latencies(instance, unit, _ticks(slow, slow.first_batch, unit), lasts)
     apart = Latencies(instance, unit, _ticks(fast, fast.first_batch, unit), lasts)
-    for metric in Metric:
-        if metric.latency is Latency.TPOT:
-            found[metric.value] = apart.metric(metric)
+    if any(batch.start is not None for batch in waiting.batches):
+        for metric in Metric:
+            if metric.latency is Latency.TPOT:
+                found[metric.value] = apart.metric(metric)
     if any(kind.terms.slo.tpot is not None for kind in instance.types):
         # A limit of the TPOT may be kept by the slowest machine and not by another one.
         found |= dict.fromkeys(("missed", "attainment", "goodput"))

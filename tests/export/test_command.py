@@ -110,3 +110,19 @@ def test_no_input_is_overwritten() -> None:
     assert done.exit_code == 2
     assert "is an input of this command" in done.stderr
     assert [path.name for path in Path().glob("m.*")] == ["m.columns.json"]
+
+
+def test_no_start_of_an_earlier_model_stays() -> None:
+    assert run("export", TOY, "--formulation", "flow", "-o", "model.mps").exit_code == 0
+    assert Path("model.sol").exists()
+    done = run("export", TOY, "--formulation", "flow", "-o", "model.mps", "--warm-start", "none")
+    assert done.exit_code == 0, done.output
+    assert not Path("model.sol").exists()
+    assert not Path("model.mst").exists()
+
+
+def test_options_of_models_are_refused_for_requests() -> None:
+    assert run("schedule", TOY, "--scheduler", "vllm", "-o", "v.json").exit_code == 0
+    done = run("export", TOY, "v.json", "--as", "vllm-requests", "--seed", "4", "-o", "r.jsonl")
+    assert done.exit_code == 2
+    assert "--seed goes with --formulation only" in done.output

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,6 +17,7 @@ from infermax_opt import api
 from infermax_opt.cli.main import cli
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.registry import problem_of
+from infermax_opt.core.result import LowerBound
 from infermax_opt.files.csv_rows import read_rows
 from infermax_opt.files.instances import read_instance, write_instance
 from infermax_opt.files.results import write_result, write_with_certificate
@@ -25,6 +28,7 @@ from infermax_opt.gaps.collect import gap, score
 from infermax_opt.gaps.report import gaps_text
 from infermax_opt.gaps.subjects import of_run
 from infermax_opt.infermax.data.instance import Instance, Metric
+from infermax_opt.infermax.problem import InferMaxProblem
 from infermax_opt.infermax.replay.metrics import Metrics
 from tests.foreign.chrome import chrome_trace
 from tests.infermax.oracle import optimum
@@ -158,6 +162,32 @@ def test_a_run_that_is_too_fast_comes_first() -> None:
     assert [run.subject.label for run in groups[0].runs] == ["fast.json", "run.json"]
     assert gaps_text(groups).startswith("FASTER THAN ANY SCHEDULE")
     assert not any(row.faster for row in groups[0].runs[1].rows)
+    assert all(row.gap is None for row in groups[0].runs[0].rows if row.faster)
+    assert "below the bound" in gaps_text(groups)
+
+
+def test_a_metric_that_cannot_be_minimised_is_refused() -> None:
+    instance = tiny(3, arrivals=True)
+    run = of_run(instance, run_of(replayed(instance)))
+    for metric in ("throughput", "tokens_per_second", "speed"):
+        with pytest.raises(InputError, match=metric):
+            score([run], metrics=(metric,), time_limit=1)
+
+
+def test_a_stopped_search_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = tiny(3, arrivals=True)
+    bounds = InferMaxProblem.bounds
+
+    def interrupted(self: InferMaxProblem, of: Instance, *, stop: Any = None) -> Iterator[LowerBound]:
+        yield from bounds(self, of, stop=lambda: True)
+        if not stop():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(InferMaxProblem, "bounds", interrupted)
+    (group,) = score([of_run(instance, run_of(replayed(instance)))], metrics=("makespan",), time_limit=5)
+    assert group.bounds[0].stopped
+    assert group.bounds[0].lower is not None
+    assert "the search was stopped" in gaps_text([group])
 
 
 def test_a_proved_result_leaves_nothing_to_gain(tmp_path: Path) -> None:
@@ -199,8 +229,8 @@ def test_a_wrong_schedule_is_not_scored(tmp_path: Path) -> None:
     write_instance(replace(read_instance(TOY), name="other"), other)
     CliRunner().invoke(cli, ["schedule", TOY, "--scheduler", "vllm", "-o", str(tmp_path / "vllm.json")])
     done = invoke(other, tmp_path / "vllm.json")
-    assert done.exit_code == 2
-    assert "its schedule is wrong" in done.output
+    assert done.exit_code == 1
+    assert "not scored, it is wrong" in done.output
 
 
 @pytest.mark.parametrize(
@@ -212,6 +242,7 @@ def test_a_wrong_schedule_is_not_scored(tmp_path: Path) -> None:
         ((TOY, TOY, "--limit", "kv_capacity=3"), "goes with --machine only"),
         ((TOY, "--machine", TOY, "--format", "schedule"), "a schedule has no requests"),
         ((TOY, "x.json", "--plot", "x.pdf"), "ends in .png or .svg"),
+        ((TOY, "x.json", "--csv", "x.csv", "-o", "x.csv"), "two outputs cannot be the same file"),
     ],
 )
 def test_what_cannot_be_scored_is_one_line(words: tuple[str, ...], message: str) -> None:

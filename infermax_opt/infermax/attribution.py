@@ -116,16 +116,23 @@ class _Queue:
         """Let those in that have arrived, and those that were evicted."""
         before, self.arrived = self.arrived, bisect_right(self.arrivals, now)
         for i in [*self.order[before : self.arrived], *evicted]:
-            request = self.instance.requests[i]
-            need = self.instance.system.held(request.input_tokens + self.walk.state.generated[i])
-            heapq.heappush(self.needs, (need, i))
+            heapq.heappush(self.needs, (self.need(i), i))
+
+    def need(self, i: int) -> int:
+        """KV tokens that a request needs for its prompt, or for what it had before an eviction."""
+        tokens = self.instance.requests[i].input_tokens + self.walk.state.generated[i]
+        return self.instance.system.held(tokens)
 
     def least(self) -> int | None:
         """KV tokens that the smallest of those that still wait needs for its prompt; None for nobody."""
         walk = self.walk
-        while self.needs and self.needs[0][1] in walk.begun and self.needs[0][1] not in walk.evicted:
+        while self.needs:
+            need, i = self.needs[0]
+            # One that ran since then, and was evicted again, has another entry.
+            if (i not in walk.begun or i in walk.evicted) and need == self.need(i):
+                return need
             heapq.heappop(self.needs)
-        return self.needs[0][0] if self.needs else None
+        return None
 
 
 def _walked(instance: Instance, schedule: Schedule, replayed: Replay) -> _Walked:

@@ -78,8 +78,15 @@ def token_count(value: object) -> int:
     return int(found)
 
 
-def csv_rows(path: str | os.PathLike[str], columns: tuple[str, ...]) -> Iterator[Row]:
-    """Read a CSV file with a header; `columns` must be in it.
+def csv_rows(
+    path: str | os.PathLike[str], columns: tuple[str, ...], known: tuple[str, ...] = ()
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Read a CSV file with a header; `columns` must be in it once, `known` ones may be.
+
+    Parameters
+    ----------
+    path : path
+    columns, known : tuple of str
 
     Raises
     ------
@@ -89,25 +96,23 @@ def csv_rows(path: str | os.PathLike[str], columns: tuple[str, ...]) -> Iterator
     name = os.fspath(path)
     before = csv.field_size_limit(MAX_CELL)
     try:
-        yield from _csv_rows(name, columns)
+        yield from _csv_rows(name, columns, known)
     finally:
         csv.field_size_limit(before)
 
 
-def _csv_rows(path: str, columns: tuple[str, ...]) -> Iterator[Row]:
+def _csv_rows(
+    path: str, columns: tuple[str, ...], known: tuple[str, ...]
+) -> Iterator[tuple[int, dict[str, str]]]:
     reader = csv.reader(open_text(path, ""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
         if not header:
             raise InputError("is empty; a header line is needed", source=path)
-        for name in columns:
-            if header.count(name) != 1:
-                problem = "is missing" if name not in header else "is there twice"
-                raise InputError(
-                    f"{problem}; the header is {shown(','.join(header))}",
-                    field=f"line 1, column {name!r}",
-                    source=path,
-                )
+        for name in (*columns, *known):
+            if header.count(name) > 1 or (name in columns and name not in header):
+                problem = "is there twice" if name in header else "is missing"
+                fault(path, 1, name, f"{problem}; the header is {shown(','.join(header))}")
         for row in reader:
             if not row:
                 continue

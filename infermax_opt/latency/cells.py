@@ -1,58 +1,17 @@
-"""Cells of measured CSV files: rows with their lines, numbers, and one line for whatever is wrong."""
+"""Cells of measured CSV files: numbers, counts and times, and one line for whatever is wrong with one."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import NoReturn
 
-from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import to_fraction
 from infermax_opt.files.fields import shown
-from infermax_opt.files.json import read_text
+from infermax_opt.files.rows import fault
 
-__all__ = ["LEAST", "MOST_SECONDS", "count", "fault", "number", "rows", "time"]
+__all__ = ["LEAST", "MOST_SECONDS", "count", "number", "time"]
 
 #: Least and most seconds of a measurement: a slip of the unit, not a measurement, lies beyond.
 LEAST, MOST_SECONDS = Fraction(1, 10**9), 10**6
-
-
-def rows(path: str, needed: Iterable[str], known: Iterable[str] = ()) -> Iterator[tuple[int, dict[str, str]]]:
-    """Lines of a CSV file with their cells by column; blank lines are left out.
-
-    Parameters
-    ----------
-    path : str
-    needed : iterable of str
-        Columns that must be there.
-    known : iterable of str
-        Columns that may be there, once.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, a column is missing or twice, or a row has more or fewer cells.
-    """
-    needed = list(needed)
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        if not header:
-            raise InputError("is empty; a header line is needed", source=path)
-        for name in (*needed, *known):
-            if header.count(name) > 1 or (name in needed and name not in header):
-                problem = "is there twice" if name in header else "is missing"
-                fault(path, 1, name, f"{problem}; the header is {shown(','.join(header))}")
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != len(header):
-                fault(path, reader.line_num, None, f"has {len(row)} columns; the header has {len(header)}")
-            yield reader.line_num, dict(zip(header, row, strict=True))
-    except csv.Error as error:
-        fault(path, reader.line_num, None, f"is not CSV: {error}")
 
 
 def number(path: str, line: int, column: str, text: str) -> Fraction:
@@ -112,17 +71,3 @@ def time(path: str, line: int, column: str, text: str, *, per_second: int = 1) -
         low, high = float(LEAST * per_second), float(MOST_SECONDS * per_second)
         fault(path, line, column, f"{shown(text)} is not between {low:g} and {high:g}")
     return value
-
-
-def fault(path: str, line: int, column: str | None, problem: str) -> NoReturn:
-    """Say what is wrong in a line of a file.
-
-    Parameters
-    ----------
-    path : str
-    line : int
-    column : str or None
-    problem : str
-    """
-    where = f"line {line}" + (f", column {column!r}" if column else "")
-    raise InputError(problem, field=where, source=path)

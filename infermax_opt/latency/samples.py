@@ -25,6 +25,7 @@ from fractions import Fraction
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import shown
+from infermax_opt.files.rows import csv_rows, fault
 from infermax_opt.latency import cells
 from infermax_opt.latency.cells import LEAST, MOST_SECONDS
 from infermax_opt.placement.data.instance import MAX_GPUS, MAX_TOKENS
@@ -96,7 +97,14 @@ def read_samples(path: str | os.PathLike[str]) -> Samples:
     """
     name = os.fspath(path)
     rows: dict[str, list[Sample]] = {}
-    for line, row in cells.rows(name, ["kind"], [*COUNTS, *MOST]):
+    for line, row in csv_rows(
+        name,
+        ("kind",),
+        (
+            *COUNTS,
+            *MOST,
+        ),
+    ):
         kind = _kind(name, line, row)
         *given, measured = KINDS[kind]
         counts = tuple(cells.count(name, line, column, row[column], COUNTS[column]) for column in given)
@@ -104,13 +112,13 @@ def read_samples(path: str | os.PathLike[str]) -> Samples:
         if kind != "kv" and row.get("gpus", "").strip():
             gpus = cells.count(name, line, "gpus", row["gpus"], MAX_GPUS)
         if kind == "comm" and counts[0] == 1:
-            cells.fault(name, line, "gpus", "is 1, which needs no communication; the least is 2")
+            fault(name, line, "gpus", "is 1, which needs no communication; the least is 2")
         if kind == "decode" and counts[0] < counts[1]:
             problem = f"{counts[0]} is below the batch size of {counts[1]}; it is summed over the batch"
-            cells.fault(name, line, "context_tokens", problem)
+            fault(name, line, "context_tokens", problem)
         value = cells.number(name, line, measured, row[measured])
         if not LEAST <= value <= MOST[measured]:
-            cells.fault(
+            fault(
                 name, line, measured,
                 f"{shown(row[measured])} is not between {float(LEAST):g} and {MOST[measured]:g}",
             )  # fmt: skip
@@ -124,9 +132,9 @@ def _kind(path: str, line: int, row: Mapping[str, str]) -> str:
     """Kind of a row that has all columns of it."""
     kind = row["kind"].strip()
     if kind not in KINDS:
-        cells.fault(path, line, "kind", f"{shown(kind)} is none of {', '.join(KINDS)}")
+        fault(path, line, "kind", f"{shown(kind)} is none of {', '.join(KINDS)}")
     for column in KINDS[kind]:
         if column not in row:
             problem = f"is missing; row {line} of kind {kind!r} needs it"
-            cells.fault(path, 1, column, f"{problem}; the header is {shown(','.join(row))}")
+            fault(path, 1, column, f"{problem}; the header is {shown(','.join(row))}")
     return kind

@@ -22,6 +22,7 @@ from fractions import Fraction
 
 from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
+from infermax_opt.files.rows import csv_rows, fault
 from infermax_opt.infermax.data.cost import prefill_work
 from infermax_opt.latency import cells
 from infermax_opt.latency.batches.samples import BatchSamples, Sample
@@ -97,11 +98,18 @@ def _total(found: Mapping[str, Series]) -> Series:
 def _series(path: str, key: str) -> dict[str, dict[int, Fraction]]:
     """Seconds by layer and size."""
     found: dict[str, dict[int, Fraction]] = {}
-    for line, row in cells.rows(path, ["layer", key, "time_us"]):
+    for line, row in csv_rows(
+        path,
+        (
+            "layer",
+            key,
+            "time_us",
+        ),
+    ):
         size = cells.count(path, line, key, row[key], MAX_TOKENS)
         some = found.setdefault(row["layer"].strip(), {})
         if size in some:
-            cells.fault(path, line, key, f"{size} of layer {row['layer']!r} is there twice")
+            fault(path, line, key, f"{size} of layer {row['layer']!r} is there twice")
         some[size] = cells.time(path, line, "time_us", row["time_us"], per_second=MICRO)
     if not found:
         raise InputError("holds no sample", source=path)
@@ -111,15 +119,21 @@ def _series(path: str, key: str) -> dict[str, dict[int, Fraction]]:
 def _attention(path: str, layers: int) -> tuple[Sample, ...]:
     """Attention of all layers."""
     found = []
-    for line, row in cells.rows(path, [*BATCH, "time_us"]):
+    for line, row in csv_rows(
+        path,
+        (
+            *BATCH,
+            "time_us",
+        ),
+    ):
         chunk, prefix, count, context = (
             cells.count(path, line, name, row[name], MAX_TOKENS, 0) for name in BATCH
         )
         if (count == 0) != (context == 0):
-            cells.fault(path, line, "kv_decode", f"{context} cannot be the context of {count} requests")
+            fault(path, line, "kv_decode", f"{context} cannot be the context of {count} requests")
         if not chunk and (prefix or not count):
             what = "a prefix without a chunk" if prefix else "nothing in the batch"
-            cells.fault(path, line, "prefill_chunk", f"0 means {what}")
+            fault(path, line, "prefill_chunk", f"0 means {what}")
         seconds = layers * cells.time(path, line, "time_us", row["time_us"], per_second=MICRO)
         square, exact = (prefill_work(kind, chunk, prefix) for kind in (0, 1))
         found.append(Sample(chunk + count, count, count * context, int(chunk > 0), square, exact, seconds))

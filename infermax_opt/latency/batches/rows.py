@@ -20,6 +20,7 @@ from functools import lru_cache
 from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import shown
+from infermax_opt.files.rows import csv_rows, fault
 from infermax_opt.infermax.data.cost import prefill_work
 from infermax_opt.latency import cells
 from infermax_opt.latency.batches.samples import BatchSamples, Sample
@@ -39,7 +40,7 @@ def read_whole_batches(path: str) -> BatchSamples:
     InputError
         Naming file, line, column, value and limit.
     """
-    found = tuple(_sample(path, line, row) for line, row in cells.rows(path, COLUMNS))
+    found = tuple(_sample(path, line, row) for line, row in csv_rows(path, COLUMNS))
     if not found:
         raise InputError("holds no sample", source=path)
     return BatchSamples(path, "batches", {"batch": found}, found, (), kernel_time_only=False)
@@ -52,13 +53,13 @@ def _sample(path: str, line: int, row: dict[str, str]) -> Sample:
     try:
         chunks, total, square, exact = _chunks(row["prefill_chunks"])
     except ValueError as error:
-        cells.fault(path, line, "prefill_chunks", str(error))
+        fault(path, line, "prefill_chunks", str(error))
     if read < decodes or (read and not decodes):
         problem = f"{read} cannot be what {decodes} decoding requests read: each has 1 cached token or more"
-        cells.fault(path, line, "kv_read", problem)
+        fault(path, line, "kv_read", problem)
     if tokens != decodes + total:
         problem = f"{tokens} is not the sum of {decodes} decoded and {total} prefilled tokens"
-        cells.fault(path, line, "tokens", problem)
+        fault(path, line, "tokens", problem)
     return Sample(
         tokens, decodes, read, chunks, square, exact, cells.time(path, line, "seconds", row["seconds"])
     )

@@ -14,6 +14,7 @@ from statistics import median
 from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.json import read_text
+from infermax_opt.files.rows import csv_rows
 from infermax_opt.latency import cells
 from infermax_opt.latency.batches.samples import BatchSamples, Sample
 from infermax_opt.placement.data.instance import MAX_GPUS
@@ -54,7 +55,14 @@ def read_vidur(path: str, layers: int, gpus: int) -> BatchSamples:
     times = {_column(name): layers for name in LAYER} | {_column(ONCE): 1}
     found: dict[int, list[Fraction]] = defaultdict(list)
     seen: set[int] = set()
-    for line, row in cells.rows(path, [WORKERS, TOKENS, *times]):
+    for line, row in csv_rows(
+        path,
+        (
+            WORKERS,
+            TOKENS,
+            *times,
+        ),
+    ):
         workers = cells.count(path, line, WORKERS, row[WORKERS], MAX_GPUS)
         seen.add(workers)
         if workers == gpus:

@@ -78,7 +78,7 @@ class Scoring(Generic[I, S, M]):
         raise InputError(f"machines of {self.name} instances have no band", field="band")
 
     def worst_case(self, instance: I, schedule: S, band: Band) -> Measured:
-        """The largest metrics that a valid schedule can have on a machine of the band; see `scaled`.
+        """What metrics of a valid schedule are at most on a machine of the band; see `scaled`.
 
         Parameters
         ----------

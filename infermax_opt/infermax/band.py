@@ -74,20 +74,21 @@ def worst_case(instance: Instance, schedule: Schedule, band: Band) -> Measured:
         If the schedule breaks a rule.
     """
     waiting = after_arrivals(instance, schedule)
-    slow, fast = (replay(scaled(instance, factor), waiting) for factor in (band.high, band.low))
-    found = dict(measure(instance, slow).items())
-    unit = lcm(slow.ticks_per_second, fast.ticks_per_second)
-    lasts = _ticks(slow, slow.last_batch, unit)
-    late = Latencies(instance, unit, _ticks(slow, slow.first_batch, unit), lasts)
-    apart = Latencies(instance, unit, _ticks(fast, fast.first_batch, unit), lasts)
+    slow = replay(scaled(instance, band.high), waiting)
+    metrics = measure(instance, slow)
+    found = dict(metrics.items())
     if any(batch.start is not None for batch in waiting.batches):
+        fast = replay(scaled(instance, band.low), waiting)
+        unit = lcm(slow.ticks_per_second, fast.ticks_per_second)
+        firsts, lasts = _ticks(fast, fast.first_batch, unit), _ticks(slow, slow.last_batch, unit)
+        apart = Latencies(instance, unit, firsts, lasts)
         for metric in Metric:
             if metric.latency is Latency.TPOT:
                 found[metric.value] = apart.metric(metric)
     if any(kind.terms.slo.tpot is not None for kind in instance.types):
         # A limit of the TPOT may be kept by the slowest machine and not by another one.
         found |= dict.fromkeys(("missed", "attainment", "goodput"))
-    return Measured({**found, "class_spread": None}, latencies_by_name(late))
+    return Measured({**found, "class_spread": None}, latencies_by_name(metrics.latencies))
 
 
 def _ticks(replayed: Replay, batches: list[int], unit: int) -> list[int]:

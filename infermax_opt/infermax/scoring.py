@@ -81,7 +81,7 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
         return scaled(instance, factor)
 
     def worst_case(self, instance: Instance, schedule: Schedule, band: Band) -> Measured:
-        """The largest metrics of a valid schedule on a machine of the band.
+        """What metrics of a valid schedule are at most on a machine of the band.
 
         Parameters
         ----------

@@ -278,8 +278,9 @@ def main() -> None:
     runs = [study(name, options.folder) for name in RUNS]
     results = {some.name: {aim: solved(some.fitted, aim, options.seconds) for aim in AIMS} for some in runs}
     groups = {some.name: group_of(some, results[some.name]) for some in runs}
-    parts = {some.title: explained(groups[some.name])[0] for some in runs}
-    first, spent = runs[0], {part.name: part.value for part in explained(groups[runs[0].name])[0].parts.parts}
+    explanations = {some.name: explained(groups[some.name]) for some in runs}
+    parts = {some.title: explanations[some.name][0] for some in runs}
+    first, spent = runs[0], {part.name: part.value for part in explanations[runs[0].name][0].parts.parts}
     report = results[first.name]["makespan"].solver
     versions = ", ".join(f"{name} {version}" for name, version in (report.versions if report else {}).items())
     page = PAGE.format(
@@ -304,7 +305,7 @@ def main() -> None:
         error=share(replayed(first.kernels, OWN).metrics["makespan"], first.run.metrics["makespan"]),
     )
     write_text(page, options.into / "vllm-runs.md")
-    plot_gaps(groups[first.name], options.into / "vllm-runs.svg", explain=True)
+    plot_gaps(groups[first.name], options.into / "vllm-runs.svg", explanations[first.name])
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from infermax_opt.cli.console import (
     save,
     wrote,
 )
-from infermax_opt.cli.options import read_aimed, slos_option
+from infermax_opt.cli.options import band_option, read_aimed, slos_option
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.options import ALSO_READ
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from infermax_opt.core.band import Band
     from infermax_opt.gaps.collect import Source
+    from infermax_opt.gaps.explain import Explained
     from infermax_opt.gaps.score import Group
     from infermax_opt.gaps.subjects import Subject
 
@@ -95,12 +96,7 @@ __all__ = ["gap"]
     shell_complete=files,
     help="Write the certificate of each bound that has one, and its instance, into this folder.",
 )
-@click.option(
-    "--band",
-    metavar="LO:HI|PROFILE",
-    help="Bounds for all machines whose batches take LO to HI times as long, and worst cases of schedules; "
-    "or the band of a cost profile.",
-)
+@band_option
 @click.option("--explain", is_flag=True, help="Say where the time of schedules goes, in parts that add up.")
 @click.option("--plot", metavar="PICTURE", shell_complete=files, help="Draw runs and bounds (.png, .svg).")
 @click.option("--csv", "table", metavar="FILE", shell_complete=files, help="Write a line for each run.")
@@ -177,8 +173,10 @@ def gap(
         subjects, metrics=metrics, time_limit=time_limit, known=[read_bound(path) for path in bounds],
         band=allowed, progress=progress_printer(progress),
     )  # fmt: skip
-    save(gaps_to_json(groups, explain), output, None if as_json else gaps_text(groups, explain))
-    _write(groups, proofs, plot, table, explain)
+    explanations = _explanations(groups) if explain else []
+    text = None if as_json else gaps_text(groups, explanations)
+    save(gaps_to_json(groups, explanations), output, text)
+    _write(groups, explanations, proofs, plot, table)
     if not as_json:
         wrote(table, plot)
     return DONE
@@ -239,8 +237,19 @@ def _by_name(limits: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def _explanations(groups: Sequence[Group]) -> list[list[Explained]]:
+    """Where the time of all schedules goes, found once, as each is replayed for it."""
+    from infermax_opt.gaps.explain import explained
+
+    return [explained(group) for group in groups]
+
+
 def _write(
-    groups: Sequence[Group], proofs: str | None, plot: str | None, table: str | None, explain: bool
+    groups: Sequence[Group],
+    explanations: Sequence[Sequence[Explained]],
+    proofs: str | None,
+    plot: str | None,
+    table: str | None,
 ) -> None:
     """All that is asked for besides the scores."""
     from infermax_opt.files.json import write_text
@@ -250,7 +259,7 @@ def _write(
     if proofs is not None:
         _write_proofs(groups, proofs)
     if plot is not None:
-        plot_gaps(groups[0], plot, explain=explain)
+        plot_gaps(groups[0], plot, explanations[0] if explanations else ())
     if table is not None:
         write_text(gaps_csv(groups), table)
 

@@ -9,7 +9,7 @@ from typing import Any
 from infermax_opt.core.registry import problem_of
 from infermax_opt.files.figure import STYLE, picture_format, save_figure
 from infermax_opt.files.text import printable
-from infermax_opt.gaps.explain import Explained, explained
+from infermax_opt.gaps.explain import Explained
 from infermax_opt.gaps.score import Group
 
 __all__ = ["plot_gaps"]
@@ -26,7 +26,7 @@ SPENT = (
 ACROSS = 4
 
 
-def plot_gaps(group: Group, path: str | os.PathLike[str], *, explain: bool = False) -> None:
+def plot_gaps(group: Group, path: str | os.PathLike[str], explanations: Sequence[Explained] = ()) -> None:
     """Draw the runs of one instance: a panel for each metric, one for each latency.
 
     Parameters
@@ -34,8 +34,8 @@ def plot_gaps(group: Group, path: str | os.PathLike[str], *, explain: bool = Fal
     group : Group
     path : path
         PNG or SVG by its ending; written whole or not at all.
-    explain : bool
-        Whether to draw where the time of each schedule goes, below.
+    explanations : sequence of Explained
+        Where the time of each schedule goes, to be drawn below.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def plot_gaps(group: Group, path: str | os.PathLike[str], *, explain: bool = Fal
     latencies = list(dict.fromkeys(name for run in group.runs for name in run.subject.measured.latencies))
     panels = len(metrics) + len(latencies)
     down = -(-panels // ACROSS)
-    spent = [some for some in explained(group) if some.parts.over_time] if explain else []
+    spent = [some for some in explanations if some.parts.over_time]
     with rc_context(STYLE):
         figure = Figure(figsize=(3.2 * ACROSS, 2.9 * (down + len(spent)) + 0.8), layout="constrained")
         grid = figure.add_gridspec(down + len(spent), ACROSS)

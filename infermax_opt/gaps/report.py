@@ -13,7 +13,7 @@ from infermax_opt.files.report import bound_items, metric_text
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent, printable
 from infermax_opt.gaps.bounds import MetricBound
-from infermax_opt.gaps.explain import explained, explained_text, explained_to_json
+from infermax_opt.gaps.explain import Explained, explained_text, explained_to_json
 from infermax_opt.gaps.score import Compared, Group, Row
 
 __all__ = ["gaps_csv", "gaps_text", "gaps_to_json"]
@@ -27,20 +27,20 @@ TOO_FAST = (
 # --- text ---------------------------------------------------------------------------------------
 
 
-def gaps_text(groups: Sequence[Group], explain: bool = False) -> str:
+def gaps_text(groups: Sequence[Group], explanations: Sequence[Sequence[Explained]] = ()) -> str:
     """What is impossible first; then each instance with its bounds and runs.
 
     Parameters
     ----------
     groups : sequence of Group
-    explain : bool
-        Whether to say where the time of schedules goes.
+    explanations : sequence of sequences of Explained
+        Of each group, where the time of schedules goes; none if that is not asked for.
     """
     lines = _too_fast(groups)
-    for group in groups:
+    for k, group in enumerate(groups):
         lines += [*([""] if lines else []), *_group(group)]
-        if explain:
-            text = explained_text(explained(group))
+        if explanations:
+            text = explained_text(explanations[k])
             if group.band is not None and text:
                 lines += ["", "on the machine of the instance itself, not on all of the band:"]
             lines += ["", text or "where the time goes is known of schedules only"]
@@ -116,22 +116,19 @@ def _value(group: Group, metric: str, value: Fraction | int | None) -> str:
 # --- JSON values and CSV ------------------------------------------------------------------------
 
 
-def gaps_to_json(groups: Sequence[Group], explain: bool = False) -> dict[str, Any]:
+def gaps_to_json(groups: Sequence[Group], explanations: Sequence[Sequence[Explained]] = ()) -> dict[str, Any]:
     """Bounds and runs by instance; values to 30 digits, bounds rounded down.
 
     Parameters
     ----------
     groups : sequence of Group
-    explain : bool
-        Whether to say where the time of schedules goes.
+    explanations : sequence of sequences of Explained
+        Of each group, where the time of schedules goes; none if that is not asked for.
     """
-    return {
-        "schema": SCHEMAS["gap"],
-        "instances": [
-            _group_to_json(group) | ({"explained": explained_to_json(explained(group))} if explain else {})
-            for group in groups
-        ],
-    }
+    found = [_group_to_json(group) for group in groups]
+    for value, some in zip(found, explanations, strict=False):
+        value["explained"] = explained_to_json(some)
+    return {"schema": SCHEMAS["gap"], "instances": found}
 
 
 def _group_to_json(group: Group) -> dict[str, Any]:

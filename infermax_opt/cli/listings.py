@@ -83,6 +83,7 @@ def profiles(as_json: bool) -> int:
     value = [
         {"name": p.name, "model": p.model, "device": p.device, "kv_capacity": p.kv_capacity,
          "fit_error": p.fit_error, "source": p.source, "kernel_time_only": p.kernel_time_only,
+         "estimate": p.estimate,
          "band": p.band and {"share": p.band.share, "lo": p.band.lo, "hi": p.band.hi}}
         for p in found
     ]  # fmt: skip

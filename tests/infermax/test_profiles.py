@@ -24,6 +24,8 @@ FITS = shared_data("data/batch_time_coefficients.json")
 RUNS_DATA = shared_data("data/vllm_runs")
 #: Profiles of measured kernels.
 KERNELS = {run.profile.removesuffix("_hinge") + kind for run in RUNS.values() for kind in ("", "_hinge")}
+#: Profiles of models that nobody measured.
+ESTIMATES = {name for name in profile_names() if load_profile(name).estimate}
 NAMES = (
     "paper-example", "llama-2-7b_a100", "llama-3.1-8b_a100", "llama-3.1-8b_h100", "llama-3.1-8b_h200",
     "llama-3.1-70b_h100_tp4",
@@ -80,7 +82,7 @@ def test_profiles_match_their_fits() -> None:
         sys.path.pop(0)
     sets = make_profiles.FITS
     fits = {fit["name"]: fit for fit in json.loads(FITS.read_text(), parse_float=Decimal)["sets"]}
-    fitted = set(profile_names()) - KERNELS
+    fitted = set(profile_names()) - KERNELS - ESTIMATES
     assert {"paper-example", *sets, *(f"{name}_hinge" for name in sets)} == fitted
     for name in fitted:
         kind = "hinge" if name.endswith("_hinge") else "linear"
@@ -109,8 +111,29 @@ def test_the_script_writes_the_shipped_files(tmp_path: Path) -> None:
     script = ROOT / "scripts" / "make_profiles.py"
     subprocess.run([sys.executable, script, str(FITS), "--into", tmp_path], check=True, cwd=ROOT)
     written = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    shipped = {path.name: path.read_text() for path in PROFILES.glob("*.json") if path.stem not in KERNELS}
+    others = KERNELS | ESTIMATES
+    shipped = {path.name: path.read_text() for path in PROFILES.glob("*.json") if path.stem not in others}
     assert written == shipped
+
+
+def test_estimates_are_what_their_script_writes_and_say_what_they_are(tmp_path: Path) -> None:
+    script = ROOT / "scripts" / "estimate_profiles.py"
+    subprocess.run([sys.executable, script, "--into", tmp_path], check=True, cwd=ROOT)
+    assert {path.stem for path in tmp_path.iterdir()} == ESTIMATES
+    models = {load_profile(name).model for name in ESTIMATES}
+    assert models == {"OPT-13B", "OPT-30B", "OPT-175B", "Llama-33B", "Llama-3-70B"}
+    for name in sorted(ESTIMATES):
+        assert (tmp_path / f"{name}.json").read_text() == (PROFILES / f"{name}.json").read_text()
+        profile = load_profile(name)
+        assert profile.kernel_time_only
+        assert profile.source.startswith("estimate: roofline")
+        assert profile.fit_error is not None
+        # Further off than any fit, and within a tenth all the same.
+        assert 0.05 < profile.fit_error["mean_rel"] < 0.1
+    # A GPU of less memory leaves as much beside half of the weights; its memory is slower.
+    one, two = load_profile("opt-13b_a100"), load_profile("opt-13b_a100-40gb_tp2")
+    assert one.kv_capacity == two.kv_capacity
+    assert one.cost.batch[0][0] / 2 < two.cost.batch[0][0] < one.cost.batch[0][0]
 
 
 @pytest.mark.skipif(RUNS_DATA is None, reason="the measured runs are not on this machine")

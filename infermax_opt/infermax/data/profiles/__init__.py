@@ -12,6 +12,7 @@ A profile file is a JSON object.  It must have ``cost``, as in an instance; the 
 ``band``              ``share`` of the samples that lie within [``lo`` x fit, ``hi`` x fit]
 ``host_overhead``     seconds a batch that the overhead of every line includes, and no sample does
 ``kernel_time_only``  whether the times know nothing of the CPU
+``estimate``          whether nobody measured this model on this device; ``source`` says what was done instead
 ``errors``, ``fit``   what `calibrate` says of the fit, for readers
 ====================  =============================================================================
 """
@@ -48,7 +49,7 @@ __all__ = [
 PROFILE_SCHEMA = "infermax-opt/profile/1"
 OPTIONAL = (
     "schema", "name", "model", "device", "kv_capacity", "source", "fit_error", "band", "host_overhead",
-    "kernel_time_only", "errors", "fit",
+    "kernel_time_only", "estimate", "errors", "fit",
 )  # fmt: skip
 
 
@@ -88,6 +89,8 @@ class Profile:
         Seconds a batch that no sample has, and the overhead of every line includes.
     kernel_time_only : bool or None
         Whether the times know nothing of the CPU; None where that is not said.
+    estimate : bool
+        Whether nobody measured this model on this device.
     """
 
     name: str
@@ -100,6 +103,7 @@ class Profile:
     band: Band | None = None
     host_overhead: Fraction = Fraction(0)
     kernel_time_only: bool | None = None
+    estimate: bool = False
 
     @property
     def capacity(self) -> int:
@@ -172,9 +176,7 @@ def profile_from_json(value: object, name: str) -> Profile:
     if "schema" in top.values:
         top.schema(PROFILE_SCHEMA)
     texts = {key: top.text(key) for key in ("name", "model", "device", "source") if key in top.values}
-    capacity, error, only = (top.get(key) for key in ("kv_capacity", "fit_error", "kernel_time_only"))
-    if only is not None and not isinstance(only, bool):
-        raise InputError(f"{shown(only)} is not true or false", field="kernel_time_only")
+    capacity, error = top.get("kv_capacity"), top.get("fit_error")
     if error is not None:
         _checked_error(error)
     overhead = top.seconds("host_overhead") or Fraction(0)
@@ -190,8 +192,16 @@ def profile_from_json(value: object, name: str) -> Profile:
         fit_error=error,
         band=_band(top.get("band")),
         host_overhead=overhead,
-        kernel_time_only=only,
+        kernel_time_only=_truth(top, "kernel_time_only"),
+        estimate=bool(_truth(top, "estimate")),
     )
+
+
+def _truth(top: Fields, key: str) -> bool | None:
+    value = top.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise InputError(f"{shown(value)} is not true or false", field=key)
+    return value
 
 
 def _checked_error(value: object) -> None:
@@ -219,5 +229,7 @@ def profiles_text(profiles: Sequence[Profile]) -> str:
     rows = [("profile", "model", "device", "KV tokens", "mean fit error")]
     for p in profiles:
         error = percent(Fraction(p.fit_error["mean_rel"])) if p.fit_error else UNKNOWN
-        rows.append((p.name, p.model, p.device, str(p.capacity), error))
+        rows.append(
+            (p.name, p.model, p.device, str(p.capacity), error + (" (estimate)" if p.estimate else ""))
+        )
     return "\n".join(aligned(rows, indent=""))

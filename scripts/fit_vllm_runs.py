@@ -5,8 +5,9 @@ Usage: ``python scripts/fit_vllm_runs.py FOLDER``, which holds ``vllm_runs`` wit
 
 The runs are those of LLMServingSim 2 (casys-kaist, commit 5daddb2, MIT licence): 300 requests each on vLLM
 0.19.  The profiles are what `calibrate --for batches` makes of the kernels with one line and with the larger
-of two.  Nothing here knows the CPU, the traffic between GPUs, or that attention of both kinds in one batch
-takes longer than apart; errors and band of whole batches have the latter in them.
+of two.  Neither knows that attention of both kinds in one batch takes longer than apart; errors and band of
+whole batches have that in them.  The ones that end in ``_mixed`` know it, and that chunks read what they come
+behind; they are fitted to whole batches.  Nothing here knows the CPU or the traffic between GPUs.
 """
 
 from __future__ import annotations
@@ -45,31 +46,42 @@ MACHINES = {
 SEQUENCES = 128
 #: Share of the batches that the band of a profile holds.
 SHARE = Fraction(9, 10)
-#: Lines of the non-attention time by the ending of a profile's name.
-PIECES = {"": 1, "_hinge": 2}
+#: How a profile is fitted, by the ending of its name.
+FORMS: dict[str, dict[str, Any]] = {
+    "": {"pieces": 1},
+    "_hinge": {"pieces": 2},
+    "_mixed": {"mixed": True, "prefix": True, "composed": True},
+}
 
 
 def profiles(name: str, samples: BatchSamples) -> list[dict[str, Any]]:
-    """The contents of two profile files: one line, and two."""
+    """The contents of the profile files, one for each of `FORMS`."""
     model, device, _, capacity = MACHINES[name]
     made = []
-    for suffix, pieces in PIECES.items():
-        fit = fit_batches(samples, pieces=pieces, attention="exact", share=SHARE)
+    for suffix, form in FORMS.items():
+        fit = fit_batches(samples, attention="exact", share=SHARE, **form)
         value = profile_to_json(fit, name=name + suffix, model=model, device=device, kv_capacity=capacity)
-        errors = value["errors"]
-        value["fit_error"] = {
-            "mean_rel": errors["dense"]["mean"], "max_rel": errors["dense"]["max"], "n": errors["dense"]["n"]
-        }  # fmt: skip
-        apart = ", ".join(
-            f"{kind} attention {errors[f'attention, pure {kind}']['mean']:.1%}"
-            for kind in ("decode", "prefill")
-        )
-        value["source"] = (
-            "kernels measured by LLMServingSim 2 (casys-kaist, 5daddb2) for vLLM 0.19; GPU kernel "
-            f"time only; mean errors: dense kernels as in fit_error, {apart}"
-        )
+        value |= _said(value["errors"], whole=bool(form.get("composed")))
         made.append(value)
     return made
+
+
+def _said(errors: dict[str, Any], *, whole: bool) -> dict[str, Any]:
+    """Errors and source of a profile: of whole batches, or of kernels apart."""
+    main = "all" if whole else "dense"
+    prefix = "" if whole else "attention, pure "
+    kinds = ("pure decode", "pure prefill", "mixed") if whole else ("decode", "prefill")
+    others = ", ".join(
+        f"{kind}{'' if whole else ' attention'} {errors[prefix + kind]['mean']:.1%}" for kind in kinds
+    )
+    what = "whole batches" if whole else "dense kernels"
+    return {
+        "fit_error": {
+            "mean_rel": errors[main]["mean"], "max_rel": errors[main]["max"], "n": errors[main]["n"]
+        },
+        "source": "kernels measured by LLMServingSim 2 (casys-kaist, 5daddb2) for vLLM 0.19; GPU kernel "
+        f"time only; mean errors: {what} as in fit_error, {others}",
+    }  # fmt: skip
 
 
 def main() -> None:

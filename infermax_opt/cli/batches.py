@@ -52,6 +52,10 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
                  help="Batches: how the work of a prefill chunk counts. Default: by cross-validation."),
     click.option("--mixed", is_flag=True,
                  help="Batches: fit what those of both kinds take longer; no exact engine takes it."),
+    click.option("--prefix", is_flag=True,
+                 help="Batches: fit what chunks take longer behind cached tokens; no exact engine takes it."),
+    click.option("--composed", is_flag=True,
+                 help="Batches, kernel tables: fit whole batches, composed of kernels, not each kernel."),
     click.option("--share", metavar="X", type=_Decimal(0, 1, open_below=True), default=SHARE,
                  show_default=True, help="Batches: share of the samples that the band holds."),
     click.option("--host-overhead", metavar="S", type=_Decimal(0, 10), default="0", show_default=True,
@@ -64,8 +68,8 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
 )  # fmt: skip
 #: Names of these options.
 OPTIONS = (
-    "layers", "max_sequences", "pieces", "attention", "mixed", "share", "host_overhead", "picture", "name",
-    "model", "device",
+    "layers", "max_sequences", "pieces", "attention", "mixed", "prefix", "composed", "share", "host_overhead",
+    "picture", "name", "model", "device",
 )  # fmt: skip
 
 
@@ -122,7 +126,8 @@ def calibrate_batches(
     samples = read_batches(path, layers=options["layers"], max_sequences=options["max_sequences"], gpus=gpus)
     made = fit_batches(
         samples, pieces=options["pieces"], attention=options["attention"], weights=weights, cover=cover,
-        mixed=options["mixed"], share=options["share"],
+        mixed=options["mixed"], prefix=options["prefix"],
+        composed=options["composed"], share=options["share"],
     )  # fmt: skip
     value = report.profile_to_json(
         made, name=options["name"] or _named(path), model=options["model"], device=options["device"],

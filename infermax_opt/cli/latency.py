@@ -141,8 +141,8 @@ def calibrate(
 
     With --for batches, SAMPLES are measured batches, and the result is a cost profile, which `import`,
     `solve` and others take as --cost FILE.  A batch takes the larger of some lines alpha + beta tokens, and
-    attention: d0 + d1 kv_read where it decodes, p0 + p1 work where it prefills, and with --mixed
-    e0 + e1 kv_read where it does both.
+    attention: d0 + d1 kv_read where it decodes, p0 + p1 work where it prefills, with --mixed
+    e0 + e1 kv_read where it does both, and with --prefix so much for each token that a chunk comes behind.
 
     \b
     SAMPLES of batches are one of

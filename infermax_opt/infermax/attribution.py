@@ -207,14 +207,14 @@ def _parts(instance: Instance, features: BatchFeatures, tokens_again: int, work_
     """The time of a batch but for what is fixed, in ticks of the cost model."""
     cost = instance.cost.ticks
     whole, once = (_token_ticks(instance, n) for n in (features.tokens, features.tokens - tokens_again))
-    e0, e1 = instance.cost.mixed_ticks
-    both = e0 + e1 * features.decode_kv if features.decodes and features.prefills else 0
+    extra = instance.cost.extra_ticks
+    behind = extra.p2 * features.prefill_kv
     return {
         TOKENS: once,
         READS: cost.d1 * features.decode_kv,
-        PREFILLS: cost.p1 * (features.prefill_work - work_again),
+        PREFILLS: cost.p1 * (features.prefill_work - work_again) + behind,
         AGAIN: whole - once + cost.p1 * work_again,
-        BOTH: both,
+        BOTH: int(extra.of(features)) - behind,
     }
 
 

@@ -53,6 +53,7 @@ def scaled(instance: Instance, factor: Fraction) -> Instance:
         decode=pair(cost.decode),
         prefill=pair(cost.prefill),
         mixed=pair(cost.mixed),
+        prefix=Fraction(cost.prefix) * factor,
         profile=None,
     )
     return replace(instance, cost=made)

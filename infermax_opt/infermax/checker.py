@@ -387,7 +387,7 @@ class Piece(NamedTuple):
 def read_cost(
     cost: Field,
 ) -> tuple[list[list[Fraction]], list[Fraction], list[Fraction], str, list[Fraction]]:
-    """Coefficients of a cost model: batch, decode, prefill, attention, and what mixed batches take longer.
+    """Coefficients of a cost model: batch, decode, prefill, attention, and what some batches take longer.
 
     Each proof is about the cost without the latter.  A schedule whose batches all start later by that, and so
     end when they did, makes each token at the same time: no objective is less than one without it may be.
@@ -398,7 +398,8 @@ def read_cost(
     pieces = [[v.decimal() for v in pair.items(2)] for pair in batch]
     decode, prefill = ([v.decimal() for v in cost[key].items(2)] for key in ("decode", "prefill"))
     mixed = [v.decimal() for v in cost["mixed"].items(2)] if "mixed" in cost else [Fraction(0)] * 2
-    return pieces, decode, prefill, cost["attention"].text(), mixed
+    prefix = cost["prefix"].decimal() if "prefix" in cost else Fraction(0)
+    return pieces, decode, prefill, cost["attention"].text(), [*mixed, prefix]
 
 
 #: Weight of a request, and its limits of TTFT, TPOT and end-to-end latency, in seconds.
@@ -453,26 +454,33 @@ class Instance:
 
     def _read_rates(self, cost: Field) -> None:
         """Coefficients as they are written and, all as whole numbers, in ticks."""
-        self.cost = pieces, decode, prefill, attention, mixed = read_cost(cost)
+        self.cost = pieces, decode, prefill, attention, extra = read_cost(cost)
         self.spread = self.chunked and attention != "exact"  # chunks save attention work
-        self.scale = math.lcm(*(v.denominator for pair in [*pieces, decode, prefill, mixed] for v in pair))
+        self.scale = math.lcm(*(v.denominator for pair in [*pieces, decode, prefill, extra] for v in pair))
         self.pieces = [(int(a * self.scale), int(b * self.scale)) for a, b in pieces]
         self.d0, self.d1, self.p0, self.p1 = (int(v * self.scale) for v in [*decode, *prefill])
 
-    def _read_requests(self, top: Field) -> None:
-        """Requests by kind, and the hash of the instance."""
-        meaning, (pieces, decode, prefill, attention, mixed) = Meaning(), self.cost
+    def _machine(self, top: Field) -> Meaning:
+        """What is hashed before the requests."""
+        meaning, (pieces, decode, prefill, attention, extra) = Meaning(), self.cost
         meaning.feed("infermax-opt/instance/1", top["problem"].text(), top["name"].text())
         meaning.feed(self.capacity, self.batch_tokens, self.prefill_tokens)
         meaning.feed(self.running, self.block)
         meaning.feed(self.hybrid, self.chunked, self.preemption)
         meaning.feed(attention, *(v for pair in pieces for v in pair))
         meaning.feed(*decode, *prefill)
-        if any(mixed):
-            meaning.feed("mixed", *mixed)
+        if any(extra[:2]):
+            meaning.feed("mixed", *extra[:2])
+        if extra[2]:
+            meaning.feed("prefix", extra[2])
         meaning.feed(*self._read_objective(top["objective"]))
         if "horizon" in top:
             meaning.feed("horizon", top["horizon"].number())
+        return meaning
+
+    def _read_requests(self, top: Field) -> None:
+        """Requests by kind, and the hash of the instance."""
+        meaning = self._machine(top)
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
         #: Requests that have limits, also by these.
         self.promised: dict[tuple[int, int, Fraction, Promise], int] = {}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyomo.core import ConcreteModel
 
 __all__ = [
-    "MIXING",
+    "EXTRA",
     "Formulation",
     "Move",
     "get_formulation",
@@ -35,7 +35,7 @@ GROUP = "infermax_opt.models"
 
 
 #: Why every exact engine refuses an instance that pays for mixing.
-MIXING = "batches of both kinds take longer than their parts (cost.mixed)"
+EXTRA = "batches take longer than the terms say that it knows (cost.mixed, cost.prefix)"
 
 
 class Formulation(Protocol):
@@ -106,9 +106,9 @@ def get_formulation(name: str) -> Formulation:
 def refusal(formulation: Formulation, instance: Instance) -> str | None:
     """Why a formulation cannot model `instance`; None if it can.
 
-    No formulation, also of another package, has a variable for what a batch of both kinds takes longer.
+    No formulation, also of another package, has a variable for what bounds leave out of a batch's time.
     """
-    return MIXING if instance.pays_for_mixing else formulation.unsupported(instance)
+    return EXTRA if instance.pays_extra else formulation.unsupported(instance)
 
 
 class Move(NamedTuple):

@@ -21,8 +21,9 @@ EVERY_TICK = 64
 
 #: (cached, generated) of every request.
 State = tuple[tuple[int, int], ...]
-#: KV tokens held, 1 if any are, decode tokens, cached tokens these read, prefill tokens, their work.
-Load = tuple[int, int, int, int, int, int]
+#: KV tokens held, 1 if any are, decode tokens, cached tokens these read, prefill tokens, their work,
+#: cached tokens before these.
+Load = tuple[int, int, int, int, int, int, int]
 #: State after a batch, its ticks, and the latest arrival of its members.
 Step = tuple[State, int, int]
 #: One request's part in a batch: its cached and generated tokens after it, its arrival, and its load.
@@ -44,13 +45,14 @@ class _Oracle:
     def __init__(self, instance: Instance):
         self.instance = instance
         cost = instance.cost
-        pairs = [*cost.batch, cost.decode, cost.prefill, cost.mixed]
+        pairs = [*cost.batch, cost.decode, cost.prefill, cost.mixed, (cost.prefix,)]
         arrivals = [request.arrival for request in instance.requests]
         self.unit = lcm(*(Fraction(v).denominator for v in (*arrivals, *itertools.chain(*pairs))))
         self.pieces = [(self.ticks(a), self.ticks(b)) for a, b in cost.batch]
         self.d0, self.d1 = map(self.ticks, cost.decode)
         self.p0, self.p1 = map(self.ticks, cost.prefill)
         self.e0, self.e1 = map(self.ticks, cost.mixed)
+        self.p2 = self.ticks(cost.prefix)
         self.reqs = [(r.input_tokens, r.output_tokens, self.ticks(r.arrival)) for r in instance.requests]
         self.last = max(a for *_, a in self.reqs)
         system = instance.system
@@ -140,7 +142,7 @@ class _Oracle:
         One that exceeds a limit is dropped as soon as it does: whatever joins only adds to its load.
         """
         kv, tokens, prefills, most, hybrid = self.limits
-        found: list[tuple[State, int, Load]] = [((), 0, (0, 0, 0, 0, 0, 0))]
+        found: list[tuple[State, int, Load]] = [((), 0, (0, 0, 0, 0, 0, 0, 0))]
         for i, (m, n) in enumerate(state):
             if (i, m, n) not in self.may:
                 self.may[i, m, n] = self.parts(i, m, n)
@@ -148,10 +150,10 @@ class _Oracle:
                 (
                     (*after, own),
                     latest if latest > arrival else arrival,
-                    (held + h, running + r, decodes + d, reads + c, prefill + p, work + w),
+                    (held + h, running + r, decodes + d, reads + c, prefill + p, work + w, behind + b),
                 )
-                for after, latest, (held, running, decodes, reads, prefill, work) in found
-                for own, arrival, (h, r, d, c, p, w) in self.may[i, m, n]
+                for after, latest, (held, running, decodes, reads, prefill, work, behind) in found
+                for own, arrival, (h, r, d, c, p, w, b) in self.may[i, m, n]
                 if held + h <= kv
                 and running + r <= most
                 and decodes + d + prefill + p <= tokens
@@ -164,21 +166,21 @@ class _Oracle:
         """What a request with m tokens cached and n generated may do in a batch."""
         inp, out, arrival = self.reqs[i]
         policy = self.instance.policy
-        found: list[Part] = [((m, n), 0, (*self.held(m), 0, 0, 0, 0))]
+        found: list[Part] = [((m, n), 0, (*self.held(m), 0, 0, 0, 0, 0))]
         if n == out:
             return found
         if m > 0 and policy.preemption:
-            found.append(((0, n), 0, (0, 0, 0, 0, 0, 0)))
+            found.append(((0, n), 0, (0, 0, 0, 0, 0, 0, 0)))
         need = inp + n - m
         for c in range(1 if policy.chunked_prefill else need, need + 1):
             generated = n + (c == need)
             after = (0, out) if generated == out else (m + c, generated)
             held = self.held(m + c)
             if n >= 1 and m == inp + n - 1:
-                found.append((after, arrival, (*held, 1, m, 0, 0)))
+                found.append((after, arrival, (*held, 1, m, 0, 0, 0)))
             else:
                 work = c * (2 * m + c) if self.instance.cost.attention.value == "exact" else c * c
-                found.append((after, arrival, (*held, 0, 0, c, work)))
+                found.append((after, arrival, (*held, 0, 0, c, work, m)))
         return found
 
     def held(self, cached: int) -> tuple[int, int]:
@@ -188,7 +190,7 @@ class _Oracle:
 
     def ticks_of(self, load: Load) -> int:
         """Ticks of a batch."""
-        _, _, decodes, reads, prefill, work = load
+        _, _, decodes, reads, prefill, work, behind = load
         ticks = self.pieces_of.get(decodes + prefill)
         if ticks is None:
             ticks = self.pieces_of[decodes + prefill] = max(
@@ -197,7 +199,7 @@ class _Oracle:
         if decodes:
             ticks += self.d0 + self.d1 * reads
         if prefill:
-            ticks += self.p0 + self.p1 * work
+            ticks += self.p0 + self.p1 * work + self.p2 * behind
         if decodes and prefill:
             ticks += self.e0 + self.e1 * reads
         return ticks

@@ -100,6 +100,15 @@ def test_decodes_beside_prefills() -> None:
     assert found[attribution.BOTH] == Fraction("0.2") + 4 * Fraction("0.02")
 
 
+def test_chunks_behind_others_are_prefill() -> None:
+    groups = RequestGroup("a", 4, 1), RequestGroup("b", 4, 1)
+    plain, dear = (replace(machine(*groups), cost=replace(COST, prefix=p)) for p in (0, "0.05"))
+    batches = Batch({"a": 3}), Batch({"a": 1, "b": 4})
+    less, more = by_name(plain, *batches), by_name(dear, *batches)
+    assert more[attribution.PREFILLS] - less[attribution.PREFILLS] == 3 * Fraction("0.05")
+    assert more[attribution.BOTH] == 0
+
+
 def test_some_held_back() -> None:
     instance = machine(RequestGroup("a", 4, 2), RequestGroup("b", 4, 1))
     found = by_name(instance, Batch({"a": 4}), Batch({"b": 4}), Batch({"a": 1}))

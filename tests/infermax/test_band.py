@@ -81,9 +81,10 @@ def test_no_machine_is_below_the_fastest(instance: Instance, factors: list[Fract
 
 def test_all_costs_are_scaled() -> None:
     instance = tiny(3, arrivals=True)
-    dear = replace(instance, cost=replace(instance.cost, mixed=("0.5", "0.25")))
+    dear = replace(instance, cost=replace(instance.cost, mixed=("0.5", "0.25"), prefix="0.1"))
     made = scaled(dear, Fraction("1.2")).cost
     assert made.mixed == (Fraction("0.6"), Fraction("0.3"))
+    assert made.prefix == Fraction("0.12")
     assert [a for a, _ in made.batch] == [Fraction(a) * Fraction("1.2") for a, _ in dear.cost.batch]
 
 

@@ -1,4 +1,7 @@
-"""What batches of both kinds take longer: replayed, enumerated, left out of bounds, refused by searches."""
+"""What batches of both kinds, and chunks behind others, take longer than the terms that bounds know.
+
+Replayed, enumerated, left out of bounds, refused by searches.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +48,14 @@ ONLINE = ("makespan", "mean_ttft", "mean_e2e")
 
 
 def mixing(seed: int, *, arrivals: bool = False, objective: object = "makespan") -> Instance:
-    """A tiny instance whose mixed batches take much longer than their parts."""
+    """A tiny instance whose mixed batches take much longer, and so do chunks behind others."""
     instance = tiny(seed, arrivals=arrivals, objective=objective)
     rng = random.Random(-1 - seed)
     mixed = (Fraction(rng.randint(0, 200), 100), Fraction(rng.randint(0, 100), 100))
+    prefix = Fraction(rng.choice((0, rng.randint(1, 100))), 100)
     policy = replace(instance.policy, hybrid_batching=True)
-    return replace(instance, name=f"mixing-{seed}", policy=policy, cost=replace(instance.cost, mixed=mixed))
+    cost = replace(instance.cost, mixed=mixed, prefix=prefix)
+    return replace(instance, name=f"mixing-{seed}", policy=policy, cost=cost)
 
 
 def few(calls: int) -> Callable[[], bool]:
@@ -74,13 +79,29 @@ def test_only_batches_of_both_kinds_take_longer() -> None:
     assert COST.many_batch_ticks([both, [5, 5, 700, 0, 0]])[0] == COST.batch_ticks(both)
 
 
+def test_chunks_take_longer_behind_others() -> None:
+    plain = replace(COST, mixed=(0, 0))
+    some = replace(plain, prefix="3e-8")
+    for features in (BatchFeatures(5, 5, 700, 0, 0), BatchFeatures(9, 0, 0, 2, 81)):
+        assert some.to_seconds(some.batch_ticks(features)) == plain.to_seconds(plain.batch_ticks(features))
+    behind = BatchFeatures(14, 5, 700, 2, 81, 400)
+    more = some.to_seconds(some.batch_ticks(behind)) - plain.to_seconds(plain.batch_ticks(behind))
+    assert more == 400 * Fraction("3e-8")
+    assert some.many_batch_ticks([behind]) == [some.batch_ticks(behind)]
+    groups = (RequestGroup("a", 10, 2), RequestGroup("b", 7, 1))
+    instance = Instance("chunks", groups, System(40, 8, 8), some)
+    replayed = replay_plain(instance, api.schedule(instance, "sarathi"))
+    # Eight of a; two of a behind them beside six of b; the last of b behind these.
+    assert [f.prefill_kv for f in replayed.features] == [0, 8, 6]
+
+
 def test_a_term_of_0_is_none() -> None:
     """Files, hashes and certificates of before stay as they are."""
     toy = read_instance(ROOT / "instances" / "toy.json")
     assert toy.sha256 == "abdd92d08cd743285ccb8ba063320fe22fb926f499851b6365dbb534622c96e8"
     value = instance_to_json(toy)
-    assert "mixed" not in value["cost"]
-    zero = {**value, "cost": {**value["cost"], "mixed": ["0", "0.0"]}}
+    assert {"mixed", "prefix"}.isdisjoint(value["cost"])
+    zero = {**value, "cost": {**value["cost"], "mixed": ["0", "0.0"], "prefix": "0.0"}}
     assert instance_from_json(zero).sha256 == toy.sha256
     assert instance_to_json(instance_from_json(zero)) == value
 
@@ -88,8 +109,15 @@ def test_a_term_of_0_is_none() -> None:
 def test_the_term_is_in_file_and_hash_and_the_checker_agrees(tmp_path: Path) -> None:
     toy = read_instance(ROOT / "instances" / "toy.json")
     hashes = {toy.sha256}
-    for mixed in (("0.001", "0"), ("0", "0.001"), ("0.0000001", "3e-9")):
-        some = replace(toy, cost=replace(toy.cost, mixed=mixed))
+    extra = (
+        (("0.001", "0"), 0),
+        (("0", "0.001"), 0),
+        (("0.0000001", "3e-9"), 0),
+        ((0, 0), "3e-9"),
+        (("0", "0.001"), "1"),
+    )
+    for mixed, prefix in extra:
+        some = replace(toy, cost=replace(toy.cost, mixed=mixed, prefix=prefix))
         path = tmp_path / "some.json"
         write_instance(some, path)
         again = read_instance(path)
@@ -97,7 +125,7 @@ def test_the_term_is_in_file_and_hash_and_the_checker_agrees(tmp_path: Path) -> 
         given = json.loads(path.read_text(), parse_float=str)
         assert checker.Instance(given, None).sha256 == some.sha256 == again.sha256
         hashes.add(some.sha256)
-    assert len(hashes) == 4
+    assert len(hashes) == 6
 
 
 @pytest.mark.parametrize(
@@ -119,7 +147,7 @@ def test_both_replays_take_it() -> None:
     longer = 0
     for seed in range(40):
         instance = mixing(seed, arrivals=seed % 2 > 0)
-        plain = replace(instance, cost=replace(instance.cost, mixed=(0, 0)))
+        plain = replace(instance, cost=replace(instance.cost, mixed=(0, 0), prefix=0))
         for name in ("vllm", "sarathi"):
             schedule = api.schedule(instance, name)
             slow, fast = replay_plain(instance, schedule), replay(instance, schedule)
@@ -200,7 +228,7 @@ def test_solve_brackets_the_optimum(seed: int) -> None:
     assert verify(instance, result).ok
     if result.upper.value > result.lower.value:
         assert result.solver is not None
-        assert "longer than their parts (cost.mixed)" in (result.solver.reason or "")
+        assert "(cost.mixed, cost.prefix)" in (result.solver.reason or "")
 
 
 @pytest.mark.parametrize(
@@ -216,16 +244,18 @@ def test_solve_brackets_the_optimum(seed: int) -> None:
 def test_exact_engines_refuse_it_in_a_line(options: dict[str, str]) -> None:
     groups = (RequestGroup("a", 2, 3, count=3), RequestGroup("b", 3, 2))
     instance = Instance("refused", groups, System(9, 20, 20), COST)
-    with pytest.raises(
-        InputError, match=r"batches of both kinds take longer than their parts \(cost\.mixed\)$"
-    ):
-        api.solve(instance, time_limit=5, **options)  # type: ignore[arg-type]
+    line = r"batches take longer than the terms say that it knows \(cost\.mixed, cost\.prefix\)$"
+    for cost in (COST, replace(COST, mixed=(0, 0), prefix="0.001")):
+        with pytest.raises(InputError, match=line):
+            api.solve(replace(instance, cost=cost), time_limit=5, **options)  # type: ignore[arg-type]
 
 
-def test_without_hybrid_batches_it_is_exact() -> None:
+def test_without_hybrid_batches_and_chunks_it_is_exact() -> None:
     for seed in range(12):
         instance = mixing(seed)
         instance = replace(instance, policy=replace(instance.policy, hybrid_batching=False))
+        if instance.policy.chunked_prefill:
+            instance = replace(instance, cost=replace(instance.cost, prefix=0))
         assert unsupported(instance) is None
         assert staged_search(instance).upper == optimum(instance)
 
@@ -234,6 +264,7 @@ def test_rounds_are_not_taken_for_equally_long() -> None:
     instance = mcsf_instance(MODELS[0], 0)
     assert in_rounds(instance)
     assert not in_rounds(replace(instance, cost=replace(instance.cost, mixed=(1, 0))))
+    assert not in_rounds(replace(instance, cost=replace(instance.cost, prefix=1)))
 
 
 def test_a_result_is_of_the_cost_with_the_term() -> None:

@@ -23,7 +23,9 @@ PROFILES = ROOT / "infermax_opt" / "infermax" / "data" / "profiles"
 FITS = shared_data("data/batch_time_coefficients.json")
 RUNS_DATA = shared_data("data/vllm_runs")
 #: Profiles of measured kernels.
-KERNELS = {run.profile.removesuffix("_hinge") + kind for run in RUNS.values() for kind in ("", "_hinge")}
+KERNELS = {
+    run.profile.removesuffix("_hinge") + kind for run in RUNS.values() for kind in ("", "_hinge", "_mixed")
+}
 #: Profiles of models that nobody measured.
 ESTIMATES = {name for name in profile_names() if load_profile(name).estimate}
 NAMES = (
@@ -45,7 +47,9 @@ def test_profiles_load(name: str) -> None:
     assert profile.name == name
     assert profile.cost.profile == name
     assert profile.kv_capacity > 10_000
-    assert len(profile.cost.batch) == (2 if name.endswith("_hinge") else 1)
+    lines = {"_hinge": {2}, "_mixed": {2, 3}}.get(name[name.rfind("_") :], {1})
+    assert len(profile.cost.batch) in lines
+    assert any(profile.cost.extra) == name.endswith("_mixed")
     assert profile.source
     assert (profile.fit_error is None) == (name == "paper-example")
     raw = (PROFILES / f"{name}.json").read_text()
@@ -179,4 +183,7 @@ def test_profiles_of_kernels_say_how_far_they_are() -> None:
         errors = json.loads((PROFILES / f"{name}.json").read_text())["errors"]
         assert {"all", "small", "large", "pure decode", "pure prefill", "mixed", "dense"} < errors.keys()
         assert errors["pure decode"]["mean"] < errors["pure prefill"]["mean"] < errors["mixed"]["mean"]
+        if name.endswith("_mixed"):
+            assert errors["pure prefill"]["mean"] <= 0.03
+            assert errors["mixed"]["mean"] <= 0.1
     assert load_profile("llama-3.1-8b_h100").band is None

@@ -32,7 +32,8 @@ def whole_batches(
         chunks = [] if kind == "decode" else chunks
         tokens = decodes + sum(chunk for chunk, _ in chunks)
         work = sum(prefill_work(cost.exact_attention, chunk, prefix) for chunk, prefix in chunks)
-        ticks = cost.batch_ticks(BatchFeatures(tokens, decodes, read, len(chunks), work))
+        behind = sum(prefix for _, prefix in chunks)
+        ticks = cost.batch_ticks(BatchFeatures(tokens, decodes, read, len(chunks), work, behind))
         seconds = decimal_text(cost.to_seconds(ticks))
         if noise:
             seconds = f"{float(seconds) * (1 + rng.gauss(0, noise)):.9f}"
@@ -41,12 +42,13 @@ def whole_batches(
     return "".join(lines)
 
 
-def kernel_tables(folder: Path, *, per_token: float = 2.0, mixed: float = 1.0) -> Path:
+def kernel_tables(folder: Path, *, per_token: float = 2.0, mixed: float = 1.0, behind: float = 0.0) -> Path:
     """A folder of kernel tables: times in us of one layer.
 
     An operator of 100 + `per_token` us a token, a layernorm of 1 us (twice a layer), an embedding of 50 us
-    (once), a head of 10 us a sequence; decodes of 4 + 0.01 us a KV token, prefills of 6 + 0.0001 us a pair,
-    and batches of both that take `mixed` times as long.
+    (once), a head of 10 us a sequence.
+    Decodes take 4 + 0.01 us a KV token, prefills 6 + 0.0001 us a pair and `behind` us for each token that
+    they come behind, and batches of both `mixed` times as long.
     """
     folder.mkdir(exist_ok=True)
     sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
@@ -61,7 +63,8 @@ def kernel_tables(folder: Path, *, per_token: float = 2.0, mixed: float = 1.0) -
                 for prefix in (0, 128, 512) if chunk else (0,):
                     if count or chunk:
                         time = (4 + 0.01 * count * context) * (count > 0)
-                        time += (6 + 0.0001 * chunk * (2 * prefix + chunk)) * (chunk > 0)
+                        pairs = chunk * (2 * prefix + chunk)
+                        time += (6 + 0.0001 * pairs + behind * prefix) * (chunk > 0)
                         time *= mixed if count and chunk else 1
                         attention.append(f"{chunk},{prefix},{count},{context},{time:.6f}")
     for name, lines in (("dense", dense), ("per_sequence", ends), ("attention", attention)):

@@ -109,7 +109,9 @@ def test_a_term_for_mixed_batches(tmp_path: Path) -> None:
     assert any(read_profile(out).cost.mixed)
     refused = run("solve", TOY, "--cost", out, "--solver", "search")
     assert refused.exit_code == 2
-    assert refused.stderr.endswith("batches of both kinds take longer than their parts (cost.mixed)\n")
+    assert refused.stderr.endswith(
+        "batches take longer than the terms say that it knows (cost.mixed, cost.prefix)\n"
+    )
 
 
 def test_vidur_and_standard_input(tmp_path: Path) -> None:

@@ -154,6 +154,43 @@ def test_what_mixed_batches_take_longer_comes_back(tmp_path: Path) -> None:
     assert vain.notes == ("no batch of both kinds takes longer than the other terms say: e0 and e1 are 0",)
 
 
+def test_what_chunks_take_longer_behind_others_comes_back(tmp_path: Path) -> None:
+    cost = CostModel([("0.01", "0.00005")], ("0", "2e-7"), ("0", "9e-9"), "square", prefix="3e-6")
+    text = whole_batches(200, cost)
+    made = fitted(tmp_path, text, pieces=1, prefix=True)
+    assert made.cost.prefix == pytest.approx(3e-6, rel=1e-3)
+    assert max(r.errors.maximum for r in made.regions) < 1e-3
+    plain = fitted(tmp_path, text, pieces=1)
+    assert plain.cost.prefix == 0
+    assert any("pure prefill batches are" in note and "--prefix fits" in note for note in plain.notes)
+    vain = fitted(tmp_path, whole_batches(200, replace(cost, prefix=0)), pieces=1, prefix=True)
+    assert vain.notes[-1] == "no chunk takes longer for what it comes behind: prefix is 0"
+
+
+def test_composed_batches_are_nearer_than_kernels_apart(tmp_path: Path) -> None:
+    """A term of attention alone weighs by its batch, not by itself."""
+    samples = read_batches(kernel_tables(tmp_path / "kernels", mixed=1.5, behind=0.02), layers=10)
+    apart, made = (fit_batches(samples, mixed=True, prefix=True, composed=c) for c in (False, True))
+    for kind in ("pure decode", "pure prefill"):
+        errors = [next(r.errors.mean for r in fit.regions if r.name == kind) for fit in (apart, made)]
+        assert errors[1] <= errors[0] + 1e-4
+        assert errors[1] < 0.02
+    # The head's time a sequence is in no term, and moves the others.
+    assert made.cost.prefix == pytest.approx(10 * 0.02e-6, rel=0.15)
+    # What both kinds take longer is fitted to what the other terms leave, and changes none of them.
+    without = fit_batches(samples, prefix=True, composed=True)
+    assert replace(made.cost, mixed=(0, 0)) == without.cost
+    above = fit_batches(samples, mixed=True, prefix=True, composed=True, cover="above")
+    assert above.band.hi <= 1
+
+
+def test_nothing_to_compose(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="composed: holds whole batches already: nothing can be composed"):
+        fitted(tmp_path, whole_batches(30), composed=True)
+    with pytest.raises(InputError, match="composed: holds no attention, without which there is no batch"):
+        fit_batches(read_batches(vidur_profile(tmp_path / "mlp.csv"), layers=3), composed=True)
+
+
 def test_above_covers_mixed_batches_with_their_term(tmp_path: Path) -> None:
     samples = read_batches(kernel_tables(tmp_path / "kernels", mixed=1.5), layers=4)
     made = fit_batches(samples, cover="above", mixed=True)

@@ -15,8 +15,8 @@ _Node = tuple[int, int, int]
 State = tuple[_Node, ...]
 #: A batch, or what one request adds to it: the nodes after it (of a request that is finished, none), its
 #: latest arrival, KV tokens and requests held, and its load: tokens, decodes, cached tokens they read,
-#: prefills, their work, their tokens.
-_Batch = tuple[State, int, int, int, int, int, int, int, int, int]
+#: prefills, their work, the cached tokens that they come behind, their tokens.
+_Batch = tuple[State, int, int, int, int, int, int, int, int, int, int]
 
 
 class TooManySteps(Exception):
@@ -62,10 +62,10 @@ class Batches:
         cost = self.instance.cost
         scale = self.unit // cost.ticks_per_second
         known = {}
-        for after, ready, _, _, tokens, decodes, kv, prefills, work, _ in self._combined(state):
+        for after, ready, _, _, *features, _ in self._combined(state):
             end = tuple(sorted(after))
             if end != state:
-                time = scale * cost.batch_ticks(BatchFeatures(tokens, decodes, kv, prefills, work))
+                time = scale * cost.batch_ticks(BatchFeatures(*features))
                 key = end, ready
                 if key not in known or time < known[key]:
                     known[key] = time
@@ -77,7 +77,7 @@ class Batches:
         system, hybrid = self.instance.system, self.instance.policy.hybrid_batching
         capacity, most = system.kv_capacity, system.max_batch_tokens
         most_running = len(state) if system.max_running is None else system.max_running
-        found: list[_Batch] = [((), 0, 0, 0, 0, 0, 0, 0, 0, 0)]
+        found: list[_Batch] = [((), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)]
         taken = [0]  # the move that each of them took last
         self.spend(1)
         for position, node in enumerate(state):
@@ -87,10 +87,10 @@ class Batches:
             wider: list[_Batch] = []
             chosen: list[int] = []
             for batch, first in zip(found, taken, strict=True):
-                after, ready, held, running, tokens, decodes, kv, prefills, work, prefilled = batch
+                after, ready, held, running, tokens, decodes, kv, prefills, work, behind, prefilled = batch
                 rest = moves[first:] if same else moves
                 self.spend(len(rest))
-                for k, (target, arrival, h, r, t, d, c, p, w, f) in rest:
+                for k, (target, arrival, h, r, t, d, c, p, w, b, f) in rest:
                     if (
                         held + h > capacity or running + r > most_running
                         or tokens + t > most or prefilled + f > system.max_prefill_tokens
@@ -99,7 +99,7 @@ class Batches:
                         continue
                     wider.append((
                         after + target, arrival if arrival > ready else ready, held + h, running + r,
-                        tokens + t, decodes + d, kv + c, prefills + p, work + w, prefilled + f,
+                        tokens + t, decodes + d, kv + c, prefills + p, work + w, behind + b, prefilled + f,
                     ))  # fmt: skip
                     chosen.append(k)
             found, taken = wider, chosen
@@ -116,9 +116,9 @@ class Batches:
         kind, m, n = node
         request, system = self.instance.types[kind], self.instance.system
         goal, arrival = request.input_tokens + n, self.arrivals[kind]
-        yield (node,), 0, system.held(m), int(m > 0), 0, 0, 0, 0, 0, 0
+        yield (node,), 0, system.held(m), int(m > 0), 0, 0, 0, 0, 0, 0, 0
         if m and self.instance.policy.preemption:
-            yield ((kind, 0, n),), 0, 0, 0, 0, 0, 0, 0, 0, 0
+            yield ((kind, 0, n),), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
         least = 1 if self.instance.policy.chunked_prefill else goal - m
         for c in range(least, goal - m + 1):
             self.spend(1)
@@ -127,7 +127,7 @@ class Batches:
                 target = () if n + 1 == request.output_tokens else ((kind, goal, n + 1),)
             held = system.held(m + c)
             if n and goal - m == 1:
-                yield target, arrival, held, 1, c, 1, m, 0, 0, 0
+                yield target, arrival, held, 1, c, 1, m, 0, 0, 0, 0
             else:
                 work = prefill_work(self.instance.cost.exact_attention, c, m)
-                yield target, arrival, held, 1, c, 0, 0, 1, work, c
+                yield target, arrival, held, 1, c, 0, 0, 1, work, m, c

@@ -6,17 +6,18 @@ cached tokens and prefilling requests do `prefill_work` units of attention work:
     T = max_k (alpha_k + beta_k * tokens)             non-attention operators
         + [any decode]  * (d0 + d1 * decode_kv)       decode attention
         + [any prefill] * (p0 + p1 * prefill_work)    prefill attention
+        + p2 * prefill_kv                             reads of what chunks come behind
         + [both]        * (e0 + e1 * decode_kv)       what both take longer beside each other
 
 with work ``c**2`` (attention "square", InferMax section 3.2) or ``c * (2 * m + c)`` ("exact",
 which counts the reads of a chunk's cached prefix) for a chunk of c tokens behind m cached ones.
 One affine piece is the paper's linear model; several make a convex roofline ("hinge").
 
-*Without the last term.*  Let a schedule take its batches as they are, each started later by what the term
-adds, so that it ends when it did.  Then each token is made at the same time, no member arrives after the
-start of its batch, and no limit changes.  So a lower bound on any objective for the cost without the term is
-one with it.  Bounds, their certificates and the checker therefore read `ticks`, which has no such term; what
-must know the true time of a batch asks `batch_ticks`.
+*Without the last two terms.*  Let a schedule take its batches as they are, each started later by what these
+terms add, so that it ends when it did.  Then each token is made at the same time, no member arrives after the
+start of its batch, and no limit changes.  So a lower bound on any objective for the cost without them is
+one with them.  Bounds, their certificates and the checker therefore read `ticks`, which has no such terms;
+what must know the true time of a batch asks `batch_ticks`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ from typing import Any, NamedTuple
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number, common_denominator, to_fraction
 
-__all__ = ["Attention", "BatchFeatures", "Coefficients", "CostModel", "batch_time", "prefill_work"]
+__all__ = ["Attention", "BatchFeatures", "Coefficients", "CostModel", "Extra", "batch_time", "prefill_work"]
+
+#: Numbers of a batch that `batch_time` takes.
+PRICED = 5
 
 
 class Attention(enum.Enum):
@@ -54,6 +58,8 @@ class BatchFeatures(NamedTuple):
         Tokens cached by the decoding requests before the batch.
     prefill_work : int
         Attention work of the prefilling requests, in token pairs.
+    prefill_kv : int
+        Tokens cached by the prefilling requests before the batch: what chunks come behind.
     """
 
     tokens: int
@@ -61,6 +67,20 @@ class BatchFeatures(NamedTuple):
     decode_kv: int
     prefills: int
     prefill_work: int
+    prefill_kv: int = 0
+
+
+class Extra(NamedTuple):
+    """Coefficients of the terms that bounds leave out, in one unit; 0 unless an instance gives them."""
+
+    e0: Any = 0
+    e1: Any = 0
+    p2: Any = 0
+
+    def of(self, features: BatchFeatures) -> Any:
+        """What they add to a batch."""
+        both = features.decodes > 0 and features.prefills > 0
+        return (self.e0 + self.e1 * features.decode_kv if both else 0) + self.p2 * features.prefill_kv
 
 
 class Coefficients(NamedTuple):
@@ -76,9 +96,9 @@ class Coefficients(NamedTuple):
 
 def batch_time(
     alpha: Any, beta: Any, d0: Any, d1: Any, p0: Any, p1: Any,
-    tokens: Any, decodes: Any, decode_kv: Any, prefills: Any, work: Any, e0: Any = 0, e1: Any = 0,
+    tokens: Any, decodes: Any, decode_kv: Any, prefills: Any, work: Any,
 ) -> Any:  # fmt: skip
-    """Time of one batch, in the unit of the coefficients.
+    """Time of one batch but for the terms of `Extra`, in the unit of the coefficients.
 
     Parameters
     ----------
@@ -87,9 +107,7 @@ def batch_time(
     d0, d1, p0, p1
         Of a batch that decodes and per cached token read; of one that prefills and per unit of work.
     tokens, decodes, decode_kv, prefills, work
-        The `BatchFeatures`.
-    e0, e1
-        Of a batch that does both, and per cached token that it reads.
+        The `BatchFeatures` but the last.
 
     Notes
     -----
@@ -105,8 +123,6 @@ def batch_time(
         time = time + d0 + d1 * decode_kv
     if prefills > 0:
         time = time + p0 + p1 * work
-        if decodes > 0:
-            time = time + e0 + e1 * decode_kv
     return time
 
 
@@ -144,6 +160,8 @@ class CostModel:
     mixed : (Number, Number)
         (e0, e1): seconds and seconds per cached token read that a batch takes longer which both decodes and
         prefills.
+    prefix : Number
+        p2: seconds per cached token that a prefill chunk comes behind.
 
     Raises
     ------
@@ -157,6 +175,7 @@ class CostModel:
     attention: Attention = Attention.SQUARE
     profile: str | None = field(default=None, compare=False)
     mixed: tuple[Number, Number] = (0, 0)
+    prefix: Number = 0
 
     def __post_init__(self) -> None:
         if not self.batch:
@@ -166,6 +185,7 @@ class CostModel:
         object.__setattr__(self, "decode", _pair(self.decode, "cost.decode"))
         object.__setattr__(self, "prefill", _pair(self.prefill, "cost.prefill"))
         object.__setattr__(self, "mixed", _pair(self.mixed, "cost.mixed"))
+        object.__setattr__(self, "prefix", _coefficient(self.prefix, "cost.prefix"))
         try:
             object.__setattr__(self, "attention", Attention(self.attention))
         except ValueError:
@@ -174,19 +194,19 @@ class CostModel:
 
     @cached_property
     def seconds(self) -> Coefficients:
-        """Coefficients but `mixed` as exact fractions of a second."""
+        """Coefficients but those of `extra` as exact fractions of a second."""
         alpha, beta = zip(*self.batch, strict=True)
         return Coefficients(alpha, beta, *self.decode, *self.prefill)
 
     @cached_property
     def ticks_per_second(self) -> int:
         """Ticks in a second: the coarsest unit in which every coefficient is an integer."""
-        pairs = [*self.batch, self.decode, self.prefill, self.mixed]
-        return common_denominator([Fraction(value) for pair in pairs for value in pair])
+        pairs = [*self.batch, self.decode, self.prefill]
+        return common_denominator([*(Fraction(value) for pair in pairs for value in pair), *self.extra])
 
     @cached_property
     def ticks(self) -> Coefficients:
-        """Coefficients but `mixed` as integers, in ticks."""
+        """Coefficients but those of `extra` as integers, in ticks."""
         scale = self.ticks_per_second
         unit = self.seconds
 
@@ -200,7 +220,7 @@ class CostModel:
 
     @cached_property
     def floats(self) -> Coefficients:
-        """Coefficients but `mixed` as floats, in seconds (for solvers and simulated clocks only)."""
+        """Coefficients but those of `extra` as floats, in seconds (for solvers and simulated clocks only)."""
         unit = self.seconds
         return Coefficients(
             tuple(map(float, unit.alpha)), tuple(map(float, unit.beta)),
@@ -208,10 +228,15 @@ class CostModel:
         )  # fmt: skip
 
     @cached_property
-    def mixed_ticks(self) -> tuple[int, int]:
-        """What a batch takes longer that does both, as integers, in ticks."""
-        e0, e1 = (int(Fraction(value) * self.ticks_per_second) for value in self.mixed)
-        return e0, e1
+    def extra(self) -> Extra:
+        """Coefficients of the terms that bounds leave out, as exact fractions of a second."""
+        e0, e1, p2 = (Fraction(value) for value in (*self.mixed, self.prefix))
+        return Extra(e0, e1, p2)
+
+    @cached_property
+    def extra_ticks(self) -> Extra:
+        """The same as integers, in ticks."""
+        return Extra(*(int(value * self.ticks_per_second) for value in self.extra))
 
     @property
     def exact_attention(self) -> bool:
@@ -220,7 +245,7 @@ class CostModel:
 
     def batch_ticks(self, features: BatchFeatures) -> int:
         """Exact time of one batch, in ticks."""
-        return int(batch_time(*self.ticks, *features, *self.mixed_ticks))
+        return int(batch_time(*self.ticks, *features[:PRICED])) + int(self.extra_ticks.of(features))
 
     def to_seconds(self, ticks: int) -> Fraction:
         """Convert ticks to exact seconds."""
@@ -228,20 +253,25 @@ class CostModel:
 
     def many_batch_ticks(self, features: Sequence[Sequence[int]]) -> list[int]:
         """Exact times of many batches, in ticks; rows in the order of `BatchFeatures`."""
-        ticks, mixed = self.ticks, self.mixed_ticks
-        return [batch_time(*ticks, *BatchFeatures(*row), *mixed) for row in features]
+        ticks, extra = self.ticks, self.extra_ticks
+        times = [batch_time(*ticks, *row[:PRICED]) for row in features]
+        if any(extra):
+            return [time + extra.of(BatchFeatures(*row)) for time, row in zip(times, features, strict=True)]
+        return times
 
 
 def _pair(pair: object, name: str) -> tuple[Fraction, Fraction]:
     if isinstance(pair, str | bytes) or not isinstance(pair, Sequence) or len(pair) != 2:
         raise InputError(f"{pair!r} is not a pair of numbers", field=name)
-    values = []
-    for index, value in enumerate(pair):
-        try:
-            number = to_fraction(value)
-        except ValueError as error:
-            raise InputError(str(error), field=f"{name}[{index}]") from None
-        if number < 0:
-            raise InputError(f"{value} is negative; the least is 0", field=f"{name}[{index}]")
-        values.append(number)
-    return values[0], values[1]
+    first, second = (_coefficient(value, f"{name}[{index}]") for index, value in enumerate(pair))
+    return first, second
+
+
+def _coefficient(value: object, name: str) -> Fraction:
+    try:
+        number = to_fraction(value)
+    except ValueError as error:
+        raise InputError(str(error), field=name) from None
+    if number < 0:
+        raise InputError(f"{value} is negative; the least is 0", field=name)
+    return number

@@ -20,13 +20,14 @@ def cost_from_json(value: object) -> CostModel:
     InputError
         Naming the offending field.
     """
-    fields = Fields(value, "cost", ["batch", "decode", "prefill", "attention"], ["mixed"])
+    fields = Fields(value, "cost", ["batch", "decode", "prefill", "attention"], ["mixed", "prefix"])
     return CostModel(
         batch=fields.items("batch"),
         decode=fields.get("decode"),
         prefill=fields.get("prefill"),
         attention=fields.get("attention"),
         mixed=fields.get("mixed", (0, 0)),
+        prefix=fields.get("prefix", 0),
     )
 
 
@@ -38,4 +39,5 @@ def cost_to_json(cost: CostModel) -> dict[str, Any]:
         "prefill": [decimal_text(Fraction(v)) for v in cost.prefill],
         "attention": cost.attention.value,
         **({"mixed": [decimal_text(Fraction(v)) for v in cost.mixed]} if any(cost.mixed) else {}),
+        **({"prefix": decimal_text(Fraction(cost.prefix))} if cost.prefix else {}),
     }

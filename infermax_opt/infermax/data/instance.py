@@ -191,9 +191,10 @@ class Instance:
         return self.objective.unit
 
     @property
-    def pays_for_mixing(self) -> bool:
-        """Whether some batch may take longer than what its decodes and its prefills take by themselves."""
-        return any(self.cost.mixed) and self.policy.hybrid_batching
+    def pays_extra(self) -> bool:
+        """Whether some batch may take longer than the terms say that bounds know."""
+        mixes = any(self.cost.mixed) and self.policy.hybrid_batching
+        return mixes or (self.cost.prefix != 0 and self.policy.chunked_prefill)
 
     @property
     def objective_name(self) -> str:
@@ -273,6 +274,8 @@ class Instance:
         feed(*cost.decode, *cost.prefill)
         if any(cost.mixed):
             feed("mixed", *cost.mixed)
+        if cost.prefix:
+            feed("prefix", cost.prefix)
         feed(*self.objective.meaning())
         if self.horizon is not None:
             feed("horizon", self.horizon)

@@ -14,7 +14,7 @@ def in_rounds(instance: Instance) -> bool:
     where they are at least M: a request holds no fewer tokens after a batch than it processes in it.
     """
     system, policy, cost = instance.system, instance.policy, instance.cost.seconds
-    others = (*cost.beta, cost.d0, cost.d1, cost.p0, cost.p1, *instance.cost.mixed)
+    others = (*cost.beta, cost.d0, cost.d1, cost.p0, cost.p1, *instance.cost.extra)
     return (
         instance.objective.name == Metric.MEAN_E2E.value
         and len(cost.alpha) == 1

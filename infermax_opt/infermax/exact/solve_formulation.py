@@ -15,8 +15,8 @@ from infermax_opt.infermax.bounds.most_batches import proved_batches
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.formulation import (
+    EXTRA,
     GROUP,
-    MIXING,
     Formulation,
     get_formulation,
     refusal,
@@ -92,8 +92,8 @@ def able_formulation(instance: Instance, name: str | None) -> str:
     InputError
         If there is none.
     """
-    if name is None and instance.pays_for_mixing:
-        raise InputError(f"no formulation takes this instance: {MIXING}", field="solver")
+    if name is None and instance.pays_extra:
+        raise InputError(f"no formulation takes this instance: {EXTRA}", field="solver")
     if name is None:
         why_not = {n: refusal(get_formulation(n), instance) for n in formulation_names(GROUP)}
         able = [n for n, why in why_not.items() if why is None]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import CostModel
@@ -39,7 +38,7 @@ def coarse_instance(instance: Instance, scale: int, most: int | None = None) -> 
     InputError
         If a request does not fit any more.
     """
-    system, cost = instance.system, instance.cost.seconds
+    system, cost, extra = instance.system, instance.cost.seconds, instance.cost.extra
 
     def shrunk(tokens: int) -> int:
         return -(-tokens // scale)
@@ -72,7 +71,8 @@ def coarse_instance(instance: Instance, scale: int, most: int | None = None) -> 
             decode=(scale * cost.d0, scale**2 * cost.d1),
             prefill=(cost.p0, scale**2 * cost.p1),
             attention=instance.cost.attention,
-            mixed=(scale * Fraction(instance.cost.mixed[0]), scale**2 * Fraction(instance.cost.mixed[1])),
+            mixed=(scale * extra.e0, scale**2 * extra.e1),
+            prefix=scale**2 * extra.p2,
         ),
         policy=Policy(instance.policy.hybrid_batching, False, instance.policy.preemption),
     )

@@ -16,8 +16,8 @@ from infermax_opt.infermax.replay._entries import Entries
 
 __all__ = ["HELPERS", "ReplayLimits", "Replayed", "replay_kernel"]
 
-# Columns of `Replayed.features`: the five `BatchFeatures`, KV held, requests running.
-TOKENS, DECODES, DECODE_KV, PREFILLS, WORK, KV, RUNNING = range(7)
+# Columns of `Replayed.features`: the six `BatchFeatures`, KV held, requests running.
+TOKENS, DECODES, DECODE_KV, PREFILLS, WORK, BEHIND, KV, RUNNING = range(8)
 # Entries of `Replayed.totals`: KV held, requests that hold some, that decode, and that are not
 # finished; evictions and refill tokens so far; requests that the batch at hand finishes.
 HELD, HOLDING, IN_DECODE, UNFINISHED, EVICTIONS, REFILLS, FINISHED = range(7)
@@ -75,7 +75,7 @@ class Replayed(NamedTuple):
         return cls(
             cached=zeros(), generated=zeros(), first=never(), last=never(), touched=never(),
             evicted_in=never(), named_in=never(), decoding=zeros(), place=never(), done=zeros(),
-            features=np.zeros((batches, 7), np.int64), totals=totals,
+            features=np.zeros((batches, 8), np.int64), totals=totals,
         )  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def process_named(now: Any, limits: Any, inputs: Any, outputs: Any, named: Any, 
     )  # fmt: skip
     block, row = limits.block, now.features[j]
     tokens, decodes, decode_kv = row[TOKENS], row[DECODES], row[DECODE_KV]
-    prefills = work = refills = more = begun = 0
+    prefills = work = behind = refills = more = begun = 0
     in_decode, finished = totals[IN_DECODE], totals[FINISHED]
     for k in range(len(named)):
         i = named[k]
@@ -160,6 +160,7 @@ def process_named(now: Any, limits: Any, inputs: Any, outputs: Any, named: Any, 
         else:
             prefills += 1
             work += prefill_work(limits.exact, c, m)
+            behind += m
             if evicted_in[i] >= 0:
                 refills += c
         more += (-(-(m + c) // block) + (-m // block)) * block
@@ -178,7 +179,7 @@ def process_named(now: Any, limits: Any, inputs: Any, outputs: Any, named: Any, 
             place[i] = in_decode
             in_decode += 1
     row[TOKENS], row[DECODES], row[DECODE_KV] = tokens, decodes, decode_kv
-    row[PREFILLS], row[WORK] = prefills, work
+    row[PREFILLS], row[WORK], row[BEHIND] = prefills, work, behind
     totals[HELD] += more
     totals[HOLDING] += begun
     totals[REFILLS] += refills

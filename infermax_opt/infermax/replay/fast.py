@@ -66,7 +66,7 @@ def replay_compiled(instance: Instance, schedule: Schedule) -> Replay | None:
     table = done.features
     # What `BatchFeatures._make` does, without a call of Python per batch.
     make = functools.partial(tuple.__new__, BatchFeatures)
-    features = list(map(make, zip(*(table[:, k].tolist() for k in range(5)), strict=True)))
+    features = list(map(make, zip(*(table[:, k].tolist() for k in range(6)), strict=True)))
     unit = tick_unit(instance, schedule)
     starts, ends = clock(instance, unit, features, _waits(schedule))
     if not instance.offline:
@@ -79,8 +79,8 @@ def replay_compiled(instance: Instance, schedule: Schedule) -> Replay | None:
         features=features,
         starts=starts,
         ends=ends,
-        kv_used=table[:, 5].tolist(),
-        running=table[:, 6].tolist(),
+        kv_used=table[:, 6].tolist(),
+        running=table[:, 7].tolist(),
         first_batch=done.first.tolist(),
         last_batch=done.last.tolist(),
         evictions=int(done.totals[kernel.EVICTIONS]),

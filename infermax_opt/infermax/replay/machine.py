@@ -107,7 +107,7 @@ class Machine:
         faults: list[Violation] = []
         evicted = self._evicted(batch.evict, faults) if opens and batch.evict else ()
         chosen = self._chosen(batch.tokens, evicted, faults) if batch.tokens else {}
-        tokens = decodes = decode_kv = prefills = prefill_tokens = refill_tokens = work = 0
+        tokens = decodes = decode_kv = prefills = prefill_tokens = refill_tokens = work = behind = 0
         kv, running = state.held, state.running
         for i in evicted:
             kv -= held(state.cached[i])
@@ -122,6 +122,7 @@ class Machine:
                 decode_kv += cached
             else:
                 prefills += 1
+                behind += cached
                 prefill_tokens += count
                 work += prefill_work(exact, count, cached)
                 if self.was_evicted[i]:
@@ -133,7 +134,7 @@ class Machine:
             decodes += len(rest)
             decode_kv += read
             kv += self.growth(rest)
-        features = BatchFeatures(tokens, decodes, decode_kv, prefills, work)
+        features = BatchFeatures(tokens, decodes, decode_kv, prefills, work, behind)
         step = Step(evicted, chosen, rest, features, prefill_tokens, refill_tokens, kv, running, faults)
         self._check_limits(step)
         return step

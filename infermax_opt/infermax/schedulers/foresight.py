@@ -206,7 +206,8 @@ class _Run:
             cost = self.instance.cost
             work = sum(prefill_work(cost.exact_attention, *chunk) for chunk in chunks.values())
             tokens = decodes + sum(tokens for tokens, _ in chunks.values())
-            features = BatchFeatures(tokens, decodes, read, len(chunks), work)
+            behind = sum(cached for _, cached in chunks.values())
+            features = BatchFeatures(tokens, decodes, read, len(chunks), work, behind)
             self.clock += cost.to_seconds(cost.batch_ticks(features))
         self.length += 1
         last = self.batches[-1] if self.batches else None

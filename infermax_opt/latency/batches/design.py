@@ -6,7 +6,7 @@ All but the larger of several lines is a sum of coefficient times feature.  The 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from infermax_opt.latency.batches.samples import BatchSamples
 __all__ = ["COEFFICIENTS", "Design", "condensed", "lines"]
 
 #: Coefficients but those of the steps at knees; the order is that in which they are told apart.
-COEFFICIENTS = ("alpha", "beta", "d1", "p1", "d0", "p0", "e1", "e0")
+COEFFICIENTS = ("alpha", "beta", "d1", "p1", "d0", "p0", "p2", "e1", "e0")
 #: What must vary for a coefficient to be told from those before it.
 VARIES = {
     "beta": "the number of tokens",
@@ -56,7 +56,12 @@ class Design:
 
     @classmethod
     def of(
-        cls, samples: BatchSamples, attention: Attention, weights: str, cover: str, mixed: bool = False
+        cls,
+        samples: BatchSamples,
+        attention: Attention,
+        weights: str,
+        cover: str,
+        extra: Collection[str] = (),
     ) -> Design:
         """Rows of all samples.
 
@@ -67,10 +72,10 @@ class Design:
         weights : {"relative", "absolute"}
             Whether a residual counts as a share of its sample.
         cover : {"mean", "above"}
-            Attention of mixed batches that was measured alone is what the model must lie above, but
-            nothing that its terms, each of one kind, are fitted to.
-        mixed : bool
-            Whether there is a term for batches of both kinds.
+            Attention of mixed batches that was measured alone, or a batch that was composed of it, is what
+            the model must lie above, but nothing that its terms, each of one kind, are fitted to.
+        extra : collection of {"mixed", "prefix"}
+            Terms of `CostModel` that may be left out, and are not.
 
         Raises
         ------
@@ -81,16 +86,18 @@ class Design:
 
         rows = [
             (part != "attention", part != "dense", s.tokens, s.decodes > 0, s.decode_kv, s.prefills > 0,
-             s.features(attention).prefill_work, float(s.seconds))
+             s.features(attention).prefill_work, s.prefill_kv, float(s.seconds))
             for part, s in samples.rows()
-            if part != "attention" or cover == "above" or not (s.decodes and s.prefills)
+            if samples.form != "kernels" or cover == "above" or not (s.decodes and s.prefills)
         ]  # fmt: skip
-        dense, alone, tokens, decode, read, prefill, work, measured = np.array(rows, dtype=float).T
+        dense, alone, tokens, decode, read, prefill, work, behind, measured = np.array(rows, dtype=float).T
         every = {
             "alpha": dense, "beta": dense * tokens, "d1": alone * read, "p1": alone * work,
             "d0": alone * decode, "p0": alone * prefill,
         }  # fmt: skip
-        if mixed:
+        if "prefix" in extra:
+            every["p2"] = alone * behind
+        if "mixed" in extra:
             every |= {"e1": alone * prefill * read, "e0": alone * prefill * decode}
         names = _told_apart(every, samples.path)
         columns = np.stack([every[name] for name in names], axis=1)

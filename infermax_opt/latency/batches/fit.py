@@ -29,8 +29,18 @@ __all__ = ["DIGITS", "BatchFit", "fit_batches"]
 DIGITS = 5
 #: Coefficients below this many seconds are 0.
 NOTHING = 1e-20
-#: Mean error of mixed batches from which on a term for them is worth a word, if it is the largest.
-MIXING = 0.05
+#: Mean error of a kind of batch from which on a term for it is worth a word.
+LARGE = 0.05
+#: Terms that may be left out: the kind of batch that each helps, the kinds that must be nearer already, and
+#: what is said where it is 0.
+EXTRA_TERMS = {
+    "prefix": ("pure prefill", (), "no chunk takes longer for what it comes behind: prefix is 0"),
+    "mixed": (
+        "mixed",
+        ("pure decode", "pure prefill"),
+        "no batch of both kinds takes longer than the other terms say: e0 and e1 are 0",
+    ),
+}
 #: Times a model that is to lie above is raised and rounded up before it is given up.
 ROUNDS = 8
 
@@ -74,6 +84,8 @@ def fit_batches(
     weights: str = "relative",
     cover: str = "mean",
     mixed: bool = False,
+    prefix: bool = False,
+    composed: bool = False,
     share: Fraction = Fraction(9, 10),
 ) -> BatchFit:
     """Fit the cost model to measured batches.
@@ -92,13 +104,17 @@ def fit_batches(
     mixed : bool
         Whether to fit what batches of both kinds take longer.  Where attention was measured alone, that is
         fitted to what the other terms leave of it.
+    prefix : bool
+        Whether to fit what chunks take longer for the reads of what they come behind.
+    composed : bool
+        Whether to fit whole batches, composed of what was measured apart, rather than each part.
     share : Fraction
         Of the samples that the band holds.
 
     Raises
     ------
     InputError
-        If the samples do not determine the coefficients.
+        If the samples do not determine the coefficients, or nothing was measured apart.
     """
     check_choices(weights, cover)
     if pieces is not None and not 1 <= pieces <= MOST_PIECES:
@@ -106,20 +122,38 @@ def fit_batches(
     if not 0 < share <= 1:
         raise InputError(f"{float(share):g} is not above 0 and at most 1", field="share")
     kind = None if attention is None else Attention(attention)
+    extra = [name for name, asked in (("mixed", mixed), ("prefix", prefix)) if asked]
     try:
-        chosen = choose(samples, pieces, kind, weights, cover, mixed)
-        cost = _above(chosen, samples) if cover == "above" else _cost(chosen, chosen.found)
+        fitted = samples.composed() if composed else samples
+        chosen = choose(fitted, pieces, kind, weights, cover, extra)
+        cost = _above(chosen, fitted) if cover == "above" else _mean(chosen, fitted, weights, mixed)
         _check_times(cost, samples)
-        if mixed and cover == "mean" and "attention" in samples.parts:
-            cost = replace(cost, mixed=_beside(cost, samples.parts["attention"], weights))
     except InputError as error:
         raise error.within(samples.path) from None
     regions = tuple(errors_by_region(cost, samples))
     return BatchFit(
         samples, cost, tuple(int(knee) for knee in chosen.knees), weights, cover, chosen.trials,
         regions, band_of(cost, samples, share),
-        (*samples.notes, *_untold(chosen, samples), *_on_mixing(cost, regions, mixed)),
+        (*samples.notes, *_untold(chosen, fitted), *_on_extra(cost, fitted, regions, extra)),
     )  # fmt: skip
+
+
+def _mean(chosen: Choice, samples: BatchSamples, weights: str, mixed: bool) -> CostModel:
+    """The fitted model; what was left out of the fit, batches of both kinds, gets its term afterwards.
+
+    Parameters
+    ----------
+    chosen : Choice
+    samples : BatchSamples
+    weights : str
+    mixed : bool
+        Whether there is such a term.
+    """
+    cost = _cost(chosen, chosen.found)
+    if not mixed or samples.form != "kernels":
+        return cost
+    part = "batch" if "batch" in samples.parts else "attention"
+    return replace(cost, mixed=_beside(cost, part, samples.parts[part], weights))
 
 
 def _check_times(cost: CostModel, samples: BatchSamples) -> None:
@@ -148,11 +182,22 @@ def _cost(chosen: Choice, found: Any, *, upwards: bool = False) -> CostModel:
         pair(by_name["p0"], by_name["p1"]),
         chosen.design.attention,
         mixed=pair(by_name["e0"], by_name["e1"]),
+        prefix=_rounded(by_name["p2"], upwards),
     )
 
 
-def _beside(cost: CostModel, some: Sequence[Sample], weights: str) -> tuple[Fraction, Fraction]:
-    """What attention of both kinds takes longer than the model says of each, by least squares."""
+def _beside(cost: CostModel, part: str, some: Sequence[Sample], weights: str) -> tuple[Fraction, Fraction]:
+    """What a part of batches of both kinds takes longer than the model says, by least squares.
+
+    Parameters
+    ----------
+    cost : CostModel
+    part : str
+        Of `PARTS`.
+    some : sequence of Sample
+        Of that part.
+    weights : str
+    """
     import numpy as np
 
     both = [sample for sample in some if region(sample) == "mixed"]
@@ -161,22 +206,42 @@ def _beside(cost: CostModel, some: Sequence[Sample], weights: str) -> tuple[Frac
     measured = np.array([float(sample.seconds) for sample in both])
     scale = measured if weights == "relative" else np.ones_like(measured)
     rows = np.array([[1.0, sample.decode_kv] for sample in both]) / scale[:, None]
-    found, _ = non_negative(rows, (measured - np.array(predicted(cost, "attention", both))) / scale)
+    found, _ = non_negative(rows, (measured - np.array(predicted(cost, part, both))) / scale)
     e0, e1 = map(float, found)
     return _rounded(e0, upwards=False), _rounded(e1, upwards=False)
 
 
-def _on_mixing(cost: CostModel, regions: Sequence[Region], asked: bool) -> list[str]:
-    """Where a term for batches of both kinds would help, and where it was asked for in vain."""
+def _on_extra(
+    cost: CostModel, samples: BatchSamples, regions: Sequence[Region], asked: Sequence[str]
+) -> list[str]:
+    """Where a term that may be left out would help, and where it was asked for in vain.
+
+    Parameters
+    ----------
+    cost : CostModel
+    samples : BatchSamples
+    regions : sequence of Region
+    asked : sequence of {"mixed", "prefix"}
+    """
     errors = {found.name: found.errors.mean for found in regions}
-    if asked:
-        nothing = "no batch of both kinds takes longer than the other terms say: e0 and e1 are 0"
-        return [] if any(cost.mixed) else [nothing]
-    pure = [errors[name] for name in ("pure decode", "pure prefill") if name in errors]
-    if errors.get("mixed", 0.0) <= max([MIXING, *pure]):
-        return []
-    share = f"{errors['mixed']:.1%}".replace("%", " %")
-    return [f"mixed batches are {share} off: --mixed fits a term for them, which no exact engine takes"]
+    told = {
+        "mixed": any(s.decodes and s.prefills for _, s in samples.rows()),
+        "prefix": any(s.prefill_kv for _, s in samples.rows()),
+    }
+    found = []
+    for term, (kind, others, vain) in EXTRA_TERMS.items():
+        if term in asked:
+            found += [] if any(_coefficients(cost, term)) else [vain]
+        elif told[term] and errors.get(kind, 0.0) > max([LARGE, *(errors.get(name, 0.0) for name in others)]):
+            share = f"{errors[kind]:.1%}".replace("%", " %")
+            found.append(
+                f"{kind} batches are {share} off: --{term} fits a term for them, which no exact engine takes"
+            )
+    return found
+
+
+def _coefficients(cost: CostModel, term: str) -> Sequence[Any]:
+    return cost.mixed if term == "mixed" else (cost.prefix,)
 
 
 def _rounded(value: float, upwards: bool) -> Fraction:

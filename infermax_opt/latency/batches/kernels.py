@@ -72,7 +72,7 @@ def read_kernels(folder: str, layers: int, max_sequences: int | None) -> BatchSa
         problem = f"have more tokens than {DENSE} knows, {longest}: errors leave them out"
         notes.append(f"{len(attention) - len(known)} of {len(attention)} measured batches {problem}")
     parts = {
-        "dense": tuple(Sample(n, 0, 0, 0, 0, 0, time + ending(n)) for n, time in dense.items()),
+        "dense": tuple(Sample(n, 0, 0, 0, 0, 0, 0, time + ending(n)) for n, time in dense.items()),
         "attention": attention,
     }
     return BatchSamples(folder, "kernels", parts, batches, tuple(notes), kernel_time_only=True)
@@ -136,7 +136,10 @@ def _attention(path: str, layers: int) -> tuple[Sample, ...]:
             fault(path, line, "prefill_chunk", f"0 means {what}")
         seconds = layers * cells.time(path, line, "time_us", row["time_us"], per_second=MICRO)
         square, exact = (prefill_work(kind, chunk, prefix) for kind in (0, 1))
-        found.append(Sample(chunk + count, count, count * context, int(chunk > 0), square, exact, seconds))
+        behind = prefix if chunk else 0
+        found.append(
+            Sample(chunk + count, count, count * context, int(chunk > 0), square, exact, behind, seconds)
+        )
     if not found:
         raise InputError("holds no sample", source=path)
     return tuple(found)

@@ -176,6 +176,7 @@ def _cost_rows(cost: CostModel, knees: Iterable[int]) -> list[tuple[str, str]]:
         ("prefill", pair(cost.prefill)),
         ("attention", cost.attention.value),
         *([("mixed", pair(cost.mixed))] if any(cost.mixed) else []),
+        *([("prefix", decimal_text(Fraction(cost.prefix)))] if cost.prefix else []),
     ]
 
 

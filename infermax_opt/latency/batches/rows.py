@@ -51,7 +51,7 @@ def _sample(path: str, line: int, row: dict[str, str]) -> Sample:
     decodes = cells.count(path, line, "decode_requests", row["decode_requests"], MAX_TOKENS, 0)
     read = cells.count(path, line, "kv_read", row["kv_read"].strip() or "0", MAX_TOKENS, 0)
     try:
-        chunks, total, square, exact = _chunks(row["prefill_chunks"])
+        chunks, total, square, exact, behind = _chunks(row["prefill_chunks"])
     except ValueError as error:
         fault(path, line, "prefill_chunks", str(error))
     if read < decodes or (read and not decodes):
@@ -61,13 +61,20 @@ def _sample(path: str, line: int, row: dict[str, str]) -> Sample:
         problem = f"{tokens} is not the sum of {decodes} decoded and {total} prefilled tokens"
         fault(path, line, "tokens", problem)
     return Sample(
-        tokens, decodes, read, chunks, square, exact, cells.time(path, line, "seconds", row["seconds"])
+        tokens,
+        decodes,
+        read,
+        chunks,
+        square,
+        exact,
+        behind,
+        cells.time(path, line, "seconds", row["seconds"]),
     )
 
 
 @lru_cache(maxsize=2**14)
-def _chunks(text: str) -> tuple[int, int, int, int]:
-    """Number of chunks, their tokens, and their attention work counted either way."""
+def _chunks(text: str) -> tuple[int, int, int, int, int]:
+    """Number of chunks, their tokens, their attention work counted either way, and what they come behind."""
     found = []
     for part in text.split():
         match = CHUNK.fullmatch(part)
@@ -78,4 +85,4 @@ def _chunks(text: str) -> tuple[int, int, int, int]:
             )
         found.append((int(match[1]), int(match[2])))
     square, exact = (sum(prefill_work(kind, chunk, prefix) for chunk, prefix in found) for kind in (0, 1))
-    return len(found), sum(chunk for chunk, _ in found), square, exact
+    return len(found), sum(chunk for chunk, _ in found), square, exact, sum(prefix for _, prefix in found)

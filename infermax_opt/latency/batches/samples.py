@@ -7,10 +7,11 @@ model: a "batch" is all of it, "dense" all but attention, "attention" attention 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
+from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import Attention, BatchFeatures
 
 __all__ = ["FORMATS", "PARTS", "REGIONS", "BatchSamples", "Sample", "region"]
@@ -36,6 +37,8 @@ class Sample(NamedTuple):
         As in `BatchFeatures`.
     square, exact : int
         Attention work of the prefills, counted either way, in token pairs.
+    prefill_kv : int
+        As in `BatchFeatures`.
     seconds : Fraction
     """
 
@@ -45,12 +48,13 @@ class Sample(NamedTuple):
     prefills: int
     square: int
     exact: int
+    prefill_kv: int
     seconds: Fraction
 
     def features(self, attention: Attention) -> BatchFeatures:
         """What the cost model needs to know of the batch."""
         work = self.exact if attention is Attention.EXACT else self.square
-        return BatchFeatures(self.tokens, self.decodes, self.decode_kv, self.prefills, work)
+        return BatchFeatures(self.tokens, self.decodes, self.decode_kv, self.prefills, work, self.prefill_kv)
 
 
 def region(sample: Sample) -> str:
@@ -86,6 +90,21 @@ class BatchSamples:
     batches: tuple[Sample, ...]
     notes: tuple[str, ...]
     kernel_time_only: bool
+
+    def composed(self) -> BatchSamples:
+        """The same with the whole batches that were composed of measured parts, in place of these.
+
+        Raises
+        ------
+        InputError
+            If there are none.
+        """
+        if "batch" in self.parts or not self.batches:
+            what = (
+                "whole batches already" if self.batches else "no attention, without which there is no batch"
+            )
+            raise InputError(f"holds {what}: nothing can be composed", field="composed", source=self.path)
+        return replace(self, parts={"batch": self.batches})
 
     def rows(self) -> Iterator[tuple[str, Sample]]:
         """All samples with the part that each is of."""

@@ -7,7 +7,7 @@ each is moved in turn while that helps.  Lines whose overhead is below 0 are lef
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,7 @@ def choose(
     attention: Attention | None,
     weights: str,
     cover: str,
-    mixed: bool,
+    extra: Collection[str],
 ) -> Choice:
     """Choose the form of the model, and fit it.
 
@@ -93,7 +93,7 @@ def choose(
         Number of lines; None: the fewest that another one is not worth its place beside.
     attention : Attention or None
         None: what predicts better; "exact" where both are the same.
-    weights, cover, mixed
+    weights, cover, extra
         See `Design.of`.
 
     Raises
@@ -102,7 +102,7 @@ def choose(
         If the samples do not determine the coefficients.
     """
     kinds = [Attention.EXACT, Attention.SQUARE] if attention is None else [attention]
-    designs = [Design.of(samples, kind, weights, cover, mixed) for kind in kinds]
+    designs = [Design.of(samples, kind, weights, cover, extra) for kind in kinds]
     most = 1 + min(MOST_PIECES - 1, len(designs[0].knees(COARSE)))
     if pieces is not None and pieces > most:
         problem = f"{pieces} lines need as many numbers of tokens between the least and the largest, less one"

@@ -81,7 +81,7 @@ def read_vidur(path: str, layers: int, gpus: int) -> BatchSamples:
         raise InputError(
             f"holds no row of {gpus}; there are {there}", field=f"column {WORKERS!r}", source=path
         )
-    dense = tuple(Sample(n, 0, 0, 0, 0, 0, median(some)) for n, some in sorted(found.items()))
+    dense = tuple(Sample(n, 0, 0, 0, 0, 0, 0, median(some)) for n, some in sorted(found.items()))
     note = "attention, the head of the model and traffic between GPUs are not measured: they count as 0"
     return BatchSamples(path, "vidur", {"dense": dense}, (), (note,), kernel_time_only=True)
 

@@ -144,6 +144,8 @@ def import_(
     importer = importers()[problem]
     made = importer.make(trace, name or importer.named(_stem(trace_file), own), skip_unfit, **own)
     write_instance(made.instance, output)
+    for remark in trace.remarks:
+        click.echo(f"infermax-opt: {trace_file}: {remark}", err=True)
     for reason, count in made.left_out.items():
         click.echo(f"infermax-opt: {trace_file}: left out {count} requests: {reason}", err=True)
     summary, text = _summary(made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from types import ModuleType, TracebackType
@@ -27,7 +27,7 @@ def from_file(path: str, name: str) -> Iterator[Any]:
     """What a Python file calls by that name, to be used in this block.
 
     The file is run as a module, and modules beside it can be imported.  Each block runs all of them anew, and
-    nothing is written beside them.
+    nothing is written beside them.  What is printed in the block goes to standard error.
 
     Raises
     ------
@@ -36,7 +36,8 @@ def from_file(path: str, name: str) -> Iterator[Any]:
         but for memory, a closed output or who stops it.
     """
     try:
-        with _importing(os.path.dirname(os.path.abspath(path))):
+        # What it prints is no part of what a command writes.
+        with redirect_stdout(sys.stderr), _importing(os.path.dirname(os.path.abspath(path))):
             yield _named(_module(path), name)
     except (MemoryError, BrokenPipeError, KeyboardInterrupt, GeneratorExit):
         raise

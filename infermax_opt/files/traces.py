@@ -52,12 +52,15 @@ class Trace:
         Requests left out because an instance cannot hold them.
     offline : bool
         Whether all arrivals were set to 0.
+    remarks : tuple of str
+        What must be said beside its numbers, a sentence each.
     """
 
     path: str
     requests: tuple[TraceRequest, ...]
     dropped: Mapping[str, int] = field(default_factory=dict)
     offline: bool = False
+    remarks: tuple[str, ...] = ()
 
 
 Misfit = Callable[[TraceRequest], str | None]

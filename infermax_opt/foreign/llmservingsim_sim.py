@@ -21,6 +21,7 @@ COLUMNS = (INSTANCE, REQUEST, "input", "output", "arrival", "end_time", "latency
 def _read(path: str, choices: Choices) -> Run:
     found = Collected(path, "llmservingsim-sim")
     rows: dict[str, list[tuple[Values, ForeignRequest]]] = {}
+    lines: dict[tuple[str, str], int] = {}
     for line, row in csv_rows(path, COLUMNS):
         values = Values(path, f"line {line}", row)
         e2e = values.time("latency", NS)
@@ -35,7 +36,11 @@ def _read(path: str, choices: Choices) -> Run:
             ttft=values.time("TTFT", NS),
             e2e=e2e,
         )
-        rows.setdefault(values.text(INSTANCE, ""), []).append((values, request))
+        machine = values.text(INSTANCE, "")
+        before = lines.setdefault((machine, request.name), line)
+        if before != line:
+            values.fault(REQUEST, f"{request.name!r} is there twice: in line {before}, too")
+        rows.setdefault(machine, []).append((values, request))
     chosen = list(rows) if choices.replica is None else [str(choices.replica)]
     for name in chosen:
         if name not in rows:
@@ -46,8 +51,7 @@ def _read(path: str, choices: Choices) -> Run:
     if len(chosen) > 1:
         found.say(
             f"The requests were served by {len(chosen)} machines (column 'instance id'); their limits are "
-            "not those "
-            "of one."
+            "not those of one."
         )
     found.say(
         "Prompt lengths count tokens found in a prefix cache, too; the file does not say how many these are."

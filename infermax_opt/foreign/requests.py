@@ -12,7 +12,7 @@ from infermax_opt.files.fields import shown
 from infermax_opt.files.rows import MAX_ROWS, number, token_count
 from infermax_opt.foreign.run import ForeignBatch, ForeignRequest, Run
 
-__all__ = ["MS", "NS", "US", "Collected", "S", "Values"]
+__all__ = ["MS", "NS", "ROUNDING", "US", "Collected", "S", "Values"]
 
 S, MS, US, NS = Fraction(1), Fraction(1, 10**3), Fraction(1, 10**6), Fraction(1, 10**9)
 #: Why requests are left out that every format can hold.

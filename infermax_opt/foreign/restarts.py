@@ -1,8 +1,7 @@
 """Where a request was restarted, read off the tokens that its batches processed.
 
 A file of batches has no event for it.  A prompt or a refill is processed in chunks that add up to what is
-needed for
-the next token.  Chunks that add up to more were begun anew somewhere.
+needed for the next token.  Chunks that add up to more were begun anew somewhere.
 """
 
 from __future__ import annotations
@@ -63,10 +62,8 @@ def chunks_of(of: Processed, begin: int, needed: int) -> Chunks | None:
     Notes
     -----
     As few restarts as can be: none where the chunks add up.  Else the last restart is before the first
-    stretch of
-    chunks that adds up, and there is one wherever the chunks before it would be more than is needed: at
-    the latest
-    pause, or where there is none, at the chunk that is too much.
+    stretch of chunks that adds up, and there is one wherever the chunks before it would be more than is
+    needed: at the latest pause, or where there is none, at the chunk that is too much.
     """
     counts = of.counts
     total, over = 0, None
@@ -114,13 +111,11 @@ def _earlier(of: Processed, begin: int, first: int, needed: int) -> list[int]:
 
 
 def refill_of(of: Processed, k: int, needed: int, earliest: int) -> tuple[int, Chunks] | None:
-    """Where a refill begins that a request shows at position `k` by processing several tokens, and its
-    chunks.
+    """Where a refill begins that a request shows at position `k`, and its chunks.
 
-    A first chunk of one token looks like a decode step.  So the single tokens before are tried as chunks,
-    too;
-    each is a token less to refill.  The first choice is one without another restart, that begins after a
-    pause.
+    It shows by processing several tokens.  A first chunk of one token looks like a decode step.  So the
+    single tokens before are tried as chunks, too; each is a token less to refill.  The first choice is one
+    without another restart, that begins after a pause.
 
     Parameters
     ----------

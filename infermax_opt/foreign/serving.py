@@ -24,7 +24,9 @@ __all__ = ["read_serving"]
 
 COLUMNS = ("input_lens", "output_lens", "ttfts", "latencies", "start_times", "queue_times")
 #: Facts about the run that are needed.
-FACTS = ("request_rate", "max_concurrency")
+FACTS = ("request_rate", "max_concurrency", "duration")
+#: Times its duration that a run may last by its requests: the clocks start at different moments.
+LONGER = Fraction(11, 10)
 GAPS, ERRORS, NEEDED = "itls", "errors", ("input_lens", "output_lens", "ttfts")
 #: Digits that sums of gaps may have: those of its numbers and some more.
 DIGITS = 200
@@ -163,8 +165,7 @@ def _arrivals(found: Collected, results: _Results, count: int, choices: Choices)
         if "queue_times" in results.columns:
             found.say(
                 "start_times are send times; a request arrives its queue_time before, and its latencies "
-                "count from "
-                "there."
+                "count from there."
             )
             return _Arrivals(_before_queue)
         found.say(
@@ -183,8 +184,7 @@ def _arrivals(found: Collected, results: _Results, count: int, choices: Choices)
         rate = results.facts.get("request_rate")
         raise InputError(
             f"has no start_times, and request_rate is {shown(rate)}: arrivals are unknown, unless the "
-            "trace that was "
-            "replayed is given, too",
+            "trace that was replayed is given, too",
             source=found.path,
         )
     if limit is not None:
@@ -267,4 +267,22 @@ def read_serving(path: str, form: str, choices: Choices, option: str) -> Run:
         found.say(
             f"{unstreamed} requests have a time to first token of 0: they were not streamed, it is unknown."
         )
-    return found.run()
+    run = found.run()
+    _check_duration(run, results)
+    return run
+
+
+def _check_duration(run: Run, results: _Results) -> None:
+    """Check that the requests take about as long as the file says that all of it took.
+
+    A file whose times are not in seconds is found here.
+    """
+    said = results.facts.get("duration")
+    ends = [request.arrival + request.e2e for request in run.requests if request.e2e is not None]
+    if not isinstance(said, int | Decimal) or isinstance(said, bool) or not ends:
+        return
+    if Decimal(said).is_finite() and max(ends) > LONGER * Fraction(said) + 1:
+        problem = (
+            f"is {float(said):g} s, but the last request ends {float(max(ends)):g} s after the first came"
+        )
+        raise InputError(problem, field="duration", source=run.path)

@@ -71,5 +71,5 @@ def read_trace(
         )
     run = read_run(name, format, time_unit=time_unit, benchmark=benchmark, replica=replica)
     requests = [TraceRequest(r.line, r.arrival, r.input_tokens, r.output_tokens) for r in run.requests]
-    whole = Trace(name, tuple(requests), run.left_out)
+    whole = Trace(name, tuple(requests), run.left_out, remarks=run.remarks)
     return cut_trace(whole, first=first, window=window, offline=offline)

@@ -1,8 +1,7 @@
 """Vidur's ``request_metrics.csv``.
 
 Source: microsoft/vidur, ``vidur/metrics/metrics_store.py``.  Times are seconds.  Lengths are those with
-which a
-request arrived, whether it was restarted or not.
+which a request arrived, whether it was restarted or not.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ def read_metrics(path: str, form: str) -> Run:
     found.say(
         "Arrivals are the sums of the delays between them.",
         "decode_time_execution_plus_preemption_normalized is not TPOT: it divides by all output tokens, "
-        "the first "
-        "included.",
+        "the first included.",
     )
     return found.run()
 

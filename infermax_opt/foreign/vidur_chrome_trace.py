@@ -1,14 +1,13 @@
 """Vidur's ``chrome_trace.json``: every batch with the tokens of its requests, in microseconds.
 
 Source: microsoft/vidur, ``vidur/entities/batch_stage.py``.  An event is a stage of a batch; its ``pid`` is
-the
-replica, its ``tid`` the stage.  There are no arrivals, and no event where a request is evicted: one that
-processes
-several tokens at once after it had begun to decode was restarted.
+the replica, its ``tid`` the stage.  There are no arrivals, and no event where a request is evicted: one that
+processes several tokens at once after it had begun to decode was restarted.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,7 +19,7 @@ from infermax_opt.files.fields import shown
 from infermax_opt.files.json_walk import JsonWalk
 from infermax_opt.foreign.formats import Choices, RunFormat
 from infermax_opt.foreign.head import Head
-from infermax_opt.foreign.requests import US, Collected, Values
+from infermax_opt.foreign.requests import ROUNDING, US, Collected, Values
 from infermax_opt.foreign.restarts import Processed, refill_of
 from infermax_opt.foreign.run import ForeignBatch, ForeignRequest, Run
 
@@ -164,7 +163,19 @@ def _batches(path: str, choices: Choices) -> tuple[list[_Batch], int]:
         raise InputError(
             "holds no batch (an event 'X' with args.request_ids and args.num_tokens)", source=path
         )
-    return sorted(found[chosen].values(), key=lambda batch: batch.start), len(stages)
+    ordered = sorted(found[chosen].values(), key=lambda batch: batch.start)
+    if len(stages) == 1:
+        _check_order(path, ordered)
+    return ordered, len(stages)
+
+
+def _check_order(path: str, batches: list[_Batch]) -> None:
+    """Check that a machine of one stage runs one batch at a time."""
+    for before, batch in itertools.pairwise(batches):
+        if batch.start < before.end - ROUNDING:
+            early = float(before.end - batch.start)
+            problem = f"begins {early:g} s before the batch at {before.where} ends, on a machine of one stage"
+            raise InputError(problem, field=batch.where, source=path)
 
 
 def _requests(path: str, batches: list[_Batch], found: Collected) -> None:
@@ -196,19 +207,16 @@ def _read(path: str, choices: Choices) -> Run:
     _requests(path, batches, found)
     found.say(
         "The file has no arrivals: each request is taken to arrive when its first batch starts, which "
-        "can be later "
-        "than it did.",
+        "can be later than it did.",
         "Lengths are what the batches show: whether a request had more to generate when the trace ended, "
-        "or whether "
-        "the last part of its prompt was one token, they do not show.",
+        "or whether the last part of its prompt was one token, they do not show.",
     )
     if any(request.evictions for request in found.requests):
         found.say("A prompt that was begun anew before its first token looks longer than it is.")
     if stages > 1:
         found.say(
             f"The replica has {stages} pipeline stages: a batch counts from the start of its first to the "
-            "end of its "
-            "last one, and batches overlap."
+            "end of its last one, and batches overlap."
         )
     origin = batches[0].start
     whole = tuple(ForeignBatch(one.start - origin, one.end - origin, one.tokens) for one in batches)

@@ -149,6 +149,14 @@ def test_replicas_are_chosen_and_stages_are_said(tmp_path: Path) -> None:
     assert said(run, "2 pipeline stages")
 
 
+def test_a_machine_runs_one_batch_at_a_time(tmp_path: Path) -> None:
+    rows: list[list[int | None]] = [[5], [1], [1]]
+    longer = chrome(rows, dur=20000.5)
+    assert read(tmp_path, longer).batches is not None  # files round
+    early = chrome(rows, dur=25000.0)
+    assert "begins 0.005 s before the batch at traceEvents[0] ends" in fails(tmp_path, early)
+
+
 # --- vLLM and SGLang ----------------------------------------------------------------------------
 
 
@@ -169,6 +177,15 @@ def test_vllm_without_latencies_adds_up_the_gaps(tmp_path: Path) -> None:
     values = samples.vllm()
     del values["latencies"]
     assert [r.e2e for r in read(tmp_path, values).requests] == [Fraction(n, 100) for n in (10, 22, 32)]
+
+
+def test_vllm_times_fit_the_duration_of_the_run(tmp_path: Path) -> None:
+    """Where they do not, they are not in seconds."""
+    assert len(read(tmp_path, samples.vllm(duration=0.47)).requests) == 3
+    values = samples.vllm(duration=0.47)
+    values["latencies"] = [1000 * e2e for e2e in values["latencies"]]
+    said_so = "duration: is 0.47 s, but the last request ends 320.15 s after the first came"
+    assert said_so in fails(tmp_path, values)
 
 
 def test_vllm_bundled_gaps_are_said(tmp_path: Path) -> None:
@@ -340,6 +357,8 @@ def test_simulated_machines(tmp_path: Path) -> None:
     assert said(read(tmp_path, text), "2 machines")
     assert [r.name for r in read(tmp_path, text, replica=1).requests] == ["2"]
     assert "no row is of machine 5" in fails(tmp_path, text, replica=5)
+    twice = TEXTS["llmservingsim-sim"].replace("\n0,2,", "\n0,1,")
+    assert "column 'request id': '1' is there twice: in line" in fails(tmp_path, twice)
 
 
 def test_llmservingsim_takes_one_of_two_clocks(tmp_path: Path) -> None:

@@ -60,6 +60,11 @@ def test_the_command_imports_a_run(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["import", str(path), "--format", "aiperf", "-o", str(out)])
     assert done.exit_code == 0
     assert "left out 1 requests: cancelled" in done.stderr
+    vidur = samples.put(tmp_path, samples.vidur())
+    done = CliRunner().invoke(cli, ["import", str(vidur), "--format", "vidur", "-o", str(out)])
+    assert "Arrivals are the sums of the delays between them." in done.stderr
+    path = samples.put(tmp_path, samples.lines(rows))
+    CliRunner().invoke(cli, ["import", str(path), "--format", "aiperf", "-o", str(out)])
     assert [r["input_tokens"] for r in json.loads(out.read_text())["requests"]] == [2048, 300]
     several = samples.put(tmp_path, json.dumps(samples.guidellm(2)))
     refused = CliRunner().invoke(cli, ["import", str(several), "--format", "guidellm", "-o", str(out)])

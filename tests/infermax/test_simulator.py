@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from dataclasses import replace
@@ -414,6 +415,14 @@ def test_a_scheduler_in_a_file(folder: Path) -> None:
     assert "request 'nobody'" in run("schedule", TOY, "--scheduler", "mine.py:divides", code=2)
     assert not (folder / "__pycache__").exists()
     assert "FILE.py:NAME" in run("schedulers")
+
+
+def test_what_a_scheduler_prints_is_no_part_of_the_result(folder: Path) -> None:
+    talks = (folder / "mine.py").read_text().replace("\nnumber = 7", "\nprint('loaded')\nnumber = 7")
+    (folder / "talks.py").write_text(talks)
+    done = CliRunner().invoke(cli, ["schedule", TOY, "--scheduler", "talks.py:serially", "--json"])
+    assert json.loads(done.stdout)["schema"]
+    assert done.stderr.startswith("loaded\n")
 
 
 def test_a_clairvoyant_one_is_called_so(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import itertools
 import json
@@ -744,3 +745,28 @@ def test_no_bound_to_write(
         assert stop.value.code == 2
         assert "no lower bound is known" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+# --- all of them --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "most"), [("scheduler/waves.py", 20), ("bound/one_request.py", 40), ("problem/tandem.py", 150)]
+)
+def test_examples_are_short(file: str, most: int) -> None:
+    """Lines of code, without imports, texts about them and what is empty."""
+    text = (ROOT / "examples" / file).read_text()
+    tree = ast.parse(text)
+    told = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    ]
+    left_out = {line for node in told for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    code = [
+        line
+        for number, line in enumerate(text.splitlines(), 1)
+        if number not in left_out and line.strip() and not line.lstrip().startswith("#")
+    ]
+    assert 10 < len(code) <= most

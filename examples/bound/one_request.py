@@ -21,8 +21,6 @@ its end-to-end latency and (O - 1) times its TPOT, whatever waits; the makespan 
 the latency of any request.  Weights are not negative, so a weighted sum of metrics is bounded term by term.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -30,57 +28,43 @@ from infermax_opt import Instance, LowerBound, Metric, Proof
 from infermax_opt.infermax.data.cost import BatchFeatures, prefill_work
 from infermax_opt.infermax.data.instance import RequestType
 
-__all__ = ["one_request"]
-
 
 def one_request(instance: Instance) -> Iterator[LowerBound]:
-    """Bound objectives of makespan and plain means; the one function that the entry point names."""
-    makespan = ttft = e2e = tpot = Fraction(0)
-    decoding = 0
-    for kind in instance.types:
-        first, later = _first_token(instance, kind), _later_tokens(instance, kind)
-        members, steps = len(kind.members), kind.output_tokens - 1
-        makespan = max(makespan, kind.arrival + first + later)
-        ttft += members * first
-        e2e += members * (first + later)
-        if steps:
-            tpot += members * later / steps
-            decoding += members
-    requests = len(instance.requests)
+    """Bound makespan and plain means; the one function that the entry point names."""
+    kinds = instance.types
+    alone = [(k, len(k.members), _first_token(instance, k), _later_tokens(instance, k)) for k in kinds]
+    requests, zero = len(instance.requests), Fraction(0)
+    gaps = [(n, later / (kind.output_tokens - 1)) for kind, n, _, later in alone if kind.output_tokens > 1]
     least = {
-        Metric.MAKESPAN: makespan,
-        Metric.MEAN_TTFT: ttft / requests,
-        Metric.MEAN_E2E: e2e / requests,
-        Metric.MEAN_TPOT: tpot / max(1, decoding),
+        Metric.MAKESPAN: max(kind.arrival + first + later for kind, _, first, later in alone),
+        Metric.MEAN_TTFT: sum((n * first for _, n, first, _ in alone), zero) / requests,
+        Metric.MEAN_E2E: sum((n * (first + later) for _, n, first, later in alone), zero) / requests,
+        Metric.MEAN_TPOT: sum((n * gap for n, gap in gaps), zero) / max(1, sum(n for n, _ in gaps)),
     }
-    if not all(metric in least for metric, _ in instance.objective.weights):
-        return  # the proof says nothing of percentiles, classes and service levels
-    value = sum((weight * least[metric] for metric, weight in instance.objective.weights), Fraction(0))
-    yield LowerBound(value, "one request", Proof.CLOSED_FORM, reason="no request is faster than alone")
+    weights = instance.objective.weights
+    if all(metric in least for metric, _ in weights):  # the proof says nothing of other metrics
+        value = sum((weight * least[metric] for metric, weight in weights), zero)
+        yield LowerBound(value, "one request", Proof.CLOSED_FORM, reason="no request is faster than alone")
 
 
-def _prefill(instance: Instance, tokens: int, work: int) -> Fraction:
-    features = BatchFeatures(tokens=tokens, decodes=0, decode_kv=0, prefills=1, prefill_work=work)
-    return instance.cost.to_seconds(instance.cost.batch_ticks(features))
-
-
-def _decode(instance: Instance, cached: int) -> Fraction:
-    features = BatchFeatures(tokens=1, decodes=1, decode_kv=cached, prefills=0, prefill_work=0)
-    return instance.cost.to_seconds(instance.cost.batch_ticks(features))
+def _seconds(instance: Instance, *features: int) -> Fraction:
+    """Of a batch: tokens, decodes, tokens that these read, prefills, their work."""
+    return instance.cost.to_seconds(instance.cost.batch_ticks(BatchFeatures(*features)))
 
 
 def _first_token(instance: Instance, kind: RequestType) -> Fraction:
     prompt = kind.input_tokens
     if not instance.policy.chunked_prefill:
-        return _prefill(instance, prompt, prefill_work(instance.cost.exact_attention, prompt, 0))
+        work = prefill_work(instance.cost.exact_attention, prompt, 0)
+        return _seconds(instance, prompt, 0, 0, 1, work)
     batches = -(-prompt // instance.system.prefill_budget)
-    return batches * _prefill(instance, prompt // batches, prompt // batches)
+    return batches * _seconds(instance, prompt // batches, 0, 0, 1, prompt // batches)
 
 
 def _later_tokens(instance: Instance, kind: RequestType) -> Fraction:
-    steps = kind.output_tokens - 1
-    ends = [_decode(instance, kind.input_tokens + read) for read in (0, max(0, steps - 1))]
+    steps, prompt = kind.output_tokens - 1, kind.input_tokens
+    ends = [_seconds(instance, 1, 1, prompt + read, 0, 0) for read in (0, max(0, steps - 1))]
     if instance.policy.preemption:
-        refill = _prefill(instance, kind.input_tokens + 1, kind.input_tokens + 1)
+        refill = _seconds(instance, prompt + 1, 0, 0, 1, prompt + 1)
         ends = [min(end, refill) for end in ends]
     return steps * sum(ends, Fraction(0)) / 2

@@ -24,7 +24,7 @@ from infermax_opt.latency.samples import Sample
 from infermax_opt.placement.data.formats import worker_from_json, worker_to_json
 from tests.support import shared_data
 
-LINEAR = [name for name in profile_names() if not name.endswith("_hinge")]
+LINEAR = [name for name in profile_names() if len(load_profile(name).cost.batch) == 1]
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -82,8 +82,9 @@ def test_models_above_are_above_every_batch_in_range(name: str, longest: int, mo
 def test_mean_models_are_near(name: str) -> None:
     made = fit_profile(name)
     assert made.prefill.mean_relative < 0.13
-    assert made.prefill.max_relative < 0.4
-    assert (made.decode is None) == (not name.endswith("_hinge"))
+    # Lines that meet at a sharper angle are further from the one line of a worker.
+    assert made.prefill.max_relative < (0.45 if name.endswith("_mixed") else 0.4)
+    assert (made.decode is None) == (name in LINEAR)
     if made.decode:
         assert made.decode.mean_relative < 0.03
     above = fit_profile(name, cover="above").prefill
@@ -95,11 +96,16 @@ def test_a_worker_has_the_machine_of_its_profile() -> None:
     assert (worker.kv_capacity, worker.kv_token, worker.kv_request, worker.gpus) == (1456833, 1, 0, 8)
     assert worker.kv(100) == 100
     assert {name: profile_gpus(load_profile(name)) for name in LINEAR if "_tp" in name} == {
+        "llama-3-70b_a100_tp8": 8,
         "llama-3.1-70b_a100_tp4": 4,
         "llama-3.1-70b_h100_tp4": 4,
         "llama-3.1-70b_h100_tp8": 8,
         "llama-3.1-70b_h200_tp2": 2,
         "qwen3-32b_h100_tp2": 2,
+        "llama-33b_a100_tp2": 2,
+        "opt-13b_a100-40gb_tp2": 2,
+        "opt-175b_a100_tp8": 8,
+        "opt-30b_a100-40gb_tp4": 4,
         "qwen3-32b_rtxpro6000_tp2": 2,
     }
     assert worker_of_profile("llama-3.1-8b_h100").gpus == 1

@@ -16,6 +16,7 @@ from infermax_opt.infermax.data.cost import Attention, BatchFeatures, CostModel
 from infermax_opt.latency._least_squares import non_negative
 from infermax_opt.latency.batches.fit import BatchFit, fit_batches
 from infermax_opt.latency.batches.read import read_batches
+from tests.campaign import campaign
 from tests.latency.batch_files import COST, HEADER, kernel_tables, vidur_profile, whole_batches
 
 
@@ -66,7 +67,7 @@ def test_several_lines_are_chosen_where_they_are_true(tmp_path: Path) -> None:
     assert better < 0.8 * worse
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", campaign(2, 60))
 def test_no_coefficient_is_below_0_and_lines_are_convex(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     rows = []

@@ -147,5 +147,9 @@ def calibrate_batches(
 
 def _named(path: str) -> str:
     """What a profile is called for which the user has no name."""
+    from infermax_opt.latency.batches.aiconfigurator import is_aiconfigurator, name_of
+
+    if is_aiconfigurator(path):
+        return name_of(path)
     stem = os.path.basename(os.path.abspath(path)).removesuffix(".gz").removesuffix(".csv")
     return "stdin" if path == STANDARD else stem

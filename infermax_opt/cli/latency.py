@@ -155,6 +155,8 @@ def calibrate(
       a folder of vLLM kernel tables, as LLMServingSim measures them (--layers): kernels_dense.csv,
         kernels_per_sequence.csv, kernels_attention.csv; times in us
       a profile of Vidur's operators, mlp.csv (--layers, --gpus); times in ms; no attention
+      aiconfigurator:MODEL@SYSTEM/BACKEND (--gpus), which asks the package aiconfigurator-core for batches;
+        install it with infermax-opt[calibrate]
 
     The number of lines and how prefill work is counted are chosen by cross-validation.  The band of a
     profile is the factors between which a share of the samples lies; errors and band are those of the fit
@@ -165,6 +167,7 @@ def calibrate(
     Examples:
       infermax-opt calibrate batches.csv --for batches --kv-capacity 41408 -o my-gpu.json --plot fit.png
       infermax-opt calibrate kernels/ --for batches --layers 32 --host-overhead 0.002 -o my-gpu.json
+      infermax-opt calibrate aiconfigurator:Qwen/Qwen3-8B@h100_sxm/vllm --for batches -o qwen.json
       infermax-opt calibrate samples.csv --kv-capacity 120000 -o worker.json
       infermax-opt calibrate --profile llama-3.1-70b_h100_tp4 --cover above -o worker.json
     """  # noqa: D301

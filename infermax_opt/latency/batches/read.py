@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.latency.batches.aiconfigurator import is_aiconfigurator, read_aiconfigurator
 from infermax_opt.latency.batches.kernels import read_kernels
 from infermax_opt.latency.batches.rows import read_whole_batches
 from infermax_opt.latency.batches.samples import BatchSamples
@@ -25,13 +26,14 @@ def read_batches(
     Parameters
     ----------
     path : str
-        A CSV file, or a folder of kernel tables.
+        A CSV file, a folder of kernel tables, or what aiconfigurator-core knows (see
+        `infermax_opt.latency.batches.aiconfigurator`).
     layers : int, optional
         Of the model; kernel tables and Vidur's profiles need it, and nothing else takes it.
     max_sequences : int, optional
         Kernel tables: most sequences whose next tokens are sampled in a batch.
     gpus : int, optional
-        Vidur's profiles: the number of tensor-parallel workers; 1, if not given.
+        Vidur's profiles and aiconfigurator-core: the number of tensor-parallel workers; 1, if not given.
 
     Raises
     ------
@@ -39,6 +41,9 @@ def read_batches(
         Naming file, line, column, value and limit.
     """
     name = os.fspath(path)
+    if is_aiconfigurator(name):
+        _refuse("a machine of aiconfigurator-core", name, layers=layers, max_sequences=max_sequences)
+        return read_aiconfigurator(name, gpus or 1)
     if os.path.isdir(name):
         _refuse("a folder of kernel tables", name, gpus=gpus)
         return read_kernels(name, _needed(layers, name), max_sequences)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -95,7 +94,7 @@ def profile_to_json(
         "device": device or UNKNOWN,
         "kv_capacity": kv_capacity,
         "cost": cost_to_json(with_overhead(made.cost, overhead)),
-        "source": f"fitted to {FORMATS[samples.form]}: {_counts(made)} of {os.path.basename(samples.path)}",
+        "source": f"fitted to {FORMATS[samples.form]}: {_counts(made)} of {samples.title}",
         "fit_error": {
             "mean_rel": _short(main.errors.mean),
             "max_rel": _short(main.errors.maximum),

@@ -6,6 +6,7 @@ model: a "batch" is all of it, "dense" all but attention, "attention" attention 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,6 +24,7 @@ FORMATS = {
     "batches": "rows of whole batches",
     "kernels": "kernel tables of vLLM",
     "vidur": "Vidur's profile of operators",
+    "aiconfigurator": "batches of aiconfigurator-core",
 }
 #: Kinds of batches by what they hold.
 REGIONS = ("pure decode", "pure prefill", "mixed")
@@ -90,6 +92,11 @@ class BatchSamples:
     batches: tuple[Sample, ...]
     notes: tuple[str, ...]
     kernel_time_only: bool
+
+    @property
+    def title(self) -> str:
+        """The file or the folder without where it lies; what is no file whole."""
+        return self.path if self.form == "aiconfigurator" else os.path.basename(self.path)
 
     def composed(self) -> BatchSamples:
         """The same with the whole batches that were composed of measured parts, in place of these.

@@ -57,7 +57,7 @@ def imports_in(node: ast.AST) -> set[str]:
             base = child.module or ""
             inner = {f"{base}.{alias.name}" for alias in child.names}
             found.update((inner & MODULES.keys()) or {base})
-        else:
+        elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):  # no expression holds one
             found |= imports_in(child)
     return found
 

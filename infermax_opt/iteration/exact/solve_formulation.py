@@ -55,7 +55,14 @@ class IterationFormulation(Protocol):
         ...
 
     def build(self, instance: IterationInstance, value: int, ticks: int) -> ConcreteModel:
-        """Model of all batches, for a ratio of so many units of value to so many ticks."""
+        """Model of all batches, for a ratio.
+
+        Parameters
+        ----------
+        instance : IterationInstance
+        value, ticks : int
+            So many units of value to so many ticks.
+        """
         ...
 
     def warm_start(self, m: ConcreteModel, selection: Selection) -> None:

@@ -195,18 +195,19 @@ def test_what_it_cannot_do_is_one_line(args: list[str], message: str) -> None:
 
 
 def test_wrong_selections_are_named(tmp_path: Path) -> None:
-    instance = imx.read_instance(TOY)
+    path = altered(TOY, tmp_path / "i.json", lambda v: v["machine"].update(blocks=0))
+    instance = imx.read_instance(path)
     names = [r.id for r in instance.requests]
     for select, rule in (
         (["nobody"], "unknown_request"),
         (names, "batch_size"),
         (names, "blocks"),
-        (names, "deadline"),
+        ([name for name in names if name.startswith("be")][:10], "deadline"),
     ):
         (tmp_path / "s.json").write_text(
             json.dumps({"schema": "infermax-opt/schedule/1", "instance": instance.name, "select": select})
         )
-        done = run("verify", TOY, tmp_path / "s.json", "--json")
+        done = run("verify", path, tmp_path / "s.json", "--json")
         assert done.exit_code == 1
         assert rule in json.loads(done.stdout)["rules"]
     for select, message in (
@@ -217,7 +218,7 @@ def test_wrong_selections_are_named(tmp_path: Path) -> None:
         (tmp_path / "s.json").write_text(
             json.dumps({"schema": "infermax-opt/schedule/1", "instance": instance.name, "select": select})
         )
-        done = run("verify", TOY, tmp_path / "s.json")
+        done = run("verify", path, tmp_path / "s.json")
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
         assert message in done.stderr
 

@@ -160,6 +160,8 @@ def _cut(case: Case, node: Node, found: Relaxed) -> tuple[int, int]:
     if not open_:
         raise _Stopped  # the batch is not better, and prices do not see that: never in practice
     off = {t: abs(found.counts[t] - round(found.counts[t])) for t in open_}
-    t = max(open_, key=lambda t: off[t])
+    # One that moves a line far: what is left of the others is small change.
+    lines = case.lines(node.low)
+    t = max(open_, key=lambda t: (off[t] > WHOLE, off[t] * max(each[t] for _, each in lines)))
     at = math.ceil(found.counts[t]) if off[t] > WHOLE else round(found.counts[t])
     return t, min(max(at, node.low[t] + 1), node.high[t])

@@ -15,6 +15,7 @@ DOCUMENTS = (
     "docs/architecture.md",
     "docs/export.md",
     "docs/gap.md",
+    "docs/iteration.md",
     "docs/mcsf.md",
     "docs/schedulers.md",
     "examples/README.md",

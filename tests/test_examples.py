@@ -518,7 +518,13 @@ def test_problem_that_cannot_be_used_is_left_out(module: str, told: str, tmp_pat
         assert told in warning
         assert "some-package" in warning
     found = json.loads(run("problems", "--json").stdout)
-    assert [some["name"] for some in found["problems"]] == ["infermax", "makespan", "placement", "stream"]
+    assert [some["name"] for some in found["problems"]] == [
+        "infermax",
+        "iteration",
+        "makespan",
+        "placement",
+        "stream",
+    ]
     ((name, package, reason),) = [some.values() for some in found["not_usable"]]
     assert (name, package) == ("broken", "some-package")
     assert told in reason

@@ -1,0 +1,172 @@
+r"""How many savable requests one batch can keep: (6) for as many as possible, before the objective.
+
+*All of them.*  With time T every i with slack_i - T_avg < T must be selected, and T is at most the least
+slack of those selected.  More requests than these make T no shorter.  So all can be kept if, and only if, a
+prefix by slack can be the batch: its time is at most its least slack and slack - T_avg of the next, and it
+fits.
+
+*As many as possible.*  In a family of `infermax_opt.iteration.bounds.cases` the free ones are kept; of the
+calls as many as fit a batch of at most tau.  Only calls are worth selecting, as others make it longer.  So
+the most is the largest, over all families, of the free ones and the largest set of calls that fits.  A
+search decides that (include or exclude a call, the one with the least work first), with a bound for each
+limit by itself: of the calls left, the smallest that fit into what is left of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from infermax_opt.iteration.bounds.cases import Case, Kinds
+from infermax_opt.iteration.data.ticks import Ticks
+
+__all__ = ["Kept", "all_kept", "most_kept"]
+
+#: Steps of the search for one family.
+MOST_STEPS = 4_000
+#: Calls of a family up to which it is searched; of more, only the first that fit are taken.
+MOST_CALLS = 300
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Savable requests that a batch can keep: at least, at most, and a batch (positions) that keeps
+    `least`.
+    """
+
+    least: int
+    most: int
+    batch: tuple[int, ...]
+
+
+def all_kept(ticks: Ticks) -> tuple[int, ...] | None:
+    """A batch that keeps all savable requests, the shortest; None if there is none."""
+    order = ticks.savable
+    for k in range(len(order) + 1):
+        batch = order[:k]
+        time = ticks.time(batch)
+        last = k == len(order) or time <= ticks.limit(order[k], selected=False)
+        if last and ticks.fits(batch) and (k == 0 or time <= ticks.limit(order[0], selected=True)):
+            return tuple(batch)
+    return None
+
+
+def most_kept(ticks: Ticks) -> Kept:
+    """The most savable requests that one batch keeps, as far as the search gets; worked out once."""
+    memo = vars(ticks)
+    if "most_kept" not in memo:
+        memo["most_kept"] = _search(ticks)
+    found: Kept = memo["most_kept"]
+    return found
+
+
+def _search(ticks: Ticks) -> Kept:
+    everyone, batch = len(ticks.savable), all_kept(ticks)
+    if batch is not None:
+        return Kept(everyone, everyone, batch)
+    best: tuple[int, ...] = ()
+    least, most = len(ticks.kept(())), 0
+    families = sorted(_families(ticks), key=lambda some: -len(some[1]) - len(some[2]))
+    for tau, free, calls in families:
+        most_here = min(len(free) + len(calls), everyone)
+        if most_here <= least:
+            break
+        search = _Family(ticks, tau, calls, least - len(free))
+        search.run()
+        if search.best is not None:
+            best = tuple(search.best)
+            # Never fewer than the family says; the time may be shorter than its tau.
+            least = len(ticks.kept(best))
+        most = max(most, len(free) + search.most)
+    return Kept(least, max(least, most), best)
+
+
+def _families(ticks: Ticks) -> Iterator[tuple[int, list[int], list[int]]]:
+    """tau, free requests and calls of each family, by position."""
+    limits = [(k, ticks.limit(k, selected=True)) for k in ticks.savable]
+    ends = {s for _, s in limits} | {s - ticks.t_avg for _, s in limits}
+    for tau in sorted(end for end in ends if end > 0):
+        free = [k for k, s in limits if s - ticks.t_avg >= tau]
+        yield tau, free, [k for k, s in limits if s - ticks.t_avg < tau <= s]
+
+
+class _Family:
+    """The largest set of calls that fits, if it is above a number."""
+
+    def __init__(self, ticks: Ticks, tau: int, calls: Sequence[int], above: int):
+        self.ticks, self.tau, self.above = ticks, tau, max(above, 0)
+        self.best: list[int] | None = None
+        self.steps = 0
+        self.calls = sorted(calls, key=lambda k: (ticks.time([k]), k))
+        self.rows = [self._row(k) for k in self.calls]
+        self.room = self._room()
+        self.most = len(self.calls)
+        # Of the calls from some one on, the sums of the smallest, for each limit.
+        starts = range(len(self.calls) + 1 if self.most <= MOST_CALLS else 1)
+        self.sums = [
+            [list(accumulate(sorted(row[c] for row in self.rows[at:]))) for c in range(len(self.room))]
+            for at in starts
+        ]
+
+    def _row(self, k: int) -> list[int]:
+        """Blocks, and ticks of each line, at least."""
+        kinds = Kinds.of(self.ticks)
+        t = next(t for t, some in enumerate(kinds.members) if k in some)
+        prefills = kinds.requests[t].prefills
+        case = Case(kinds, self.tau, frozenset(), 0, not prefills, prefills, 1 if not prefills else None)
+        return [kinds.blocks[t], *(each[t] for _, each in case.lines([0] * len(kinds.members)))]
+
+    def _room(self) -> list[int]:
+        """What is there of each: blocks, and ticks beside the least fixed ones."""
+        kinds = Kinds.of(self.ticks)
+        bases = []
+        for phases in ((True, False), (False, True)):
+            case = Case(kinds, self.tau, frozenset(), 0, *phases, 1)
+            bases.append([base for base, _ in case.lines([0] * len(kinds.members))])
+        return [self.ticks.machine.blocks, *(self.tau - min(some) for some in zip(*bases, strict=True))]
+
+    def run(self) -> None:
+        """Search; `most` is what it leaves possible at most."""
+        self.most = self._could(0, self.room, 0)
+        if self.most <= self.above:
+            return
+        if len(self.calls) > MOST_CALLS:
+            self._take_first()
+            return
+        self._go(0, [], self.room)
+        if self.steps <= MOST_STEPS:
+            self.most = self.above
+
+    def _take_first(self) -> None:
+        """Take each call in turn that fits."""
+        chosen: list[int] = []
+        for k in self.calls:
+            more = [*chosen, k]
+            if self.ticks.fits(more) and self.ticks.time(more) <= self.tau:
+                chosen = more
+        if len(chosen) > self.above:
+            self.best = chosen
+
+    def _could(self, at: int, room: Sequence[int], size: int) -> int:
+        """How many there can be, with `size` chosen before."""
+        most = self.ticks.machine.batch - size
+        for sums, left in zip(self.sums[at], room, strict=True):
+            most = min(most, bisect_right(sums, left) if left >= 0 else -1)
+        return size + most
+
+    def _go(self, at: int, chosen: list[int], room: Sequence[int]) -> None:
+        self.steps += 1
+        if len(chosen) > self.above:
+            self.above, self.best = len(chosen), list(chosen)
+        if (
+            at == len(self.calls)
+            or self.steps > MOST_STEPS
+            or self._could(at, room, len(chosen)) <= self.above
+        ):
+            return
+        more = [*chosen, self.calls[at]]
+        if self.ticks.fits(more) and self.ticks.time(more) <= self.tau:
+            self._go(at + 1, more, [left - w for left, w in zip(room, self.rows[at], strict=True)])
+        self._go(at + 1, chosen, room)

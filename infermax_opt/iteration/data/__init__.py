@@ -1,0 +1,1 @@
+"""Instances, selections, files, a generator and the suite of the problem."""

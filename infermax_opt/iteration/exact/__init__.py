@@ -1,0 +1,1 @@
+"""Branch and bound with a certificate, and formulations handed to an engine."""

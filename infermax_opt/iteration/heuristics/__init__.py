@@ -1,0 +1,1 @@
+"""Selections without a proof: the paper's algorithm, and greedy ones."""

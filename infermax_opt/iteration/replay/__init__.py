@@ -1,0 +1,1 @@
+"""What a selection does: the rules that it breaks, and its metrics."""

@@ -1,0 +1,147 @@
+"""Certificates of iteration bounds: what is changed in one is noticed, or proves no more than is true."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import infermax_opt as imx
+from infermax_opt.core.certification import CertificateRejected
+from infermax_opt.iteration import checker
+from infermax_opt.iteration.bounds.kept import most_kept
+from infermax_opt.iteration.certificates import CERTIFICATION
+from infermax_opt.iteration.data.formats import iteration_instance_to_json
+from infermax_opt.iteration.data.instance import IterationInstance
+from infermax_opt.iteration.data.ticks import Ticks
+from infermax_opt.iteration.exact.branch import branch
+from tests.campaign import campaign, one_in
+from tests.iteration.oracle import best_batch, tiny
+from tests.support import ROOT, certificate_to_json
+
+TOY = ROOT / "instances/iteration-toy.json"
+
+
+def signed(certificate: dict[str, Any]) -> dict[str, Any]:
+    """The certificate with its hash, as whoever tampers would write it."""
+    body = {key: value for key, value in certificate.items() if key != "sha256"}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return {**body, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def certified(instance: IterationInstance) -> dict[str, Any]:
+    ticks = Ticks.of(instance)
+    lower = branch(ticks, most_kept(ticks).batch, lambda: False).lower
+    assert lower is not None
+    return json.loads(json.dumps(certificate_to_json(instance, lower)))  # type: ignore[no-any-return]
+
+
+def numbers(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Paths of all numbers in it."""
+    if isinstance(value, dict):
+        return [found for key, item in value.items() for found in numbers(item, (*path, key))]
+    if isinstance(value, list):
+        return [found for key, item in enumerate(value) for found in numbers(item, (*path, key))]
+    return [path] if isinstance(value, int) else []
+
+
+def altered(
+    certificate: dict[str, Any], path: tuple[Any, ...], change: Callable[[Any], Any]
+) -> dict[str, Any]:
+    other = copy.deepcopy(certificate)
+    place = other["evidence"]
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = change(place[path[-1]])
+    return other
+
+
+@pytest.mark.parametrize("seed", campaign(4, 60))
+def test_no_change_of_the_evidence_proves_too_much(seed: int) -> None:
+    instance = tiny(seed)
+    certificate, found = certified(instance), best_batch(instance)
+    best = 1 / found.rate if found.rate else Ticks.of(instance).worst
+    assert CERTIFICATION.check(instance, certificate) == best
+    # A claim above the optimum, with each number of the evidence changed: never accepted.
+    above = {**certificate, "lower_bound": str(best * (1 + Fraction(1, 10**9)))}
+    with pytest.raises(CertificateRejected):
+        CERTIFICATION.check(instance, signed(above))
+    changes: list[Callable[[int], int]] = [
+        lambda n: n + 1,
+        lambda n: n - 1,
+        lambda n: 2 * n,
+        lambda n: 0,
+        lambda n: -n,
+    ]
+    paths = list(one_in(7, numbers(certificate["evidence"])))
+    for change in changes:
+        for path in paths:
+            for claim in (above, certificate):
+                other = signed(altered(claim, path, change))
+                try:
+                    proved = CERTIFICATION.check(instance, other)
+                except CertificateRejected:
+                    continue
+                assert proved <= best
+
+
+def test_larger_ratios_prove_less_and_smaller_ones_nothing() -> None:
+    instance = tiny(3)
+    certificate = certified(instance)
+    more = altered(certificate, ("ticks",), lambda n: 2 * n)
+    more["lower_bound"] = str(2 * Fraction(certificate["lower_bound"]))
+    with pytest.raises(CertificateRejected):
+        CERTIFICATION.check(instance, signed(more))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda e: e["trees"].pop(), "trees"),
+        (lambda e: e["trees"].append([[-2, 0]]), "trees for"),
+        (lambda e: e["trees"].__setitem__(slice(None), [[] for _ in e["trees"]]), "ends too early"),
+        (lambda e: e["kept"].append("nobody"), "is not in the instance"),
+        (lambda e: e.update(kind="closed-form"), "is not 'branching'"),
+        (lambda e: e.pop("exponent"), "exponent: is missing"),
+        (lambda e: e.update(trees=7), "is not a list"),
+        (lambda e: e.update(ticks=0), "not a whole number from 1"),
+    ],
+)
+def test_what_is_missing_or_too_much_is_rejected(change: Callable[[Any], Any], says: str) -> None:
+    instance = tiny(5)
+    certificate = certified(instance)
+    change(certificate["evidence"])
+    with pytest.raises(CertificateRejected, match=says):
+        CERTIFICATION.check(instance, signed(certificate))
+
+
+def test_one_for_another_instance_is_rejected() -> None:
+    with pytest.raises(CertificateRejected):
+        CERTIFICATION.check(tiny(6), certified(tiny(5)))
+
+
+def test_the_checker_stands_alone(tmp_path: Path) -> None:
+    instance = imx.read_instance(TOY)
+    bound = imx.bound(instance)[0]
+    imx.write_certificate(instance, bound, tmp_path / "c.json")
+    copied = shutil.copy(checker.__file__, tmp_path / "checker.py")
+    for program in (copied, ROOT / "scripts/check_certificate.py"):
+        done = subprocess.run(
+            [sys.executable, "-I", str(program), str(TOY), str(tmp_path / "c.json")],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"certified: {instance.name}: seconds_per_be_token >= ")
+    # The hash of every field of an instance is the package's.
+    for seed in range(60):
+        other = tiny(seed)
+        assert checker.Instance(iteration_instance_to_json(other)).sha256 == other.sha256

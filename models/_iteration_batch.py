@@ -36,7 +36,7 @@ class Work:
     def __init__(self, instance: IterationInstance):
         ticks, machine = Ticks.of(instance), instance.machine
         cost, factor, loads = machine.cost, ticks.factor, ticks.loads
-        self.ticks, c, (e0, e1) = ticks, cost.ticks, cost.mixed_ticks
+        self.ticks, c, (e0, e1, _) = ticks, cost.ticks, cost.extra_ticks
         self.kept = most_kept(ticks).least
         everyone = range(len(loads))
         self.decodes = [k for k in everyone if loads[k][1]]

@@ -141,6 +141,7 @@ def test_a_rate_that_is_asked_for() -> None:
             lambda v: v["machine"]["cost"].update(batch=[[0, 1]]),
             "machine.cost.batch: no piece has an overhead",
         ),
+        (lambda v: v["machine"]["cost"].update(prefix="1"), "machine.cost.prefix: is not known to this"),
         (lambda v: v["machine"]["cost"].update(attention="dense"), "cost.attention: 'dense' is none of"),
         (
             lambda v: v["requests"][0].update({"class": "vip"}),

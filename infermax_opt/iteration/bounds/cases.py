@@ -33,7 +33,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from infermax_opt.infermax.data.cost import prefill_work
+from infermax_opt.infermax.data.cost import Extra, prefill_work
 from infermax_opt.iteration.data.ticks import Ticks
 
 __all__ = ["Case", "Kinds", "Line", "all_cases", "all_windows"]
@@ -133,7 +133,7 @@ class Case:
         ticks, kinds = self.kinds.ticks, self.kinds
         factor, cost, product = ticks.factor, ticks.machine.cost, ticks.machine.product
         c = cost.ticks
-        e0, e1 = cost.mixed_ticks if self.decodes and self.prefills else (0, 0)
+        e0, e1, _ = cost.extra_ticks if self.decodes and self.prefills else Extra()
         fixed = (c.d0 + e0 if self.decodes else 0) + (c.p0 if self.prefills else 0)
 
         def attention(r: object) -> int:

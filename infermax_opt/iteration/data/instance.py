@@ -188,6 +188,8 @@ class Machine:
             object.__setattr__(self, "swap", pair)
         if self.product:  # which counts cached tokens as contexts do
             object.__setattr__(self, "cost", replace(self.cost, attention=Attention.EXACT))
+        if self.cost.prefix:
+            raise InputError("is not known to this problem; leave it out", field="machine.cost.prefix")
         if not any(alpha for alpha, _ in self.cost.batch):
             text = "no piece has an overhead above 0, so a batch may take no time"
             raise InputError(text, field="machine.cost.batch")

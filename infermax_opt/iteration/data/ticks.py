@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from infermax_opt.core.exact import common_denominator
-from infermax_opt.infermax.data.cost import batch_time, prefill_work
+from infermax_opt.infermax.data.cost import BatchFeatures, prefill_work
 from infermax_opt.iteration.data.instance import BE_TOKENS, IterationInstance, IterationRequest
 
 __all__ = ["Load", "Ticks"]
@@ -105,9 +105,8 @@ class Ticks:
         if self.machine.product:
             read, work = decodes * read, work * contexts
         cost = self.machine.cost
-        computed = self.factor * batch_time(
-            *cost.ticks, tokens, decodes, read, prefills, work, *cost.mixed_ticks
-        )
+        batch = BatchFeatures(tokens, decodes, read, prefills, work)
+        computed = self.factor * cost.batch_ticks(batch)
         return int(computed if self.swap is None else max(computed, self.swap[0] + self.swap[1] * host))
 
     def time(self, batch: Iterable[int]) -> int:

@@ -241,9 +241,10 @@ def test_a_prompt_above_the_batch_is_split() -> None:
 
 
 def test_equal_lengths_start_and_end_together() -> None:
-    outputs = [4, 6, 4, 6]
-    of = predicted(make(*[(1, o) for o in outputs], kv_capacity=12), *outputs)
-    made = run(of, "ecoserve-sd@padding=0,reserve=0")
+    # Generations may reserve 14: the first group, then the second one.
+    outputs = [4, 7, 4, 7]
+    of = predicted(make(*[(1, o) for o in outputs], kv_capacity=20), *outputs)
+    made = run(of, "ecoserve-sd@padding=0,reserve=0.3")
     ends = last_batches(of, made)
     assert (made.counts.groups, made.counts.members) == (2, 4)
     assert ends[0] == ends[2]
@@ -361,24 +362,22 @@ def test_cells_are_never_used_twice(block: int) -> None:
 
 
 def test_guests_run_in_what_a_host_has_reserved() -> None:
-    # The host takes 1 + 16 - 1; beside it is room for prompts alone.
+    # The host takes 1 + 17 - 1; beside it is room for prompts alone.
     outputs = [17, 8, 8]
-    of = predicted(make(*[(1, o) for o in outputs], kv_capacity=19), *outputs)
-    alone, shared = (
-        run(of, "ecoserve-sdo@padding=0,reserve=0"),
-        run(of, "ecoserve@padding=0,reserve=0,buffer=0"),
-    )
+    of = predicted(make(*[(1, o) for o in outputs], kv_capacity=20), *outputs)
+    names = (f"{name}@padding=0,buffer=0,gt_queue_kv=0.15" for name in ("ecoserve-sdo", "ecoserve"))
+    alone, shared = (run(of, name) for name in names)
     assert (shared.counts.guests, shared.counts.late, shared.counts.evicted) == (1, 0, 0)
     assert min(last_batches(of, shared)[1:]) == 7
     assert min(last_batches(of, alone)[1:]) > 16
 
 
 def test_the_prompt_of_a_guest_counts_in_full() -> None:
-    outputs = [17, 8]
-    groups = [(1, 17), (3, 8)]
-    for capacity, guests in ((20, 1), (19, 0)):
-        of = predicted(make(*groups, kv_capacity=capacity), *outputs)
-        assert run(of, "ecoserve@padding=0,reserve=0,buffer=0").counts.guests == guests
+    # The host takes 17, the guest 3 beside that; of 19 there are 2.
+    for capacity, guests in ((21, 1), (19, 0)):
+        of = predicted(make((1, 17), (3, 8), kv_capacity=capacity), 17, 8)
+        made = run(of, f"ecoserve@padding=0,buffer=0,gt_queue_kv={1 - 17 / capacity:.3f}")
+        assert made.counts.guests == guests
 
 
 def test_a_guest_leaves_room_for_its_buffer() -> None:

@@ -195,7 +195,7 @@ class Decoupled(Policy):
         job = self.waiting.pick(min(machine.free, machine.held(room + 1 - machine.block)))
         if job is None:
             job = self._any_prompt()
-        if job is None or not self._returns(job) or not self.chunk(job, room, first):
+        if job is None or not self._has_place(job) or not self.chunk(job, room, first):
             return None
         self.waiting.discard(job)
         machine.admit(job, self.admission(job))
@@ -205,26 +205,41 @@ class Decoupled(Policy):
         """Who fits into the KV, if not whole into the batch."""
         return self.waiting.pick(self.machine.free)
 
-    def _returns(self, job: Job) -> bool:
-        """Whether some generation can run beside all that wait, once those that run now have ended."""
+    def _has_place(self, job: Job) -> bool:
+        """Whether a prompt may take KV.
+
+        With those that wait it takes no more than what is left to prompts, or its generation could start at
+        once as well, or nobody waits.  And some generation can run beside all that wait, once those that run
+        now have ended.
+        """
         machine = self.machine
         if job.protected:
             return True
-        waits = machine.committed - machine.executed + self.admission(job)
+        waits = machine.committed - machine.executed
+        need = self.admission(job)
+        if waits and waits + need > machine.capacity - self._most:
+            wait = sum(self._whole(one) for one in (job, *machine.prefilling, *machine.queued))
+            if machine.executed + wait > self._most:
+                return False
+        waits += need
         candidates = [job, *machine.prefilling]
         if self._lengths.shortest is not None:
             candidates.append(self._lengths.shortest)
         least = min(self._growth(one) for one in candidates)
         return waits + least <= machine.capacity
 
+    def _whole(self, job: Job) -> int:
+        """KV of a job that waits, with what its generation is expected to make."""
+        if job.protected or job.phase is Phase.QUEUED:
+            return self._size(job)
+        return min(self.machine.capacity, self.machine.held(job.target + max(1, job.left - 1)))
+
     def _growth(self, job: Job) -> int:
         """KV tokens that a generation takes beside what is cached before it."""
         if job.protected:
             return 0
         cached = job.cached if job.phase is Phase.QUEUED else job.target
-        machine = self.machine
-        left = max(1, job.left - (job.phase is not Phase.QUEUED))
-        return min(machine.capacity, machine.held(cached + left)) - machine.held(cached)
+        return self._whole(job) - self.machine.held(cached)
 
     def force(self) -> None:
         """Let the first generation that waits run, and drop the KV of the last ones until it can."""

@@ -49,7 +49,7 @@ SHORT = (
     "forward_share", "kv_used", "kv_reserved", "failures", "completions", "barren",
 )  # fmt: skip
 #: Requests that a bound on the SSR looks at together, at most.
-TOGETHER = 4_000
+TOGETHER = 8_000
 
 
 def runs(of: Instance, names: Iterable[tuple[str, str]]) -> Iterator[dict[str, Cell]]:
@@ -101,7 +101,7 @@ def runs(of: Instance, names: Iterable[tuple[str, str]]) -> Iterator[dict[str, C
 def bounds(of: Instance, seconds: float) -> dict[str, float | None]:
     """What no schedule beats: rate at most, mean JCT at least, SSR at most; and the seconds each took.
 
-    After so many seconds no finer bound on the SSR is begun.
+    After so many seconds no finer bound on the SSR is begun; 0 asks for none at all.
     """
     began = time.perf_counter()
     rate = float(sustainable_rate(of))
@@ -111,12 +111,12 @@ def bounds(of: Instance, seconds: float) -> dict[str, float | None]:
     if searched is not None:
         jct = max(jct, searched.value)
     late = time.perf_counter()
-    kept = 1 - missed_bound(of, seconds) / len(of.requests)
+    kept = float(1 - missed_bound(of, seconds) / len(of.requests)) if seconds > 0 else None
     done = time.perf_counter()
     return {
         "rate_bound": rate,
         "jct_bound": float(jct),
-        "ssr_bound": float(kept),
+        "ssr_bound": kept,
         "rate_seconds": rated - began,
         "jct_seconds": late - rated,
         "ssr_seconds": done - late,
@@ -133,15 +133,18 @@ def missed_bound(of: Instance, seconds: float) -> Fraction:
     parts = [groups[k : k + TOGETHER] for k in range(0, len(groups), TOGETHER)]
     total = Fraction(0)
     for part in parts:
-        end = time.perf_counter() + seconds / len(parts)
         some = replace(of, groups=tuple(part))
-        found = attainment_bounds(some, stop=partial(_passed, end))
-        total += max((bound.value for bound in found), default=Fraction(0))
+        found: list[Fraction] = []
+        stop = partial(_passed, found, time.perf_counter() + seconds / len(parts))
+        for bound in attainment_bounds(some, stop=stop):
+            found.append(bound.value)
+        total += max(found, default=Fraction(0))
     return total
 
 
-def _passed(end: float) -> bool:
-    return time.perf_counter() > end
+def _passed(found: list[Fraction], end: float) -> bool:
+    """Whether the time is over and there is a bound: one that is stopped early says nothing."""
+    return bool(found) and time.perf_counter() > end
 
 
 def swept(names: Sequence[str], sweeps: Sequence[str], settings: str) -> list[tuple[str, str]]:
@@ -224,7 +227,7 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def study(options: argparse.Namespace) -> list[tuple[str, list[dict[str, Cell]]]]:
+def study(options: argparse.Namespace) -> Iterator[tuple[str, list[dict[str, Cell]]]]:
     """Rows of each rate and scale, with their bounds, and a title."""
     cost = load_profile(options.profile).cost if options.profile else OPT_13B
     common = {
@@ -235,7 +238,6 @@ def study(options: argparse.Namespace) -> list[tuple[str, list[dict[str, Cell]]]
     most = sustainable_rate(ecoserve_instance(options.trace, cost, **common))
     rates = [*(load * most for load in options.load), *options.rate] or [Fraction(4, 5) * most]
     names = swept(options.schedulers, options.sweep, model.settings)
-    blocks = []
     for rate in rates:
         for scale in options.slo_scale:
             of = ecoserve_instance(options.trace, cost, rate=rate, slo_scale=scale, **common)
@@ -254,21 +256,22 @@ def study(options: argparse.Namespace) -> list[tuple[str, list[dict[str, Cell]]]
                 gap = 1 - jct / mean if mean else 0.0
                 rows.append({**head, **row, **known, "jct_gap": gap})
                 print(f"{text(share)} {row['scheduler']}: {text(row['mean_jct'])} s", file=sys.stderr)
-            blocks.append((title, rows))
-    return blocks
+            yield title, rows
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the study."""
     options = parser().parse_args(arguments)
     try:
-        blocks = study(options)
-        options.output.mkdir(parents=True, exist_ok=True)
-        rows = [row for _, block in blocks for row in block]
-        columns = list(rows[0])
-        cells = [[text(row[column]) for column in columns] for row in rows]
-        write_text(rows_text(columns, cells), options.output / f"{options.trace}.csv")
-        write_text(page(options.trace, blocks), options.output / f"{options.trace}.md")
+        blocks = []
+        for block in study(options):  # what is done is there if the rest is stopped
+            blocks.append(block)
+            options.output.mkdir(parents=True, exist_ok=True)
+            rows = [row for _, some in blocks for row in some]
+            columns = list(rows[0])
+            cells = [[text(row[column]) for column in columns] for row in rows]
+            write_text(rows_text(columns, cells), options.output / f"{options.trace}.csv")
+            write_text(page(options.trace, blocks), options.output / f"{options.trace}.md")
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

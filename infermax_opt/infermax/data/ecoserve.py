@@ -39,6 +39,7 @@ __all__ = [
     "deadlines",
     "ecoserve_case",
     "ecoserve_instance",
+    "spread_of",
     "target_forward_size",
     "with_deadlines",
     "with_predictions",

@@ -27,6 +27,7 @@ from infermax_opt.infermax.bounds.attainment import attainment_bounds
 from infermax_opt.infermax.bounds.latency import latency_bounds
 from infermax_opt.infermax.bounds.overload import overload_bound
 from infermax_opt.infermax.bounds.priced_work import sustainable_rate
+from infermax_opt.infermax.bounds.service import service_bounds
 from infermax_opt.infermax.data.ecoserve import OPT_13B, OPT_13B_KV, TRACES, ecoserve_instance
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.profiles import load_profile
@@ -134,11 +135,12 @@ def missed_bound(of: Instance, seconds: float) -> Fraction:
     total = Fraction(0)
     for part in parts:
         some = replace(of, groups=tuple(part))
+        alone = max(value for _, value in service_bounds(some, Metric.MISSED))
         found: list[Fraction] = []
         stop = partial(_passed, found, time.perf_counter() + seconds / len(parts))
         for bound in attainment_bounds(some, stop=stop):
             found.append(bound.value)
-        total += max(found, default=Fraction(0))
+        total += max([alone, *found])
     return total
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from infermax_opt.infermax.data.ecoserve import OPT_13B, ecoserve_instance
 from scripts import ecoserve_study
 
 
@@ -26,6 +28,14 @@ def test_a_row_for_each_scheduler_and_setting(tmp_path: Path) -> None:
     page = (tmp_path / "alpaca.md").read_text()
     assert page.count("| ecoserve@") == 2
     assert "mean JCT at least" in page
+
+
+def test_what_has_to_be_missed_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = ecoserve_instance("alpaca", OPT_13B, requests=5, slo_scale=Fraction(1, 100))
+    monkeypatch.setattr(ecoserve_study, "TOGETHER", 2)
+    assert ecoserve_study.missed_bound(of, 1) == 5
+    kept = ecoserve_instance("alpaca", OPT_13B, requests=5, slo_scale=Fraction(100))
+    assert ecoserve_study.missed_bound(kept, 1) == 0
 
 
 def test_a_wrong_name_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,6 +63,7 @@ def table(suite: str, output: str | None, progress: bool | None, as_json: bool, 
       attainment   5 rows: missed service levels on ten minutes of one, 4 and 8 times as fast (--data)
       vllm-runs    6 rows: three real runs of vLLM, makespan and mean end-to-end latency (--data)
       mcsf         400 rows: the two synthetic models of MC-SF's study, mean latency in rounds
+      ecoserve     12 rows: EcoServe's workloads at 0.5 to 1.2 of what can be sustained, missed deadlines
       makespan     24 rows: requests on clients, lengths like GSM8K's, 10 on 3 to 1319 on 200
       placement    60 rows: heartbeats of five families on the fewest workers, 50 to 400 requests
 

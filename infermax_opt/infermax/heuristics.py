@@ -21,11 +21,28 @@ from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.foresight import FORESIGHT, foresight_schedule
 from infermax_opt.infermax.schedulers.presets import ABOUT, AIMED, PRESETS, preset
+from infermax_opt.infermax.schedulers.reservation.options import ReservationOptions
+from infermax_opt.infermax.schedulers.reservation.presets import (
+    ABOUT_RESERVATION,
+    RESERVATION,
+    is_reservation,
+    reservation_options,
+)
 from infermax_opt.infermax.simulator import asked_for_batches, is_clairvoyant, simulate
 
 __all__ = [
-    "GROUP", "INFORMED", "PLANNERS", "Scheduler", "aimed_names", "get_scheduler", "is_added", "run_added",
-    "run_scheduler", "scheduler_lines", "scheduler_names",
+    "GROUP",
+    "INFORMED",
+    "PLANNERS",
+    "Scheduler",
+    "aimed_names",
+    "get_scheduler",
+    "is_added",
+    "reservation_lines",
+    "run_added",
+    "run_scheduler",
+    "scheduler_lines",
+    "scheduler_names",
 ]  # fmt: skip
 
 Scheduler = Callable[[Instance], Schedule]
@@ -50,6 +67,12 @@ def _beam(instance: Instance) -> Schedule:
     if found is None:
         raise InputError("the beam search takes requests of one kind that are all there from the start")
     return found
+
+
+def _reserving(instance: Instance, options: ReservationOptions) -> Schedule:
+    from infermax_opt.infermax.schedulers.reservation.run import reservation_run
+
+    return reservation_run(instance, options).schedule
 
 
 INFORMED: dict[str, Scheduler] = {
@@ -84,6 +107,11 @@ def scheduler_lines() -> list[str]:
     return [f"{name}: {ABOUT[name]}" if name in ABOUT else name for name in names]
 
 
+def reservation_lines() -> list[str]:
+    """A line for each scheduler that reserves KV."""
+    return [f"{name}: {ABOUT_RESERVATION[name]}" for name in RESERVATION]
+
+
 def get_scheduler(name: str) -> Scheduler:
     """Return the scheduler or planner called `name`.
 
@@ -97,7 +125,9 @@ def get_scheduler(name: str) -> Scheduler:
             return table[name]
     if is_added(name):
         return lambda instance: run_added(instance, name).schedule
-    others = [*sorted(_installed()), *INFORMED, *PLANNERS, "FILE.py:NAME"]
+    if is_reservation(name):
+        return partial(_reserving, options=reservation_options(name))
+    others = [*sorted(_installed()), *RESERVATION, *INFORMED, *PLANNERS, "FILE.py:NAME"]
     return partial(schedule, options=preset(name, others))
 
 

@@ -209,12 +209,19 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
 
     def heuristics_text(self) -> str:
         """One scheduler a line, and the planners."""
-        from infermax_opt.infermax.heuristics import INFORMED, PLANNERS, scheduler_lines
+        from infermax_opt.infermax.heuristics import (
+            INFORMED,
+            PLANNERS,
+            reservation_lines,
+            scheduler_lines,
+        )
 
         return "\n".join(
             [
                 *scheduler_lines(),
                 "each of the presets also with @rN for at most N running requests: sarathi@r64",
+                "schedulers that reserve KV, with settings: ecoserve@padding=0.15,reserve=0.03,buffer=0.1:",
+                *(f"  {line}" for line in reservation_lines()),
                 f"schedulers that know the output lengths of what has arrived: {', '.join(INFORMED)}",
                 f"planners, which know all requests from the start: {', '.join(PLANNERS)}",
                 "one of your own: FILE.py:NAME, which is asked before each batch; see docs/schedulers.md",

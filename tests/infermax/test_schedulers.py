@@ -257,7 +257,7 @@ def test_what_is_not_known_is_one_line() -> None:
 # --- names ---
 
 
-@pytest.mark.parametrize("name", ["orca", "vllm@", "vllm@r0", "vllm@64", "vllm@r1_0", ""])
+@pytest.mark.parametrize("name", ["orcas", "vllm@", "vllm@r0", "vllm@64", "vllm@r1_0", ""])
 def test_unknown_names_are_refused(name: str) -> None:
     with pytest.raises(InputError, match="scheduler"):
         get_scheduler(name)
@@ -267,7 +267,7 @@ def test_names() -> None:
     assert "sorted_f" in scheduler_names()
     assert aimed_names() == ("srpt", "deadline")
     with pytest.raises(InputError, match="sarathi_nocp_ef"):
-        get_scheduler("orca")
+        get_scheduler("orcas")
 
 
 # --- properties ---

@@ -9,6 +9,10 @@ requests have been served from time 0 on, which takes at least the batches and t
 cheapest: the k smallest prompts (KV areas, token counts), each sorted on its own.  So the k-th time is T_k or
 later, whichever piece of the batch time gives it, and T_k rises with k.  Whoever is the k-th, the sum of
 share * time is least if the largest share has T_1, the next T_2 and so on (rearrangement).
+
+``priced work``: the same with T_k the largest of three: that of ``order``, that of `priced_work`, and the
+k-th smallest sum of arrival and lone latency: of the k requests that have been served by the k-th time one
+has a sum as large, and it ends no earlier.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from fractions import Fraction
 from itertools import groupby
 
 from infermax_opt.infermax.bounds.lone import LoneLatency
+from infermax_opt.infermax.bounds.priced_work import completion_ticks
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.objective import LINEAR, Latency
 
@@ -25,14 +30,17 @@ __all__ = ["latency_bounds", "order_ticks"]
 
 def latency_bounds(instance: Instance, metric: Metric) -> list[tuple[str, Fraction]]:
     """Closed-form bounds on one mean of latencies, by argument, in its unit."""
-    bounds = [("alone", _alone(instance, metric))]
+    lone = LoneLatency(instance)
+    bounds = [("alone", _alone(instance, metric, lone))]
     if LINEAR[metric] is not Latency.TPOT:
-        bounds.append(("order", max(Fraction(0), _order(instance, metric))))
+        times = order_ticks(instance, LINEAR[metric])
+        bounds.append(("order", max(Fraction(0), _order(instance, metric, times))))
+        times = list(map(max, times, _later(instance, LINEAR[metric], lone)))
+        bounds.append(("priced work", max(Fraction(0), _order(instance, metric, times))))
     return bounds
 
 
-def _alone(instance: Instance, metric: Metric) -> Fraction:
-    lone = LoneLatency(instance)
+def _alone(instance: Instance, metric: Metric, lone: LoneLatency) -> Fraction:
     sums: dict[Fraction, Fraction] = {}  # by share, of which there are few
     for kind, share in zip(instance.types, instance.shares(metric), strict=True):
         if share:
@@ -42,9 +50,19 @@ def _alone(instance: Instance, metric: Metric) -> Fraction:
     return total / instance.cost.ticks_per_second
 
 
-def _order(instance: Instance, metric: Metric) -> Fraction:
+def _later(instance: Instance, latency: Latency, lone: LoneLatency) -> list[int]:
+    """T_k of priced work and of lone latencies, ticks."""
+    unit = instance.cost.ticks_per_second
+    alone = []
+    for kind in instance.types:
+        end = int(kind.arrival * unit + lone.of(kind).ticks(latency, kind.output_tokens))
+        alone += [end] * len(kind.members)
+    return list(map(max, sorted(alone), completion_ticks(instance, latency)))
+
+
+def _order(instance: Instance, metric: Metric, times: list[int]) -> Fraction:
+    """The sum of share * time with these T_k, less that of share * arrival."""
     each = sorted(zip(instance.shares(metric), instance.types, strict=True), key=lambda pair: -pair[0])
-    times = order_ticks(instance, LINEAR[metric])
     total = shift = Fraction(0)
     done = 0
     for share, pairs in groupby(each, key=lambda pair: pair[0]):

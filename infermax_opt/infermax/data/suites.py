@@ -9,6 +9,7 @@
 ``latency``    the cells of ``paper-b1024`` with P = 4096, mean end-to-end latency
 ``online``     ten minutes of the Azure traces at 1, 2, 4 and 8 times their rate, mean end-to-end latency
 ``vllm-runs``  three real runs of vLLM (not shipped, as for azure), makespan and mean end-to-end latency
+``ecoserve``   EcoServe's three workloads at 0.5, 0.8, 1 and 1.2 of what can be sustained, missed deadlines
 ``mcsf``       the two synthetic models of MC-SF's study, seeds 0 ... 199 of each, mean end-to-end latency
 =============  ===================================================================================
 """
@@ -27,6 +28,7 @@ from typing import NamedTuple
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.suite import Case
 from infermax_opt.infermax.data.cost import Attention, CostModel
+from infermax_opt.infermax.data.ecoserve import LOADS, TRACES, ecoserve_case
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.data.mcsf import MODELS, mcsf_instance
 
@@ -281,6 +283,14 @@ def _mcsf(data: Path | None) -> list[Case]:
     ]
 
 
+def _ecoserve(data: Path | None) -> list[Case]:
+    return [
+        Case(f"ecoserve-{trace}-x{float(load):g}", partial(ecoserve_case, trace, load))
+        for trace in TRACES
+        for load in LOADS
+    ]
+
+
 SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "paper-csp": _paper_csp,
     "paper-b32": partial(_grid, 32),
@@ -292,5 +302,6 @@ SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "attainment": _attainment,
     "vllm-runs": _vllm_runs,
     "mcsf": _mcsf,
+    "ecoserve": _ecoserve,
 }
 """By name."""

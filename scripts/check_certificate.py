@@ -1,7 +1,7 @@
 """Check a lower bound without the package: INSTANCE CERTIFICATE [--profiles DIR] [--max-size MIB].
 
-Runs the one file ``infermax_opt/infermax/checker.py``, or ``infermax_opt/makespan/checker.py`` where the
-instance names that problem.  Both need the standard library only and may be copied anywhere.
+Runs the one file ``infermax_opt/infermax/checker.py``, or that of ``makespan`` or ``pipelining`` where the
+instance names that problem.  All need the standard library only and may be copied anywhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "infermax_opt"
 CHECKER = PACKAGE / "infermax" / "checker.py"
-MAKESPAN_CHECKER = PACKAGE / "makespan" / "checker.py"
+OTHERS = {name: PACKAGE / name / "checker.py" for name in ("makespan", "pipelining")}
 
 
 def checker(arguments: list[str]) -> Path:
@@ -28,7 +28,8 @@ def checker(arguments: list[str]) -> Path:
         value = tools["load"](options.instance, options.max_size * 2**20)
     except (argparse.ArgumentError, SystemExit, MemoryError, tools["Unreadable"]):
         return CHECKER
-    return MAKESPAN_CHECKER if value.get("problem") == "makespan" else CHECKER
+    problem = value.get("problem")
+    return OTHERS.get(problem, CHECKER) if isinstance(problem, str) else CHECKER
 
 
 if __name__ == "__main__":

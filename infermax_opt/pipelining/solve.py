@@ -28,8 +28,8 @@ __all__ = ["solve_pipelining"]
 FIRST = ("dyadic", "splitting")
 #: Useful requests up to which the model with an order of each pair is tried.
 MOST_ORDERED = 40
-#: Share of the time left that annealing may take where an engine comes after it.
-ANNEAL_SHARE = 0.2
+#: Share of the time left that annealing may take where an engine comes after it, and seconds at most.
+ANNEAL_SHARE, ANNEAL_SECONDS = 0.2, 1.0
 #: Share of the time left that a long round of annealing takes, and how many short ones it is at most.
 LONG_SHARE, LONGEST = 0.45, 64
 #: Most rounds; without a time limit, how many short ones each of them is.
@@ -97,17 +97,16 @@ class PipeliningRun(SolveRun[PipeliningInstance, Pipelining, PipeliningMetrics])
             self.formulated("order", "cpsat" if solver == "cpsat" else "highs", "asked for")
         else:
             small = solver == "auto" and len(self.instance.useful) <= MOST_ORDERED
-            self.anneal(ANNEAL_SHARE if small else 1.0)
+            self.anneal(small)
             if small and not self.settled():
                 self.formulated("order", "cpsat", f"{len(self.instance.useful)} requests are few")
 
-    def anneal(self, share: float) -> None:
-        """Anneal in all threads until the bound is met or this share of the time is over."""
+    def anneal(self, briefly: bool) -> None:
+        """Anneal in all threads until the bound is met or the time is over, or the part for a brief try."""
         asked = self.options.solver == "anneal"
         self.begin("anneal", "asked for" if asked else "it finds good schedules fast")
         search, threads = Annealing(self.instance), self.report.threads or 1
-        left = self.left()
-        end = None if left is None else time.monotonic() + share * left
+        end = self._end(briefly)
         moves, turn = search.moves, 0
         while turn < (len(LENGTHS) if end is None else ROUNDS):
             began = time.monotonic()
@@ -119,6 +118,13 @@ class PipeliningRun(SolveRun[PipeliningInstance, Pipelining, PipeliningMetrics])
             moves = _next_moves(search, moves / (time.monotonic() - began), turn, end)
         termination = "optimal" if self.proved() else "heuristics only" if end is None else "time_limit"
         self.report = replace(self.report, termination=termination, details={"rounds": threads * turn})
+
+    def _end(self, briefly: bool) -> float | None:
+        """When annealing ends; None where there is no time limit."""
+        left = self.left()
+        if left is None:
+            return None
+        return time.monotonic() + (min(ANNEAL_SECONDS, ANNEAL_SHARE * left) if briefly else left)
 
     def _jobs(self, moves: int, threads: int, turn: int) -> list[_Job]:
         """Rounds from the best schedule; the first ones begin hot, and half of the later ones."""

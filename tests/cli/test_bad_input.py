@@ -227,7 +227,7 @@ def test_metrics_without_a_schedule_are_a_wrong_claim(name: str, tmp_path: Path)
 @pytest.mark.parametrize("junk", [["infermax"], None, 3, {}, True])
 def test_problem_that_is_no_name(bench: Bench, junk: object) -> None:
     text = bench.refuses("instance", json.dumps({**VALID["instance"], "problem": junk}))
-    assert f"problem: {junk} is none of infermax, makespan, placement, stream" in text
+    assert f"problem: {junk} is none of infermax, makespan, pipelining, placement, stream" in text
 
 
 @pytest.mark.parametrize("kind", KINDS)

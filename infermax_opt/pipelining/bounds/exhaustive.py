@@ -17,7 +17,7 @@ from infermax_opt.pipelining.data.instance import PipeliningInstance
 __all__ = ["MOST_REQUESTS", "MOST_STEPS", "most_selected"]
 
 #: Useful requests of the largest instance that is tried.
-MOST_REQUESTS = 14
+MOST_REQUESTS = 20
 #: Ways to split that are tried, about two seconds.
 MOST_STEPS = 400_000
 

@@ -47,6 +47,16 @@ class PipeliningRequest(Record):
         if self.length < 1:
             raise InputError(f"{self.length} is less than 1", field="length")
 
+    @property
+    def input_tokens(self) -> int:
+        """Tokens of its prompt here: none, for only growth shares a reservation."""
+        return 0
+
+    @property
+    def output_tokens(self) -> int:
+        """Its length."""
+        return self.length
+
 
 @dataclass(frozen=True)
 class PipeliningInstance(InstanceRecord):

@@ -16,6 +16,7 @@ DOCUMENTS = (
     "docs/export.md",
     "docs/gap.md",
     "docs/mcsf.md",
+    "docs/pipelining.md",
     "docs/schedulers.md",
     "examples/README.md",
 )

@@ -64,6 +64,7 @@ def table(suite: str, output: str | None, progress: bool | None, as_json: bool, 
       vllm-runs    6 rows: three real runs of vLLM, makespan and mean end-to-end latency (--data)
       mcsf         400 rows: the two synthetic models of MC-SF's study, mean latency in rounds
       makespan     24 rows: requests on clients, lengths like GSM8K's, 10 on 3 to 1319 on 200
+      pipelining   12 rows: queues of 100 to 1200 requests for one reservation of KV
       placement    60 rows: heartbeats of five families on the fewest workers, 50 to 400 requests
 
     DIR then holds table.csv, table.md and table.json, the results and the journal rows.jsonl.

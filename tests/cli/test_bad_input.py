@@ -210,7 +210,9 @@ def test_schedule_without_decisions_misses_those_of_its_instance(
     done = CliRunner().invoke(cli, ["verify", str(ROOT / "instances" / f"{name}.json"), str(path)])
     where = key if schedule else f"schedule.{key}"
     assert (done.exit_code, done.stderr) == (2, f"infermax-opt: {path}: {where}: is missing\n")
-    with pytest.raises(InputError, match="has no decisions, which are its batches or bins or workers"):
+    with pytest.raises(
+        InputError, match="has no decisions, which are its batches or bins or offsets or workers"
+    ):
         read_schedule_or_claim(path)
 
 

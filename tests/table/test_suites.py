@@ -26,7 +26,7 @@ def test_names() -> None:
     assert suite_names() == (
         "paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "latency", "online", "attainment",
         "vllm-runs", "mcsf",
-        "makespan", "placement",
+        "makespan", "pipelining", "placement",
     )  # fmt: skip
     counts = {name: len(get_suite(name).cases) for name in suite_names()}
     assert counts == {
@@ -41,6 +41,7 @@ def test_names() -> None:
         "vllm-runs": 6,
         "mcsf": 400,
         "makespan": 24,
+        "pipelining": 12,
         "placement": 60,
     }
     names = [case.name for name in suite_names() for case in get_suite(name).cases]

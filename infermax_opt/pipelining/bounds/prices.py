@@ -18,8 +18,9 @@ which relaxes (`Kinds.of`).  Those of no cell are selected, at no price.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.core.result import LowerBound, Proof
@@ -50,6 +51,11 @@ def price_kinds(instance: PipeliningInstance) -> tuple[int, Kinds]:
         cells = cells * 3 // 4
 
 
+@cache
+def _most_held() -> Callable[..., int]:
+    return compiled(kernel.most_held, [kernel.fill], allocates=False)
+
+
 def priced(instance: PipeliningInstance, kinds: Kinds, prices: Sequence[int], scale: Fraction) -> Fraction:
     """What can be selected at most, by these prices.
 
@@ -66,8 +72,7 @@ def priced(instance: PipeliningInstance, kinds: Kinds, prices: Sequence[int], sc
     import numpy as np
 
     worth = np.zeros((len(kinds.sizes) + 1, kinds.cells + 1), dtype=np.int64)
-    most_held = compiled(kernel.most_held, [kernel.fill], allocates=False)
-    held = most_held(np.array(kinds.sizes, dtype=np.int64), np.array(prices, dtype=np.int64), worth)
+    held = _most_held()(np.array(kinds.sizes, dtype=np.int64), np.array(prices, dtype=np.int64), worth)
     most = int(held) * scale + sum((instance.values[k] for k in kinds.free), Fraction(0))
     for places, price in zip(kinds.places, prices, strict=True):
         most += sum((max(Fraction(0), instance.values[k] - price * scale) for k in places), Fraction(0))

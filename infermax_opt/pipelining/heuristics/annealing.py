@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from infermax_opt.core.compiled import compiled
@@ -22,6 +23,11 @@ MOST_MOVES = 20_000
 MOST_CELLS = 2048
 #: Temperature at the beginning and at the end, as a share of the mean value of a request.
 HEAT = (0.6, 0.02)
+
+
+@cache
+def _anneal() -> Callable[..., float]:
+    return compiled(kernel.anneal, [])
 
 
 class Annealing:
@@ -76,13 +82,12 @@ class Annealing:
         if start is not None and self.unit == self.instance.block_size:
             self._set(at, counts, start.offsets)
         best = np.zeros_like(at)
-        anneal = compiled(kernel.anneal, [])
         warm = np.array([max(HEAT[0] * heat, HEAT[1]), HEAT[1]]) * self.mean
         if self.kinds.sizes:
             sizes = np.array(self.kinds.sizes, dtype=np.int64)
             plan = np.array([moves, seed % 2**32], dtype=np.int64)
             stop = np.zeros(1, dtype=np.int64) if halt is None else halt
-            anneal(sizes, self.steps, at, counts, best, warm, plan, stop)
+            _anneal()(sizes, self.steps, at, counts, best, warm, plan, stop)
         return self._read(best)
 
     def _set(self, at: Any, counts: Any, offsets: Mapping[str, int]) -> None:

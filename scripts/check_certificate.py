@@ -1,8 +1,7 @@
 """Check a lower bound without the package: INSTANCE CERTIFICATE [--profiles DIR] [--max-size MIB].
 
-Runs the one file ``infermax_opt/infermax/checker.py``, or that of ``infermax_opt/makespan`` or
-``infermax_opt/iteration`` where the instance names that problem.  All need the standard library only and may
-be copied anywhere.
+Runs the one file ``infermax_opt/infermax/checker.py``, or that of another problem of `OTHERS` where the
+instance names it.  All need the standard library only and may be copied anywhere.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "infermax_opt"
 CHECKER = PACKAGE / "infermax" / "checker.py"
 #: Problems whose checker is their own.
-OTHERS = ("makespan", "iteration")
+OTHERS = ("iteration", "makespan", "pipelining")
 
 
 def checker(arguments: list[str]) -> Path:

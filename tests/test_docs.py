@@ -18,6 +18,7 @@ DOCUMENTS = (
     "docs/gap.md",
     "docs/iteration.md",
     "docs/mcsf.md",
+    "docs/pipelining.md",
     "docs/schedulers.md",
     "examples/README.md",
 )

@@ -518,13 +518,8 @@ def test_problem_that_cannot_be_used_is_left_out(module: str, told: str, tmp_pat
         assert told in warning
         assert "some-package" in warning
     found = json.loads(run("problems", "--json").stdout)
-    assert [some["name"] for some in found["problems"]] == [
-        "infermax",
-        "iteration",
-        "makespan",
-        "placement",
-        "stream",
-    ]
+    names = [some["name"] for some in found["problems"]]
+    assert names == ["infermax", "iteration", "makespan", "pipelining", "placement", "stream"]
     ((name, package, reason),) = [some.values() for some in found["not_usable"]]
     assert (name, package) == ("broken", "some-package")
     assert told in reason

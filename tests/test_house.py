@@ -98,7 +98,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("files",),
     ("engines",),
     ("export", "foreign", "simple"),
-    ("infermax", "makespan", "placement"),
+    ("infermax", "makespan", "pipelining", "placement"),
     ("iteration", "latency"),
     ("cluster",),
     ("api",),
@@ -173,6 +173,21 @@ WINGS: dict[str, dict[str, str]] = {
         "columns": "data heuristics replay",
         "plot": "data replay",
         "problem": "bounds certificates columns data exact heuristics plot replay solve verify",
+    },
+    "pipelining": {
+        "data": "",
+        "replay": "data",
+        "bounds": "data",
+        "checker": "",
+        "certificates": "checker data",
+        "verify": "bounds certificates data replay",
+        "heuristics": "bounds data",
+        "exact": "bounds data",
+        "solve": "bounds data exact heuristics replay",
+        "columns": "data heuristics replay",
+        "importing": "data",
+        "plot": "data replay",
+        "problem": "bounds certificates columns data exact heuristics importing plot replay solve verify",
     },
     "cluster": {
         "data": "",
@@ -341,7 +356,7 @@ def test_no_module_gives_a_name_twice() -> None:
 def test_the_checkers_have_the_same_lines_in_common() -> None:
     """Each is one file that runs alone, so they cannot share a module: a mend of one must reach the other."""
     shared = set()
-    for wing in ("infermax", "iteration", "makespan"):
+    for wing in ("infermax", "iteration", "makespan", "pipelining"):
         text = (PACKAGE / wing / "checker.py").read_text()
         _, begin, rest = text.partition("# --- limits, files and fields: the same lines in both checkers ---")
         part, end, _ = rest.partition("\n# --- the instance ---")
@@ -415,7 +430,8 @@ def test_entry_points_resolve() -> None:
     points = entry_points(group="infermax_opt.models")
     assert {"csp", "flow"} <= {point.name for point in points}
     kinds = entry_points(group="infermax_opt.problems")
-    assert {"infermax", "iteration", "makespan", "placement", "stream"} <= {point.name for point in kinds}
+    wings = {"infermax", "iteration", "makespan", "pipelining", "placement", "stream"}
+    assert wings <= {point.name for point in kinds}
     for point in (*points, *kinds):
         assert callable(point.load())
     (script,) = [p for p in entry_points(group="console_scripts") if p.name == "infermax-opt"]
@@ -443,6 +459,7 @@ LONG_MODULES = (
     "infermax_opt.infermax.checker",
     "infermax_opt.iteration.checker",
     "infermax_opt.makespan.checker",
+    "infermax_opt.pipelining.checker",
 )
 #: Methods and callbacks whose parameters click defines.
 CLICKS = {

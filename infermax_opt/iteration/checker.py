@@ -342,6 +342,8 @@ def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction])
         single = isinstance(objective, str)
         what = objective.replace("throughput", "makespan") if single else "objective"
         unit = " of weight" if objective == "missed" else " s" if single else ""
+        if instance.get("problem") == "pipelining":
+            what, unit = f"capacity / {instance.get('objective', 'tokens')}", ""
         code, text = 0, f"certified: {instance['name']}: {what} >= {seconds(bound)}{unit}"
     (sys.stderr if code else sys.stdout).write(one_line(text, 1000) + "\n")
     return code

@@ -85,7 +85,7 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     assert done.stdout.split() == ["vllm_hy", "vllm_hy_ef"]
 
 
-@pytest.mark.parametrize("problem", ["infermax", "makespan", "placement", "stream"])
+@pytest.mark.parametrize("problem", ["infermax", "makespan", "pipelining", "placement", "stream"])
 def test_the_engines_of_each_problem_are_listed(problem: str) -> None:
     assert "infermax-opt problems" in " ".join(CliRunner().invoke(cli, ["solve", "--help"]).stdout.split())
     (line,) = [

@@ -26,7 +26,7 @@ def test_names() -> None:
     assert suite_names() == (
         "paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "latency", "online", "attainment",
         "vllm-runs", "mcsf",
-        "iteration", "makespan", "placement",
+        "ecoserve", "iteration", "makespan", "pipelining", "placement",
     )  # fmt: skip
     counts = {name: len(get_suite(name).cases) for name in suite_names()}
     assert counts == {
@@ -40,8 +40,10 @@ def test_names() -> None:
         "attainment": 5,
         "vllm-runs": 6,
         "mcsf": 400,
+        "ecoserve": 12,
         "iteration": 21,
         "makespan": 24,
+        "pipelining": 12,
         "placement": 60,
     }
     names = [case.name for name in suite_names() for case in get_suite(name).cases]

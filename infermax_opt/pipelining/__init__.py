@@ -1,0 +1,1 @@
+"""The pipelining problem (EcoServe): requests that share one reservation of KV cache."""

@@ -1,0 +1,1 @@
+"""Instances, schedules, generators and suites of the problem."""

@@ -1,0 +1,1 @@
+"""Formulations handed to an engine."""

@@ -1,0 +1,1 @@
+"""What a schedule does: its rules checked, its metrics."""

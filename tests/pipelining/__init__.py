@@ -1,0 +1,1 @@
+"""The pipelining wing, and its oracle."""

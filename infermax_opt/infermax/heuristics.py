@@ -19,13 +19,14 @@ from infermax_opt.core.script import file_and_name, from_file
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
+from infermax_opt.infermax.schedulers.classed import CLASSED, classed_schedule
 from infermax_opt.infermax.schedulers.foresight import FORESIGHT, foresight_schedule
 from infermax_opt.infermax.schedulers.presets import ABOUT, AIMED, PRESETS, preset
 from infermax_opt.infermax.simulator import asked_for_batches, is_clairvoyant, simulate
 
 __all__ = [
-    "GROUP", "INFORMED", "PLANNERS", "Scheduler", "aimed_names", "get_scheduler", "is_added", "run_added",
-    "run_scheduler", "scheduler_lines", "scheduler_names",
+    "GROUP", "INFORMED", "PLANNERS", "Scheduler", "aimed_names", "get_scheduler", "is_added",
+    "names_for", "run_added", "run_scheduler", "scheduler_lines", "scheduler_names",
 ]  # fmt: skip
 
 Scheduler = Callable[[Instance], Schedule]
@@ -78,9 +79,18 @@ def aimed_names() -> tuple[str, ...]:
     return tuple(AIMED)
 
 
+def names_for(instance: Instance) -> tuple[str, ...]:
+    """Names of all these that are worth a trial on an instance.
+
+    Those that tell classes apart come first where there is something to tell, and are left out elsewhere.
+    """
+    told = any(group.slo or group.class_name is not None for group in instance.groups)
+    return (*(CLASSED if told else ()), *scheduler_names(), *aimed_names())
+
+
 def scheduler_lines() -> list[str]:
     """A line for each of all these, with what the names of some do not say."""
-    names = (*scheduler_names(), *aimed_names())
+    names = (*scheduler_names(), *aimed_names(), *CLASSED)
     return [f"{name}: {ABOUT[name]}" if name in ABOUT else name for name in names]
 
 
@@ -95,9 +105,11 @@ def get_scheduler(name: str) -> Scheduler:
     for table in (INFORMED, PLANNERS):
         if name in table:
             return table[name]
+    if name in CLASSED:
+        return partial(classed_schedule, name=name)
     if is_added(name):
         return lambda instance: run_added(instance, name).schedule
-    others = [*sorted(_installed()), *INFORMED, *PLANNERS, "FILE.py:NAME"]
+    others = [*CLASSED, *sorted(_installed()), *INFORMED, *PLANNERS, "FILE.py:NAME"]
     return partial(schedule, options=preset(name, others))
 
 

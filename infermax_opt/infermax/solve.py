@@ -99,7 +99,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
     def warm_up(self) -> None:
         """Find a schedule to start from; one request after another has the least TPOTs (`bounds.service`)."""
         alone = ["vllm@r1"] if self.instance.objective.is_tpot else []
-        self.start_from([*alone, *self.problem.heuristics()], self.heuristic)
+        self.start_from([*alone, *self.problem.heuristics_for(self.instance)], self.heuristic)
 
     def plan(self) -> None:
         """Planners and bounds; then the flow formulation, by windows and as a whole, where it is small."""

@@ -363,7 +363,7 @@ METRICS = (
     "mean_normalised_latency", "max_normalised_latency",
     "p50_ttft", "p90_ttft", "p99_ttft", "max_ttft",
     "p50_tpot", "p90_tpot", "p99_tpot", "max_tpot", "p50_e2e", "p90_e2e", "p99_e2e", "max_e2e",
-    "class_spread", "missed", "unserved",
+    "class_spread", "missed", "unserved", "unserved_tokens",
 )  # fmt: skip
 FAR = math.inf  # potential of a state that is never reached
 #: Input tokens, output tokens and number of requests.

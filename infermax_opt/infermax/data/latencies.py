@@ -65,7 +65,9 @@ class Latencies:
         if metric is Metric.MAKESPAN:
             return Fraction(max((last for last in self.lasts if last < NEVER), default=0), self.unit)
         if metric is Metric.UNSERVED:
-            return self.unserved
+            return self._unserved(tokens=False)
+        if metric is Metric.UNSERVED_TOKENS:
+            return self._unserved(tokens=True)
         if metric is Metric.MISSED:
             return self.missed
         required = self.required
@@ -199,32 +201,44 @@ class Latencies:
         return [self._breaks(i, request) for i, request in enumerate(requests)]
 
     @cached_property
-    def _end(self) -> int:
+    def last_tick(self) -> int:
         """The last tick that counts."""
         horizon = self.instance.horizon
         return NEVER - 1 if horizon is None else floor(Fraction(horizon) * self.unit)
 
     def late(self, i: int) -> bool:
         """Whether a request does not end, or not by the horizon."""
-        return self.lasts[i] > self._end
+        return self.lasts[i] > self.last_tick
 
-    @property
-    def unserved(self) -> Fraction | None:
-        """Weight of the optional requests that do not end, or not by the horizon; None for none."""
+    def _unserved(self, tokens: bool) -> Fraction | None:
+        """Weight, or output tokens, of the optional requests that do not end in time; None for none."""
         optional = [(i, r) for i, r in enumerate(self.instance.requests) if r.terms.optional]
-        weights = (r.terms.weight for i, r in optional if self.late(i))
-        return sum(weights, Fraction(0)) if optional else None
+        left = (r.output_tokens if tokens else r.terms.weight for i, r in optional if self.late(i))
+        return sum(left, Fraction(0)) if optional else None
 
     def _breaks(self, i: int, request: Request) -> bool:
-        slo, steps = request.terms.slo, request.output_tokens - 1
+        slo = request.terms.slo
         return self.late(i) or any(
-            limit is not None and ticks > limit * times * self.unit
-            for limit, ticks, times in (
-                (slo.ttft, self.ttft[i], 1),
-                (slo.tpot if steps else None, self.span[i], steps),
-                (slo.e2e, self.e2e[i], 1),
-            )
+            not self.within(i, latency, limit)
+            for latency, limit in ((Latency.TTFT, slo.ttft), (Latency.TPOT, slo.tpot), (Latency.E2E, slo.e2e))
+            if limit is not None
         )
+
+    def within(self, i: int, latency: Latency, limit: Fraction) -> bool:
+        """Whether a latency of a request is at most `limit` seconds, the horizon aside.
+
+        Parameters
+        ----------
+        i : int
+        latency : Latency
+        limit : Fraction
+        """
+        if latency is Latency.TTFT:
+            return self.ttft[i] <= limit * self.unit
+        if latency is Latency.E2E:
+            return self.e2e[i] <= limit * self.unit
+        steps = self.instance.requests[i].output_tokens - 1
+        return steps == 0 or self.span[i] <= limit * steps * self.unit
 
     @property
     def missed(self) -> Fraction | None:

@@ -471,10 +471,13 @@ class Instance:
         if any(mixed):
             meaning.feed("mixed", *mixed)
         meaning.feed(*self._read_objective(top["objective"]))
-        if "horizon" in top:
-            meaning.feed("horizon", top["horizon"].number())
+        self.horizon = top["horizon"].number() if "horizon" in top else None
+        if self.horizon is not None:
+            meaning.feed("horizon", self.horizon)
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
-        #: Requests that have limits, also by these.
+        #: Input and output tokens, arrival, weight and limits, whether they are optional, and how many.
+        self.entries: list[tuple[int, int, Fraction, Promise, bool, int]] = []
+        #: Requests that count, by what they do if they keep their limits.
         self.promised: dict[tuple[int, int, Fraction, Promise], int] = {}
         classes, total = top["classes"] if "classes" in top else Field({}, "instance.classes"), 0
         for entry in top["requests"].items():
@@ -485,11 +488,10 @@ class Instance:
             terms, promise = read_terms(entry, classes)
             times = meaning.feed_requests(entry, i, o, arrival, *terms)
             total += times
-            if "optional" not in terms[1:]:  # these may be left out, so the bounds are about the others
+            optional = "optional" in terms[1:]
+            if not optional:  # these may be left out, so the bounds are about the others
                 self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
-                if promise[1:] != (None, None, None):
-                    key = (i, o, arrival, promise)
-                    self.promised[key] = self.promised.get(key, 0) + times
+            self.entries.append((i, o, arrival, promise, optional, times))
             if total > MAX_REQUESTS:
                 top["requests"].fail(f"more than {MAX_REQUESTS} requests in all")
         if not self.kinds:
@@ -512,6 +514,22 @@ class Instance:
             return [None, *(part for pair in self.weights.items() if pair[1] for part in pair)]
         self.objective = "makespan" if given.text() == "throughput" else given.text()
         return [given.text(), self.objective, 1]
+
+    def promising(self, worth: dict[str, Fraction]) -> Instance:
+        """The same, with those that count where metrics weigh this: by a broken limit, or unserved."""
+        found = copy(self)
+        found.promised = {}
+        for i, o, arrival, (weight, *limits), optional, times in self.entries:
+            missed = worth.get("missed", Fraction(0)) * weight * any(limit is not None for limit in limits)
+            left = worth.get("unserved", Fraction(0)) * weight + worth.get("unserved_tokens", Fraction(0)) * o
+            left *= optional and self.horizon is not None
+            if missed or left:
+                ttft, tpot, e2e = limits if missed >= left else [None] * 3
+                if self.horizon is not None:
+                    e2e = self.horizon - arrival if e2e is None else min(e2e, self.horizon - arrival)
+                key = (i, o, arrival, (max(missed, left), ttft, tpot, e2e))
+                found.promised[key] = found.promised.get(key, 0) + times
+        return found
 
     def worth(self, metric: str) -> Fraction:
         """What a unit of a metric that has certificates is worth in a weighted sum, at least."""
@@ -613,6 +631,8 @@ def prove(instance: Instance, evidence: Field) -> Fraction:
         return proved / limit if limit else 1 + proved
     if not instance.weights:
         return prove_metric(instance, instance.objective, evidence)
+    if "parts" not in evidence:  # of what counts, other metrics are not below 0
+        return prove_metric(instance.promising(instance.weights), "a sum of counts", evidence)
     parts = {part_of(part, PARTS): part for part in evidence["parts"].items()}
     require(len(parts) == len(evidence["parts"].value), "parts: a metric is there twice")
     proved = Fraction(0)
@@ -2752,7 +2772,7 @@ class Keeper(NamedTuple):
 
 
 def attainment(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
-    """Weight of missed service levels: who keeps them all pays for machine time.
+    """Weight of missed service levels, and of what is unserved: who keeps all limits pays for machine time.
 
     See `infermax_opt.infermax.bounds.attainment`.
 
@@ -2764,7 +2784,7 @@ def attainment(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     piece : Piece
         Affine piece of the batch time.
     """
-    require(len(instance.promised) > 0, "no request has a service level")
+    require(len(instance.promised) > 0, "no request has a limit that counts")
     unit, groups = piece.unit * (1 << SHARE_BITS), evidence["groups"].whole(1, MAX_GROUPS)
     require(unit.denominator == 1, "exponent: is below 0")
     cells = read_priced(instance, evidence["cells"])
@@ -2780,6 +2800,16 @@ def attainment(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     spans = zip([0, *cells.ends], cells.ends, cells.prices, strict=False)
     spent = sum((end - start) * price for start, end, price in spans)
     return whole_weights(instance, (total - (spent << SHARE_BITS)) / unit)
+
+
+def counted(name: str) -> Callable[[Instance, Field, Piece], Fraction]:
+    """Proof for one metric that counts requests or their tokens."""
+
+    def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        """What the bound by attainment says of it."""
+        return attainment(instance.promising({name: Fraction(1)}), evidence, piece)
+
+    return prove
 
 
 def ranked(percent: int, place: int) -> Callable[[Instance, Field, Piece], Fraction]:
@@ -3096,7 +3126,8 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "overload": overload,
         "backwards": backwards,
     },
-    "missed": {"attainment": attainment},
+    "a sum of counts": {"attainment": attainment},
+    **{name: {"attainment": counted(name)} for name in ("missed", "unserved", "unserved_tokens")},
     **{
         f"{name}_{latency}": {"rank": ranked(percent, place)}
         for name, percent in (("p50", 50), ("p90", 90), ("p99", 99), ("max", 100))

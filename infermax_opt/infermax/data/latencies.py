@@ -213,7 +213,7 @@ class Latencies:
     def _unserved(self, tokens: bool) -> Fraction | None:
         """Weight, or output tokens, of the optional requests that do not end in time; None for none."""
         optional = [(i, r) for i, r in enumerate(self.instance.requests) if r.terms.optional]
-        left = (r.output_tokens if tokens else r.terms.weight for i, r in optional if self.late(i))
+        left = (Fraction(r.output_tokens if tokens else r.terms.weight) for i, r in optional if self.late(i))
         return sum(left, Fraction(0)) if optional else None
 
     def _breaks(self, i: int, request: Request) -> bool:

@@ -265,7 +265,7 @@ class Objective:
     @property
     def is_searched(self) -> bool:
         """Whether bounds on it are searched for, which closed forms are not."""
-        searched = (Metric.MAKESPAN, Metric.MEAN_E2E, Metric.MISSED, *SEARCHED_QUANTILES)
+        searched = (Metric.MAKESPAN, Metric.MEAN_E2E, *BY_COUNT, *SEARCHED_QUANTILES)
         if self.name is None and not self.limits:  # of a weighted sum, parts are searched for
             return any(metric in LINEAR or metric in searched for metric in self.metrics)
         return any(metric in searched for metric in self.metrics)

@@ -10,6 +10,7 @@
 ``online``     ten minutes of the Azure traces at 1, 2, 4 and 8 times their rate, mean end-to-end latency
 ``vllm-runs``  three real runs of vLLM (not shipped, as for azure), makespan and mean end-to-end latency
 ``mcsf``       the two synthetic models of MC-SF's study, seeds 0 ... 199 of each, mean end-to-end latency
+``bros``       real-time requests beside best-effort ones, 5 minutes at 5, 10 and 15 requests/s, missed limits
 =============  ===================================================================================
 """
 
@@ -26,6 +27,7 @@ from typing import NamedTuple
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.suite import Case
+from infermax_opt.infermax.data.classes import MOMENTS, bros_instance
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.data.mcsf import MODELS, mcsf_instance
@@ -76,6 +78,8 @@ RUNS: Mapping[str, VllmRun] = {
 }
 AZURE_ORIGIN = "Azure public dataset"
 RUNS_ORIGIN = "runs of vLLM by LLMServingSim 2"
+#: Real-time requests a second in `bros`.
+BROS_RATES = (5, 10, 15)
 #: Instances of each model in `mcsf`.
 MCSF_SEEDS = 200
 
@@ -281,6 +285,14 @@ def _mcsf(data: Path | None) -> list[Case]:
     ]
 
 
+def _bros(data: Path | None) -> list[Case]:
+    return [
+        Case(f"bros-{workload}-{rate}", partial(bros_instance, workload, rate))
+        for workload in MOMENTS
+        for rate in BROS_RATES
+    ]
+
+
 SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "paper-csp": _paper_csp,
     "paper-b32": partial(_grid, 32),
@@ -292,5 +304,6 @@ SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "attainment": _attainment,
     "vllm-runs": _vllm_runs,
     "mcsf": _mcsf,
+    "bros": _bros,
 }
 """By name."""

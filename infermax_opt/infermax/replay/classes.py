@@ -26,7 +26,7 @@ CLASS_DEFINITIONS = {
     "e2e_attainment": "share of those with a limit of the end-to-end latency that keep it and are done",
     "token_attainment": "share of the gaps between tokens of a request that are within its limit of the TPOT",
     "mean_normalised_latency": "mean of (last token - arrival) / output tokens of those done, s/token",
-    "queueing_share": "mean, of those done, of the part of (last token - arrival) that is in no batch of theirs, "
+    "queueing_share": "mean, of those done, of the part of (last token - arrival) in no batch of theirs, "
     "to 12 places",
     "tokens_per_second": "tokens made by the horizon / horizon; without one, by the makespan",
     "requests_per_second": "requests done / horizon; without one, by the makespan",

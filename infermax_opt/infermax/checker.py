@@ -429,6 +429,13 @@ def read_terms(entry: Field, classes: Field) -> tuple[list[object], Promise]:
     return terms, (weight, limits[0], limits[1], limits[2])
 
 
+def read_release(given: Field, meaning: Meaning) -> str:
+    """The class of a closed loop, which is hashed."""
+    name = given["class"].text()
+    meaning.feed("release", name, given["batch"].whole(1))
+    return name
+
+
 class Instance:
     """What the bounds need of an instance file.
 
@@ -474,6 +481,7 @@ class Instance:
         self.horizon = top["horizon"].number() if "horizon" in top else None
         if self.horizon is not None:
             meaning.feed("horizon", self.horizon)
+        self.released = read_release(top["release"], meaning) if "release" in top else None
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
         #: Input and output tokens, arrival, weight and limits, whether they are optional, and how many.
         self.entries: list[tuple[int, int, Fraction, Promise, bool, int]] = []
@@ -481,22 +489,35 @@ class Instance:
         self.promised: dict[tuple[int, int, Fraction, Promise], int] = {}
         classes, total = top["classes"] if "classes" in top else Field({}, "instance.classes"), 0
         for entry in top["requests"].items():
-            i, o = entry["input_tokens"].whole(1), entry["output_tokens"].whole(1)
-            arrival = entry["arrival"].number() if "arrival" in entry else Fraction(0)
-            if arrival < 0:
-                entry["arrival"].fail(f"{shown(entry['arrival'].value)} is below 0")
-            terms, promise = read_terms(entry, classes)
-            times = meaning.feed_requests(entry, i, o, arrival, *terms)
-            total += times
-            optional = "optional" in terms[1:]
-            if not optional:  # these may be left out, so the bounds are about the others
-                self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
-            self.entries.append((i, o, arrival, promise, optional, times))
+            total += self._read_entry(entry, classes, meaning)
             if total > MAX_REQUESTS:
                 top["requests"].fail(f"more than {MAX_REQUESTS} requests in all")
         if not self.kinds:
             top["requests"].fail("holds no request that must be served")
         self.sha256 = meaning.hexdigest()
+
+    def _read_entry(self, entry: Field, classes: Field, meaning: Meaning) -> int:
+        """How many requests an entry stands for, which are noted and hashed."""
+        i, o = entry["input_tokens"].whole(1), entry["output_tokens"].whole(1)
+        arrival = entry["arrival"].number() if "arrival" in entry else Fraction(0)
+        if arrival < 0:
+            entry["arrival"].fail(f"{shown(entry['arrival'].value)} is below 0")
+        terms, promise = read_terms(entry, classes)
+        times = meaning.feed_requests(entry, i, o, arrival, *terms)
+        optional = "optional" in terms[1:]
+        if not optional:  # these may be left out, so the bounds are about the others
+            self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
+        self.entries.append((i, o, arrival, promise, optional, times))
+        if self.released and "class" in entry and entry["class"].text() == self.released:
+            self._check_release(promise, optional)
+        return int(times)
+
+    def _check_release(self, promise: Promise, optional: bool) -> None:
+        """Bounds are those without a closed loop, so no latency of a released request may count."""
+        counted = {self.objective, *self.limits, *self.weights} - {"weighted sum", "at_most"}
+        late = "missed" in counted and promise[1:] != (None, None, None)
+        if late or not (optional or counted <= {"makespan", "missed", "unserved", "unserved_tokens"}):
+            raise Rejected("is for latencies of released requests, which have no certificates")
 
     def _read_objective(self, given: Field) -> list[object]:
         """The one metric, or the limits of several; what the hash holds of it."""

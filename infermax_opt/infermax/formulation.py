@@ -108,6 +108,8 @@ def refusal(formulation: Formulation, instance: Instance) -> str | None:
 
     No formulation, also of another package, has a variable for what a batch of both kinds takes longer.
     """
+    if instance.release is not None:
+        return "has no closed loop"
     return MIXING if instance.pays_for_mixing else formulation.unsupported(instance)
 
 

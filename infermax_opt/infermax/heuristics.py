@@ -17,6 +17,7 @@ from infermax_opt.core.plugins import blaming
 from infermax_opt.core.problem import Heuristic
 from infermax_opt.core.script import file_and_name, from_file
 from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.classed import CLASSED, classed_schedule
@@ -104,13 +105,19 @@ def get_scheduler(name: str) -> Scheduler:
     """
     for table in (INFORMED, PLANNERS):
         if name in table:
-            return table[name]
+            return partial(_open_loop, name=name, scheduler=table[name])
     if name in CLASSED:
         return partial(classed_schedule, name=name)
     if is_added(name):
         return lambda instance: run_added(instance, name).schedule
     others = [*CLASSED, *sorted(_installed()), *INFORMED, *PLANNERS, "FILE.py:NAME"]
     return partial(schedule, options=preset(name, others))
+
+
+def _open_loop(instance: Instance, name: str, scheduler: Scheduler) -> Schedule:
+    """What a scheduler makes of an instance that has no closed loop."""
+    refuse_release(instance, name)
+    return scheduler(instance)
 
 
 def is_added(name: str) -> bool:

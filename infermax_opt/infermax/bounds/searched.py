@@ -45,10 +45,10 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     stop : callable, optional
         Asked often whether to search no longer.
     """
-    if instance.required is None:
+    whole, objective = instance.relaxed, instance.objective
+    if whole.required is None or not instance.relaxes:
         return
-    objective, whole = instance.objective, instance
-    instance = instance.required  # a schedule without the others has no batch that is longer
+    instance = whole.required  # a schedule without the others has no batch that is longer
     if objective.limits:
         yield from _on_each_limit(instance, stop)
     elif objective.name is None:

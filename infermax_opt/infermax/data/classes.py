@@ -3,7 +3,7 @@
 Real-time: prompts and outputs are drawn from log-normal distributions with the moments that the paper states
 of ShareGPT and LMSYS, rounded, from 1 to `LONGEST` tokens; arrivals are Poisson, to the millisecond.  Limits:
 0.4 s of the TTFT, 0.2 s of the TPOT.  Best-effort: 512 to 1024 prompt tokens and 32 to 128 output tokens,
-uniformly; optional; in sets of `SET` requests (the paper does not say how many).
+uniformly; optional; released in sets of `SET` requests (the paper does not say how many).
 
 How numbers are drawn is ours: by Python's `random.Random(seed)`, for each real-time request the time since
 the one before, prompt, output; then prompt and output of each best-effort one.
@@ -22,7 +22,7 @@ from typing import NamedTuple
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number, to_fraction
 from infermax_opt.infermax.data.cost import Attention, CostModel
-from infermax_opt.infermax.data.instance import Instance, RequestClass, RequestGroup, System
+from infermax_opt.infermax.data.instance import Instance, Release, RequestClass, RequestGroup, System
 
 __all__ = ["MOMENTS", "SET", "Moments", "bros_instance"]
 
@@ -99,6 +99,7 @@ def bros_instance(
             RequestClass("be", optional=True),
         ),
         horizon=until,
+        release=Release("be", SET),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import floor
@@ -17,12 +17,10 @@ from infermax_opt.infermax.data.objective import (
     Metric,
     rank,
 )
+from infermax_opt.infermax.data.release import NEVER
 from infermax_opt.infermax.data.requests import Request, RequestType
 
 __all__ = ["NEVER", "Latencies", "beyond_states", "counts_span", "gains_by_waiting"]
-
-#: Tick of what does not happen.
-NEVER = 2**62
 
 
 class Latencies:
@@ -35,6 +33,8 @@ class Latencies:
         Ticks per second; arrivals are whole ticks.
     firsts, lasts : sequence of int, one per request
         Ticks at which the first and the last token are made; `NEVER` where one is not.
+    released : mapping of int to int, optional
+        Ticks at which requests of a closed loop arrive.
 
     Attributes
     ----------
@@ -42,8 +42,15 @@ class Latencies:
         Ticks from arrival to first token, from first to last token, and from arrival to last token.
     """
 
-    def __init__(self, instance: Instance, unit: int, firsts: Sequence[int], lasts: Sequence[int]):
-        self.instance = instance
+    def __init__(
+        self,
+        instance: Instance,
+        unit: int,
+        firsts: Sequence[int],
+        lasts: Sequence[int],
+        released: Mapping[int, int] | None = None,
+    ):
+        self.instance, self._released = instance, released or {}
         self.unit = unit
         self.firsts, self.lasts = firsts, lasts
         self._linear: dict[Metric, Fraction | None] = {}
@@ -55,7 +62,9 @@ class Latencies:
         if required is None or required is self.instance:
             return None if required is None else self
         kept = [i for i, request in enumerate(self.instance.requests) if not request.terms.optional]
-        return Latencies(required, self.unit, [self.firsts[i] for i in kept], [self.lasts[i] for i in kept])
+        released = {k: self._released[i] for k, i in enumerate(kept) if i in self._released}
+        firsts, lasts = [self.firsts[i] for i in kept], [self.lasts[i] for i in kept]
+        return Latencies(required, self.unit, firsts, lasts, released)
 
     def metric(self, metric: Metric) -> Fraction | None:
         """A metric in its unit, None where it is undefined; the makespan is that of the last token.
@@ -93,7 +102,10 @@ class Latencies:
 
     def _since_arrival(self, times: Sequence[int]) -> list[int]:
         arrivals = (request.arrival for request in self.instance.requests)
-        return [time - int(at * self.unit) if at else time for time, at in zip(times, arrivals, strict=True)]
+        found = [time - int(at * self.unit) if at else time for time, at in zip(times, arrivals, strict=True)]
+        for i, arrival in self._released.items():
+            found[i] = NEVER if times[i] == NEVER else times[i] - arrival
+        return found
 
     @cached_property
     def ttft(self) -> list[int]:

@@ -92,6 +92,7 @@ def class_figures(instance: Instance, schedule: Schedule) -> list[ClassFigures]:
         replayed.ticks_per_second,
         [ends[batch] if batch >= 0 else NEVER for batch in replayed.first_batch],
         [ends[batch] if batch >= 0 else NEVER for batch in replayed.last_batch],
+        replayed.released,
     )
     tokens = _walk(instance, schedule, replayed, latencies)
     members: dict[str | None, list[int]] = {}

@@ -166,6 +166,7 @@ def measure(instance: Instance, replay: Replay) -> Metrics:
         replay.ticks_per_second,
         [ends[batch] if batch >= 0 else NEVER for batch in replay.first_batch],
         [ends[batch] if batch >= 0 else NEVER for batch in replay.last_batch],
+        replay.released,
     )
     makespan = replay.seconds(ends[-1]) if ends else Fraction(0)
     durations = [end - start for start, end in zip(replay.starts, ends, strict=True)]

@@ -19,6 +19,7 @@ CLASSED: dict[str, Callable[[Instance], ClassScheduler]] = {
     "bros": Bros,
     "bros-literal": partial(Bros, options=BrosOptions(guarded=False)),
     "rr": RoundRobin,
+    "fcfs": partial(RoundRobin, alternate=False),
     "slack": Slack,
 }
 """What makes the scheduler of each name for an instance."""

@@ -65,6 +65,7 @@ ABOUT: dict[str, str] = {
     "deadline": "who can keep a service level first, by latest start; needs an slo, uses predictions",
     "bros": "BROS: requests with an slo by slack, best-effort ones beside; who is late freezes nobody",
     "bros-literal": "BROS as its paper has it: one late request stops all others",
+    "fcfs": "first come first served, prompts whole, also in a closed loop",
     "rr": "classes alternate from batch to batch, first come first served inside",
     "slack": "who can keep a service level first, others in what is left; who has missed one comes last",
 }

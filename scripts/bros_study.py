@@ -29,8 +29,11 @@ from infermax_opt.infermax.data.classes import MOMENTS, bros_instance
 from infermax_opt.infermax.data.instance import Instance, Objective
 from infermax_opt.infermax.heuristics import run_scheduler
 from infermax_opt.infermax.replay.classes import ClassFigures, class_figures
+from infermax_opt.infermax.replay.sharing import shared_blocks
 
 SCHEDULERS = ("slack", "bros", "bros-literal", "rr", "fcfs")
+#: Batches from one look at the blocks to the next.
+EVERY = 20
 #: Weights of an unserved best-effort request, in missed real-time ones.
 WEIGHTS = ("0.1", "0.3", "1", "3")
 COLUMNS = (
@@ -109,6 +112,15 @@ def _percent(share: Fraction | None) -> str:
     return "-" if share is None else f"{100 * float(share):.1f}"
 
 
+def blocks(instance: Instance, scheduler: str) -> str:
+    """What sharing blocks would save of those held, by the rule of BROS and at most."""
+    schedule = run_scheduler(instance, scheduler)
+    looks = [look for look in shared_blocks(instance, schedule, EVERY) if look.blocks]
+    held, rule, most = (sum(look[k] for look in looks) / max(1, len(looks)) for k in range(3))
+    share = most / (held or 1)
+    return f"of {held:.1f} blocks held, {rule:.1f} shared by the rule, {most:.1f} at most ({share:.2%})"
+
+
 def markdown(found: Sequence[Row]) -> str:
     """The rows as a table."""
     rows = [COLUMNS, ("---",) * len(COLUMNS), *([row[name] for name in COLUMNS] for row in found)]
@@ -124,6 +136,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--profile", help="cost profile; by default an estimate of OPT-30B on four A100-40GB")
     found.add_argument("--schedulers", nargs="+", default=SCHEDULERS)
+    found.add_argument("--blocks", action="store_true", help="report blocks that could be shared")
     found.add_argument("--seconds", type=float, default=6, help="of the search for each of the bounds")
     found.add_argument("--out", type=Path, default=Path("out/bros"))
     return found
@@ -135,8 +148,14 @@ def main() -> None:
     found = list[Row]()
     for rate in options.rates:
         instance = bros_instance(options.workload, rate, options.horizon, options.seed, options.profile)
+        if options.blocks:
+            for name in options.schedulers:
+                print(f"{rate} req/s, {name}: {blocks(instance, name)}")
+            continue
         found += rows(instance, rate, options.schedulers, lines(instance, options.seconds))
         print(f"{rate} req/s: done", file=sys.stderr)
+    if not found:
+        return
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()

@@ -31,7 +31,7 @@ from infermax_opt.infermax.heuristics import run_scheduler
 from infermax_opt.infermax.replay.classes import ClassFigures, class_figures
 from infermax_opt.infermax.replay.sharing import shared_blocks
 
-SCHEDULERS = ("slack", "bros", "bros-literal", "rr", "fcfs")
+SCHEDULERS = ("slack", "bros", "rr", "fcfs")
 #: Batches from one look at the blocks to the next.
 EVERY = 20
 #: Weights of an unserved best-effort request, in missed real-time ones.

@@ -20,7 +20,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
-from infermax_opt.infermax.schedulers.classed import CLASSED, classed_schedule
+from infermax_opt.infermax.schedulers.classed import CLASSED, TRIED, classed_schedule
 from infermax_opt.infermax.schedulers.foresight import FORESIGHT, foresight_schedule
 from infermax_opt.infermax.schedulers.presets import ABOUT, AIMED, PRESETS, preset
 from infermax_opt.infermax.simulator import asked_for_batches, is_clairvoyant, simulate
@@ -32,6 +32,8 @@ __all__ = [
 
 Scheduler = Callable[[Instance], Schedule]
 
+#: Output tokens up to which schedulers that tell classes apart are tried unasked.
+MOST_TOLD = 3_000_000
 #: Entry points of schedulers.
 GROUP = "infermax_opt.schedulers"
 #: What the source of a schedule says of a scheduler that was shown output lengths, and that in words.
@@ -83,10 +85,12 @@ def aimed_names() -> tuple[str, ...]:
 def names_for(instance: Instance) -> tuple[str, ...]:
     """Names of all these that are worth a trial on an instance.
 
-    Those that tell classes apart come first where there is something to tell, and are left out elsewhere.
+    Those that tell classes apart come first where there is something to tell, and are left out elsewhere, and
+    where there are so many tokens that they take minutes.
     """
     told = any(group.slo or group.class_name is not None for group in instance.groups)
-    return (*(CLASSED if told else ()), *scheduler_names(), *aimed_names())
+    few = instance.output_tokens <= MOST_TOLD
+    return (*(TRIED if told and few else ()), *scheduler_names(), *aimed_names())
 
 
 def scheduler_lines() -> list[str]:

@@ -6,8 +6,8 @@ that fits it, and so on.
 
 *Proof.*  Let r be the smallest, and b the largest that fits it; where there is none, no pair fits.  Some
 maximum matching has the pair (r, b).  Take any.  If r or b is free in it, put the pair in the place of the
-other one's pair, if that has one.  If r is with b' and r' with b, then b' <= b, so r' + b' <= r' + b <= s, and
-(r, b), (r', b') fit, too.  The rest is the same problem without both.  QED.
+other one's pair, if that has one.  If r is with b' and r' with b, then b' <= b, so r' + b' <= r' + b <= s,
+and (r, b), (r', b') fit, too.  The rest is the same problem without both.  QED.
 """
 
 from __future__ import annotations

@@ -13,16 +13,19 @@ from infermax_opt.infermax.schedulers.round_robin import RoundRobin
 from infermax_opt.infermax.schedulers.slack import Slack
 from infermax_opt.infermax.simulator import simulate
 
-__all__ = ["CLASSED", "classed_schedule"]
+__all__ = ["CLASSED", "TRIED", "classed_schedule"]
 
 CLASSED: dict[str, Callable[[Instance], ClassScheduler]] = {
+    "slack": Slack,
     "bros": Bros,
-    "bros-literal": partial(Bros, options=BrosOptions(guarded=False)),
     "rr": RoundRobin,
     "fcfs": partial(RoundRobin, alternate=False),
-    "slack": Slack,
+    "bros-literal": partial(Bros, options=BrosOptions(guarded=False)),
 }
 """What makes the scheduler of each name for an instance."""
+
+TRIED = ("slack", "bros", "rr", "fcfs")
+"""Names of those that are tried unasked: the literal one serves one request after another where one is late."""
 
 
 def classed_schedule(instance: Instance, name: str) -> Schedule:

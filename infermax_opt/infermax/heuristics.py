@@ -86,10 +86,10 @@ def names_for(instance: Instance) -> tuple[str, ...]:
     """Names of all these that are worth a trial on an instance.
 
     Those that tell classes apart come first where there is something to tell, and are left out elsewhere, and
-    where there are so many tokens that they take minutes.
+    where there are so many tokens that they take minutes, unless nothing else takes the instance.
     """
     told = any(group.slo or group.class_name is not None for group in instance.groups)
-    few = instance.output_tokens <= MOST_TOLD
+    few = instance.output_tokens <= MOST_TOLD or instance.release is not None
     return (*(TRIED if told and few else ()), *scheduler_names(), *aimed_names())
 
 

@@ -25,7 +25,7 @@ CLASSED: dict[str, Callable[[Instance], ClassScheduler]] = {
 """What makes the scheduler of each name for an instance."""
 
 TRIED = ("slack", "bros", "rr", "fcfs")
-"""Names of those that are tried unasked: the literal one serves one request after another where one is late."""
+"""Names of those that are tried unasked: the literal one takes long once a request is late."""
 
 
 def classed_schedule(instance: Instance, name: str) -> Schedule:

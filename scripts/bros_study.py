@@ -47,15 +47,17 @@ Line = tuple[Fraction, Fraction]
 
 
 def lines(instance: Instance, seconds: float) -> list[Line]:
-    """The certified lines, each searched for so long."""
-    found = list[Line]()
-    for weight in ("0", *WEIGHTS):
-        until = time.monotonic() + seconds
-        objective = Objective.of({"missed": 1, "unserved": weight} if Fraction(weight) else "missed")
-        asked = replace(instance, objective=objective)
-        bounds = attainment_bounds(asked.relaxed, stop=lambda: time.monotonic() > until)  # noqa: B023
-        found.append((Fraction(weight), max((bound.value for bound in bounds), default=Fraction(0))))
-    return found
+    """The certified lines, each searched for about so long, and until there is one."""
+    return [(Fraction(weight), least(instance, weight, seconds)) for weight in ("0", *WEIGHTS)]
+
+
+def least(instance: Instance, weight: str, seconds: float) -> Fraction:
+    """What `missed` + a weight * `unserved` is at least."""
+    objective = Objective.of({"missed": 1, "unserved": weight} if Fraction(weight) else "missed")
+    asked, until, best = replace(instance, objective=objective), time.monotonic() + seconds, [Fraction(0)]
+    for bound in attainment_bounds(asked.relaxed, stop=lambda: best[-1] > 0 and time.monotonic() > until):
+        best.append(bound.value)
+    return best[-1]
 
 
 def limits(found: Sequence[Line], missed: Fraction, unserved: Fraction) -> tuple[Fraction, ...]:

@@ -36,7 +36,7 @@ PACE = 0.4
 #: Share of the KV cache that no request enters.
 SPARE = 1 / 64
 #: Share of the KV cache that no best-effort request enters.
-SPARE_BEST_EFFORT = 0.1
+SPARE_BEST_EFFORT = 0.11
 #: Prefill tokens of a best-effort request in a batch, at most; where they do not fit, half, and so on.
 CHUNK = 512
 #: Time that a batch may take where a token of a running request is overdue, in its limit of the TPOT.

@@ -114,7 +114,7 @@ WINGS: dict[str, dict[str, str]] = {
         "checker": "",
         "certificates": "checker data",
         "verify": "bounds certificates data replay",
-        "schedulers": "data replay",
+        "schedulers": "data replay simulator",
         "planners": "data replay schedulers",
         "simulator": "data replay",
         "heuristics": "data planners schedulers simulator",

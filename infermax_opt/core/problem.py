@@ -251,6 +251,10 @@ class Problem(ABC, Generic[I, S, M]):
         """Names of its heuristics, those that a table compares first."""
         return ()
 
+    def heuristics_for(self, instance: I) -> Sequence[str]:
+        """Names of the heuristics that are tried where none is named, those of most promise first."""
+        return self.heuristics()
+
     def heuristics_text(self) -> str:
         """The heuristics as ``schedulers`` lists them."""
         return ", ".join(self.heuristics())

@@ -173,7 +173,7 @@ class SolveRun(Generic[P, S, M]):
 
     def warm_up(self) -> None:
         """Find a schedule to start from, as the options ask."""
-        self.start_from(self.problem.heuristics(), self.heuristic)
+        self.start_from(self.problem.heuristics_for(self.instance), self.heuristic)
 
     def heuristic(self, name: str) -> S:
         """What the heuristic of that name makes of the instance."""

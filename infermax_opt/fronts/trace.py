@@ -140,7 +140,7 @@ class _Tracer:
         """Schedulers, then one weighted sum after the other; Ctrl-C ends it early."""
         began = time.monotonic()
         with suppress(KeyboardInterrupt):
-            for name in self.problem.heuristics():
+            for name in self.problem.heuristics_for(self.instance):
                 with suppress(InputError):  # one that makes no schedule of this instance
                     self.take(api.schedule(self.instance, name), name)
                 if time.monotonic() - began > SCHEDULERS_SHARE * time_limit:

@@ -365,7 +365,7 @@ METRICS = (
     "mean_normalised_latency", "max_normalised_latency",
     "p50_ttft", "p90_ttft", "p99_ttft", "max_ttft",
     "p50_tpot", "p90_tpot", "p99_tpot", "max_tpot", "p50_e2e", "p90_e2e", "p99_e2e", "max_e2e",
-    "class_spread", "missed", "unserved",
+    "class_spread", "missed", "unserved", "unserved_tokens",
 )  # fmt: skip
 FAR = math.inf  # potential of a state that is never reached
 #: Input tokens, output tokens and number of requests.
@@ -432,6 +432,13 @@ def read_terms(entry: Field, classes: Field) -> tuple[list[object], Promise]:
     return terms, (weight, limits[0], limits[1], limits[2])
 
 
+def read_release(given: Field, meaning: Meaning) -> str:
+    """The class of a closed loop, which is hashed."""
+    name = given["class"].text()
+    meaning.feed("release", name, given["batch"].whole(1))
+    return name
+
+
 class Instance:
     """What the bounds need of an instance file.
 
@@ -476,35 +483,51 @@ class Instance:
         if extra[2]:
             meaning.feed("prefix", extra[2])
         meaning.feed(*self._read_objective(top["objective"]))
-        if "horizon" in top:
-            meaning.feed("horizon", top["horizon"].number())
+        self.horizon = top["horizon"].number() if "horizon" in top else None
+        if self.horizon is not None:
+            meaning.feed("horizon", self.horizon)
+        self.released = read_release(top["release"], meaning) if "release" in top else None
         return meaning
 
     def _read_requests(self, top: Field) -> None:
         """Requests by kind, and the hash of the instance."""
         meaning = self._machine(top)
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
-        #: Requests that have limits, also by these.
+        #: Input and output tokens, arrival, weight and limits, whether they are optional, and how many.
+        self.entries: list[tuple[int, int, Fraction, Promise, bool, int]] = []
+        #: Requests that count, by what they do if they keep their limits.
         self.promised: dict[tuple[int, int, Fraction, Promise], int] = {}
         classes, total = top["classes"] if "classes" in top else Field({}, "instance.classes"), 0
         for entry in top["requests"].items():
-            i, o = entry["input_tokens"].whole(1), entry["output_tokens"].whole(1)
-            arrival = entry["arrival"].number() if "arrival" in entry else Fraction(0)
-            if arrival < 0:
-                entry["arrival"].fail(f"{shown(entry['arrival'].value)} is below 0")
-            terms, promise = read_terms(entry, classes)
-            times = meaning.feed_requests(entry, i, o, arrival, *terms)
-            total += times
-            if "optional" not in terms[1:]:  # these may be left out, so the bounds are about the others
-                self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
-                if promise[1:] != (None, None, None):
-                    key = (i, o, arrival, promise)
-                    self.promised[key] = self.promised.get(key, 0) + times
+            total += self._read_entry(entry, classes, meaning)
             if total > MAX_REQUESTS:
                 top["requests"].fail(f"more than {MAX_REQUESTS} requests in all")
         if not self.kinds:
             top["requests"].fail("holds no request that must be served")
         self.sha256 = meaning.hexdigest()
+
+    def _read_entry(self, entry: Field, classes: Field, meaning: Meaning) -> int:
+        """How many requests an entry stands for, which are noted and hashed."""
+        i, o = entry["input_tokens"].whole(1), entry["output_tokens"].whole(1)
+        arrival = entry["arrival"].number() if "arrival" in entry else Fraction(0)
+        if arrival < 0:
+            entry["arrival"].fail(f"{shown(entry['arrival'].value)} is below 0")
+        terms, promise = read_terms(entry, classes)
+        times = meaning.feed_requests(entry, i, o, arrival, *terms)
+        optional = "optional" in terms[1:]
+        if not optional:  # these may be left out, so the bounds are about the others
+            self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
+        self.entries.append((i, o, arrival, promise, optional, times))
+        if self.released and "class" in entry and entry["class"].text() == self.released:
+            self._check_release(promise, optional)
+        return int(times)
+
+    def _check_release(self, promise: Promise, optional: bool) -> None:
+        """Bounds are those without a closed loop, so no latency of a released request may count."""
+        counted = {self.objective, *self.limits, *self.weights} - {"weighted sum", "at_most"}
+        late = "missed" in counted and promise[1:] != (None, None, None)
+        if late or not (optional or counted <= {"makespan", "missed", "unserved", "unserved_tokens"}):
+            raise Rejected("is for latencies of released requests, which have no certificates")
 
     def _read_objective(self, given: Field) -> list[object]:
         """The one metric, or the limits of several; what the hash holds of it."""
@@ -522,6 +545,22 @@ class Instance:
             return [None, *(part for pair in self.weights.items() if pair[1] for part in pair)]
         self.objective = "makespan" if given.text() == "throughput" else given.text()
         return [given.text(), self.objective, 1]
+
+    def promising(self, worth: dict[str, Fraction]) -> Instance:
+        """The same, with those that count where metrics weigh this: by a broken limit, or unserved."""
+        found = copy(self)
+        found.promised = {}
+        for i, o, arrival, (weight, *limits), optional, times in self.entries:
+            missed = worth.get("missed", Fraction(0)) * weight * any(limit is not None for limit in limits)
+            left = worth.get("unserved", Fraction(0)) * weight + worth.get("unserved_tokens", Fraction(0)) * o
+            left *= optional and self.horizon is not None
+            if missed or left:
+                ttft, tpot, e2e = limits if missed >= left else [None] * 3
+                if self.horizon is not None:
+                    e2e = self.horizon - arrival if e2e is None else min(e2e, self.horizon - arrival)
+                key = (i, o, arrival, (max(missed, left), ttft, tpot, e2e))
+                found.promised[key] = found.promised.get(key, 0) + times
+        return found
 
     def worth(self, metric: str) -> Fraction:
         """What a unit of a metric that has certificates is worth in a weighted sum, at least."""
@@ -623,6 +662,8 @@ def prove(instance: Instance, evidence: Field) -> Fraction:
         return proved / limit if limit else 1 + proved
     if not instance.weights:
         return prove_metric(instance, instance.objective, evidence)
+    if "parts" not in evidence:  # of what counts, other metrics are not below 0
+        return prove_metric(instance.promising(instance.weights), "a sum of counts", evidence)
     parts = {part_of(part, PARTS): part for part in evidence["parts"].items()}
     require(len(parts) == len(evidence["parts"].value), "parts: a metric is there twice")
     proved = Fraction(0)
@@ -2762,7 +2803,7 @@ class Keeper(NamedTuple):
 
 
 def attainment(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
-    """Weight of missed service levels: who keeps them all pays for machine time.
+    """Weight of missed service levels, and of what is unserved: who keeps all limits pays for machine time.
 
     See `infermax_opt.infermax.bounds.attainment`.
 
@@ -2774,7 +2815,7 @@ def attainment(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     piece : Piece
         Affine piece of the batch time.
     """
-    require(len(instance.promised) > 0, "no request has a service level")
+    require(len(instance.promised) > 0, "no request has a limit that counts")
     unit, groups = piece.unit * (1 << SHARE_BITS), evidence["groups"].whole(1, MAX_GROUPS)
     require(unit.denominator == 1, "exponent: is below 0")
     cells = read_priced(instance, evidence["cells"])
@@ -2790,6 +2831,16 @@ def attainment(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     spans = zip([0, *cells.ends], cells.ends, cells.prices, strict=False)
     spent = sum((end - start) * price for start, end, price in spans)
     return whole_weights(instance, (total - (spent << SHARE_BITS)) / unit)
+
+
+def counted(name: str) -> Callable[[Instance, Field, Piece], Fraction]:
+    """Proof for one metric that counts requests or their tokens."""
+
+    def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        """What the bound by attainment says of it."""
+        return attainment(instance.promising({name: Fraction(1)}), evidence, piece)
+
+    return prove
 
 
 def ranked(percent: int, place: int) -> Callable[[Instance, Field, Piece], Fraction]:
@@ -3106,7 +3157,8 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "overload": overload,
         "backwards": backwards,
     },
-    "missed": {"attainment": attainment},
+    "a sum of counts": {"attainment": attainment},
+    **{name: {"attainment": counted(name)} for name in ("missed", "unserved", "unserved_tokens")},
     **{
         f"{name}_{latency}": {"rank": ranked(percent, place)}
         for name, percent in (("p50", 50), ("p90", 90), ("p99", 99), ("max", 100))

@@ -108,6 +108,8 @@ def refusal(formulation: Formulation, instance: Instance) -> str | None:
 
     No formulation, also of another package, has a variable for what bounds leave out of a batch's time.
     """
+    if instance.release is not None:
+        return "has no closed loop"
     return EXTRA if instance.pays_extra else formulation.unsupported(instance)
 
 

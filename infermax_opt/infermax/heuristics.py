@@ -17,8 +17,10 @@ from infermax_opt.core.plugins import blaming
 from infermax_opt.core.problem import Heuristic
 from infermax_opt.core.script import file_and_name, from_file
 from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
+from infermax_opt.infermax.schedulers.classed import CLASSED, TRIED, classed_schedule
 from infermax_opt.infermax.schedulers.foresight import FORESIGHT, foresight_schedule
 from infermax_opt.infermax.schedulers.presets import ABOUT, AIMED, PRESETS, preset
 from infermax_opt.infermax.schedulers.reservation.options import ReservationOptions
@@ -31,22 +33,14 @@ from infermax_opt.infermax.schedulers.reservation.presets import (
 from infermax_opt.infermax.simulator import asked_for_batches, is_clairvoyant, simulate
 
 __all__ = [
-    "GROUP",
-    "INFORMED",
-    "PLANNERS",
-    "Scheduler",
-    "aimed_names",
-    "get_scheduler",
-    "is_added",
-    "reservation_lines",
-    "run_added",
-    "run_scheduler",
-    "scheduler_lines",
-    "scheduler_names",
+    "GROUP", "INFORMED", "PLANNERS", "Scheduler", "aimed_names", "get_scheduler", "is_added", "names_for",
+    "reservation_lines", "run_added", "run_scheduler", "scheduler_lines", "scheduler_names",
 ]  # fmt: skip
 
 Scheduler = Callable[[Instance], Schedule]
 
+#: Output tokens up to which schedulers that tell classes apart are tried unasked.
+MOST_TOLD = 3_000_000
 #: Entry points of schedulers.
 GROUP = "infermax_opt.schedulers"
 #: What the source of a schedule says of a scheduler that was shown output lengths, and that in words.
@@ -101,9 +95,20 @@ def aimed_names() -> tuple[str, ...]:
     return tuple(AIMED)
 
 
+def names_for(instance: Instance) -> tuple[str, ...]:
+    """Names of all these that are worth a trial on an instance.
+
+    Those that tell classes apart come first where there is something to tell, and are left out elsewhere, and
+    where there are so many tokens that they take minutes, unless nothing else takes the instance.
+    """
+    told = any(group.slo or group.class_name is not None for group in instance.groups)
+    few = instance.output_tokens <= MOST_TOLD or instance.release is not None
+    return (*(TRIED if told and few else ()), *scheduler_names(), *aimed_names())
+
+
 def scheduler_lines() -> list[str]:
     """A line for each of all these, with what the names of some do not say."""
-    names = (*scheduler_names(), *aimed_names())
+    names = (*scheduler_names(), *aimed_names(), *CLASSED)
     return [f"{name}: {ABOUT[name]}" if name in ABOUT else name for name in names]
 
 
@@ -122,13 +127,22 @@ def get_scheduler(name: str) -> Scheduler:
     """
     for table in (INFORMED, PLANNERS):
         if name in table:
-            return table[name]
+            return partial(_open_loop, name=name, scheduler=table[name])
+    if name in CLASSED:
+        return partial(classed_schedule, name=name)
     if is_added(name):
         return lambda instance: run_added(instance, name).schedule
     if is_reservation(name):
-        return partial(_reserving, options=reservation_options(name))
-    others = [*sorted(_installed()), *RESERVATION, *INFORMED, *PLANNERS, "FILE.py:NAME"]
+        reserving = partial(_reserving, options=reservation_options(name))
+        return partial(_open_loop, name=name, scheduler=reserving)
+    others = [*CLASSED, *sorted(_installed()), *RESERVATION, *INFORMED, *PLANNERS, "FILE.py:NAME"]
     return partial(schedule, options=preset(name, others))
+
+
+def _open_loop(instance: Instance, name: str, scheduler: Scheduler) -> Schedule:
+    """What a scheduler makes of an instance that has no closed loop."""
+    refuse_release(instance, name)
+    return scheduler(instance)
 
 
 def is_added(name: str) -> bool:

@@ -207,6 +207,12 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
 
         return (*scheduler_names(), *aimed_names())
 
+    def heuristics_for(self, instance: Instance) -> Sequence[str]:
+        """Beside these, those that tell classes and service levels apart, where there are any."""
+        from infermax_opt.infermax.heuristics import names_for
+
+        return names_for(instance)
+
     def heuristics_text(self) -> str:
         """One scheduler a line, and the planners."""
         from infermax_opt.infermax.heuristics import (

@@ -15,6 +15,7 @@ from infermax_opt.core.scoring import Scoring
 from infermax_opt.foreign.run import Run
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.objective import Metric
+from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.metrics import Metrics
 
@@ -50,6 +51,7 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
 
     def explain(self, instance: Instance, schedule: Schedule) -> Sequence[Explanation]:
         """Makespan and mean end-to-end latency in parts."""
+        refuse_release(instance, "the account of a schedule")
         from infermax_opt.infermax.attribution import explain
 
         return explain(instance, schedule)
@@ -89,6 +91,7 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
         schedule : Schedule
         band : Band
         """
+        refuse_release(instance, "a band")
         from infermax_opt.infermax.band import worst_case
 
         return worst_case(instance, schedule, band)
@@ -101,6 +104,7 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
         instance : Instance
         run : Run
         """
+        refuse_release(instance, "a run with latencies alone")
         from infermax_opt.infermax.replay.measured import measure_run
 
         return measure_run(instance, run)
@@ -113,6 +117,7 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
         instance : Instance
         run : Run
         """
+        refuse_release(instance, "a schedule rebuilt from a run")
         from infermax_opt.infermax.data.foreign_schedule import schedule_of_run
 
         return schedule_of_run(run, instance)

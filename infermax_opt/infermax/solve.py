@@ -20,6 +20,7 @@ from infermax_opt.core.result import LowerBound, Proof, Scope
 from infermax_opt.core.run import SolveOptions, SolveRun
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective
+from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.rounds import in_rounds
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
@@ -99,7 +100,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
     def warm_up(self) -> None:
         """Find a schedule to start from; one request after another has the least TPOTs (`bounds.service`)."""
         alone = ["vllm@r1"] if self.instance.objective.is_tpot else []
-        self.start_from([*alone, *self.problem.heuristics()], self.heuristic)
+        self.start_from([*alone, *self.problem.heuristics_for(self.instance)], self.heuristic)
 
     def plan(self) -> None:
         """Planners and bounds; then the flow formulation, by windows and as a whole, where it is small."""
@@ -194,6 +195,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         from infermax_opt.infermax.planners.anytime import anytime_plans
         from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
 
+        if self.instance.release is not None:
+            return
         if in_rounds(self.instance) and RoundsPlanner.takes(self.instance):
             from infermax_opt.infermax.exact import rounds
 
@@ -277,6 +280,10 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
     def choose(self) -> tuple[str, str]:
         """Engine and the reason for it; "none" where no exact engine has a chance."""
         tokens = self.instance.output_tokens
+        if self.instance.release is not None:
+            if self.options.formulation is not None or self.options.solver != "auto":
+                refuse_release(self.instance, self.options.formulation or self.options.solver)
+            return "none", "a closed loop: schedulers and bounds alone"
         if self.options.solver != "auto":
             return self.options.solver, "asked for"
         if self.options.formulation is not None:

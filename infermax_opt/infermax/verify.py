@@ -17,7 +17,7 @@ from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.certificates import certified_bound
 from infermax_opt.infermax.bounds import all_own, closed_form_bounds, exhaustive, own_bounds
 from infermax_opt.infermax.certificates import CERTIFICATION
-from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup
+from infermax_opt.infermax.data.instance import Instance, Metric, Objective, RequestGroup
 from infermax_opt.infermax.data.objective import BY_COUNT
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.fast import replay
@@ -169,4 +169,5 @@ def longest_each(instance: Instance) -> Fraction | None:
     end = max(request.arrival for request in instance.requests)
     end += len(instance.requests) * measure(longest, replay(longest, own)).makespan
     weight = sum(request.terms.weight for request in instance.requests)
-    return instance.objective.value(lambda metric: weight if metric in BY_COUNT else end)
+    most = dict.fromkeys(BY_COUNT, weight) | {Metric.UNSERVED_TOKENS: instance.output_tokens}
+    return instance.objective.value(lambda metric: most.get(metric, end))

@@ -178,7 +178,7 @@ def _rounded(value: Fraction, rounding: Literal["floor", "ceiling", "nearest"]) 
 def _run_schedulers(instance: AnyInstance) -> _Runs:
     """What every scheduler, method or heuristic makes of the instance; None where it fails."""
     runs: _Runs = {}
-    for name in problem_of(instance).heuristics():
+    for name in problem_of(instance).heuristics_for(instance):
         try:
             schedule = api.schedule(instance, name)
         except InputError:  # it needs too many batches, or workers

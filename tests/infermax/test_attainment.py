@@ -201,7 +201,7 @@ def test_what_prices_may_not_do() -> None:
             check(shown(of), json.loads(json.dumps(certificate)))
     free = replace(of, groups=tuple(replace(g, slo=None) for g in of.groups), classes=())
     assert not list(attainment_bounds(free))
-    with pytest.raises(Rejected, match="no request has a service level"):
+    with pytest.raises(Rejected, match="no request has a limit that counts"):
         check(shown(free), json.loads(json.dumps(certificate_to_json(free, bound))))
 
 

@@ -35,6 +35,8 @@ from infermax_opt.infermax.exact.staged import staged_search, unsupported
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import measure
 from infermax_opt.infermax.replay.plain import replay_plain
+from infermax_opt.infermax.schedulers.classed import CLASSED
+from infermax_opt.infermax.schedulers.reservation.presets import RESERVATION
 from tests.campaign import campaign, in_blocks
 from tests.infermax.oracle import optimum
 from tests.infermax.test_optimum import OBJECTIVES
@@ -273,3 +275,15 @@ def test_a_result_is_of_the_cost_with_the_term() -> None:
     result = api.solve(instance, time_limit=1, threads=1)
     assert verify(instance, result).ok
     assert not verify(replace(instance, cost=replace(COST, mixed=(0, 0))), result).ok
+
+
+@pytest.mark.parametrize("name", [*CLASSED, *RESERVATION])
+def test_schedulers_with_a_clock_of_their_own_know_the_true_time(name: str) -> None:
+    for seed in range(24):
+        instance = mixing(seed, arrivals=True)
+        try:
+            schedule = api.schedule(instance, name)
+        except InputError as error:
+            assert "predicted_output_tokens" in str(error)
+            continue
+        assert replay_plain(instance, schedule).valid, seed

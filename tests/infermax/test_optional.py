@@ -33,11 +33,13 @@ from tests.infermax.vector_oracle import TooMany, vector_optimum
 #: Objectives in turn.
 OBJECTIVES: tuple[object, ...] = (
     "unserved",
+    "unserved_tokens",
     "missed",
     "mean_e2e",
     "makespan",
     "max_ttft",
     {"unserved": "1", "makespan": "0.3"},
+    {"unserved_tokens": "1", "unserved": "1"},
     {"unserved": "1", "missed": "2", "mean_ttft": "1"},
     {"at_most": {"unserved": "1", "mean_e2e": "4"}},
 )

@@ -91,6 +91,8 @@ class _VectorOracle:
         requests = self.instance.requests
         if name in ("missed", "unserved"):
             return [request.terms.weight for request in requests]
+        if name == "unserved_tokens":
+            return [Fraction(tokens) for tokens in self.outputs]
         requests = [requests[k] for k in self.required]
         outputs = [self.outputs[k] for k in self.required]
         tick = Fraction(1, self.unit)
@@ -185,7 +187,7 @@ class _VectorOracle:
         late = [at > self.horizon or gone for at, gone in zip(ends, never, strict=True)]
         if name == "makespan":
             found = factors[0] * int(max((at for at in ends if at < math.inf), default=0))
-        elif name == "unserved":
+        elif name in ("unserved", "unserved_tokens"):
             each = zip(factors, late, self.optional, strict=True)
             found = sum(factor for factor, gone, may in each if gone and may)
         elif name == "missed":

@@ -25,7 +25,7 @@ def built(suite: str, *only: str) -> list[Instance]:
 def test_names() -> None:
     assert suite_names() == (
         "paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "latency", "online", "attainment",
-        "vllm-runs", "mcsf",
+        "vllm-runs", "mcsf", "bros",
         "ecoserve", "iteration", "makespan", "pipelining", "placement",
     )  # fmt: skip
     counts = {name: len(get_suite(name).cases) for name in suite_names()}
@@ -40,6 +40,7 @@ def test_names() -> None:
         "attainment": 5,
         "vllm-runs": 6,
         "mcsf": 400,
+        "bros": 6,
         "ecoserve": 12,
         "iteration": 21,
         "makespan": 24,

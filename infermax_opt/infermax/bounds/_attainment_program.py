@@ -7,8 +7,9 @@ makes more tokens in it than there are batches. Floats suffice: the bound is tru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from infermax_opt.infermax.bounds._attainment_proof import (
     SHARE_BITS,
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["best_prices"]
 
+T = TypeVar("T")
+
+#: Guests with much time that are told apart; each of them counts in nearly all cells.
+GROUPS = 36
 #: Most cells.
 CELLS = 1_000
 #: Cells that a request counts for besides the time that it has.
@@ -41,6 +46,25 @@ HAIR = 1e-9
 FREE = float("inf")
 #: Seconds for the linear program, where nobody stops it.
 SECONDS = 100.0
+
+
+def _grouped(guests: Sequence[tuple[int, Guest]]) -> dict[int, Guest]:
+    """Guests with much time, neighbours by arrival and by weight of their tokens counted as one of them."""
+    count = max(1, round(GROUPS**0.5))
+    by_arrival = sorted(guests, key=lambda pair: pair[1].begin)
+    found: dict[int, Guest] = {}
+    for some in _cut(by_arrival, count if by_arrival[0][1].begin < by_arrival[-1][1].begin else 1):
+        by_weight = sorted(some, key=lambda pair: float(pair[1].weight) / (pair[1].prompt + pair[1].later))
+        for group in _cut(by_weight, count):
+            number, guest = group[len(group) // 2]
+            found[number] = replace(guest, count=sum(one.count for _, one in group))
+    return found
+
+
+def _cut(items: Sequence[T], parts: int) -> Iterator[Sequence[T]]:
+    """Stretches of about the same length."""
+    size = -(-len(items) // parts)
+    return (items[k : k + size] for k in range(0, len(items), size))
 
 
 class _Load(NamedTuple):
@@ -127,9 +151,11 @@ class _Program:
 
     def __init__(self, proof: AttainmentProof, pairs: int):
         self.proof, self.system = proof, proof.instance.system
-        self.guests = {
-            k: guest for k, guest in enumerate(proof.guests) if not guest.lost and guest.until is not None
-        }
+        kept = [(k, g) for k, g in enumerate(proof.guests) if not g.lost and g.until is not None]
+        patient = [(k, guest) for k, guest in kept if guest.patient]
+        self.guests = dict(kept)
+        if len(patient) > GROUPS:
+            self.guests = {k: guest for k, guest in kept if not guest.patient} | _grouped(patient)
         self.width, self.ends = self._cut(pairs)
         self.fixed = max((guest.fixed for guest in self.guests.values()), default=0)
         #: Ticks that a batch takes, by which tokens are scaled.

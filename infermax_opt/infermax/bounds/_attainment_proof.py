@@ -14,7 +14,7 @@ from math import ceil, floor, gcd, lcm
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.interaction import in_chunks
 from infermax_opt.infermax.bounds.least_work import spreads
-from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.instance import Instance, Metric, RequestType
 
 __all__ = ["SHARE_BITS", "AttainmentProof", "Guest", "Prices", "least_sum"]
 
@@ -88,6 +88,8 @@ class Guest:
     weight : Fraction
     lost : bool
         Whether they never keep all limits.
+    patient : bool
+        Whether it only matters when they end.
     begin, until : int
         Ticks between which the prompt is done; no end is None.
     ready, due : int
@@ -105,6 +107,7 @@ class Guest:
     later: int
     weight: Fraction
     lost: bool
+    patient: bool
     begin: int
     until: int | None
     ready: int
@@ -164,12 +167,27 @@ class AttainmentProof:
         self.alpha, self._beta = ticks.alpha[piece], ticks.beta[piece]
         kinds: dict[tuple[int, int, Fraction, Fraction, Limits], int] = {}
         for kind in instance.types:
-            if slo := kind.terms.slo:
-                limits = (slo.ttft, slo.tpot, slo.e2e)
-                key = (kind.input_tokens, kind.output_tokens, kind.arrival, kind.terms.weight, limits)
+            found = self._promise(kind)
+            if found is not None:
+                key = (kind.input_tokens, kind.output_tokens, kind.arrival, *found)
                 kinds[key] = kinds.get(key, 0) + len(kind.members)
         self.guests = [self._guest((i, o), at, limits, weight, count)
                        for (i, o, at, weight, limits), count in kinds.items()]  # fmt: skip
+
+    def _promise(self, kind: RequestType) -> tuple[Fraction, Limits] | None:
+        """What it weighs in the objective that a request breaks its limits, and these; None for nothing."""
+        objective, terms, horizon = self.instance.objective, kind.terms, self.instance.horizon
+        slo = terms.slo
+        missed = objective.weight(Metric.MISSED) * terms.weight if slo else Fraction(0)
+        left = objective.weight(Metric.UNSERVED) * terms.weight
+        left += objective.weight(Metric.UNSERVED_TOKENS) * kind.output_tokens
+        if not terms.optional or horizon is None:
+            left = Fraction(0)
+        if missed == left == 0:
+            return None
+        ttft, tpot, e2e = (slo.ttft, slo.tpot, slo.e2e) if missed >= left else (None, None, None)
+        until = None if horizon is None else Fraction(horizon) - kind.arrival
+        return max(missed, left), (ttft, tpot, _earliest(e2e, until))
 
     def _guest(
         self, lengths: tuple[int, int], arrival: Fraction, limits: Limits, weight: Fraction, count: int
@@ -186,7 +204,7 @@ class AttainmentProof:
         until = _earliest(ttft, None if due is None else due - later)
         date = arrival * scale
         return Guest(
-            count, i, o - 1, weight, lost,
+            count, i, o - 1, weight, lost, limits[0] is limits[1] is None,
             floor(date), None if until is None else ceil(date + until),
             floor(date) + first, None if due is None else ceil(date + due),
             whole, telescoped, works, fixed, least,

@@ -4,10 +4,16 @@ takes.
 A relaxation of machine time over cells of time. Fix one affine piece, in ticks. Call a request *good* if it
 keeps all its limits. Its first token comes in [a + first, E] and its last one by D, where
 
-    D = a + the least of e2e and ttft + tpot (O - 1),    E = the least of a + ttft and D - later,
+    D = a + the least of e2e, H - a and ttft + tpot (O - 1),    E = the least of a + ttft and D - later,
 
-and `first` and `later` are what its prompt and its later tokens take at least with the machine to itself.
-If these break a limit, it is never good.
+and `first` and `later` are what its prompt and its later tokens take at least with the machine to itself; H
+is the horizon, if there is one.  If these break a limit, it is never good.
+
+*What is left unserved* counts in the same way: an optional request is served by H if it is good with the only
+limit H - a of its end-to-end latency, and its weight is what it counts in the objective if it is not.  So the
+bound is one on weighted sums of `missed`, `unserved` and `unserved_tokens`: a frontier of service levels
+against best-effort work (Theorem 2 of BROS, priced by cells).  One that has a service level, too, counts for
+the larger of its two weights; the other one is left out, as are all other metrics, none of which is negative.
 
 *Credits.* A batch is spread evenly over its time. The prompt of a good request is done in the batches of
 the pass that makes its first token, each with the share of its tokens (with "exact" attention, the
@@ -68,7 +74,7 @@ __all__ = ["attainment_bounds"]
 #: Pairs of requests and cells in the linear program: the quick one takes seconds, the finest up to minutes.
 PAIRS = (6_000, 15_000, 30_000)
 #: Kinds of requests beyond which it is not tried: each would have too few cells.
-MAX_KINDS = 8_000
+MAX_KINDS = 20_000
 
 
 def attainment_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:

@@ -71,9 +71,12 @@ def closed_form_bounds(instance: Instance) -> list[LowerBound]:
     -------
     list of LowerBound
         Exact seconds.  For an objective of several metrics, the weighted sum of the best bound of
-        each, and `trade_off`; for limits, the ratio of each bound to its limit.
+        each, and `trade_off`; for limits, the ratio of each bound to its limit.  Of a closed loop those of
+        `Instance.relaxed`, and none where these say nothing (`Instance.relaxes`).
     """
-    objective = instance.objective
+    if not instance.relaxes:
+        return []
+    instance, objective = instance.relaxed, instance.objective
     if objective.is_makespan and instance.required is not None:
         return sorted(makespan_bounds(instance.required), key=lambda bound: -bound.value)
     per_metric: dict[Metric, list[tuple[str, Fraction]]] = {}

@@ -77,6 +77,8 @@ def holds(instance: Instance, bound: Fraction, steps: int = MAX_STEPS) -> bool |
 
 def why_not(instance: Instance) -> str | None:
     """Why `instance` is not even enumerated, or None."""
+    if instance.release is not None:
+        return "a closed loop is not enumerated"
     requests, tokens = len(instance.requests), instance.output_tokens
     if requests > MAX_REQUESTS:
         return f"{requests} requests; up to {MAX_REQUESTS} are enumerated"

@@ -22,7 +22,7 @@ from infermax_opt.infermax.bounds.progress import progress_bound
 from infermax_opt.infermax.bounds.ranks import rank_bounds
 from infermax_opt.infermax.bounds.state_flow import state_flow_bound
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective
-from infermax_opt.infermax.data.objective import SEARCHED_QUANTILES, ratio
+from infermax_opt.infermax.data.objective import BY_COUNT, SEARCHED_QUANTILES, UNSERVED, ratio
 
 __all__ = ["searched_bounds"]
 
@@ -45,18 +45,20 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     stop : callable, optional
         Asked often whether to search no longer.
     """
-    if instance.required is None:
+    whole, objective = instance.relaxed, instance.objective
+    if whole.required is None or not instance.relaxes:
         return
-    instance = instance.required  # a schedule without the others has no batch that is longer
-    objective = instance.objective
+    instance = whole.required  # a schedule without the others has no batch that is longer
     if objective.limits:
         yield from _on_each_limit(instance, stop)
     elif objective.name is None:
         yield from part_bounds(instance, lambda alone: searched_bounds(alone, stop=stop))
+        if not UNSERVED.isdisjoint(objective.metrics):
+            yield from attainment_bounds(whole, stop=stop)
     elif objective.is_makespan:
         yield from _on_the_makespan(instance, stop)
-    elif objective.name == Metric.MISSED.value:
-        yield from attainment_bounds(instance, stop=stop)
+    elif objective.metrics[0] in BY_COUNT:
+        yield from attainment_bounds(whole, stop=stop)
     elif Metric(objective.name) in SEARCHED_QUANTILES:
         yield from rank_bounds(instance, stop=stop)
     elif objective.is_searched:

@@ -26,13 +26,14 @@ than the largest ratio), which is n times the bound ``order`` of the mean by tha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from infermax_opt.infermax.bounds.latency import latency_bounds, order_ticks
 from infermax_opt.infermax.bounds.least_work import least_work
 from infermax_opt.infermax.bounds.lone import LoneLatency
 from infermax_opt.infermax.data.instance import Instance, Metric, RequestType
-from infermax_opt.infermax.data.objective import QUANTILES, Latency, rank
+from infermax_opt.infermax.data.objective import QUANTILES, UNSERVED, Latency, rank
 
 __all__ = ["service_bounds"]
 
@@ -43,8 +44,9 @@ def service_bounds(instance: Instance, metric: Metric) -> list[tuple[str, Fracti
         return [("alone", Fraction(0))]
     if metric is Metric.MISSED:
         return [("alone", _late(instance, missed=True))]
-    if metric is Metric.UNSERVED:
-        return [("alone", _late(instance, missed=False)), ("work", _unserved(instance))]
+    if metric in UNSERVED:
+        counted = _by_tokens(instance) if metric is Metric.UNSERVED_TOKENS else instance
+        return [("alone", _late(counted, missed=False)), ("work", _unserved(counted))]
     if metric is Metric.MAX_NORMALISED_LATENCY:
         return [("alone", _normalised(instance)), ("order", _mediant(instance))]
     found = [("alone", _lone_rank(instance, metric))]
@@ -105,6 +107,11 @@ def _late(instance: Instance, missed: bool) -> Fraction:
         if any(found.ticks(latency, kind.output_tokens) > limit * unit for latency, limit in limits.items()):
             total += len(kind.members) * kind.terms.weight
     return total
+
+
+def _by_tokens(instance: Instance) -> Instance:
+    """The same with the output tokens of each request for its weight."""
+    return replace(instance, groups=tuple(replace(g, weight=g.output_tokens) for g in instance.groups))
 
 
 def _unserved(instance: Instance) -> Fraction:

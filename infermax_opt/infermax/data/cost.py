@@ -32,7 +32,16 @@ from typing import Any, NamedTuple
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number, common_denominator, to_fraction
 
-__all__ = ["Attention", "BatchFeatures", "Coefficients", "CostModel", "Extra", "batch_time", "prefill_work"]
+__all__ = [
+    "PRICED",
+    "Attention",
+    "BatchFeatures",
+    "Coefficients",
+    "CostModel",
+    "Extra",
+    "batch_time",
+    "prefill_work",
+]
 
 #: Numbers of a batch that `batch_time` takes.
 PRICED = 5

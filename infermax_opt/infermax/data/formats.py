@@ -15,6 +15,7 @@ from infermax_opt.infermax.data.instance import (
     Instance,
     Objective,
     Policy,
+    Release,
     RequestClass,
     RequestGroup,
     ServiceLevel,
@@ -52,7 +53,7 @@ def instance_from_json(value: object) -> Instance:
     if isinstance(value, dict) and value.get("problem", "infermax") != "infermax":
         raise InputError(f"{shown(value['problem'])} is not 'infermax'", field="problem")
     required = ["schema", "problem", "name", "requests", "system", "policy", "cost", "objective"]
-    top = Fields(value, "", required, ["classes", "horizon"])
+    top = Fields(value, "", required, ["classes", "horizon", "release"])
     top.schema(INSTANCE_SCHEMA)
     groups = [_group(item, f"requests[{index}]") for index, item in enumerate(top.items("requests"))]
     system = Fields(
@@ -77,7 +78,14 @@ def instance_from_json(value: object) -> Instance:
         objective=Objective.of(top.get("objective")),
         classes=_classes(top.get("classes", {})),
         horizon=_present(top, "horizon") if "horizon" in top.values else None,
+        release=_release(top.get("release")) if "release" in top.values else None,
     )
+
+
+def _release(value: object) -> Release:
+    """A closed loop."""
+    given = Fields(value, "release", ["class", "batch"])
+    return Release(given.text("class"), given.get("batch"))
 
 
 #: Keys of a request that may be left out, and the fields of `RequestGroup` that they fill.
@@ -140,7 +148,7 @@ def read_instance(path: str | os.PathLike[str]) -> Instance:
 
 def instance_to_json(instance: Instance) -> dict[str, Any]:
     """Return the JSON value that `instance_from_json` reads."""
-    system, policy, cost = instance.system, instance.policy, instance.cost
+    system, policy, cost, loop = instance.system, instance.policy, instance.cost, instance.release
 
     return {
         "schema": INSTANCE_SCHEMA,
@@ -165,6 +173,7 @@ def instance_to_json(instance: Instance) -> dict[str, Any]:
         "cost": {"profile": cost.profile} if cost.profile else cost_to_json(cost),
         "objective": instance.objective.to_json(),
         **({} if instance.horizon is None else {"horizon": Fraction(instance.horizon)}),
+        **({} if loop is None else {"release": {"class": loop.class_name, "batch": loop.batch}}),
     }
 
 

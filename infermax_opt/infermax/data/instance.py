@@ -20,7 +20,8 @@ from infermax_opt.core.checks import (
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
 from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.objective import Metric, Objective, shares
+from infermax_opt.infermax.data.objective import BY_COUNT, Metric, Objective, shares
+from infermax_opt.infermax.data.release import Release, check_release, release_sets
 from infermax_opt.infermax.data.requests import (
     PLAIN,
     Request,
@@ -36,6 +37,7 @@ __all__ = [
     "Metric",
     "Objective",
     "Policy",
+    "Release",
     "Request",
     "RequestClass",
     "RequestGroup",
@@ -118,6 +120,8 @@ class Instance:
         What requests of a class have where they say nothing themselves.
     horizon : Number, optional
         Seconds.  Only what ends by then counts as served, or as keeping a service level.
+    release : Release, optional
+        A class whose requests arrive in sets, each when the one before it is complete.
 
     Raises
     ------
@@ -134,6 +138,7 @@ class Instance:
     objective: Objective = field(default_factory=lambda: Objective.of("makespan"))
     classes: tuple[RequestClass, ...] = ()
     horizon: Number | None = None
+    release: Release | None = None
 
     def __post_init__(self) -> None:
         checked_text(self.name, "name")
@@ -148,6 +153,7 @@ class Instance:
         checked_ids(group.names() for group in self.groups)
         if len({known.name for known in self.classes}) < len(self.classes):
             raise InputError("a class is there twice", field="classes")
+        check_release(self)
 
     def _check_fits(self, group: RequestGroup, where: str) -> None:
         """Whatever passes here can be served alone, so every instance has a schedule."""
@@ -216,7 +222,36 @@ class Instance:
         found = [request for request in self.requests if not request.terms.optional]
         if len(found) == len(self.requests):
             return self
-        return replace(self, groups=tuple(map(_alone, found)), classes=()) if found else None
+        # Sets of the others would be other sets.
+        return replace(self, groups=tuple(map(_alone, found)), classes=(), release=None) if found else None
+
+    @cached_property
+    def release_sets(self) -> list[list[int]]:
+        """Requests that are released together, by their place; none without a closed loop."""
+        return release_sets(self)
+
+    @cached_property
+    def relaxed(self) -> Instance:
+        """The same without a closed loop: released requests are there from the start.
+
+        Every schedule is one of it, with the same times: no request arrives later.  So a bound for it is one
+        for the closed loop where the objective is the same (`relaxes`).
+        """
+        return self if self.release is None else replace(self, release=None)
+
+    @cached_property
+    def relaxes(self) -> bool:
+        """Whether the objective of any schedule is the same without the closed loop.
+
+        It is unless the objective has latencies of released requests, which count from their release: of
+        those that must be finished, in any metric of latencies, or of those with service levels in `missed`.
+        """
+        terms = [self.requests[i].terms for members in self.release_sets for i in members]
+        metrics = set(self.objective.metrics)
+        if any(one.slo for one in terms) and Metric.MISSED in metrics:
+            return False
+        timeless = {Metric.MAKESPAN, *BY_COUNT}
+        return metrics <= timeless or all(one.optional for one in terms)
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -226,14 +261,16 @@ class Instance:
     @cached_property
     def types(self) -> tuple[RequestType, ...]:
         """Requests grouped by lengths, arrival and terms, in order of first appearance."""
-        members: dict[tuple[int, int, Fraction, Terms | None], list[int]] = {}
+        members: dict[tuple[int, int, Fraction, Terms | None, int], list[int]] = {}
+        sets = {i: k for k, found in enumerate(self.release_sets) for i in found}
         for k, r in enumerate(self.requests):
             # Plain terms, which most have, are not hashed again for each request.
             terms = None if r.terms is PLAIN else r.terms
-            members.setdefault((r.input_tokens, r.output_tokens, r.arrival, terms), []).append(k)
+            key = (r.input_tokens, r.output_tokens, r.arrival, terms, sets.get(k, 0))
+            members.setdefault(key, []).append(k)
         return tuple(
             RequestType(i, o, arrival, tuple(found), PLAIN if terms is None else terms)
-            for (i, o, arrival, terms), found in members.items()
+            for (i, o, arrival, terms, _), found in members.items()
         )
 
     @cached_property
@@ -254,7 +291,7 @@ class Instance:
     @cached_property
     def offline(self) -> bool:
         """Whether every request is there from the start."""
-        return all(group.arrival == 0 for group in self.groups)
+        return len(self.release_sets) < 2 and all(group.arrival == 0 for group in self.groups)
 
     @cached_property
     def output_tokens(self) -> int:
@@ -279,6 +316,8 @@ class Instance:
         feed(*self.objective.meaning())
         if self.horizon is not None:
             feed("horizon", self.horizon)
+        if self.release is not None:
+            feed("release", self.release.class_name, self.release.batch)
         for r in self.requests:
             feed(*r.meaning())
         return meaning.hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import floor
@@ -17,12 +17,10 @@ from infermax_opt.infermax.data.objective import (
     Metric,
     rank,
 )
+from infermax_opt.infermax.data.release import NEVER
 from infermax_opt.infermax.data.requests import Request, RequestType
 
 __all__ = ["NEVER", "Latencies", "beyond_states", "counts_span", "gains_by_waiting"]
-
-#: Tick of what does not happen.
-NEVER = 2**62
 
 
 class Latencies:
@@ -35,6 +33,8 @@ class Latencies:
         Ticks per second; arrivals are whole ticks.
     firsts, lasts : sequence of int, one per request
         Ticks at which the first and the last token are made; `NEVER` where one is not.
+    released : mapping of int to int, optional
+        Ticks at which requests of a closed loop arrive.
 
     Attributes
     ----------
@@ -42,8 +42,15 @@ class Latencies:
         Ticks from arrival to first token, from first to last token, and from arrival to last token.
     """
 
-    def __init__(self, instance: Instance, unit: int, firsts: Sequence[int], lasts: Sequence[int]):
-        self.instance = instance
+    def __init__(
+        self,
+        instance: Instance,
+        unit: int,
+        firsts: Sequence[int],
+        lasts: Sequence[int],
+        released: Mapping[int, int] | None = None,
+    ):
+        self.instance, self._released = instance, released or {}
         self.unit = unit
         self.firsts, self.lasts = firsts, lasts
         self._linear: dict[Metric, Fraction | None] = {}
@@ -55,7 +62,9 @@ class Latencies:
         if required is None or required is self.instance:
             return None if required is None else self
         kept = [i for i, request in enumerate(self.instance.requests) if not request.terms.optional]
-        return Latencies(required, self.unit, [self.firsts[i] for i in kept], [self.lasts[i] for i in kept])
+        released = {k: self._released[i] for k, i in enumerate(kept) if i in self._released}
+        firsts, lasts = [self.firsts[i] for i in kept], [self.lasts[i] for i in kept]
+        return Latencies(required, self.unit, firsts, lasts, released)
 
     def metric(self, metric: Metric) -> Fraction | None:
         """A metric in its unit, None where it is undefined; the makespan is that of the last token.
@@ -65,7 +74,9 @@ class Latencies:
         if metric is Metric.MAKESPAN:
             return Fraction(max((last for last in self.lasts if last < NEVER), default=0), self.unit)
         if metric is Metric.UNSERVED:
-            return self.unserved
+            return self._unserved(tokens=False)
+        if metric is Metric.UNSERVED_TOKENS:
+            return self._unserved(tokens=True)
         if metric is Metric.MISSED:
             return self.missed
         required = self.required
@@ -91,7 +102,10 @@ class Latencies:
 
     def _since_arrival(self, times: Sequence[int]) -> list[int]:
         arrivals = (request.arrival for request in self.instance.requests)
-        return [time - int(at * self.unit) if at else time for time, at in zip(times, arrivals, strict=True)]
+        found = [time - int(at * self.unit) if at else time for time, at in zip(times, arrivals, strict=True)]
+        for i, arrival in self._released.items():
+            found[i] = NEVER if times[i] == NEVER else times[i] - arrival
+        return found
 
     @cached_property
     def ttft(self) -> list[int]:
@@ -199,32 +213,44 @@ class Latencies:
         return [self._breaks(i, request) for i, request in enumerate(requests)]
 
     @cached_property
-    def _end(self) -> int:
+    def last_tick(self) -> int:
         """The last tick that counts."""
         horizon = self.instance.horizon
         return NEVER - 1 if horizon is None else floor(Fraction(horizon) * self.unit)
 
     def late(self, i: int) -> bool:
         """Whether a request does not end, or not by the horizon."""
-        return self.lasts[i] > self._end
+        return self.lasts[i] > self.last_tick
 
-    @property
-    def unserved(self) -> Fraction | None:
-        """Weight of the optional requests that do not end, or not by the horizon; None for none."""
+    def _unserved(self, tokens: bool) -> Fraction | None:
+        """Weight, or output tokens, of the optional requests that do not end in time; None for none."""
         optional = [(i, r) for i, r in enumerate(self.instance.requests) if r.terms.optional]
-        weights = (r.terms.weight for i, r in optional if self.late(i))
-        return sum(weights, Fraction(0)) if optional else None
+        left = (Fraction(r.output_tokens if tokens else r.terms.weight) for i, r in optional if self.late(i))
+        return sum(left, Fraction(0)) if optional else None
 
     def _breaks(self, i: int, request: Request) -> bool:
-        slo, steps = request.terms.slo, request.output_tokens - 1
+        slo = request.terms.slo
         return self.late(i) or any(
-            limit is not None and ticks > limit * times * self.unit
-            for limit, ticks, times in (
-                (slo.ttft, self.ttft[i], 1),
-                (slo.tpot if steps else None, self.span[i], steps),
-                (slo.e2e, self.e2e[i], 1),
-            )
+            not self.within(i, latency, limit)
+            for latency, limit in ((Latency.TTFT, slo.ttft), (Latency.TPOT, slo.tpot), (Latency.E2E, slo.e2e))
+            if limit is not None
         )
+
+    def within(self, i: int, latency: Latency, limit: Fraction) -> bool:
+        """Whether a latency of a request is at most `limit` seconds, the horizon aside.
+
+        Parameters
+        ----------
+        i : int
+        latency : Latency
+        limit : Fraction
+        """
+        if latency is Latency.TTFT:
+            return self.ttft[i] <= limit * self.unit
+        if latency is Latency.E2E:
+            return self.e2e[i] <= limit * self.unit
+        steps = self.instance.requests[i].output_tokens - 1
+        return steps == 0 or self.span[i] <= limit * steps * self.unit
 
     @property
     def missed(self) -> Fraction | None:

@@ -14,7 +14,7 @@ from infermax_opt.core.exact import decimal_text
 from infermax_opt.infermax.data.requests import RequestType
 
 __all__ = [
-    "AT_MOST", "BY_COUNT", "LINEAR", "QUANTILES", "SEARCHED_QUANTILES", "UNWEIGHTED",
+    "AT_MOST", "BY_COUNT", "LINEAR", "QUANTILES", "SEARCHED_QUANTILES", "UNSERVED", "UNWEIGHTED",
     "Latency", "Metric", "Objective", "rank", "ratio", "shares",
 ]  # fmt: skip
 
@@ -46,10 +46,13 @@ class Metric(enum.Enum):
     CLASS_SPREAD = "class_spread"
     MISSED = "missed"
     UNSERVED = "unserved"
+    UNSERVED_TOKENS = "unserved_tokens"
 
     @property
     def unit(self) -> str:
-        """Seconds, seconds for a token, or weight."""
+        """Seconds, seconds for a token, weight, or tokens."""
+        if self is Metric.UNSERVED_TOKENS:
+            return "tokens"
         if self in BY_COUNT:
             return "weight"
         return "s/token" if self in PER_TOKEN else "s"
@@ -60,8 +63,10 @@ class Metric(enum.Enum):
         return QUANTILES[self][1] if self in QUANTILES else LINEAR.get(self)
 
 
-#: Metrics that are the weight of some requests; only these are about optional requests, too.
-BY_COUNT = (Metric.MISSED, Metric.UNSERVED)
+#: Metrics of what is left undone, by optional requests or not.
+UNSERVED = frozenset({Metric.UNSERVED, Metric.UNSERVED_TOKENS})
+#: Metrics that are the weight, or the tokens, of some requests; only these are about optional requests, too.
+BY_COUNT = (Metric.MISSED, Metric.UNSERVED, Metric.UNSERVED_TOKENS)
 PER_TOKEN = (Metric.MEAN_NORMALISED_LATENCY, Metric.MAX_NORMALISED_LATENCY, Metric.CLASS_SPREAD)
 
 
@@ -260,7 +265,7 @@ class Objective:
     @property
     def is_searched(self) -> bool:
         """Whether bounds on it are searched for, which closed forms are not."""
-        searched = (Metric.MAKESPAN, Metric.MEAN_E2E, Metric.MISSED, *SEARCHED_QUANTILES)
+        searched = (Metric.MAKESPAN, Metric.MEAN_E2E, *BY_COUNT, *SEARCHED_QUANTILES)
         if self.name is None and not self.limits:  # of a weighted sum, parts are searched for
             return any(metric in LINEAR or metric in searched for metric in self.metrics)
         return any(metric in searched for metric in self.metrics)

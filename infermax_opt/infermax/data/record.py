@@ -8,7 +8,7 @@ from math import floor
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.latencies import NEVER, Latencies, counts_span
-from infermax_opt.infermax.data.objective import BY_COUNT, Latency, Metric
+from infermax_opt.infermax.data.objective import BY_COUNT, UNSERVED, Latency, Metric
 from infermax_opt.infermax.data.requests import Request
 
 __all__ = ["Record", "Times", "dropped"]
@@ -64,7 +64,7 @@ class Record:
         limit = terms.slo.ttft if latency is Latency.TTFT else terms.slo.e2e
         if missed and limit is not None:
             limits.add(limit)
-        ends = missed or (Metric.UNSERVED in counted and terms.optional)
+        ends = missed or (terms.optional and not UNSERVED.isdisjoint(counted))
         if ends and latency is Latency.E2E and self.instance.horizon is not None:
             limits.add(Fraction(self.instance.horizon) - request.arrival)
         return tuple(floor(some * self.unit) for some in limits)

@@ -11,6 +11,7 @@
 ``vllm-runs``  three real runs of vLLM (not shipped, as for azure), makespan and mean end-to-end latency
 ``ecoserve``   EcoServe's three workloads at 0.5, 0.8, 1 and 1.2 of what can be sustained, missed deadlines
 ``mcsf``       the two synthetic models of MC-SF's study, seeds 0 ... 199 of each, mean end-to-end latency
+``bros``       real-time requests beside best-effort ones, 5 minutes at 5, 10 and 15 requests/s, missed limits
 =============  ===================================================================================
 """
 
@@ -27,6 +28,7 @@ from typing import NamedTuple
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.suite import Case
+from infermax_opt.infermax.data.classes import MOMENTS, bros_instance
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.ecoserve import LOADS, TRACES, ecoserve_case
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
@@ -78,6 +80,8 @@ RUNS: Mapping[str, VllmRun] = {
 }
 AZURE_ORIGIN = "Azure public dataset"
 RUNS_ORIGIN = "runs of vLLM by LLMServingSim 2"
+#: Real-time requests a second in `bros`.
+BROS_RATES = (5, 10, 15)
 #: Instances of each model in `mcsf`.
 MCSF_SEEDS = 200
 
@@ -291,6 +295,14 @@ def _ecoserve(data: Path | None) -> list[Case]:
     ]
 
 
+def _bros(data: Path | None) -> list[Case]:
+    return [
+        Case(f"bros-{workload}-{rate}", partial(bros_instance, workload, rate))
+        for workload in MOMENTS
+        for rate in BROS_RATES
+    ]
+
+
 SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "paper-csp": _paper_csp,
     "paper-b32": partial(_grid, 32),
@@ -302,6 +314,7 @@ SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "attainment": _attainment,
     "vllm-runs": _vllm_runs,
     "mcsf": _mcsf,
+    "bros": _bros,
     "ecoserve": _ecoserve,
 }
 """By name."""

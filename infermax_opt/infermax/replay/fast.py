@@ -16,6 +16,7 @@ from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.data.cost import BatchFeatures
 from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.release import derived_arrivals
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay._entries import Entries, entries_of
 from infermax_opt.infermax.replay.plain import Replay, check_length, clock, replay_plain, tick_unit
@@ -73,6 +74,11 @@ def replay_compiled(instance: Instance, schedule: Schedule) -> Replay | None:
         for request, j in zip(instance.requests, done.touched.tolist(), strict=True):
             if starts[j] < request.arrival * unit:
                 return None
+    last_batch = done.last.tolist()
+    released = derived_arrivals(instance, last_batch, ends)
+    touched = done.touched
+    if any(touched[i] >= 0 and starts[touched[i]] < arrival for i, arrival in released.items()):
+        return None
     return Replay(
         violations=(),
         ticks_per_second=unit,
@@ -82,7 +88,8 @@ def replay_compiled(instance: Instance, schedule: Schedule) -> Replay | None:
         kv_used=table[:, 6].tolist(),
         running=table[:, 7].tolist(),
         first_batch=done.first.tolist(),
-        last_batch=done.last.tolist(),
+        last_batch=last_batch,
+        released=released,
         evictions=int(done.totals[kernel.EVICTIONS]),
         refill_tokens=int(done.totals[kernel.REFILLS]),
         generated=instance.output_tokens,

@@ -42,6 +42,7 @@ class LatencyMetrics:
     class_spread = _formed(Metric.CLASS_SPREAD)
     missed = _formed(Metric.MISSED)
     unserved = _formed(Metric.UNSERVED)
+    unserved_tokens = _formed(Metric.UNSERVED_TOKENS)
 
     @property
     def attainment(self) -> Fraction | None:

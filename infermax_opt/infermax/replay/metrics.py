@@ -61,6 +61,7 @@ DEFINITIONS = {
     "missed": "weight of the requests that break an SLO of theirs (TPOT: the request's own); what is not "
     "finished, or not by the horizon, breaks it",
     "unserved": "weight of the optional requests that are not finished, or not by the horizon",
+    "unserved_tokens": "output tokens of the optional requests that are not finished, or not by the horizon",
     "attainment": "weight of the requests that keep all SLOs of theirs / weight of those with any",
     "goodput": "requests that break no SLO / makespan",
 }
@@ -85,9 +86,9 @@ TOGETHER = (
 #: Metrics that a text shows where weights differ.
 WEIGHTED = ("weighted_mean_ttft", "weighted_mean_tpot", "weighted_mean_e2e")
 #: Metrics that a text shows where they are defined.
-WHERE_DEFINED = ("class_spread", "missed", "unserved", "attainment", "goodput")
+WHERE_DEFINED = ("class_spread", "missed", "unserved", "unserved_tokens", "attainment", "goodput")
 #: Metrics that results of earlier versions lack.  They are undefined for all instances that there were then.
-LATER = frozenset({"unserved"})
+LATER = frozenset({"unserved", "unserved_tokens"})
 #: Metrics that results of earlier versions lack, all of them: they are defined for instances of then, too.
 LATER_TOGETHER = frozenset(metric.value for metric in QUANTILES if metric.latency is Latency.TPOT)
 
@@ -165,6 +166,7 @@ def measure(instance: Instance, replay: Replay) -> Metrics:
         replay.ticks_per_second,
         [ends[batch] if batch >= 0 else NEVER for batch in replay.first_batch],
         [ends[batch] if batch >= 0 else NEVER for batch in replay.last_batch],
+        replay.released,
     )
     makespan = replay.seconds(ends[-1]) if ends else Fraction(0)
     durations = [end - start for start, end in zip(replay.starts, ends, strict=True)]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import BatchFeatures
 from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.release import NEVER, derived_arrivals
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
 from infermax_opt.infermax.replay.machine import Machine
 from infermax_opt.infermax.replay.rules import Rule, Violation, before_arrival
@@ -49,6 +50,8 @@ class Replay:
         Refill tokens are the prefill tokens of requests that were evicted before.
     generated : int
         Tokens made in all.
+    released : mapping of int to int
+        Ticks at which requests of a closed loop arrive, but for its first set.
     """
 
     violations: tuple[Violation, ...]
@@ -63,6 +66,7 @@ class Replay:
     evictions: int
     refill_tokens: int
     generated: int
+    released: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def valid(self) -> bool:
@@ -160,6 +164,7 @@ def replay_plain(instance: Instance, schedule: Schedule) -> Replay:
     running: list[int] = []
     earliest: dict[int, Fraction] = {}
     awaited = {i: True for i, r in enumerate(instance.requests) if r.arrival > 0}
+    awaited.update((i, True) for members in instance.release_sets[1:] for i in members)
     newest: list[tuple[int, int]] = []  # (batch, request) of each awaited request's first tokens
     for j, (batch, opens) in enumerate(_each(schedule)):
         if opens and batch.start is not None:
@@ -172,8 +177,12 @@ def replay_plain(instance: Instance, schedule: Schedule) -> Replay:
         running.append(step.running)
         machine.run(step)
     starts, ends = clock(instance, unit, features, earliest)
+    released = derived_arrivals(instance, machine.last, ends)
     for j, i in newest:
-        early = before_arrival(instance.requests[i], Fraction(starts[j], unit), j + 1)
+        arrival: Fraction | None = instance.requests[i].arrival
+        if i in released:
+            arrival = None if released[i] == NEVER else Fraction(released[i], unit)
+        early = before_arrival(instance.requests[i], Fraction(starts[j], unit), j + 1, arrival)
         if early is not None:
             violations.append(early)
     violations.extend(_unfinished(machine))
@@ -190,4 +199,5 @@ def replay_plain(instance: Instance, schedule: Schedule) -> Replay:
         evictions=machine.evictions,
         refill_tokens=machine.refill_tokens,
         generated=sum(machine.state.generated),
+        released=released,
     )

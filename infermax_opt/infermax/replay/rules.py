@@ -57,7 +57,9 @@ class Violation:
         return f"{place}{who}: {self.rule.value}: {self.message}"
 
 
-def before_arrival(request: Request, began: Fraction, batch: int) -> Violation | None:
+def before_arrival(
+    request: Request, began: Fraction, batch: int, arrival: Fraction | None
+) -> Violation | None:
     """What is wrong with processing a request in a batch that began then, in seconds; None if nothing is.
 
     Parameters
@@ -67,8 +69,13 @@ def before_arrival(request: Request, began: Fraction, batch: int) -> Violation |
         Seconds.
     batch : int
         Position, from 1.
+    arrival : Fraction or None
+        Seconds; None where it is never released.
     """
-    if began >= request.arrival:
+    if arrival is None:
+        message = f"processed at {float(began):g} s, but the set of its class before is not complete"
+        return Violation(Rule.ARRIVAL, batch, request.id, began, None, message)
+    if began >= arrival:
         return None
-    message = f"processed at {float(began):g} s, before its arrival at {float(request.arrival):g} s"
-    return Violation(Rule.ARRIVAL, batch, request.id, began, request.arrival, message)
+    message = f"processed at {float(began):g} s, before its arrival at {float(arrival):g} s"
+    return Violation(Rule.ARRIVAL, batch, request.id, began, arrival, message)

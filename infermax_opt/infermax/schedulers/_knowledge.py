@@ -8,7 +8,7 @@ from typing import NamedTuple
 from infermax_opt.infermax.data.cost import Coefficients, batch_time, prefill_work
 from infermax_opt.infermax.data.instance import Instance, Request
 
-__all__ = ["Dates", "promised_dates", "quality_orders"]
+__all__ = ["Dates", "lone_prefill", "promised_dates", "quality_orders"]
 
 #: Orders whose beginnings Sorted-F compares: by a * output tokens + b * peak KV.  The first is by output
 #: alone, in which a batch is admitted.
@@ -45,11 +45,7 @@ def promised_dates(instance: Instance, chunk: int) -> list[Dates]:
 
 def _dates(request: Request, cost: Coefficients, exact: int, chunk: int) -> Dates:
     slo, arrival, prompt = request.terms.slo, float(request.arrival), request.input_tokens
-    whole, rest = divmod(prompt, chunk)
-    # Time grows evenly with the cached tokens, so that chunks may be counted with their mean.
-    prefill = whole * _lone_chunk(cost, exact, chunk, (whole - 1) * chunk / 2)
-    if rest:
-        prefill += _lone_chunk(cost, exact, rest, prompt - rest)
+    prefill = lone_prefill(cost, exact, chunk, prompt)
     step = batch_time(*cost, 1, 1, prompt, 0, 0)
     first_due = arrival + (inf if slo.ttft is None else float(slo.ttft))
     last_due = arrival + (inf if slo.e2e is None else float(slo.e2e))
@@ -57,6 +53,26 @@ def _dates(request: Request, cost: Coefficients, exact: int, chunk: int) -> Date
     latest = min(first_due, last_due - more * step) - prefill
     pace = inf if slo.tpot is None else float(slo.tpot)
     return Dates(latest, first_due, last_due, pace, step, int(bool(slo)))
+
+
+def lone_prefill(cost: Coefficients, exact: int, chunk: int, prompt: int) -> float:
+    """Seconds of a prompt alone, in chunks.
+
+    Parameters
+    ----------
+    cost : Coefficients
+        As floats.
+    exact : int
+        Whether attention is "exact".
+    chunk, prompt : int
+        Tokens.
+    """
+    whole, rest = divmod(prompt, chunk)
+    # Time grows evenly with the cached tokens, so that chunks may be counted with their mean.
+    prefill = whole * _lone_chunk(cost, exact, chunk, (whole - 1) * chunk / 2)
+    if rest:
+        prefill += _lone_chunk(cost, exact, rest, prompt - rest)
+    return prefill
 
 
 def _lone_chunk(cost: Coefficients, exact: int, tokens: int, cached: float) -> float:

@@ -16,6 +16,7 @@ from infermax_opt.core.compiled import compiled
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance, Request
+from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
 from infermax_opt.infermax.schedulers import _algorithm1_loop as _loop
 from infermax_opt.infermax.schedulers._knowledge import promised_dates, quality_orders
@@ -142,6 +143,7 @@ def schedule(instance: Instance, options: Options) -> Schedule:
     Where the instance forbids chunks, a request whose refill could outgrow a batch reserves its
     peak KV and is never evicted, since it could not come back.
     """
+    refuse_release(instance, f"the scheduler by {options.order.value}")
     _check_knowledge(instance, options.order)
     limits = _limits(instance, options)
     loaded = _compiled.cache_info().currsize > 0

@@ -63,6 +63,11 @@ ABOUT: dict[str, str] = {
     "sorted_f": "Sorted-F: batches by sum of outputs / size^2; knows the output tokens of who has arrived",
     "srpt": "fewest remaining output tokens first, by predicted_output_tokens, which all requests need",
     "deadline": "who can keep a service level first, by latest start; needs an slo, uses predictions",
+    "bros": "BROS: requests with an slo by slack, best-effort ones beside; who is late freezes nobody",
+    "bros-literal": "BROS as its paper has it: one late request stops all others",
+    "fcfs": "first come first served, prompts whole, also in a closed loop",
+    "rr": "classes alternate from batch to batch, first come first served inside",
+    "slack": "who can keep a service level first, others in what is left; who has missed one comes last",
 }
 """What the names of some do not say."""
 

@@ -72,8 +72,12 @@ class Simulator:
         #: Now, and the end of the last batch, ticks.
         self._ticks = self._ended = 0
         # The next one to arrive last.
+        self._sets = instance.release_sets[::-1]  # of a closed loop, the next one last
+        #: Requests of a closed loop that have not arrived; of the set that has, how many are not done.
+        self._next = {i for members in self._sets[:-1] for i in members}
+        self._open = set(self._sets.pop()) if self._sets else set()
         arrivals = ((int(r.arrival * self._unit), i) for i, r in enumerate(instance.requests))
-        self._coming = sorted(arrivals, reverse=True)
+        self._coming = sorted((pair for pair in arrivals if pair[1] not in self._next), reverse=True)
         self._waiting: dict[int, RequestView] = {}
         self._running: dict[int, RequestView] = {}
         #: The public tuples of these, made when they are asked for.
@@ -211,6 +215,8 @@ class Simulator:
         self._ticks = self._ended = began + self.cost.batch_ticks(step.features) * scale
         if step.chosen or step.evicted or done:
             self._move(step, done)
+        if self._open:
+            self._release(done)
         self._arrive()
 
     def _check(self, step: Step, began: int) -> None:
@@ -220,7 +226,8 @@ class Simulator:
         for i in step.chosen:
             if i not in self._running and i not in self._waiting:
                 request, moment = self._instance.requests[i], Fraction(began, self._unit)
-                early = before_arrival(request, moment, self._machine.position + 1)
+                arrival = None if i in self._next else request.arrival
+                early = before_arrival(request, moment, self._machine.position + 1, arrival)
                 if early is not None:
                     raise BrokenRule.of(early)
 
@@ -239,6 +246,16 @@ class Simulator:
         self._shown.clear()
         if still is not None and not step.evicted:
             self._shown["waiting"] = still
+
+    def _release(self, done: list[int]) -> None:
+        """Let the next set of a closed loop arrive where this one is complete."""
+        self._open.difference_update(done)
+        if not self._open and self._sets:
+            members = self._sets.pop()
+            self._open = set(members)
+            self._next -= self._open
+            self._coming += [(self._ticks, i) for i in members]
+            self._coming.sort(reverse=True)
 
     def _arrive(self) -> None:
         """Show who has arrived; where nobody else is left, at the next arrival."""

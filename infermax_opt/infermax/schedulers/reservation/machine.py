@@ -276,7 +276,9 @@ class Machine:
         count = len(self.running) if decodes else 0
         read = self._cached + count * (self.steps + ahead) if decodes else 0
         work = sum(prefill_work(exact, part.tokens, part.job.cached) for part in parts)
-        return BatchFeatures(count + sum(part.tokens for part in parts), count, read, len(parts), work)
+        behind = sum(part.job.cached for part in parts)
+        tokens = count + sum(part.tokens for part in parts)
+        return BatchFeatures(tokens, count, read, len(parts), work, behind)
 
     def _ticks(self, features: BatchFeatures) -> int:
         cost = self.instance.cost

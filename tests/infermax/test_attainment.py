@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from infermax_opt.api import solve, verify
+from infermax_opt.api import schedule, solve, verify
 from infermax_opt.files.certificates import exact_text
 from infermax_opt.infermax import checker
 from infermax_opt.infermax.bounds import attainment
@@ -252,12 +252,39 @@ def test_the_planner_for_levels_makes_valid_schedules_and_knows_their_value() ->
 
 def test_solve_certifies_what_is_missed() -> None:
     of = overloaded(3)
-    result = solve(of, time_limit=2)
+    result = solve(of, time_limit=4)
     assert result.upper is not None
     assert result.lower is not None
-    assert result.upper.source.startswith("levels:")
+    deadline = verify(of, schedule(of, "deadline")).objective
+    assert deadline is not None
+    assert result.upper.value < deadline
     assert result.lower.source == "attainment"
     assert 0 < result.lower.value <= result.upper.value
     check = verify(of, result)
     assert check.ok
     assert not check.unchecked
+
+
+def test_many_with_much_time_are_grouped_by_the_cells_that_they_have() -> None:
+    """Deadlines of their ends alone, in overload that lasts: one price for all time is no better."""
+    rng = random.Random(5)
+    groups = tuple(
+        RequestGroup(
+            f"r{k}",
+            rng.randint(20, 400),
+            rng.randint(5, 200),
+            Fraction(k // 10, 20),
+            slo={"e2e": rng.randint(1, 4)},
+        )
+        for k in range(400)
+    )
+    of = Instance("e2e", groups, System(6_000, 300, 300), PAPER, objective=Objective.of("missed"))
+    proof = AttainmentProof(of, 0)
+    assert all(guest.patient for guest in proof.guests)
+    found = next(attainment_bounds(of))
+    one, end = 1 << SHARE_BITS, max(guest.due or 0 for guest in proof.guests)
+    flat = [
+        proof.bound(Prices(40, [end], [2**40 * 400 // (end * share)], [(one, 0, 0)], [(0, ())] * 400)).value
+        for share in (50, 100, 200, 400)
+    ]
+    assert found.value > 3 * max(flat) > 0

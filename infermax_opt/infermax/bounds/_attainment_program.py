@@ -30,8 +30,12 @@ __all__ = ["best_prices"]
 
 T = TypeVar("T")
 
-#: Guests with much time that are told apart; each of them counts in nearly all cells.
+#: Guests with much time up to which all are told apart; each of them counts in many cells.
 GROUPS = 36
+#: Weights by which those with time in the same cells are told apart.
+WEIGHTS = 6
+#: Fewest cells for the sake of these.
+FEWEST = 8
 #: Most cells.
 CELLS = 1_000
 #: Cells that a request counts for besides the time that it has.
@@ -48,16 +52,45 @@ FREE = float("inf")
 SECONDS = 100.0
 
 
-def _grouped(guests: Sequence[tuple[int, Guest]]) -> dict[int, Guest]:
-    """Guests with much time, neighbours by arrival and by weight of their tokens counted as one of them."""
-    count = max(1, round(GROUPS**0.5))
-    by_arrival = sorted(guests, key=lambda pair: pair[1].begin)
-    found: dict[int, Guest] = {}
-    for some in _cut(by_arrival, count if by_arrival[0][1].begin < by_arrival[-1][1].begin else 1):
-        by_weight = sorted(some, key=lambda pair: float(pair[1].weight) / (pair[1].prompt + pair[1].later))
-        for group in _cut(by_weight, count):
-            number, guest = group[len(group) // 2]
-            found[number] = replace(guest, count=sum(one.count for _, one in group))
+def _grouped(guests: Sequence[tuple[int, Guest]], pairs: int) -> dict[int, Guest]:
+    """Guests with time in the same cells, and with about the same weight of a token, counted as one of them.
+
+    Parameters
+    ----------
+    guests : sequence of (int, Guest)
+        With their numbers.
+    pairs : int
+        Most pairs of such a group and a cell in its time, where there are `FEWEST` cells or more.
+    """
+    last = max(_end(guest) for _, guest in guests)
+    cells = CELLS
+    while True:
+        width = max(1, -(-last // cells))
+        found: dict[int, Guest] = {}
+        count = 0
+        for (begin, end), some in _by_cells(guests, width).items():
+            some.sort(key=lambda pair: float(pair[1].weight) / (pair[1].prompt + pair[1].later))
+            for group in _cut(some, WEIGHTS):
+                number, guest = group[len(group) // 2]
+                found[number] = replace(guest, count=sum(one.count for _, one in group))
+                count += end - begin + 1
+        if count <= pairs or cells <= FEWEST:
+            return found
+        cells //= 2
+
+
+def _end(guest: Guest) -> int:
+    return max(guest.until or 0, guest.due or 0)
+
+
+def _by_cells(
+    guests: Sequence[tuple[int, Guest]], width: int
+) -> dict[tuple[int, int], list[tuple[int, Guest]]]:
+    """Guests by the first and the last cell of their time."""
+    found: dict[tuple[int, int], list[tuple[int, Guest]]] = {}
+    for number, guest in guests:
+        key = guest.begin // width, max(guest.begin, _end(guest) - 1) // width
+        found.setdefault(key, []).append((number, guest))
     return found
 
 
@@ -155,7 +188,7 @@ class _Program:
         patient = [(k, guest) for k, guest in kept if guest.patient]
         self.guests = dict(kept)
         if len(patient) > GROUPS:
-            self.guests = {k: guest for k, guest in kept if not guest.patient} | _grouped(patient)
+            self.guests = {k: guest for k, guest in kept if not guest.patient} | _grouped(patient, pairs)
         self.width, self.ends = self._cut(pairs)
         self.fixed = max((guest.fixed for guest in self.guests.values()), default=0)
         #: Ticks that a batch takes, by which tokens are scaled.
@@ -168,7 +201,7 @@ class _Program:
 
     def _cut(self, pairs: int) -> tuple[int, list[int]]:
         """Width and ends of the cells."""
-        times = [(g.begin, max(g.until or 0, g.due or 0)) for g in self.guests.values()]
+        times = [(g.begin, _end(g)) for g in self.guests.values()]
         last, stay = max((end for _, end in times), default=0), sum(end - begin for begin, end in times)
         free = max(pairs - MORE * len(times), len(times), 1)
         width = max(1, -(-stay // free), -(-last // CELLS))

@@ -74,7 +74,7 @@ __all__ = ["attainment_bounds"]
 #: Pairs of requests and cells in the linear program: the quick one takes seconds, the finest up to minutes.
 PAIRS = (6_000, 15_000, 30_000)
 #: Kinds of requests beyond which it is not tried: each would have too few cells.
-MAX_KINDS = 20_000
+MAX_KINDS = 100_000
 
 
 def attainment_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:

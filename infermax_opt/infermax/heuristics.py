@@ -40,7 +40,7 @@ __all__ = [
 Scheduler = Callable[[Instance], Schedule]
 
 #: Output tokens up to which schedulers that tell classes apart are tried unasked.
-MOST_TOLD = 3_000_000
+MOST_TOLD = 20_000
 #: Entry points of schedulers.
 GROUP = "infermax_opt.schedulers"
 #: What the source of a schedule says of a scheduler that was shown output lengths, and that in words.
@@ -98,12 +98,15 @@ def aimed_names() -> tuple[str, ...]:
 def names_for(instance: Instance) -> tuple[str, ...]:
     """Names of all these that are worth a trial on an instance.
 
-    Those that tell classes apart come first where there is something to tell, and are left out elsewhere, and
-    where there are so many tokens that they take minutes, unless nothing else takes the instance.
+    Those that tell classes apart come last, as they are slow: where there is something to tell, and not so
+    many tokens that one of them takes more than a few seconds.  They come first where nothing else takes the
+    instance.
     """
+    others = (*scheduler_names(), *aimed_names())
+    if instance.release is not None:
+        return (*TRIED, *others)
     told = any(group.slo or group.class_name is not None for group in instance.groups)
-    few = instance.output_tokens <= MOST_TOLD or instance.release is not None
-    return (*(TRIED if told and few else ()), *scheduler_names(), *aimed_names())
+    return (*others, *(TRIED if told and instance.output_tokens <= MOST_TOLD else ()))
 
 
 def scheduler_lines() -> list[str]:

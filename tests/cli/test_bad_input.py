@@ -211,7 +211,7 @@ def test_schedule_without_decisions_misses_those_of_its_instance(
     where = key if schedule else f"schedule.{key}"
     assert (done.exit_code, done.stderr) == (2, f"infermax-opt: {path}: {where}: is missing\n")
     with pytest.raises(
-        InputError, match="has no decisions, which are its batches or bins or offsets or workers"
+        InputError, match="has no decisions, which are its batches or select or bins or offsets or workers"
     ):
         read_schedule_or_claim(path)
 
@@ -229,7 +229,7 @@ def test_metrics_without_a_schedule_are_a_wrong_claim(name: str, tmp_path: Path)
 @pytest.mark.parametrize("junk", [["infermax"], None, 3, {}, True])
 def test_problem_that_is_no_name(bench: Bench, junk: object) -> None:
     text = bench.refuses("instance", json.dumps({**VALID["instance"], "problem": junk}))
-    assert f"problem: {junk} is none of infermax, makespan, pipelining, placement, stream" in text
+    assert f"problem: {junk} is none of infermax, iteration, makespan, pipelining, placement, stream" in text
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -390,7 +390,9 @@ def test_certificates_count_when_the_checker_accepts(tmp_path: Path, monkeypatch
 def test_rows_start_from_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = csp_case(2, chunked=False)
     optimal = api.solve(instance, time_limit=20)
-    monkeypatch.setattr(InferMaxProblem, "heuristics", lambda problem: ("vllm",))  # not the best one
+    monkeypatch.setattr(
+        InferMaxProblem, "heuristics_for", lambda problem, instance: ("vllm",)
+    )  # not the best one
     archive = Archive(tmp_path / "best", "mine")
     assert optimal.schedule is not None
     archive.improve(instance, optimal, source="search", versions={})

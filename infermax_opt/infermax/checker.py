@@ -659,7 +659,8 @@ def prove(instance: Instance, evidence: Field) -> Fraction:
     if instance.limits:
         metric = part_of(evidence, instance.limits)
         proved, limit = prove_metric(instance, metric, evidence), instance.limits[metric]
-        return proved / limit if limit else 1 + proved
+        # Of a limit of 0, nothing is within it, and anything is 1 beyond it and more.
+        return proved / limit if limit else proved + (proved > 0)
     if not instance.weights:
         return prove_metric(instance, instance.objective, evidence)
     if "parts" not in evidence:  # of what counts, other metrics are not below 0

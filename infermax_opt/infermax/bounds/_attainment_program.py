@@ -156,7 +156,8 @@ class _Rows:
         solver.setOptionValue("time_limit", SECONDS)
         if stop is not None:
             solver.cbIpmInterrupt += lambda event: event.interrupt() if stop() else None
-        solver.passModel(program)
+        if solver.passModel(program) == highspy.HighsStatus.kError:
+            return np.zeros(len(self.upper))
         solver.run()
         duals = -np.array(solver.getSolution().row_dual, dtype=float)
         if len(duals) != len(self.upper):
@@ -250,9 +251,11 @@ class _Program:
         self.makers = [rows.column(0.0, FREE) for _ in cells] if self.scarce else batches
         self.uses = [[rows.row(0.0) for _ in cells] for _ in self.scarce]
         for k in cells:
-            rows.entries += [(self.time[k], batches[k], alpha), (self.time[k], self.makers[k], rest)]
             rows.entries += [(row[k], batches[k], -1.0) for row in self.uses]
-            if self.scarce:
+            if not self.scarce:  # both are the same column
+                rows.entries.append((self.time[k], batches[k], alpha + rest))
+            else:
+                rows.entries += [(self.time[k], batches[k], alpha), (self.time[k], self.makers[k], rest)]
                 within = rows.row(0.0)
                 rows.entries += [(within, self.makers[k], 1.0), (within, batches[k], -1.0)]
 

@@ -16,7 +16,6 @@ Each of these bounds comes with its own certificate, and the certificate of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from itertools import zip_longest
 
@@ -28,7 +27,7 @@ __all__ = ["coefficients", "part_bounds"]
 #: Means by weight, whose shares differ between requests.
 BY_WEIGHT = (Metric.WEIGHTED_MEAN_TTFT, Metric.WEIGHTED_MEAN_TPOT, Metric.WEIGHTED_MEAN_E2E)
 
-Searches = Callable[[Instance], Iterator[LowerBound]]
+Searches = Callable[[Objective], Iterator[LowerBound]]
 
 
 def coefficients(instance: Instance) -> dict[Metric, Fraction]:
@@ -52,10 +51,10 @@ def part_bounds(instance: Instance, searches: Searches) -> Iterator[LowerBound]:
     ----------
     instance : Instance
     searches : callable
-        Gives the certified bounds of an instance with a single metric.
+        Gives the certified bounds on an objective that is a single metric.
     """
     worth = coefficients(instance)
-    runs = [searches(replace(instance, objective=Objective.of(metric.value))) for metric in worth]
+    runs = [searches(Objective.of(metric.value)) for metric in worth]
     best: dict[Metric, LowerBound] = {}
     for found in zip_longest(*runs):
         for metric, bound in zip(worth, found, strict=True):

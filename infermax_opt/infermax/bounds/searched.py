@@ -50,9 +50,11 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
         return
     instance = whole.required  # a schedule without the others has no batch that is longer
     if objective.limits:
-        yield from _on_each_limit(instance, stop)
+        yield from _on_each_limit(whole, stop)
     elif objective.name is None:
-        yield from part_bounds(instance, lambda alone: searched_bounds(alone, stop=stop))
+        # Levels count for requests, too, that need not be finished.
+        parts = part_bounds(instance, lambda aim: searched_bounds(replace(whole, objective=aim), stop=stop))
+        yield from parts
         if not UNSERVED.isdisjoint(objective.metrics):
             yield from attainment_bounds(whole, stop=stop)
     elif objective.is_makespan:

@@ -60,6 +60,13 @@ class ClassScheduler(ABC):
         self._seen: tuple[object, ...] = ()
         self._draft: Draft | None = None
         self._gone: set[Job] = set()
+        release = instance.release
+        #: A class of which nobody is left, as sets that must be served wait for those before them.
+        self._kept = None
+        if release is not None and any(
+            not r.terms.optional for r in instance.requests if r.terms.class_name == release.class_name
+        ):
+            self._kept = release.class_name
 
     @abstractmethod
     def fill(self, draft: Draft, now: float) -> None:
@@ -199,15 +206,19 @@ class ClassScheduler(ABC):
         on.
         """
         for queue in self.waiting:
-            for job in [job for job in queue if job.optional]:
+            for job in [job for job in queue if self._may_leave(job)]:
                 del queue[job]
-        left = [job for queue in self.running for job in queue if job.optional and not job.protected]
+        left = [job for queue in self.running for job in queue if self._may_leave(job) and not job.protected]
         if sum(map(len, (*self.waiting, *self.running))) == len(left):
             return False
         for job in left:
             draft.evict(job)
             self._gone.add(job)
         return True
+
+    def _may_leave(self, job: Job) -> bool:
+        """Whether it may stay unserved, and nobody waits for it."""
+        return job.optional and (self._kept is None or job.class_name != self._kept)
 
     def _answer(self, draft: Draft) -> Batch | None:
         """The batch in the words of the simulator."""

@@ -72,8 +72,8 @@ def _panel(ax: Any, rows: Sequence[Row], panel: Panel) -> None:
         ax.plot([float(r) for r in rates], limits, ":", color=BOUND, linewidth=1.4, label="bound for all")
     if column == "normalised_s" and max(numbers(rows, column)) > SPREAD:
         ax.set_yscale("log")
-    else:
-        ax.set_ylim(0, 105 if column in SHARES else None)
+    elif column in SHARES:
+        ax.set_ylim(0, 105)
     ax.set_xlabel(RATE)
     ax.set_ylabel(label)
 
@@ -83,6 +83,10 @@ def _finish(figure: Any, axes: Any) -> Any:
     entries: dict[str, Any] = {}
     for ax in axes.flat:
         ax.grid(alpha=0.3)
+        if ax.get_yscale() == "linear":
+            # Only now, as axes that share a scale stop growing once it is set.
+            ax.set_ylim(bottom=0)
+            ax.locator_params(axis="y", nbins=5)
         entries |= {label: handle for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend(entries.values(), entries, loc="outside upper center", ncols=len(entries), frameon=False)
     return figure

@@ -192,7 +192,7 @@ def _bound(tables: Tables) -> Claim:
         "not testable",
         "No claim of the paper. Both limits together: in every case `slack` attains more than `bros` and "
         "does "
-        "more best-effort requests. Part of what is left is owed to the window, which cuts requests off "
+        "more best-effort requests. Part of what is left may be owed to the window, which cuts requests off "
         "that the bound "
         "lets end just in time.",
         [min(points(better, "attainment")) > 0, min(points(better, "be_per_s")) > 0],

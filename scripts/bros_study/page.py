@@ -52,8 +52,9 @@ _LIMITS = """## What this cannot show
 - The batch times are estimates, not those of the paper's machines. At the same rate a machine here may
   be less
   loaded than there: the paper's averages over its rates have no counterpart.
-- A window of 60 s starts with an empty machine and cuts long requests off at its end: attainment and the
-  bound are lower, and the best-effort rate is higher, than in a long window. docs/bros.md has 300 s.
+- A window of 60 s starts with an empty machine and cuts off, at its end, requests that would have kept their
+  limits later. docs/bros.md has 300 s, on another estimate.
+- The KV share that `slack` keeps free was chosen on seed 1 of a similar workload (docs/bros.md).
 - One seed for most points; a second one for OPT-30B with ShareGPT at three rates.
 - Llama-3-70B, TGI, a profile without hinge, and BROS with literal step (iii) are not measured here.
 - Processor times are those of a machine that others used as well, of code in Python.

@@ -53,7 +53,12 @@ TOKENS = 8192
 
 
 def bros_instance(
-    workload: str, rate: Number, horizon: Number = 300, seed: int = 1, profile: str | None = None
+    workload: str,
+    rate: Number,
+    horizon: Number = 300,
+    seed: int = 1,
+    profile: str | None = None,
+    backlog: Number = ENOUGH,
 ) -> Instance:
     """Real-time requests that arrive until the horizon, beside a best-effort backlog.
 
@@ -68,6 +73,8 @@ def bros_instance(
     seed : int
     profile : str, optional
         Of the shipped ones; an estimate of OPT-30B by default.
+    backlog : Number
+        Best-effort requests a second of the horizon, in whole sets: more than are done, or they run out.
 
     Raises
     ------
@@ -85,7 +92,7 @@ def bros_instance(
         now += draw.expovariate(float(rate))
     if not groups:
         raise InputError(f"nobody arrives within {float(until):g} s", field="horizon")
-    for k in range(-(-int(ENOUGH * until) // SET) * SET):
+    for k in range(-(-int(to_fraction(backlog) * until) // SET) * SET):
         groups.append(RequestGroup(f"be{k}", draw.randint(*PROMPTS), draw.randint(*OUTPUTS), class_name="be"))
     cost, capacity = _machine(profile)
     return Instance(

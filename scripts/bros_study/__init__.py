@@ -1,0 +1,1 @@
+"""Real-time beside best-effort requests: schedulers and bounds by rate, and the figures of BROS again."""

@@ -58,7 +58,7 @@ def draw(picture: tuple[Draw, tuple[float, float]], tables: Tables, path: Path) 
     from matplotlib.figure import Figure
 
     drawn, size = picture
-    with rc_context({**STYLE, "font.size": 8, "svg.fonttype": "none"}):
+    with rc_context({**STYLE, "font.size": 8, "font.sans-serif": ["DejaVu Sans"], "svg.fonttype": "none"}):
         figure = Figure(figsize=size, layout="constrained")
         drawn(figure, tables)
         save_figure(figure, path)
@@ -67,7 +67,8 @@ def draw(picture: tuple[Draw, tuple[float, float]], tables: Tables, path: Path) 
 
 
 def _small(svg: str) -> str:
-    """The same picture in half the bytes: tenths of points, no comments, no indentation."""
+    """The same picture in half the bytes: tenths of points, no comments, ids of groups or indentation."""
+    svg = re.sub(r'(?<=<g) id="[^"]*"', "", svg)
     svg = re.sub(r"<!--.*?-->|; stroke-linejoin: miter", "", svg, flags=re.DOTALL)
     svg = re.sub(r"(?<=\d\.\d)\d{2,}", "", svg)
     return re.sub(r"\n\s*", "\n", svg)
@@ -208,7 +209,7 @@ def _fig11(figure: Any, tables: Tables) -> None:
                 (bound,) = {row["jct_bound"] for row in tables.rows("rates", trace=trace, load="1")}
                 axes.axhline(float(bound) / base, color=colour, linestyle=":", linewidth=1)
         axes.axhline(1, color=BOUND, linewidth=0.8)
-        _log(axes, "y")
+        axes.set_ylim(bottom=0)
         axes.set_xlim(-0.5, len(names) - 0.5)
         axes.set_xticks(range(len(names)), ["D", "SD", "SDO", "all"])
         _finish(axes, "", f"{label} / vLLM's")

@@ -11,7 +11,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.bounds.priced_work import sustainable_rate
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.ecoserve import (
-    OPT_13B,
+    OPT_13B_PROFILE,
     SUSTAINED,
     TRACES,
     deadlines,
@@ -21,8 +21,11 @@ from infermax_opt.infermax.data.ecoserve import (
     with_deadlines,
     with_predictions,
 )
+from infermax_opt.infermax.data.profiles import load_profile
 from infermax_opt.infermax.data.suites import SUITES
 from infermax_opt.infermax.schedulers.reservation.job import padded
+
+OPT_13B = load_profile(OPT_13B_PROFILE).cost
 
 
 @pytest.mark.parametrize("trace", TRACES)

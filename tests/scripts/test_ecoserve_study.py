@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from infermax_opt.infermax.data.ecoserve import OPT_13B, ecoserve_instance
-from scripts import ecoserve_study
+from infermax_opt.infermax.data.ecoserve import OPT_13B_PROFILE, ecoserve_instance
+from infermax_opt.infermax.data.profiles import load_profile
+from scripts.ecoserve_study import __main__ as ecoserve_study
+from scripts.ecoserve_study import measure as measuring
 
 
 def test_a_row_for_each_scheduler_and_setting(tmp_path: Path) -> None:
@@ -31,11 +33,12 @@ def test_a_row_for_each_scheduler_and_setting(tmp_path: Path) -> None:
 
 
 def test_what_has_to_be_missed_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    of = ecoserve_instance("alpaca", OPT_13B, requests=5, slo_scale=Fraction(1, 100))
-    monkeypatch.setattr(ecoserve_study, "TOGETHER", 2)
-    assert ecoserve_study.missed_bound(of, 1) == 5
-    kept = ecoserve_instance("alpaca", OPT_13B, requests=5, slo_scale=Fraction(100))
-    assert ecoserve_study.missed_bound(kept, 1) == 0
+    cost = load_profile(OPT_13B_PROFILE).cost
+    of = ecoserve_instance("alpaca", cost, requests=5, slo_scale=Fraction(1, 100))
+    monkeypatch.setattr(measuring, "TOGETHER", 2)
+    assert measuring.missed_bound(of, 1) == 5
+    kept = ecoserve_instance("alpaca", cost, requests=5, slo_scale=Fraction(100))
+    assert measuring.missed_bound(kept, 1) == 0
 
 
 def test_a_wrong_name_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,13 +25,14 @@ from math import exp, log
 from statistics import NormalDist
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.infermax.data.cost import Attention, BatchFeatures, CostModel, prefill_work
+from infermax_opt.infermax.data.cost import BatchFeatures, CostModel, prefill_work
 from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup, ServiceLevel, System
+from infermax_opt.infermax.data.profiles import load_profile
 
 __all__ = [
     "LOADS",
-    "OPT_13B",
     "OPT_13B_KV",
+    "OPT_13B_PROFILE",
     "SUSTAINED",
     "TRACES",
     "Lengths",
@@ -47,15 +48,8 @@ __all__ = [
 
 #: KV tokens of OPT-13B in 12 GB: 4 bytes by layer and hidden size (40, 5120) for each.
 OPT_13B_KV = 14_648
-#: An estimate of OPT-13B on one A100-80GB, no fit.  26 GB of weights are read at 80 % of 2,039 GB/s; a token
-#: takes 26 GFLOP at 60 % of 312 TFLOP/s; a cached token is 819,200 bytes, read as the weights are; a unit of
-#: attention work takes 409,600 FLOP at 40 %.  Of a batch that is bound by compute 2 ms are not.
-OPT_13B = CostModel(
-    batch=[("0.016", "0.000005"), ("0.0015", "0.000139")],
-    decode=("0.0005", "0.0000005"),
-    prefill=("0.0005", "0.0000000033"),
-    attention=Attention.EXACT,
-)
+#: The shipped estimate of OPT-13B on one A100, by which the suite and the study price batches.
+OPT_13B_PROFILE = "opt-13b_a100"
 #: Tokens of a KV block.
 BLOCK = 32
 #: Share of the KV cache that is read in the batch of t_g.
@@ -166,8 +160,8 @@ TRACES: Mapping[str, TraceModel] = {
 }  # fmt: skip
 """By name."""
 
-#: Most requests a second that can be sustained with `OPT_13B`, about: `sustainable_rate` of 20,000 requests.
-SUSTAINED = {"alpaca": Fraction(77), "sharegpt": Fraction(444, 100), "bookcorpus": Fraction(534, 1000)}
+#: Most requests a second that can be sustained with that profile, about: `sustainable_rate` of 20,000.
+SUSTAINED = {"alpaca": Fraction(779, 10), "sharegpt": Fraction(374, 100), "bookcorpus": Fraction(492, 1000)}
 #: Rates of the suite, as shares of these, and its requests.
 LOADS = (Fraction(1, 2), Fraction(4, 5), Fraction(1), Fraction(6, 5))
 REQUESTS = {"alpaca": 3000, "sharegpt": 1000, "bookcorpus": 200}
@@ -266,7 +260,8 @@ def with_predictions(instance: Instance, spread: float, seed: int) -> Instance:
 def ecoserve_case(trace: str, load: Fraction) -> Instance:
     """An instance of the suite: a trace at a share of what can be sustained."""
     rate = load * SUSTAINED[trace]
-    made = ecoserve_instance(trace, OPT_13B, requests=REQUESTS[trace], rate=rate)
+    cost = load_profile(OPT_13B_PROFILE).cost
+    made = ecoserve_instance(trace, cost, requests=REQUESTS[trace], rate=rate)
     return replace(made, name=f"ecoserve-{trace}-x{float(load):g}")
 
 

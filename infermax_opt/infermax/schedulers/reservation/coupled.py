@@ -219,8 +219,7 @@ class Coupled(Policy):
             if members == 0:
                 return
             self._left[number] = members
-            self.counts.groups += 1
-            self.counts.members += members
+            self.counts.sizes[members] += 1
 
     def _leave_group(self, job: Job) -> None:
         if job.group in self._left:

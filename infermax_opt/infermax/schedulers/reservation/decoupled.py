@@ -118,8 +118,7 @@ class Decoupled(Policy):
                 self._start(other)
                 other.group, members = number, members + 1
             self._left[number] = members
-            self.counts.groups += 1
-            self.counts.members += members
+            self.counts.sizes[members] += 1
         if not self.generations:
             self._ended = True  # KV is not full: whoever comes next need not wait for an end
 

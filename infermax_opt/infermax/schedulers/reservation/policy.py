@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import chain
 
@@ -27,15 +28,26 @@ class Counts:
         Times that a request outlived its reservation and got more, or stopped with its KV; that one lost it.
     hosts, guests, late : int
         Generations that began as hosts and as guests; guests whose host came before they had finished.
-    groups, members : int
-        Groups of the same length that started, and requests in these.
+    sizes : Counter of int
+        Groups of the same length that started, by the requests in each.
     forced : int
         Times that nobody could go on and one was made to.
     """
 
     def __init__(self) -> None:
         self.extended = self.stopped = self.evicted = self.hosts = self.guests = self.late = 0
-        self.groups = self.members = self.forced = 0
+        self.forced = 0
+        self.sizes: Counter[int] = Counter()
+
+    @property
+    def groups(self) -> int:
+        """Groups of the same length that started."""
+        return self.sizes.total()
+
+    @property
+    def members(self) -> int:
+        """Requests in these."""
+        return sum(size * number for size, number in self.sizes.items())
 
 
 class Policy:

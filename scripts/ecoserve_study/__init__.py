@@ -1,0 +1,1 @@
+"""EcoServe's schedulers and figures, measured and set against bounds for every schedule."""

@@ -10,6 +10,8 @@ from fractions import Fraction
 import pytest
 
 from infermax_opt.api import verify
+from infermax_opt.core.certification import CertificateRejected
+from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds import attainment
 from infermax_opt.infermax.bounds._attainment_program import best_prices
 from infermax_opt.infermax.bounds._attainment_proof import AttainmentProof
@@ -17,7 +19,8 @@ from infermax_opt.infermax.bounds.attainment import attainment_bounds
 from infermax_opt.infermax.bounds.searched import searched_bounds
 from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.classes import bros_instance
-from infermax_opt.infermax.data.instance import Instance, Objective
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.schedulers.classed import classed_schedule
 from tests.campaign import campaign, in_blocks
 from tests.infermax.served import droppable
@@ -122,3 +125,52 @@ def test_best_effort_work_costs_service_levels() -> None:
     ]
     assert alone[0] + Fraction(3, 10) * alone[1] < together.value <= (made.objective or 0)
     assert check_evidence(both, together) == together.value
+
+
+# --- what a stranger found ------------------------------------------------------------------------
+
+COST = CostModel([("0.01", "0.01")], ("0", "0"), ("0", "0"))
+ROOMY = System(1000, 1000, 1000)
+
+
+def test_a_limit_of_0_is_no_proof_by_itself() -> None:
+    """Nothing proved is nothing beyond the limit."""
+    group = RequestGroup("r", 5, 3, slo={"ttft": 5})
+    of = Instance("zero", (group,), ROOMY, COST, objective=Objective.of({"at_most": {"missed": "0"}}))
+    evidence = {
+        "kind": "attainment", "piece": 0, "exponent": 0, "groups": 8, "cells": [], "shares": [[0]],
+        "metric": "missed",
+    }  # fmt: skip
+    claimed = LowerBound(Fraction(1), "attainment", Proof.CERTIFICATE, evidence=evidence)
+    with pytest.raises(CertificateRejected, match=r"claims 1\.0, only 0\.0 is proved"):
+        check_evidence(of, claimed)
+
+
+def test_batches_that_make_tokens_may_be_all_batches() -> None:
+    """Where nothing is scarce they are one column, which no row of the program holds twice."""
+    groups = (
+        RequestGroup("q0", 2, 2, weight="0.5", optional=True),
+        RequestGroup("q1", 3, 1, weight="2", optional=True),
+        RequestGroup("q2", 1, 1),
+    )
+    cost = CostModel([("0.7", "0.3"), ("0.1", "0"), ("0", "0")], ("1.3", "0"), ("0.1", "0.5"))
+    policy = Policy(True, False, True)
+    of = Instance(
+        "crash", groups, System(3, 50, 6), cost, policy, Objective.of("unserved"), horizon=Fraction("5.4")
+    )
+    assert max(bound.value for bound in searched_bounds(of)) == Fraction("2.5")
+
+
+@pytest.mark.parametrize(
+    "objective", [{"missed": "1", "mean_e2e": "0.001"}, {"at_most": {"missed": "1", "mean_e2e": "0.001"}}]
+)
+def test_sums_and_limits_count_levels_of_optional_requests(objective: object) -> None:
+    groups = (
+        RequestGroup("r", 50, 3, count=20, slo={"ttft": 5}),
+        RequestGroup("b", 5, 3, slo={"ttft": 50}, optional=True),
+    )
+    of = Instance("parts", groups, ROOMY, COST, objective=Objective.of(objective))
+    found = [bound for bound in searched_bounds(of) if bound.evidence is not None]
+    assert any("missed" in bound.source for bound in found)
+    for bound in found:
+        assert check_evidence(of, bound) == bound.value

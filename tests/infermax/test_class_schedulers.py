@@ -20,6 +20,7 @@ from infermax_opt.infermax.data.instance import (
     ServiceLevel,
     System,
 )
+from infermax_opt.infermax.data.release import Release
 from infermax_opt.infermax.data.schedule import Batch
 from infermax_opt.infermax.heuristics import names_for, run_scheduler, scheduler_lines
 from infermax_opt.infermax.schedulers.bros import Bros, BrosOptions
@@ -228,3 +229,17 @@ def test_they_are_tried_where_there_is_something_to_tell() -> None:
     assert set(TRIED) == set(CLASSED) - {"bros-literal"}
     assert not set(TRIED) & set(names_for(instance(best_effort("b", 1, 100, 40_000))))
     assert all(any(line.startswith(f"{name}: ") for line in scheduler_lines()) for name in CLASSED)
+
+
+# --- loops that mix who must be served and who need not ------------------------------------------
+
+
+@pytest.mark.parametrize("name", CLASSED)
+def test_sets_that_must_be_served_wait_for_those_before_them_beyond_the_horizon(name: str) -> None:
+    groups = (
+        RequestGroup("o", 2, 2, class_name="be", optional=True),
+        RequestGroup("m", 2, 2, class_name="be"),
+    )
+    loop = replace(instance(*groups), horizon=Fraction(0), release=Release("be", 1))
+    done = verify(loop, run_scheduler(loop, name))
+    assert done.ok, done.violations

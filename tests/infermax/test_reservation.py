@@ -154,6 +154,7 @@ def test_hyphens_may_be_underscores_and_settings_follow() -> None:
         ("orca@pipelined=yes", "goes with decoupled only"),
         ("ecoserve@", "is no setting"),
         ("multires@synced=yes", "goes neither"),
+        ("sync-coupled@preemptive=yes", "does not go with synced"),
         ("ecoserve@allocation=max", "exact allocation only"),
     ],
 )

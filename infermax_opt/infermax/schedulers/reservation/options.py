@@ -121,6 +121,8 @@ class ReservationOptions:
                 raise InputError("goes with decoupled only", field=name)
         if self.queue is Order.MULTIRES and (self.decoupled or self.synced):
             raise InputError("'multires' goes neither with decoupled nor with synced", field="queue")
+        if self.preemptive and self.synced:  # a group would wait for those whom it made room for
+            raise InputError("does not go with synced", field="preemptive")
 
     @property
     def prompts_share(self) -> Fraction:

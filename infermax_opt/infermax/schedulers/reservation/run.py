@@ -81,8 +81,8 @@ def _batch(policy: Policy) -> list[Job]:
     policy.prepare()
     parts, decodes = policy.compose()
     if not parts and not decodes:
-        nobody = not machine.holding and not len(policy.waiting) and not machine.evicted
-        if nobody and policy.next_arrival is not None:
+        if not machine.holding and not len(policy.waiting) and not machine.evicted:
+            assert policy.next_arrival is not None
             machine.now, machine.waited = policy.next_arrival, True
             return []
         policy.force()

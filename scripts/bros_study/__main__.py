@@ -26,6 +26,16 @@ from scripts.bros_study.rates import COLUMNS, SCHEDULERS, Row, blocks, lines, ro
 __all__ = ["main", "markdown", "parser"]
 
 
+def _rate(text: str) -> str:
+    """A rate as it was written."""
+    try:
+        if 0 < float(text) < float("inf"):
+            return text
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+
+
 def markdown(found: Sequence[Row]) -> str:
     """The rows as a table."""
     rows = [COLUMNS, ("---",) * len(COLUMNS), *([row[name] for name in COLUMNS] for row in found)]
@@ -36,7 +46,9 @@ def parser() -> argparse.ArgumentParser:
     """Options."""
     found = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     found.add_argument("--workload", choices=sorted(MOMENTS), default="sharegpt")
-    found.add_argument("--rates", nargs="+", default=["5", "10", "15"], help="real-time requests a second")
+    found.add_argument(
+        "--rates", nargs="+", type=_rate, default=["5", "10", "15"], help="real-time requests a second"
+    )
     found.add_argument("--horizon", default="300", help="seconds")
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--profile", help="cost profile; by default an estimate of OPT-30B on four A100-40GB")

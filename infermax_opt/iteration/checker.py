@@ -463,7 +463,8 @@ class Instance:
         if not self.requests:
             top["requests"].fail("holds no request")
         self._hash(top, (average, ttft, tpot), group, swap)
-        self._scale(average, ttft, tpot * (group or 1), swap)
+        self._scale(average, ttft, tpot, swap)
+        self._save(ttft, tpot * (group or 1))
 
     def _read_request(self, entry: Field, most: int | None) -> None:
         """Add the requests of an entry."""
@@ -508,7 +509,6 @@ class Instance:
         self.swap = ticks[-1] if swap else None
         self.average = int(average * self.scale)
         self._weigh()
-        self._save(first, later)
 
     def _weigh(self) -> None:
         """What requests are worth, in whole units."""

@@ -22,7 +22,7 @@ from itertools import accumulate
 from infermax_opt.iteration.bounds.cases import Case, Kinds
 from infermax_opt.iteration.data.ticks import Ticks
 
-__all__ = ["Kept", "all_kept", "most_kept"]
+__all__ = ["Kept", "all_kept", "most_kept", "note_kept", "undecided_text"]
 
 #: Steps of the search for one family.
 MOST_STEPS = 4_000
@@ -60,6 +60,23 @@ def most_kept(ticks: Ticks) -> Kept:
         memo["most_kept"] = _search(ticks)
     found: Kept = memo["most_kept"]
     return found
+
+
+def note_kept(ticks: Ticks, batch: Sequence[int]) -> None:
+    """Go on from a batch that fits, if it keeps more than any known before."""
+    known, kept = most_kept(ticks), len(ticks.kept(batch))
+    if kept > known.least:
+        vars(ticks)["most_kept"] = Kept(kept, max(kept, known.most), tuple(batch))
+
+
+def undecided_text(kept: Kept) -> str | None:
+    """What is not known of the most savable requests that a batch keeps; None where that is known."""
+    if kept.least == kept.most:
+        return None
+    return (
+        f"whether a batch can keep more than {kept.least} savable real-time requests, up to {kept.most}, "
+        "was not found out; one that can would come first"
+    )
 
 
 def _search(ticks: Ticks) -> Kept:

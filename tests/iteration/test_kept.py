@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 import infermax_opt as imx
 from infermax_opt.cli.main import cli
 from infermax_opt.iteration.bounds import kept as searched
-from infermax_opt.iteration.data.formats import iteration_instance_from_json
+from infermax_opt.iteration.data.formats import iteration_instance_from_json, iteration_instance_to_json
 from infermax_opt.iteration.data.instance import IterationInstance
 from infermax_opt.iteration.data.selection import Selection
 from infermax_opt.iteration.data.ticks import Ticks
@@ -86,3 +87,16 @@ def test_a_batch_that_keeps_more_is_taken(formulation: str | None, monkeypatch: 
     assert found.metrics is not None
     assert found.metrics.rt_kept == best.most
     assert found.undecided is None or found.status.value == "feasible"
+
+
+def test_many_requests_that_cannot_all_be_kept_take_seconds() -> None:
+    rng = random.Random(7)
+    value = iteration_instance_to_json(crowded())
+    value["requests"] = [
+        {**value["requests"][k % 16], "id": f"q{k}", "waited": str(rng.randint(0, 4000) / 1000)}
+        for k in range(900)
+    ] + value["requests"][16:]
+    began = time.monotonic()
+    found = imx.solve(iteration_instance_from_json(value), time_limit=0.1)
+    assert time.monotonic() - began < 10
+    assert found.upper is not None

@@ -23,7 +23,7 @@ from infermax_opt.iteration import checker
 from infermax_opt.iteration.bounds.closed_form import closed_form_bounds
 from infermax_opt.iteration.bounds.kept import most_kept
 from infermax_opt.iteration.certificates import CERTIFICATION
-from infermax_opt.iteration.data.formats import iteration_instance_to_json
+from infermax_opt.iteration.data.formats import iteration_instance_from_json, iteration_instance_to_json
 from infermax_opt.iteration.data.instance import BE_TOKENS, IterationGroup, IterationInstance, Machine
 from infermax_opt.iteration.data.ticks import Ticks
 from infermax_opt.iteration.exact.branch import branch
@@ -168,3 +168,21 @@ def test_a_first_line_of_nothing_says_nothing() -> None:
     assert found.upper is not None
     assert found.upper.value == 2
     assert found.status.value == "optimal"
+
+
+def test_the_checker_takes_what_the_package_takes(tmp_path: Path) -> None:
+    value = json.loads(TOY.read_text())
+    cost = value["machine"].pop("cost")
+    value["machine"].update(cost={"profile": "mine"}, group=None, swap=None)
+    (tmp_path / "mine.json").write_text(json.dumps({"cost": cost}))
+    (tmp_path / "i.json").write_text(json.dumps(value))
+    value["machine"]["cost"] = cost
+    instance = iteration_instance_from_json(value)
+    bound = next(some for some in imx.bound(instance) if some.evidence)
+    imx.write_certificate(instance, bound, tmp_path / "c.json")
+    program = ROOT / "scripts/check_certificate.py"
+    files = [str(tmp_path / "i.json"), str(tmp_path / "c.json"), "--profiles", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-I", str(program), *files], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

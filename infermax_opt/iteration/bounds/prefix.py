@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Prefix", "applies", "best_prefix"]
 
-#: Most cells of a table times requests, at about a nanosecond each.
-MOST_STEPS = 10**9
+#: Most cells of a table times requests, at a few nanoseconds each.
+MOST_STEPS = 2 * 10**8
 #: Most types times different slacks.
 MOST_SIZE = 10**6
 #: Ticks beyond which sums might leave the range of 64 bits.

@@ -206,7 +206,8 @@ class Judgement:
             missing, there = ("target", "answer") if claim.target is None else ("answer", "target")
             self.fault(FaultKind.ANSWER, f"there is no {missing}, though there is {there}")
             return
-        true = Answer.of(claim.target, claim.upper_bound, claim.lower_bound)
+        upper = claim.upper_bound if claim.undecided is None else None
+        true = Answer.of(claim.target, upper, claim.lower_bound)
         if true is not None and claim.answer is not true:
             self.fault(FaultKind.ANSWER, f"is {claim.answer.value!r}, the bounds say {true.value!r}")
 
@@ -215,7 +216,7 @@ class Judgement:
         upper, lower = claim.upper_bound, claim.lower_bound
         if upper is not None:
             proved = lower is not None and _close(lower, upper)
-            return Status.OPTIMAL if proved else Status.FEASIBLE
+            return Status.OPTIMAL if proved and claim.undecided is None else Status.FEASIBLE
         if claim.status is Status.INFEASIBLE and self.truth.infeasible():
             return Status.INFEASIBLE
         return Status.UNKNOWN if lower is None else Status.BOUND_ONLY

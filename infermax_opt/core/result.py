@@ -173,6 +173,8 @@ class Result(Generic[S, M]):
     infeasible: bool = False
     #: Value of the objective that was asked about.
     target: Fraction | None = None
+    #: Why it is not known whether the schedule is as it must be; then nothing follows from its value.
+    undecided: str | None = None
     #: The best bound that anyone can check, where `lower` is a solver's word.
     certified: LowerBound | None = field(default=None, compare=False, repr=False)
 
@@ -190,14 +192,15 @@ class Result(Generic[S, M]):
             return Status.INFEASIBLE
         if self.upper is None:
             return Status.UNKNOWN if self.lower is None else Status.BOUND_ONLY
-        if self.lower is not None and self.lower.value == self.upper.value:
+        met = self.lower is not None and self.lower.value == self.upper.value
+        if met and self.undecided is None:
             return Status.OPTIMAL
         return Status.FEASIBLE
 
     @property
     def answer(self) -> Answer | None:
         """Whether a schedule reaches the value that was asked about; None if none was."""
-        upper = self.upper.value if self.upper else None
+        upper = self.upper.value if self.upper and self.undecided is None else None
         return Answer.of(self.target, upper, self.lower.value if self.lower else None)
 
     @property
@@ -230,6 +233,7 @@ class Result(Generic[S, M]):
             details=self.solver.details if self.solver else {},
             target=self.target,
             answer=self.answer,
+            undecided=self.undecided,
         )
 
 
@@ -262,4 +266,5 @@ class Claim:
     has_solver: bool = False
     target: Fraction | None = None
     answer: Answer | None = None
+    undecided: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)

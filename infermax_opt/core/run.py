@@ -236,11 +236,28 @@ class SolveRun(Generic[P, S, M]):
             metrics=best.metrics if best else None,
             solver=replace(self.report, seconds=seconds, details=details),
             target=self.options.target,
+            undecided=self.undecided() if best else None,
         )
 
     def proved(self) -> bool:
         """Whether bound and schedule meet."""
-        return self.best is not None and self.lower is not None and self.lower.value >= self.best.value
+        met = self.best is not None and self.lower is not None and self.lower.value >= self.best.value
+        return met and self.undecided() is None
+
+    def undecided(self) -> str | None:
+        """Why it is not known whether the best schedule is as it must be; None where it is."""
+        return None
+
+    def better(self, metrics: M, value: Fraction) -> bool:
+        """Whether a schedule with these metrics and this value is better than the best so far.
+
+        Parameters
+        ----------
+        metrics : metrics of the problem
+        value : Fraction
+            Of the objective.
+        """
+        return self.best is None or value < self.best.value
 
     def settled(self) -> bool:
         """Whether bound and schedule meet, or the question is answered."""
@@ -248,7 +265,7 @@ class SolveRun(Generic[P, S, M]):
 
     def answer(self) -> Answer | None:
         """Whether a schedule reaches the value that is asked about; None if none is."""
-        upper = self.best.value if self.best else None
+        upper = self.best.value if self.best and self.undecided() is None else None
         return Answer.of(self.options.target, upper, self.lower.value if self.lower else None)
 
     def refuted(self, lower: LowerBound) -> bool:
@@ -291,9 +308,9 @@ class SolveRun(Generic[P, S, M]):
         """Verify a schedule and keep it if it is the best."""
         check = self.problem.verify(self.instance, candidate, candidate)
         value = check.objective
-        better = value is not None and (self.best is None or value < self.best.value)
-        if check.ok and better and check.metrics is not None and value is not None:
-            self.best = Incumbent(candidate, check.metrics, value, source)
+        metrics = check.metrics
+        if check.ok and metrics is not None and value is not None and self.better(metrics, value):
+            self.best = Incumbent(candidate, metrics, value, source)
             self.say(f"schedule {amount(self.instance, value)} ({source})")
         return check
 

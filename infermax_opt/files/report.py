@@ -128,7 +128,7 @@ def result_text(instance: AnyInstance, result: AnyResult) -> str:
     upper, lower = result.upper, result.lower
     rows = [
         ("objective", problem_of(instance).objective_meaning(instance)),
-        ("status", STATUSES[result.status]),
+        *_status_rows(result),
         ("schedule", f"{amount(instance, upper.value)}  found by {upper.source}" if upper else UNKNOWN),
         ("lower bound", f"{amount(instance, lower.value)}  from {lower.source}" if lower else UNKNOWN),
         ("gap", f"{percent(result.gap, 'ceiling')}  (schedule - lower bound) / schedule"),
@@ -153,6 +153,12 @@ def result_text(instance: AnyInstance, result: AnyResult) -> str:
                 lines += ["", title, *_section(result.solver.details[name])]
         lines += ["", "how it was computed", *_solver_lines(result.solver)]
     return "\n".join(lines)
+
+
+def _status_rows(result: AnyResult) -> list[tuple[str, str]]:
+    """What is established, and what is left open."""
+    left = [] if result.undecided is None else [("undecided", result.undecided)]
+    return [("status", STATUSES[result.status]), *left]
 
 
 def _section(found: Mapping[str, str] | Sequence[str]) -> list[str]:

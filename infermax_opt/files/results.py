@@ -63,6 +63,7 @@ def result_to_json(result: AnyResult) -> dict[str, Any]:
         "lower_bound": _rounded(lower.value if lower else None, "floor"),
         "gap": result.gap,
         **({} if result.answer is None else {"target": result.target, "answer": result.answer.value}),
+        **({} if result.undecided is None else {"undecided": result.undecided}),
         "upper": {"source": upper.source} if upper else None,
         "lower": {
             "source": lower.source,
@@ -102,7 +103,9 @@ def claim_from_json(value: object, expected: AnyProblem | None = None) -> Claim:
     """
     required = ["schema", "instance", "instance_sha256", "objective", "status", "upper_bound"]
     required += ["lower_bound", "gap", "schedule"]
-    top = Fields(value, "", required, ["upper", "lower", "metrics", "solver", "target", "answer"])
+    top = Fields(
+        value, "", required, ["upper", "lower", "metrics", "solver", "target", "answer", "undecided"]
+    )
     top.schema(RESULT_SCHEMA)
     lower = top.get("lower")
     source = proof = certificate = None
@@ -140,6 +143,7 @@ def claim_from_json(value: object, expected: AnyProblem | None = None) -> Claim:
         details=details if isinstance(details, dict) else {},
         target=top.seconds("target") if "target" in top.values else None,
         answer=_member(top, "answer", Answer) if "answer" in top.values else None,
+        undecided=top.text("undecided") if "undecided" in top.values else None,
     )
 
 

@@ -1,6 +1,6 @@
 """Stand-alone checker of lower-bound certificates of iteration instances: one file, standard library only.
 
-    python checker.py INSTANCE CERTIFICATE [--max-size MIB]
+    python checker.py INSTANCE CERTIFICATE [--profiles DIR] [--max-size MIB]
 
 recomputes the bound in exact numbers and trusts nothing else.  Exit code 0: it holds; 1: rejected; 2: a
 file (``.gz`` or not) cannot be read, or the instance is none.  Checking has a limit, `MAX_STEPS`: what
@@ -368,6 +368,21 @@ def read_pair(field: Field) -> tuple[Fraction, Fraction]:
     return first.decimal(), second.decimal()
 
 
+def given(fields: Field, key: str) -> bool:
+    """Whether a key is there with a value; null is none."""
+    return key in fields and fields[key].value is not None
+
+
+def spelled_out(cost: Field, profiles: Path | None) -> Field:
+    """The cost model itself, where the instance names a profile."""
+    if "profile" not in cost:
+        return cost
+    name = cost["profile"].text()
+    if re.fullmatch(r"[\w.-]+", name) is None:
+        cost["profile"].fail(f"{shown(name)} is no name of a profile")
+    return Field(load(Path(profiles or ".", f"{name}.json")), f"profile {name}")["cost"]
+
+
 def choose(field: Field, known: dict[str, bool]) -> bool:
     """What one of some words stands for."""
     word = field.text()
@@ -442,19 +457,19 @@ class Instance:
     Raises `Rejected` where the file is no instance.
     """
 
-    def __init__(self, data: Any):
+    def __init__(self, data: Any, profiles: Path | None = None):
         top, self.work = Field(data, "instance"), Work()
         for key, value in (("schema", "infermax-opt/instance/1"), ("problem", "iteration")):
             if top[key].value != value:
                 top[key].fail(f"{shown(top[key].value)} is not {value!r}")
         machine = top["machine"]
-        self.cost = Cost(machine["cost"])
+        self.cost = Cost(spelled_out(machine["cost"], profiles))
         self.product = self.cost.attention == "product"
         self.batch = machine["batch"].whole(1, MAX_REQUESTS)
         self.blocks = machine["blocks"].whole(0, MAX_TOKENS)
         average, ttft, tpot = (machine[key].decimal() for key in ("t_avg", "ttft", "tpot"))
-        group = machine["group"].whole(1, MAX_TOKENS) if "group" in machine else None
-        swap = read_pair(machine["swap"]) if "swap" in machine else None
+        group = machine["group"].whole(1, MAX_TOKENS) if given(machine, "group") else None
+        swap = read_pair(machine["swap"]) if given(machine, "swap") else None
         self.by_worth = choose(top["objective"], OBJECTIVES)
         self.names: dict[str, int] = {}
         self.requests: list[Request] = []
@@ -463,7 +478,8 @@ class Instance:
         if not self.requests:
             top["requests"].fail("holds no request")
         self._hash(top, (average, ttft, tpot), group, swap)
-        self._scale(average, ttft, tpot * (group or 1), swap)
+        self._scale(average, ttft, tpot, swap)
+        self._save(ttft, tpot * (group or 1))
 
     def _read_request(self, entry: Field, most: int | None) -> None:
         """Add the requests of an entry."""
@@ -508,7 +524,6 @@ class Instance:
         self.swap = ticks[-1] if swap else None
         self.average = int(average * self.scale)
         self._weigh()
-        self._save(first, later)
 
     def _weigh(self) -> None:
         """What requests are worth, in whole units."""
@@ -567,17 +582,27 @@ class Instance:
 # --- the certificate ------------------------------------------------------------------------------
 
 
-def check(instance_data: Any, certificate: Any) -> Fraction:
-    """Return the bound that the certificate proves for the instance, or raise Rejected."""
+def check(instance_data: Any, certificate: Any, profiles: Path | None = None) -> Fraction:
+    """Return the bound that the certificate proves for the instance, or raise Rejected.
+
+    Parameters
+    ----------
+    instance_data : Any
+        The instance, as parsed.
+    certificate : Any
+        As parsed.
+    profiles : Path | None
+        Folder of the cost profiles.
+    """
     try:
-        instance = Instance(instance_data)
+        instance = Instance(instance_data, profiles)
     except Rejected as problem:
         raise Unusable(str(problem)) from None
-    given = Field(certificate, "certificate")
+    claim = Field(certificate, "certificate")
     try:
-        check_envelope(given, instance_data, instance.sha256)
-        require(Cost(given["cost"]).parts() == instance.cost.parts(), "is for another cost model")
-        return compare(given, prove(instance, Field(given["evidence"].value, "evidence")))
+        check_envelope(claim, instance_data, instance.sha256)
+        require(Cost(claim["cost"]).parts() == instance.cost.parts(), "is for another cost model")
+        return compare(claim, prove(instance, Field(claim["evidence"].value, "evidence")))
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Rejected(f"is malformed beyond words: {type(error).__name__} {error}") from None
 
@@ -874,7 +899,11 @@ class Tree:
 
 def main(arguments: list[str]) -> int:
     """Check the certificate named on the command line; return the exit code."""
-    return report(argument_parser().parse_args(arguments), check)
+    parser = argument_parser()
+    known = Path(__file__).parent.parent / "infermax" / "data" / "profiles"
+    parser.add_argument("--profiles", type=Path, default=known)
+    options = parser.parse_args(arguments)
+    return report(options, lambda instance, certificate: check(instance, certificate, options.profiles))
 
 
 if __name__ == "__main__":

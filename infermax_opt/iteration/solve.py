@@ -15,7 +15,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.run import SolveOptions, SolveRun
 from infermax_opt.engines.outcome import EngineLimits
 from infermax_opt.iteration.bounds.closed_form import PREFIX
-from infermax_opt.iteration.bounds.kept import most_kept
+from infermax_opt.iteration.bounds.kept import most_kept, undecided_text
 from infermax_opt.iteration.bounds.prefix import applies, best_prefix
 from infermax_opt.iteration.bounds.relaxation import relaxation_bound
 from infermax_opt.iteration.data.instance import IterationInstance
@@ -69,6 +69,22 @@ class IterationRun(SolveRun[IterationInstance, Selection, IterationMetrics]):
             return None if self.best is None else self.best.schedule
         return start
 
+    def better(self, metrics: IterationMetrics, value: Fraction) -> bool:
+        """A batch that keeps more savable requests wins, whatever its value.
+
+        Parameters
+        ----------
+        metrics : IterationMetrics
+        value : Fraction
+            Seconds per value.
+        """
+        best = self.best
+        return best is None or (metrics.rt_late, value) < (best.metrics.rt_late, best.value)
+
+    def undecided(self) -> str | None:
+        """What is not known of how many savable requests can be kept."""
+        return undecided_text(most_kept(Ticks.of(self.instance)))
+
     def take_prefix(self) -> None:
         """Take the batch of the table of prefixes, where that applies."""
         if applies(self.instance):
@@ -109,6 +125,8 @@ class IterationRun(SolveRun[IterationInstance, Selection, IterationMetrics]):
         self.offer_found(self.selection(found.batch), "branch")
         self.improve_bound(self.credible(found.lower))
         ended = "optimal" if found.lower is not None else "time_limit" if late() else "failed"
+        if ended == "optimal" and self.undecided() is not None:
+            ended = "undecided"
         self.report = replace(self.report, termination=ended, details={BRANCHING: f"{found.nodes} nodes"})
 
     def formulated(self, formulation: str) -> None:

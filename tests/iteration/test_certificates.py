@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ import pytest
 
 import infermax_opt as imx
 from infermax_opt.core.certification import CertificateRejected
+from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.iteration import checker
+from infermax_opt.iteration.bounds.closed_form import closed_form_bounds
 from infermax_opt.iteration.bounds.kept import most_kept
 from infermax_opt.iteration.certificates import CERTIFICATION
-from infermax_opt.iteration.data.formats import iteration_instance_to_json
-from infermax_opt.iteration.data.instance import IterationInstance
+from infermax_opt.iteration.data.formats import iteration_instance_from_json, iteration_instance_to_json
+from infermax_opt.iteration.data.instance import BE_TOKENS, IterationGroup, IterationInstance, Machine
 from infermax_opt.iteration.data.ticks import Ticks
 from infermax_opt.iteration.exact.branch import branch
 from tests.campaign import campaign, one_in
@@ -145,3 +148,41 @@ def test_the_checker_stands_alone(tmp_path: Path) -> None:
     for seed in range(60):
         other = tiny(seed)
         assert checker.Instance(iteration_instance_to_json(other)).sha256 == other.sha256
+
+
+def test_a_limit_of_a_group_has_no_part_in_the_length_of_a_tick() -> None:
+    # tpot alone needs quarters of the tick that twice tpot needs.
+    made = tiny(5)
+    machine = replace(made.machine, tpot=Fraction(20001, 500), group=2)
+    instance = IterationInstance("group", made.groups, machine, made.objective)
+    certificate = certified(instance)
+    assert Fraction(certificate["lower_bound"]) == CERTIFICATION.check(instance, certificate)
+
+
+def test_a_first_line_of_nothing_says_nothing() -> None:
+    cost = CostModel([(0, 0), (1, 1)], (0, 0), (0, 0), "exact")  # type: ignore[arg-type]
+    machine = Machine(2, 5, Fraction(1), Fraction(5), Fraction(5), cost)
+    instance = IterationInstance("zero", (IterationGroup("b", "be", "decode", 3),), machine, BE_TOKENS)
+    assert next(iter(closed_form_bounds(instance))).value == 0
+    found = imx.solve(instance)
+    assert found.upper is not None
+    assert found.upper.value == 2
+    assert found.status.value == "optimal"
+
+
+def test_the_checker_takes_what_the_package_takes(tmp_path: Path) -> None:
+    value = json.loads(TOY.read_text())
+    cost = value["machine"].pop("cost")
+    value["machine"].update(cost={"profile": "mine"}, group=None, swap=None)
+    (tmp_path / "mine.json").write_text(json.dumps({"cost": cost}))
+    (tmp_path / "i.json").write_text(json.dumps(value))
+    value["machine"]["cost"] = cost
+    instance = iteration_instance_from_json(value)
+    bound = next(some for some in imx.bound(instance) if some.evidence)
+    imx.write_certificate(instance, bound, tmp_path / "c.json")
+    program = ROOT / "scripts/check_certificate.py"
+    files = [str(tmp_path / "i.json"), str(tmp_path / "c.json"), "--profiles", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-I", str(program), *files], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -163,6 +163,13 @@ def test_a_rate_that_is_asked_for() -> None:
             lambda v: v["machine"].update(group=2) or v["requests"][0].update(group=3),
             "3 tokens are left of a group",
         ),
+        (lambda v: v["machine"]["cost"].update(attention="dense"), "'exact', 'product'"),
+        (lambda v: v["requests"][0].update({"class": 0.5}), "class: 0.5 is neither 'rt' nor 'be'"),
+        (lambda v: v["requests"][0].update({"class": "x" * 999}), "xxx... is neither"),
+        (
+            lambda v: v["requests"][0].update(count=10**5),
+            "100023 requests in all; the most is 20000",
+        ),
         (lambda v: v.update(deadline=3), "deadline: is not a known key"),
     ],
 )

@@ -29,9 +29,11 @@ as e^2 >= e.  It is equal where no e is left.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from infermax_opt.infermax.data.cost import Extra, prefill_work
 from infermax_opt.iteration.data.ticks import Ticks
@@ -179,20 +181,23 @@ def _dot(left: Sequence[int], right: Sequence[int]) -> int:
 def all_windows(ticks: Ticks, kept: int) -> Iterator[tuple[int, frozenset[int], int]]:
     """tau, calls and need of each family (module docstring), least tau first."""
     kinds, average = Kinds.of(ticks), ticks.t_avg
-    known = [(t, s) for t, s in enumerate(kinds.slack) if s is not None]
+    known = sorted(((t, s) for t, s in enumerate(kinds.slack) if s is not None), key=lambda some: some[1])
+    slacks = [s for _, s in known]
+    before = [0, *accumulate(kinds.copies[t] for t, _ in known)]
     ends = {s for _, s in known} | {s - average for _, s in known} | {ticks.all_time}
     easy: tuple[int, frozenset[int], int] | None = None
     found = []
     for tau in sorted(end for end in ends if 0 < end <= ticks.all_time):
-        calls = frozenset(t for t, s in known if s - average < tau <= s)
-        need = kept - sum(kinds.copies[t] for t, s in known if s - average >= tau)
+        first, free = bisect_left(slacks, tau), bisect_left(slacks, tau + average)
+        need = kept - (before[-1] - before[free])
         if need <= 0:
             easy = tau, frozenset(), 0
-        elif need <= sum(kinds.copies[t] for t in calls):
-            found.append((tau, calls, need))
+        elif need <= before[free] - before[first]:
+            found.append((tau, first, free, need))
     if easy is not None:
         yield easy
-    yield from found
+    for tau, first, free, need in found:
+        yield tau, frozenset(t for t, _ in known[first:free]), need
 
 
 def all_cases(ticks: Ticks, kept: int) -> Iterator[Case]:

@@ -51,7 +51,10 @@ def _cheapest(instance: IterationInstance) -> Fraction:
         added += [each[t] for t in own for _ in range(kinds.copies[t])]
     times = accumulate(sorted(added)[:most])
     pairs = zip(accumulate(values[:most]), times, strict=True)
-    ratios = [Fraction(worth, min(bases) + time) for worth, time in pairs if worth]
-    if not ratios:
+    found = [(worth, min(bases) + time) for worth, time in pairs if worth]
+    if not found:
         return ticks.worst
+    if not all(time for _, time in found):
+        return Fraction(0)  # the first line of the cost says nothing
+    ratios = [Fraction(worth, time) for worth, time in found]
     return ticks.units / (max(ratios) * ticks.scale)

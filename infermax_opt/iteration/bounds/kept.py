@@ -14,7 +14,7 @@ limit by itself: of the calls left, the smallest that fit into what is left of i
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -22,10 +22,12 @@ from itertools import accumulate
 from infermax_opt.iteration.bounds.cases import Case, Kinds
 from infermax_opt.iteration.data.ticks import Ticks
 
-__all__ = ["Kept", "all_kept", "most_kept"]
+__all__ = ["Kept", "all_kept", "most_kept", "note_kept", "undecided_text"]
 
 #: Steps of the search for one family.
 MOST_STEPS = 4_000
+#: Work of all families together, in units of about a microsecond; after that the rest is left undecided.
+MOST_WORK = 1_000_000
 #: Calls of a family up to which it is searched; of more, only the first that fit are taken.
 MOST_CALLS = 300
 
@@ -44,7 +46,7 @@ class Kept:
 def all_kept(ticks: Ticks) -> tuple[int, ...] | None:
     """A batch that keeps all savable requests, the shortest; None if there is none."""
     order = ticks.savable
-    for k in range(len(order) + 1):
+    for k in range(min(len(order), ticks.machine.batch) + 1):
         batch = order[:k]
         time = ticks.time(batch)
         last = k == len(order) or time <= ticks.limit(order[k], selected=False)
@@ -62,70 +64,106 @@ def most_kept(ticks: Ticks) -> Kept:
     return found
 
 
+def note_kept(ticks: Ticks, batch: Sequence[int]) -> None:
+    """Go on from a batch that fits, if it keeps more than any known before."""
+    known, kept = most_kept(ticks), len(ticks.kept(batch))
+    if kept > known.least:
+        vars(ticks)["most_kept"] = Kept(kept, max(kept, known.most), tuple(batch))
+
+
+def undecided_text(kept: Kept) -> str | None:
+    """What is not known of the most savable requests that a batch keeps; None where that is known."""
+    if kept.least == kept.most:
+        return None
+    return (
+        f"whether a batch can keep more than {kept.least} savable real-time requests, up to {kept.most}, "
+        "was not found out; one that can would come first"
+    )
+
+
 def _search(ticks: Ticks) -> Kept:
     everyone, batch = len(ticks.savable), all_kept(ticks)
     if batch is not None:
         return Kept(everyone, everyone, batch)
     best: tuple[int, ...] = ()
     least, most = len(ticks.kept(())), 0
-    families = sorted(_families(ticks), key=lambda some: -len(some[1]) - len(some[2]))
-    for tau, free, calls in families:
-        most_here = min(len(free) + len(calls), everyone)
+    rows, left = _Rows(ticks), MOST_WORK
+    for tau, free, calls in sorted(_families(ticks), key=lambda some: -some[1] - len(some[2])):
+        most_here = min(free + len(calls), everyone)
         if most_here <= least:
             break
-        search = _Family(ticks, tau, calls, least - len(free))
+        if left <= 0:
+            # No later family holds more.
+            return Kept(least, max(most, most_here), best)
+        search = _Family(rows, tau, calls, least - free)
         search.run()
+        left -= search.work
         if search.best is not None:
             best = tuple(search.best)
             # Never fewer than the family says; the time may be shorter than its tau.
             least = len(ticks.kept(best))
-        most = max(most, len(free) + search.most)
+        most = max(most, free + search.most)
     return Kept(least, max(least, most), best)
 
 
-def _families(ticks: Ticks) -> Iterator[tuple[int, list[int], list[int]]]:
-    """tau, free requests and calls of each family, by position."""
-    limits = [(k, ticks.limit(k, selected=True)) for k in ticks.savable]
-    ends = {s for _, s in limits} | {s - ticks.t_avg for _, s in limits}
+def _families(ticks: Ticks) -> Iterator[tuple[int, int, Sequence[int]]]:
+    """tau, number of free requests, and calls (positions) of each family."""
+    limits = [ticks.limit(k, selected=True) for k in ticks.savable]
+    ends = {*limits, *(s - ticks.t_avg for s in limits)}
     for tau in sorted(end for end in ends if end > 0):
-        free = [k for k, s in limits if s - ticks.t_avg >= tau]
-        yield tau, free, [k for k, s in limits if s - ticks.t_avg < tau <= s]
+        # Savable requests stand by slack.
+        first, free = bisect_left(limits, tau), bisect_left(limits, tau + ticks.t_avg)
+        yield tau, len(limits) - free, ticks.savable[first:free]
+
+
+class _Rows:
+    """What each request takes of each limit, at least, and the least fixed ticks of each line.
+
+    Attributes
+    ----------
+    of : dict of int to list of int
+        Position of a savable request to its blocks, and its ticks of each line.
+    fixed : list of int
+    alone : dict of int to int
+        Ticks of a batch of it alone.
+    """
+
+    def __init__(self, ticks: Ticks):
+        self.ticks, kinds = ticks, Kinds.of(ticks)
+        nobody = [0] * len(kinds.members)
+        lines = [
+            Case(kinds, ticks.all_time, frozenset(), 0, not prefills, prefills, 1).lines(nobody)
+            for prefills in (False, True)
+        ]
+        self.fixed = [min(base for base, _ in pair) for pair in zip(*lines, strict=True)]
+        self.of: dict[int, list[int]] = {}
+        self.alone: dict[int, int] = {}
+        for t, some in enumerate(kinds.members):
+            if kinds.slack[t] is None:
+                continue
+            row = [kinds.blocks[t], *(each[t] for _, each in lines[kinds.requests[t].prefills])]
+            time = ticks.time(some[:1])
+            self.of.update(dict.fromkeys(some, row))
+            self.alone.update(dict.fromkeys(some, time))
 
 
 class _Family:
     """The largest set of calls that fits, if it is above a number."""
 
-    def __init__(self, ticks: Ticks, tau: int, calls: Sequence[int], above: int):
-        self.ticks, self.tau, self.above = ticks, tau, max(above, 0)
+    def __init__(self, rows: _Rows, tau: int, calls: Sequence[int], above: int):
+        self.ticks, self.tau, self.above = rows.ticks, tau, max(above, 0)
         self.best: list[int] | None = None
         self.steps = 0
-        self.calls = sorted(calls, key=lambda k: (ticks.time([k]), k))
-        self.rows = [self._row(k) for k in self.calls]
-        self.room = self._room()
+        self.calls = sorted(calls, key=lambda k: (rows.alone[k], k))
+        self.rows = [rows.of[k] for k in self.calls]
+        self.room = [self.ticks.machine.blocks, *(tau - base for base in rows.fixed)]
         self.most = len(self.calls)
+        self.work = self.most * len(self.room)
         # Of the calls from some one on, the sums of the smallest, for each limit.
-        starts = range(len(self.calls) + 1 if self.most <= MOST_CALLS else 1)
-        self.sums = [
-            [list(accumulate(sorted(row[c] for row in self.rows[at:]))) for c in range(len(self.room))]
-            for at in starts
-        ]
+        self.sums = [self._sums(0)]
 
-    def _row(self, k: int) -> list[int]:
-        """Blocks, and ticks of each line, at least."""
-        kinds = Kinds.of(self.ticks)
-        t = next(t for t, some in enumerate(kinds.members) if k in some)
-        prefills = kinds.requests[t].prefills
-        case = Case(kinds, self.tau, frozenset(), 0, not prefills, prefills, 1 if not prefills else None)
-        return [kinds.blocks[t], *(each[t] for _, each in case.lines([0] * len(kinds.members)))]
-
-    def _room(self) -> list[int]:
-        """What is there of each: blocks, and ticks beside the least fixed ones."""
-        kinds = Kinds.of(self.ticks)
-        bases = []
-        for phases in ((True, False), (False, True)):
-            case = Case(kinds, self.tau, frozenset(), 0, *phases, 1)
-            bases.append([base for base, _ in case.lines([0] * len(kinds.members))])
-        return [self.ticks.machine.blocks, *(self.tau - min(some) for some in zip(*bases, strict=True))]
+    def _sums(self, at: int) -> list[list[int]]:
+        return [list(accumulate(sorted(row[c] for row in self.rows[at:]))) for c in range(len(self.room))]
 
     def run(self) -> None:
         """Search; `most` is what it leaves possible at most."""
@@ -135,7 +173,9 @@ class _Family:
         if len(self.calls) > MOST_CALLS:
             self._take_first()
             return
+        self.sums += [self._sums(at) for at in range(1, len(self.calls) + 1)]
         self._go(0, [], self.room)
+        self.work += len(self.calls) * self.work // 4 + 20 * self.steps
         if self.steps <= MOST_STEPS:
             self.most = self.above
 
@@ -143,6 +183,9 @@ class _Family:
         """Take each call in turn that fits."""
         chosen: list[int] = []
         for k in self.calls:
+            if len(chosen) == self.ticks.machine.batch:
+                break
+            self.work += 5 + len(chosen)
             more = [*chosen, k]
             if self.ticks.fits(more) and self.ticks.time(more) <= self.tau:
                 chosen = more

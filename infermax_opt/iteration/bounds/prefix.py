@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from infermax_opt.iteration.bounds.cases import Case, all_cases
+from infermax_opt.iteration.bounds.cases import Case, Kinds, all_cases
 from infermax_opt.iteration.bounds.kept import all_kept
 from infermax_opt.iteration.data.instance import BE_TOKENS, IterationInstance
 from infermax_opt.iteration.data.ticks import Ticks
@@ -44,8 +44,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Prefix", "applies", "best_prefix"]
 
-#: Most cells of a table times requests, at about a nanosecond each.
-MOST_STEPS = 10**9
+#: Most cells of a table times requests, at a few nanoseconds each.
+MOST_STEPS = 2 * 10**8
+#: Most types times different slacks.
+MOST_SIZE = 10**6
 #: Ticks beyond which sums might leave the range of 64 bits.
 MOST_TICKS = 2**61
 
@@ -65,6 +67,9 @@ def applies(instance: IterationInstance) -> bool:
     if not single or instance.objective != BE_TOKENS or ticks.all_time >= MOST_TICKS:
         return False
     able = sum(not r.real_time for r in instance.requests)
+    kinds = Kinds.of(ticks)
+    if len(kinds.members) * len(set(kinds.slack)) > MOST_SIZE:
+        return False
     size, blocks = _limits(instance)
     return able * (size + 1) * (blocks + 1) <= MOST_STEPS and all_kept(ticks) is not None
 
@@ -76,7 +81,15 @@ def _limits(instance: IterationInstance) -> tuple[int, int]:
 
 
 def best_prefix(instance: IterationInstance) -> Prefix:
-    """The optimum of an instance to which the theorem and the table apply."""
+    """The optimum of an instance to which the theorem and the table apply, worked out once."""
+    memo = vars(Ticks.of(instance))
+    if "best_prefix" not in memo:
+        memo["best_prefix"] = _best_prefix(instance)
+    found: Prefix = memo["best_prefix"]
+    return found
+
+
+def _best_prefix(instance: IterationInstance) -> Prefix:
     ticks = Ticks.of(instance)
     kinds_of: dict[tuple[bool, bool], _Table] = {}
     best: tuple[int, int, Case] | None = None

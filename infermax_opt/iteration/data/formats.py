@@ -84,6 +84,10 @@ def _cost(value: object) -> tuple[CostModel, bool]:
         if isinstance(value, dict) and "profile" in value:
             return load_profile(Fields(value, "cost", ["profile"]).text("profile")).cost, False
         product = isinstance(value, dict) and value.get("attention") == PRODUCT
+        known = [*(kind.value for kind in Attention), PRODUCT]
+        if isinstance(value, dict) and value.get("attention", PRODUCT) not in known:
+            text = f"{shown(value['attention'])} is none of {', '.join(map(repr, known))}"
+            raise InputError(text, field="cost.attention")
         if product:
             value = {**value, "attention": Attention.EXACT.value}  # type: ignore[dict-item]
         return cost_from_json(value), product

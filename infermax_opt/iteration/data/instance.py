@@ -18,6 +18,7 @@ from infermax_opt.core.checks import (
     checked_whole,
 )
 from infermax_opt.core.errors import InputError
+from infermax_opt.files.fields import shown
 from infermax_opt.infermax.data.cost import Attention, CostModel
 
 __all__ = [
@@ -35,9 +36,13 @@ OBJECTIVES = {
 }
 
 
+#: Most requests of a snapshot: what is answered within seconds.
+MOST_WAITING = 20_000
+
+
 def _one_of(value: object, field: str, first: str, second: str) -> None:
     if value not in (first, second):
-        raise InputError(f"{value!r} is neither {first!r} nor {second!r}", field=field)
+        raise InputError(f"{shown(value)} is neither {first!r} nor {second!r}", field=field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +226,12 @@ class IterationInstance:
         checked_text(self.name, "name")
         object.__setattr__(self, "groups", tuple(self.groups))
         checked_total(self.groups)
+        total = sum(entry.count or 1 for entry in self.groups)
+        if total > MOST_WAITING:
+            raise InputError(f"{total} requests in all; the most is {MOST_WAITING}", field="requests")
         if self.objective not in OBJECTIVES:
             known = " nor ".join(map(repr, OBJECTIVES))
-            raise InputError(f"{self.objective!r} is neither {known}", field="objective")
+            raise InputError(f"{shown(self.objective)} is neither {known}", field="objective")
         most = self.machine.group
         for index, entry in enumerate(self.groups):
             if most is not None and entry.group > most:

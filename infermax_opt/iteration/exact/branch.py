@@ -94,7 +94,11 @@ class _Search:
 
     def run(self) -> list[Tree]:
         """A tree for each case."""
-        cases = list(all_cases(self.ticks, self.kept))
+        cases = []
+        for case in all_cases(self.ticks, self.kept):
+            if self.stop():
+                raise _Stopped
+            cases.append(case)
         made: dict[int, tuple[Ratio, Tree]] = {}
         while stale := [k for k in range(len(cases)) if k not in made or made[k][0] != self.ratio]:
             for k in stale:

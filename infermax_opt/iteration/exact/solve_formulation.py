@@ -182,9 +182,13 @@ def _better(instance: IterationInstance, found: Selection, best: Selection | Non
     checked = check_selection(instance, found)
     if not checked.valid:
         return False
+    if best is None:
+        return True
+    ticks = Ticks.of(instance)
+    kept, before = (len(ticks.kept(check_selection(instance, some).batch)) for some in (found, best))
     value, length = _ratio(instance, found)
     known, time_of_it = _ratio(instance, best)
-    return best is None or value * time_of_it > known * length
+    return kept > before or (kept == before and value * time_of_it > known * length)
 
 
 def _bound(

@@ -17,6 +17,8 @@ from infermax_opt.iteration.data.ticks import Load, Ticks
 
 __all__ = ["skip_greedy"]
 
+#: Requests looked at in all windows together, at about two microseconds each; of more windows some are tried.
+MOST_LOOKS = 400_000
 NOBODY: Load = (0, 0, 0, 0, 0, 0, 0)
 
 
@@ -28,22 +30,24 @@ def skip_greedy(instance: IterationInstance) -> tuple[int, ...]:
     able = [k for k, value in enumerate(ticks.value) if value]
     able.sort(key=lambda k: ((ticks.time([k]) - alone) / ticks.value[k], k))
     best = most_kept(ticks).batch
-    for base, most in _starts(ticks):
+    starts = list(_starts(ticks, max(1, MOST_LOOKS // max(1, len(able)))))
+    for base, most in starts:
         batch = _filled(ticks, base, most, able)
         if ticks.objective(batch) < ticks.objective(best):
             best = tuple(batch)
     return best
 
 
-def _starts(ticks: Ticks) -> Iterator[tuple[list[int], int]]:
-    """Real-time requests to begin with, and the most ticks of their batch."""
+def _starts(ticks: Ticks, tried: int) -> Iterator[tuple[list[int], int]]:
+    """Real-time requests to begin with, and the most ticks of their batch; of so many windows."""
     kept, kinds = most_kept(ticks), Kinds.of(ticks)
     if kept.least < len(ticks.savable):
         batch = list(kept.batch)
         limits = [ticks.limit(k, k in kept.batch) for k in ticks.kept(batch)]
         yield batch, min(limits, default=ticks.all_time)
         return
-    for tau, calls, need in all_windows(ticks, kept.least):
+    windows = list(all_windows(ticks, kept.least))
+    for tau, calls, need in windows[:: -(-len(windows) // tried) or 1]:
         batch = [k for t in sorted(calls) for k in kinds.members[t]] if need else []
         if ticks.fits(batch) and ticks.time(batch) <= tau:
             yield batch, tau

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from infermax_opt.iteration.bounds.kept import Kept, most_kept
+from infermax_opt.iteration.bounds.kept import Kept, most_kept, note_kept
 from infermax_opt.iteration.data.instance import IterationInstance
 from infermax_opt.iteration.data.selection import Selection
 from infermax_opt.iteration.data.ticks import Ticks
@@ -74,16 +74,18 @@ def check_selection(instance: IterationInstance, selection: Selection) -> Select
     if blocks > machine.blocks:
         text = f"(8): {blocks} new blocks where {machine.blocks} are empty"
         found.append(IterationViolation(IterationRule.BLOCKS, None, text))
-    late, undecided = _late(ticks, batch)
+    late, undecided = _late(ticks, batch, fits=not found)
     return SelectionCheck((*found, *late), batch, undecided)
 
 
-def _late(ticks: Ticks, batch: tuple[int, ...]) -> tuple[list[IterationViolation], str | None]:
+def _late(ticks: Ticks, batch: tuple[int, ...], *, fits: bool) -> tuple[list[IterationViolation], str | None]:
     """Savable requests that (6) is broken for, if fewer could be; and what is not known of that."""
     kept = set(ticks.kept(batch))
     late = [k for k in ticks.savable if k not in kept]
     if not late:
         return [], None
+    if fits:
+        note_kept(ticks, batch)
     could = most_kept(ticks)
     if len(kept) >= could.most:
         return [], None

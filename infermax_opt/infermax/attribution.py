@@ -32,7 +32,7 @@ from infermax_opt.infermax.bounds.lone import LoneLatency
 from infermax_opt.infermax.data.cost import BatchFeatures, prefill_work
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.replay.fast import replay
+from infermax_opt.infermax.replay.fast import valid_replay
 from infermax_opt.infermax.replay.plain import Replay
 from infermax_opt.infermax.replay.timeline import Walk, each_batch
 
@@ -63,9 +63,7 @@ def explain(instance: Instance, schedule: Schedule) -> tuple[Explanation, Explan
     ValueError
         If the schedule breaks a rule.
     """
-    replayed = replay(instance, schedule)
-    if not replayed.valid:
-        raise ValueError(f"the schedule breaks a rule: {replayed.violations[0]}")
+    replayed = valid_replay(instance, schedule)
     walked = _walked(instance, schedule, replayed)
     return _makespan(instance, replayed, walked), _latency(instance, replayed, walked)
 

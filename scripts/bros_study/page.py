@@ -6,13 +6,11 @@ its words rest on is no longer true.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from scripts.bros_study.claims import claims
 from scripts.bros_study.figures import FIGURES
 from scripts.bros_study.settings import BACKLOG, HORIZON, OPT_13B, OPT_30B, REQUESTS
 from scripts.bros_study.tables import Tables
-from scripts.findings.claim import Claim
+from scripts.findings.claim import summary
 
 __all__ = ["page"]
 
@@ -65,26 +63,10 @@ _LIMITS = """## What this cannot show
 def page(tables: Tables) -> str:
     """The page as Markdown."""
     found = claims(tables)
-    parts = [_INTRO, _summary(found)]
-    parts += [_item(number, claim) for number, claim in enumerate(found, 1)]
+    parts = [_INTRO, summary(found, "where")]
+    parts += [claim.text(number, "##") for number, claim in enumerate(found, 1)]
     parts += [_pictures(tables), _LIMITS]
     return "\n".join(parts)
-
-
-def _summary(found: Sequence[Claim]) -> str:
-    lines = ["## In short", "", "| | claim | where | verdict |", "| ---: | --- | --- | --- |"]
-    lines += [f"| {n} | {c.title} | {c.section} | {c.verdict} |" for n, c in enumerate(found, 1)]
-    return "\n".join(lines) + "\n"
-
-
-def _item(number: int, claim: Claim) -> str:
-    measured = "\n".join(f"  - {line}" for line in claim.measured)
-    return (
-        f"## {number}. {claim.title}\n\n"
-        f"- **Paper** ({claim.section}): {claim.paper}\n"
-        f"- **Measured**:\n{measured}\n"
-        f"- **{claim.verdict.capitalize()}.** {claim.why}\n"
-    )
 
 
 def _pictures(tables: Tables) -> str:

@@ -6,7 +6,7 @@ from infermax_opt.infermax.data.ecoserve import TRACES
 from scripts.ecoserve_study import claims_comparison, claims_settings
 from scripts.ecoserve_study.figures import CAPTIONS, TITLES
 from scripts.ecoserve_study.studies import LOADS, STUDIES, WINDOW
-from scripts.findings.claim import Claim
+from scripts.findings.claim import summary
 from scripts.findings.tables import Tables
 
 __all__ = ["page"]
@@ -41,8 +41,8 @@ certified, and the certificates were checked.
 def page(tables: Tables) -> str:
     """The page as Markdown."""
     claims = [*claims_comparison.claims(tables), *claims_settings.claims(tables)]
-    parts = [_intro(tables), _summary(claims), _distances(tables), "## Claim by claim\n"]
-    parts += [_item(number, claim) for number, claim in enumerate(claims, 1)]
+    parts = [_intro(tables), summary(claims), _distances(tables), "## Claim by claim\n"]
+    parts += [claim.text(number) for number, claim in enumerate(claims, 1)]
     return "\n".join([*parts, _pictures()])
 
 
@@ -54,12 +54,6 @@ def _intro(tables: Tables) -> str:
     windows = ", ".join(f"{WINDOW[trace]} requests of {title}" for trace, title in TITLES.items())
     published = ", ".join(f"{float(TRACES[trace].rate):g}" for trace in TITLES)
     return _INTRO.format(windows=windows, rates=", ".join(rates), published=published)
-
-
-def _summary(claims: list[Claim]) -> str:
-    lines = ["## In short", "", "| | claim | section | verdict |", "| ---: | --- | --- | --- |"]
-    lines += [f"| {n} | {c.title} | {c.section} | {c.verdict} |" for n, c in enumerate(claims, 1)]
-    return "\n".join(lines) + "\n"
 
 
 def _distances(tables: Tables) -> str:
@@ -83,16 +77,6 @@ def _distances(tables: Tables) -> str:
                 f"{100 * float(kept['ssr_bound']):.0f} |"
             )
     return "\n".join(lines) + "\n"
-
-
-def _item(number: int, claim: Claim) -> str:
-    measured = "\n".join(f"  - {line}" for line in claim.measured)
-    return (
-        f"### {number}. {claim.title}\n\n"
-        f"- **Paper** ({claim.section}): {claim.paper}\n"
-        f"- **Measured**:\n{measured}\n"
-        f"- **{claim.verdict.capitalize()}.** {claim.why}\n"
-    )
 
 
 def _pictures() -> str:

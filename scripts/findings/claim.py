@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["MODELS", "Claim", "StaleTextError", "both", "percent", "times"]
+__all__ = ["MODELS", "Claim", "StaleTextError", "both", "percent", "summary", "times"]
 
 #: The cost models that every claim is tested under, in the order in which numbers are given.
 MODELS = ("paper", "a100")
@@ -49,6 +49,30 @@ class Claim:
         for number, fact in enumerate(self.relies_on, 1):
             if not fact:
                 raise StaleTextError(f"claim {self.title!r}: fact {number} is not true of the tables")
+
+    def text(self, number: int, heading: str = "###") -> str:
+        """The claim as a part of the page.
+
+        Parameters
+        ----------
+        number : int
+        heading : str
+            Marks of its heading.
+        """
+        measured = "\n".join(f"  - {line}" for line in self.measured)
+        return (
+            f"{heading} {number}. {self.title}\n\n"
+            f"- **Paper** ({self.section}): {self.paper}\n"
+            f"- **Measured**:\n{measured}\n"
+            f"- **{self.verdict.capitalize()}.** {self.why}\n"
+        )
+
+
+def summary(claims: Sequence[Claim], where: str = "section") -> str:
+    """The part of the page that tells all claims in short; `where` heads the column of their sections."""
+    lines = ["## In short", "", f"| | claim | {where} | verdict |", "| ---: | --- | --- | --- |"]
+    lines += [f"| {n} | {c.title} | {c.section} | {c.verdict} |" for n, c in enumerate(claims, 1)]
+    return "\n".join(lines) + "\n"
 
 
 def both(value: Callable[[str], str]) -> str:

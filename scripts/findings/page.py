@@ -9,7 +9,7 @@ from __future__ import annotations
 from statistics import median
 
 from scripts.findings import claims_appendix, claims_contention, claims_memory, claims_optimum
-from scripts.findings.claim import MODELS, Claim, both
+from scripts.findings.claim import MODELS, both, summary
 from scripts.findings.figures import DRAWN
 from scripts.findings.studies import STUDIES, TABLE_1
 from scripts.findings.tables import Tables
@@ -70,16 +70,10 @@ def page(tables: Tables) -> str:
         *claims_optimum.claims(tables),
         *claims_appendix.claims(tables),
     ]
-    parts = [_INTRO, _summary(claims), _distances(tables), _sensitivity(tables)]
-    parts += [_item(number, claim) for number, claim in enumerate(claims, 1)]
+    parts = [_INTRO, summary(claims), _distances(tables), _sensitivity(tables)]
+    parts += [claim.text(number) for number, claim in enumerate(claims, 1)]
     parts += [_pictures(), _LIMITS]
     return "\n".join(parts)
-
-
-def _summary(claims: list[Claim]) -> str:
-    lines = ["## In short", "", "| | claim | section | verdict |", "| ---: | --- | --- | --- |"]
-    lines += [f"| {n} | {c.title} | {c.section} | {c.verdict} |" for n, c in enumerate(claims, 1)]
-    return "\n".join(lines) + "\n"
 
 
 def _distances(tables: Tables) -> str:
@@ -136,16 +130,6 @@ def _sensitivity(tables: Tables) -> str:
         f"closes vLLM's gap of {cell('gap_percent', 'vllm', 1)} % to {cell('gap_percent', 'solve', 1)} %. "
         "Gaps at long prompts that are no larger than that may be an artefact of the cost model.\n\n"
         "## Claim by claim\n"
-    )
-
-
-def _item(number: int, claim: Claim) -> str:
-    measured = "\n".join(f"  - {line}" for line in claim.measured)
-    return (
-        f"### {number}. {claim.title}\n\n"
-        f"- **Paper** ({claim.section}): {claim.paper}\n"
-        f"- **Measured**:\n{measured}\n"
-        f"- **{claim.verdict.capitalize()}.** {claim.why}\n"
     )
 
 

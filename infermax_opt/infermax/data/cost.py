@@ -29,8 +29,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from infermax_opt.core.checks import checked_decimal
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.exact import Number, common_denominator, to_fraction
+from infermax_opt.core.exact import Number, common_denominator
 
 __all__ = [
     "PRICED",
@@ -194,7 +195,7 @@ class CostModel:
         object.__setattr__(self, "decode", _pair(self.decode, "cost.decode"))
         object.__setattr__(self, "prefill", _pair(self.prefill, "cost.prefill"))
         object.__setattr__(self, "mixed", _pair(self.mixed, "cost.mixed"))
-        object.__setattr__(self, "prefix", _coefficient(self.prefix, "cost.prefix"))
+        object.__setattr__(self, "prefix", checked_decimal(self.prefix, "cost.prefix"))
         try:
             object.__setattr__(self, "attention", Attention(self.attention))
         except ValueError:
@@ -272,15 +273,5 @@ class CostModel:
 def _pair(pair: object, name: str) -> tuple[Fraction, Fraction]:
     if isinstance(pair, str | bytes) or not isinstance(pair, Sequence) or len(pair) != 2:
         raise InputError(f"{pair!r} is not a pair of numbers", field=name)
-    first, second = (_coefficient(value, f"{name}[{index}]") for index, value in enumerate(pair))
+    first, second = (checked_decimal(value, f"{name}[{index}]") for index, value in enumerate(pair))
     return first, second
-
-
-def _coefficient(value: object, name: str) -> Fraction:
-    try:
-        number = to_fraction(value)
-    except ValueError as error:
-        raise InputError(str(error), field=name) from None
-    if number < 0:
-        raise InputError(f"{value} is negative; the least is 0", field=name)
-    return number

@@ -6,11 +6,11 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.latencies import NEVER, Latencies
+from infermax_opt.infermax.data.latencies import Latencies
 from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.data.requests import Request
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.replay.fast import replay
+from infermax_opt.infermax.replay.fast import valid_replay
 from infermax_opt.infermax.replay.machine import Machine
 from infermax_opt.infermax.replay.plain import Replay
 
@@ -83,17 +83,8 @@ def class_figures(instance: Instance, schedule: Schedule) -> list[ClassFigures]:
     ValueError
         If the schedule breaks a rule.
     """
-    replayed = replay(instance, schedule)
-    if not replayed.valid:
-        raise ValueError(f"the schedule breaks a rule: {replayed.violations[0]}")
-    ends = replayed.ends
-    latencies = Latencies(
-        instance,
-        replayed.ticks_per_second,
-        [ends[batch] if batch >= 0 else NEVER for batch in replayed.first_batch],
-        [ends[batch] if batch >= 0 else NEVER for batch in replayed.last_batch],
-        replayed.released,
-    )
+    replayed = valid_replay(instance, schedule)
+    ends, latencies = replayed.ends, replayed.latencies(instance)
     tokens = _walk(instance, schedule, replayed, latencies)
     members: dict[str | None, list[int]] = {}
     for i, request in enumerate(instance.requests):

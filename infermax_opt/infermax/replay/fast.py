@@ -24,7 +24,7 @@ from infermax_opt.infermax.replay.plain import Replay, check_length, clock, repl
 if TYPE_CHECKING:
     from infermax_opt.infermax.replay._kernel import ReplayLimits
 
-__all__ = ["replay", "replay_compiled"]
+__all__ = ["replay", "replay_compiled", "valid_replay"]
 
 #: Below so many request-tokens the plain path takes less time than loading compiled code.
 PLAIN_WORK = 20_000
@@ -48,6 +48,20 @@ def replay(instance: Instance, schedule: Schedule) -> Replay:
     if instance.output_tokens + named + schedule.length < PLAIN_WORK:
         return replay_plain(instance, schedule)
     return replay_compiled(instance, schedule) or replay_plain(instance, schedule)
+
+
+def valid_replay(instance: Instance, schedule: Schedule) -> Replay:
+    """Replay a schedule that is valid.
+
+    Raises
+    ------
+    ValueError
+        If the schedule breaks a rule.
+    """
+    replayed = replay(instance, schedule)
+    if not replayed.valid:
+        raise ValueError(f"the schedule breaks a rule: {replayed.violations[0]}")
+    return replayed
 
 
 def replay_compiled(instance: Instance, schedule: Schedule) -> Replay | None:

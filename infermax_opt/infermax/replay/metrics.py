@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from infermax_opt.core.values import SHARE, SHARE_REACHED, MetricRow, one_each
 from infermax_opt.infermax.data.instance import Instance, Objective
-from infermax_opt.infermax.data.latencies import NEVER, Latencies
 from infermax_opt.infermax.data.objective import QUANTILES, Latency, Metric
 from infermax_opt.infermax.replay.latencies import LatencyMetrics
 
@@ -160,14 +159,7 @@ def measure(instance: Instance, replay: Replay) -> Metrics:
     """
     if not replay.valid:
         raise ValueError("metrics need a valid schedule")
-    ends = replay.ends
-    made = Latencies(
-        instance,
-        replay.ticks_per_second,
-        [ends[batch] if batch >= 0 else NEVER for batch in replay.first_batch],
-        [ends[batch] if batch >= 0 else NEVER for batch in replay.last_batch],
-        replay.released,
-    )
+    ends, made = replay.ends, replay.latencies(instance)
     makespan = replay.seconds(ends[-1]) if ends else Fraction(0)
     durations = [end - start for start, end in zip(replay.starts, ends, strict=True)]
     busy = sum(durations)

@@ -15,6 +15,7 @@ from fractions import Fraction
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import BatchFeatures
 from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.latencies import Latencies
 from infermax_opt.infermax.data.release import NEVER, derived_arrivals
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
 from infermax_opt.infermax.replay.machine import Machine
@@ -76,6 +77,14 @@ class Replay:
     def seconds(self, ticks: int) -> Fraction:
         """Convert ticks to exact seconds."""
         return Fraction(ticks, self.ticks_per_second)
+
+    def latencies(self, instance: Instance) -> Latencies:
+        """When each request has its first and its last token; the instance is the one that was replayed."""
+        firsts, lasts = (
+            [self.ends[batch] if batch >= 0 else NEVER for batch in batches]
+            for batches in (self.first_batch, self.last_batch)
+        )
+        return Latencies(instance, self.ticks_per_second, firsts, lasts, self.released)
 
 
 def check_length(schedule: Schedule) -> None:

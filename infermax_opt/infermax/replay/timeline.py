@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from infermax_opt.files.figure import Phase
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.replay.fast import replay
+from infermax_opt.infermax.replay.fast import valid_replay
 from infermax_opt.infermax.replay.plain import Replay
 from infermax_opt.infermax.replay.state import State
 
@@ -62,9 +62,7 @@ def timeline(instance: Instance, schedule: Schedule, *, rows: bool) -> Timeline:
     ValueError
         If the schedule breaks a rule.
     """
-    replayed = replay(instance, schedule)
-    if not replayed.valid:
-        raise ValueError(f"the schedule breaks a rule: {replayed.violations[0]}")
+    replayed = valid_replay(instance, schedule)
     unit = replayed.ticks_per_second
     starts = [tick / unit for tick in replayed.starts]
     ends = [tick / unit for tick in replayed.ends]

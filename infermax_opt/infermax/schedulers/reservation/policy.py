@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from itertools import chain
@@ -50,7 +51,7 @@ class Counts:
         return sum(size * number for size, number in self.sizes.items())
 
 
-class Policy:
+class Policy(ABC):
     """A scheduler between two batches; how it admits is the matter of its kinds.
 
     Parameters
@@ -167,10 +168,11 @@ class Policy:
 
     # --- the batch to come ----------------------------------------------------------------------------
 
+    @abstractmethod
     def prepare(self) -> None:
         """Let generations go on, start and stop."""
-        raise NotImplementedError
 
+    @abstractmethod
     def next_prompt(self, room: int, first: bool) -> Job | None:
         """Admit somebody whose prompt can begin in a batch with this room.
 
@@ -181,15 +183,14 @@ class Policy:
         first : bool
             Whether it holds no prompt yet.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def prefilled(self, job: Job) -> None:
         """Say where a job goes that has made a token at the end of its prompt."""
-        raise NotImplementedError
 
+    @abstractmethod
     def force(self) -> None:
         """Let somebody go on where nobody can."""
-        raise NotImplementedError
 
     def compose(self) -> tuple[list[Part], bool]:
         """Parts of prompts of the batch to come, and whether those that run make a token in it."""

@@ -11,7 +11,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	"$$p" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& command -v "$$p" && break; done)
 
-.PHONY: help solve test quick campaigns lint clean
+.PHONY: help solve test quick campaigns lint checkers clean
 
 help:
 	@echo "make solve      set up, solve $(INSTANCE) (INSTANCE=...), verify and draw the result into out/"
@@ -19,6 +19,7 @@ help:
 	@echo "make quick      the fast ones among them, under a minute (PYTEST=... passes options)"
 	@echo "make campaigns  the tests with all random instances, not a part of them: hours (PYTEST=... as well)"
 	@echo "make lint       ruff and mypy"
+	@echo "make checkers   the one-file checkers of scripts/checkers from their parts"
 	@echo "make clean      remove .venv and everything built"
 
 .venv/bin/python:
@@ -58,6 +59,10 @@ lint: .venv/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# What stands in scripts/checkers, each file for use alone: a test fails where one is not current.
+checkers: .venv/.installed
+	$(BIN)/python scripts/assemble_checkers.py
 
 clean:
 	rm -rf .venv build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache

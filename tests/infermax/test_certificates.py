@@ -149,7 +149,7 @@ def test_no_certificate_without_evidence(tmp_path: Path) -> None:
 # --- the stand-alone file -----------------------------------------------------------------------
 
 
-CHECKERS = tuple(stand_alone(problem) for problem in ("infermax", "iteration", "makespan", "pipelining"))
+CHECKERS = tuple(stand_alone(problem) for problem in ("infermax", "makespan", "pipelining"))
 #: Lines of code (no blank line, comment or docstring) of a proof, lines of a function, and its branches.
 MOST_LINES, MOST_LONG, MOST_BRANCHES = 120, 80, 12
 BRANCHES = (

@@ -13,6 +13,7 @@ from tests.support import ROOT
 DOCUMENTS = (
     "CONTRIBUTING.md",
     "docs/architecture.md",
+    "docs/checkers.md",
     "docs/ecoserve.md",
     "docs/export.md",
     "docs/gap.md",

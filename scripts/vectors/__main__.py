@@ -18,9 +18,18 @@ from typing import Any
 from infermax_opt.core.registry import problem_of
 from infermax_opt.files.instances import write_instance
 from scripts.vectors.accepted import Accepted, of_infermax, of_others
-from scripts.vectors.faults import REASONS, Fault, changed, of_envelope, of_kind
+from scripts.vectors.faults import (
+    OF_EVIDENCE,
+    ONE_STEP,
+    REASONS,
+    Fault,
+    changed,
+    of_claim,
+    of_envelope,
+    of_evidence,
+)  # fmt: skip
 from scripts.vectors.files import packed, unreadable, unusable
-from scripts.vectors.work import too_much_work
+from scripts.vectors.forged import too_much_work, unsuitable
 
 FOLDER = Path("instances", "vectors")
 SCHEMA = "infermax-opt/vectors/1"
@@ -32,7 +41,7 @@ ABOUT = (
 #: Exit code of each outcome.
 EXIT_CODES = {"accepted": 0, "rejected": 1, "unusable": 2, "unreadable": 2}
 #: Bytes above which a certificate is compressed.
-LARGE = 1500
+LARGE = 1200
 
 
 class Writer:
@@ -176,23 +185,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--into", type=Path, default=FOLDER)
     folder = parser.parse_args().into
+    if folder.exists() and any(folder.iterdir()) and not (folder / "index.json").is_file():
+        parser.error(f"{folder}: holds other files")
     shutil.rmtree(folder, ignore_errors=True)
     to, seen = Writer(folder), set[str]()
     for some in (*of_infermax(), *of_others()):
         problem, paths = problem_of(some.instance).name, write_accepted(to, some)
         kind = "closed-form" if some.kind == "running-limit" else some.kind
-        write_faults(to, some, paths, of_kind(kind, some.certificate))
+        write_faults(to, some, paths, iter([of_claim(some.certificate)]))
+        if kind not in seen:
+            write_faults(to, some, paths, of_evidence(OF_EVIDENCE, kind, some.certificate))
+        if paths[0].endswith("infermax-arrivals-makespan.json"):
+            write_faults(to, some, paths, of_evidence(ONE_STEP, kind, some.certificate))
         if problem not in seen:
             write_faults(to, some, paths, of_envelope(problem, some.certificate))
         if not seen:
             write_variants(to, some, paths[0])
             write_files(to, some, paths)
-        seen.add(problem)
-    for path, of, certificate in too_much_work():
-        instance = to.file(f"instances/{of['problem']}-{path}.json", of)
-        proof = to.file(f"rejected/{of['problem']}-{path}.json", signed(certificate))
-        kind = certificate["evidence"]["kind"]
-        to.note(instance, proof, of["problem"], "rejected", kind=kind, reason="work")
+        seen |= {problem, kind}
+    for reason, forged in (("work", too_much_work()), ("evidence", unsuitable())):
+        for name, of, certificate in forged:
+            instance = to.file(f"instances/{of['problem']}-{name}.json", of)
+            proof = to.file(f"rejected/{of['problem']}-{name}.json", signed(certificate))
+            kind = certificate["evidence"]["kind"]
+            to.note(instance, proof, of["problem"], "rejected", kind=kind, reason=reason)
     head = json.dumps({"schema": SCHEMA, "about": ABOUT, "reasons": REASONS}, indent=1).removesuffix("\n}")
     rows = ",\n  ".join(map(json.dumps, to.vectors))  # one a line
     to.raw("index.json", f'{head},\n "vectors": [\n  {rows}\n ]\n}}\n'.encode())

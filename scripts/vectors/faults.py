@@ -89,12 +89,22 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("potential-raised", "evidence", "potential.1", up(10**12)),
         ("potential-of-the-empty-state-null", "evidence", "potential.0", None),
         ("potential-missing", "evidence", "potential.-1", ...),
+        ("potential-too-many", "evidence", "potential", lambda row: [*row, row[-1]]),
+        ("potential-lowered", "evidence", "potential.1", up(-(10**12))),
+        ("last-potential-raised", "evidence", "potential.-1", 10**12),
+        ("last-potential-lowered", "evidence", "potential.-1", -(10**12)),
+        ("eviction-price-lowered", "evidence", "prices.out.0.0", up(-(10**12))),
+        ("eviction-price-raised", "evidence", "prices.out.0.0", up(10**12)),
     ),
     "occupancy": (
         ("token-price-raised", "evidence", "prices.token", up(10**12)),
         ("finish-price-raised", "evidence", "prices.finish.0", up(10**12)),
         ("potential-lowered", "evidence", "potential.1.0", up(-(10**12))),
         ("list-missing", "evidence", "potential", lambda lists: lists[:1]),
+        ("list-too-many", "evidence", "potential", lambda lists: [*lists, *[lists[-1]] * 9]),
+        ("potential-of-the-empty-state-null", "evidence", "potential.0", lambda row: [None, *row[1:]]),
+        ("eviction-price-lowered", "evidence", "prices.out_fixed", up(-(10**12))),
+        ("first-price-raised", "evidence", "prices.first.0", up(10**12)),
         ("idling-earns", "evidence", "prices.size", -(10**9)),
     ),
     "lagrangian": (
@@ -107,10 +117,13 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("level-too-high", "evidence", "cells.0.1", lambda level: 4 * level + 4),
         ("level-below-0", "evidence", "cells.-1.1", -1),
         ("ends-do-not-rise", "evidence", "cells", double),
-        ("end-after-the-makespan", "evidence", "cells.-1.0", 10**9),
+        ("end-after-the-makespan", "evidence", "cells", lambda cells: [*cells, [10**9, 0]]),
+        ("more-left-than-there-is", "evidence", "cells.0.1", lambda level: level * 9 // 8),
+        ("levels-do-not-fall", "evidence", "cells.0.1", 0),
+        ("slots-without-a-limit", "evidence", "by_slots", True),
     ),
     "progress": (
-        ("level-above-unfinished", "evidence", "levels.0.1", up(2**60)),
+        ("level-above-unfinished", "evidence", "levels.0.1", lambda level: level * 2),
         ("ends-do-not-rise", "evidence", "levels", double),
     ),
     "interaction": (
@@ -121,17 +134,21 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
     "mutual": (
         ("share-above-1", "evidence", "pairs.1.1", 2**16 + 1),
         ("share-below-0", "evidence", "pairs.1.1", -1),
+        ("shares-above-1-of-two-pairs", "evidence", "pairs.2.1", 2**16),
+        ("pair-twice", "evidence", "pairs.2", lambda row: [1, 0, 0, 1, 0, 0]),
         ("pair-with-itself", "evidence", "pairs.1.0", 0),
         ("no-triples", "evidence", "pairs.1", lambda row: row[:-1]),
         ("row-missing", "malformed", "pairs.-1", ...),
     ),
     "overload": (
-        ("level-above-its-price", "evidence", "cells.0.2", up(2**80)),
-        ("price-below-0", "evidence", "cells.0.1", -1),
+        ("level-above-its-price", "evidence", "cells.0.2", lambda level: level * 2),
+        ("price-below-0", "evidence", "cells.0", lambda cell: [cell[0], -1, 0]),
         ("ends-do-not-rise", "evidence", "cells", double),
         ("no-groups", "malformed", "groups", 0),
+        ("too-many-levels", "evidence", "cells", lambda _: [[k, 2**40, k] for k in range(1, 70)]),
     ),
     "backwards": (
+        ("leave-too-short", "evidence", "leave", [0]),
         ("leave-does-not-rise", "evidence", "leave", double),
         ("price-out-of-range", "evidence", "prices.0", 10**30),
         ("no-unit", "malformed", "unit", 0),
@@ -141,6 +158,9 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("price-below-0", "evidence", "cells.0.1", -1),
         ("ends-do-not-rise", "evidence", "cells", double),
         ("share-of-no-cell", "evidence", "shares.0", [0, 0, 0, 0]),
+        ("share-below-0", "evidence", "shares.0", [0, -1]),
+        ("first-cell-below-0", "evidence", "shares.0", [-1, 0]),
+        ("exponent-below-0", "evidence", "exponent", -64),
         ("shares-missing", "malformed", "shares.-1", ...),
     ),
     "rank": (
@@ -155,6 +175,9 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
     ),
     "branching": (
         ("tree-missing", "evidence", "trees.-1", ...),
+        ("tree-too-many", "evidence", "trees", lambda trees: [*trees, trees[-1]]),
+        ("entry-too-many", "evidence", "trees.0", lambda tree: [*tree, tree[-1]]),
+        ("kept-twice", "evidence", "kept", lambda kept: [*kept, kept[0]] if kept else ["a", "a"]),
         ("tree-empty", "evidence", "trees.0", []),
         ("prices-below-0", "malformed", "trees", lambda trees: priced(trees, -1)),
         ("prices-of-0", "evidence", "trees", lambda trees: priced(trees, 0)),
@@ -181,6 +204,23 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
     ),
 }  # fmt: skip
 OF_EVIDENCE["missed"] = OF_EVIDENCE["attainment"]
+#: Of potentials on the instance `arrivals`: changes that break one condition and no other.
+ONE_STEP: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
+    "occupancy": (
+        ("refill-earns", "evidence", "potential.2.1", up(10**6)),
+        ("prefill-batch-earns", "evidence", "potential.0.0", up(-(10**6))),
+        ("idling-earns", "evidence", "prices.token", up(-(10**6))),
+        ("batch-earns", "evidence", "potential.2.0", up(-(10**11))),
+        ("finish-earns", "evidence", "potential.1.1", up(10**6)),
+    ),
+    "state-flow": (
+        ("refill-earns", "evidence", "potential.16", up(10**6)),
+        ("prefill-batch-earns", "evidence", "potential.24", up(10**6)),
+        ("idling-earns", "evidence", "potential.11", up(10**9)),
+        ("batch-earns", "evidence", "potential.8", up(-(10**10))),
+        ("finish-earns", "evidence", "potential.26", up(-(10**9))),
+    ),
+}
 #: Faults of any certificate.
 OF_ENVELOPE: tuple[tuple[str, str, str, Any], ...] = (
     ("schema-unknown", "malformed", "schema", "infermax-opt/certificate/2"),
@@ -206,19 +246,28 @@ OTHER_COST = {
 }
 
 
-def of_kind(kind: str, certificate: dict[str, Any]) -> Iterator[Fault]:
-    """Faults of evidence; of every kind a claim that is too large by a hair, too.
+def of_claim(certificate: dict[str, Any]) -> Fault:
+    """A claim that is too large by a hair."""
+    more = str(Fraction(certificate["lower_bound"]) + HAIR)
+    return Fault("claim-raised-by-a-hair", "claim", changed(certificate, "lower_bound", more))
+
+
+def of_evidence(
+    table: dict[str, tuple[tuple[str, str, str, Any], ...]], kind: str, certificate: dict[str, Any]
+) -> Iterator[Fault]:
+    """Faults of evidence, which claims 0, so that nothing but the fault is there to reject it.
 
     Parameters
     ----------
+    table : dict
+        Faults by kind.
     kind : str
         As `scripts.vectors.accepted` names it.
     certificate : dict
     """
-    more = str(Fraction(certificate["lower_bound"]) + HAIR)
-    yield Fault("claim-raised-by-a-hair", "claim", changed(certificate, "lower_bound", more))
-    for name, reason, path, new in OF_EVIDENCE.get(kind, ()):
-        yield Fault(name, reason, changed(certificate, f"evidence.{path}", new))
+    for name, reason, path, new in table.get(kind, ()):
+        wrong = changed(certificate, f"evidence.{path}", new)
+        yield Fault(name, reason, wrong if reason == "claim" else {**wrong, "lower_bound": "0"})
 
 
 def of_envelope(problem: str, certificate: dict[str, Any]) -> Iterator[Fault]:

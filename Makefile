@@ -11,7 +11,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	"$$p" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& command -v "$$p" && break; done)
 
-.PHONY: help solve test quick campaigns lint clean
+.PHONY: help solve test quick campaigns lint docs blocks linkcheck clean
 
 help:
 	@echo "make solve      set up, solve $(INSTANCE) (INSTANCE=...), verify and draw the result into out/"
@@ -19,6 +19,9 @@ help:
 	@echo "make quick      the fast ones among them, under a minute (PYTEST=... passes options)"
 	@echo "make campaigns  the tests with all random instances, not a part of them: hours (PYTEST=... as well)"
 	@echo "make lint       ruff and mypy"
+	@echo "make docs       the documentation as a site in build/docs; a warning or a dead link is an error"
+	@echo "make blocks     run the code of README and documentation (PAGES=... for some)"
+	@echo "make linkcheck  the links of the documentation that lead elsewhere; needs a network"
 	@echo "make clean      remove .venv and everything built"
 
 .venv/bin/python:
@@ -31,6 +34,10 @@ help:
 
 .venv/.installed-dev: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch .venv/.installed $@
+
+.venv/.installed-docs: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
 	@touch .venv/.installed $@
 
 solve: .venv/.installed
@@ -58,6 +65,16 @@ lint: .venv/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/.installed-docs
+	$(BIN)/sphinx-build -E -q -W --keep-going -b html -d build/doctrees docs build/docs
+	$(BIN)/python scripts/check_site.py build/docs
+
+blocks: .venv/.installed
+	$(BIN)/python scripts/run_blocks.py $(PAGES)
+
+linkcheck: .venv/.installed-docs
+	$(BIN)/sphinx-build -q -b linkcheck -d build/doctrees docs build/linkcheck
 
 clean:
 	rm -rf .venv build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -20,12 +20,15 @@ extensions = [
     # The site's own, in docs/_ext.
     "site_api",
     "site_escape",
+    "site_formats",
     "site_pages",
     "site_tables",
     "site_theory",
 ]
 exclude_patterns = ["_ext", "_static", "**/.ipynb_checkpoints"]
 nitpicky = True
+# Options begin with two hyphens.
+smartquotes = False
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4

@@ -15,8 +15,8 @@ from sphinx.util.parsing import nested_parse_to_nodes
 
 #: Columns that are shown where none are named, in this order, as far as a table has them and fills them.
 USUAL = (
-    "instance", "upper_bound_s", "workers", "lower_bound_s", "lower_bound_workers", "gap_percent", "status",
-    "bound", "proof", "verified", "certified", "schedule_source", "batches", "evictions", "seconds",
+    "instance", "upper_bound_s", "workers", "lower_bound_s", "lower_bound_workers", "gap_percent", "bound",
+    "proof", "schedule_source", "status", "batches", "evictions", "seconds", "verified", "certified",
 )  # fmt: skip
 #: Digits of what has more.
 DIGITS = 6
@@ -78,7 +78,10 @@ class Archive(SphinxDirective):
             f"{len(rows)} rows. All columns: {{download}}`{Path(path).name} <{self.arguments[0]}>`.",
         ]
         content = StringList(lines, source=relative)
-        return nested_parse_to_nodes(self.state, content)
+        found = nested_parse_to_nodes(self.state, content)
+        for table in (node for node in found if isinstance(node, nodes.table)):
+            table["classes"].append("archive")
+        return found
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

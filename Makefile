@@ -11,7 +11,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	"$$p" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& command -v "$$p" && break; done)
 
-.PHONY: help solve test quick campaigns lint docs blocks linkcheck clean
+.PHONY: help solve test quick campaigns lint clean
 
 help:
 	@echo "make solve      set up, solve $(INSTANCE) (INSTANCE=...), verify and draw the result into out/"
@@ -65,6 +65,8 @@ lint: .venv/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+.PHONY: docs blocks linkcheck
 
 docs: .venv/.installed-docs
 	$(BIN)/sphinx-build -E -q -W --keep-going -b html -d build/doctrees docs build/docs

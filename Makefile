@@ -11,7 +11,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	"$$p" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& command -v "$$p" && break; done)
 
-.PHONY: help solve test quick campaigns lint clean
+.PHONY: help solve test quick campaigns lint checkers clean
 
 help:
 	@echo "make solve      set up, solve $(INSTANCE) (INSTANCE=...), verify and draw the result into out/"
@@ -22,6 +22,7 @@ help:
 	@echo "make docs       the documentation as a site in build/docs; a warning or a dead link is an error"
 	@echo "make blocks     run the code of README and documentation (PAGES=... for some)"
 	@echo "make linkcheck  the links of the documentation that lead elsewhere; needs a network"
+	@echo "make checkers   the one-file checkers of scripts/checkers from their parts"
 	@echo "make clean      remove .venv and everything built"
 
 .venv/bin/python:
@@ -77,6 +78,10 @@ blocks: .venv/.installed
 
 linkcheck: .venv/.installed-docs
 	$(BIN)/sphinx-build -q -b linkcheck -d build/doctrees docs build/linkcheck
+
+# What stands in scripts/checkers, each file for use alone: a test fails where one is not current.
+checkers: .venv/.installed
+	$(BIN)/python scripts/assemble_checkers.py
 
 clean:
 	rm -rf .venv build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,7 +1,7 @@
-"""Check a lower bound without the package: INSTANCE CERTIFICATE [--profiles DIR] [--max-size MIB].
+"""Check a lower bound without the package: INSTANCE CERTIFICATE [--profiles DIR] [--max-size MIB] [--json].
 
-Runs the one file ``infermax_opt/infermax/checker.py``, or that of another problem of `OTHERS` where the
-instance names it.  All need the standard library only and may be copied anywhere.
+Runs the file of `scripts/checkers` that is for the instance's problem, `check_infermax.py` where there is
+none.  All need the standard library only and may be copied anywhere.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import runpy
 import sys
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent.parent / "infermax_opt"
-CHECKER = PACKAGE / "infermax" / "checker.py"
-#: Problems whose checker is their own.
-OTHERS = ("iteration", "makespan", "pipelining")
+CHECKERS = Path(__file__).resolve().parent / "checkers"
+#: The checker of what names no problem that has one.
+FIRST = CHECKERS / "check_infermax.py"
 
 
 def checker(arguments: list[str]) -> Path:
     """The checker for the instance named; what cannot be read is the checker's own to say."""
-    tools = runpy.run_path(str(CHECKER))
+    tools = runpy.run_path(str(FIRST))
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument("instance", type=Path, nargs="?", default=Path())
     parser.add_argument("--profiles")
@@ -28,9 +27,10 @@ def checker(arguments: list[str]) -> Path:
         options, _ = parser.parse_known_args(arguments)
         value = tools["load"](options.instance, options.max_size * 2**20)
     except (argparse.ArgumentError, SystemExit, MemoryError, tools["Unreadable"]):
-        return CHECKER
+        return FIRST
+    known = {path.stem.removeprefix("check_"): path for path in CHECKERS.glob("check_*.py")}
     problem = value.get("problem")
-    return PACKAGE / problem / "checker.py" if problem in OTHERS else CHECKER
+    return known.get(problem, FIRST) if isinstance(problem, str) else FIRST
 
 
 if __name__ == "__main__":

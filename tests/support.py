@@ -6,7 +6,10 @@ import itertools
 import os
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from infermax_opt.api import verify
@@ -57,6 +60,22 @@ def certificate_to_json(instance: AnyInstance, lower: LowerBound) -> dict[str, A
     """The certificate of a bound, as its problem makes it."""
     certification = problem_of(instance).require_certification()
     return certificates.certificate_to_json(instance, lower, certification)
+
+
+def stand_alone(problem: str) -> Path:
+    """The one file that checks certificates of a problem."""
+    return ROOT / "scripts" / "checkers" / f"check_{problem}.py"
+
+
+@cache
+def one_file(problem: str) -> ModuleType:
+    """That file as a module."""
+    spec = spec_from_file_location(f"check_{problem}", stand_alone(problem))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def check_evidence(instance: AnyInstance, lower: LowerBound) -> Fraction:

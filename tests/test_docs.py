@@ -31,6 +31,8 @@ PAGES = tuple(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rgl
 PATH = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]*)+|[A-Za-z0-9_-]+\.(?:py|toml|md|txt|json)")
 #: Files that a reader makes, and files named in the row of their folder.
 ELSEWHERE = {
+    "certificate.py",
+    "command.py",
     "instance.json",
     "result.json",
     "v1.json",

@@ -94,7 +94,7 @@ def under(names: set[str], *roots: str) -> list[str]:
 
 #: Floors, lowest first: nobody imports from a floor above, and no room from another of its own floor.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("core",),
+    ("checking", "core"),
     ("files",),
     ("engines",),
     ("export", "foreign", "simple"),
@@ -347,23 +347,21 @@ def bound_names(node: ast.stmt) -> Iterator[str]:
 
 
 def test_no_module_gives_a_name_twice() -> None:
-    # In the checkers, of many sections each, a second constant of a name would change the first silently.
     for module in MODULES:
         names = [name for node in tree(module).body for name in bound_names(node)]
         assert sorted(names) == sorted(set(names)), module
 
 
-def test_the_checkers_have_the_same_lines_in_common() -> None:
-    """Each is one file that runs alone, so they cannot share a module: a mend of one must reach the other."""
-    shared = set()
-    for wing in ("infermax", "iteration", "makespan", "pipelining"):
-        text = (PACKAGE / wing / "checker.py").read_text()
-        _, begin, rest = text.partition("# --- limits, files and fields: the same lines in both checkers ---")
-        part, end, _ = rest.partition("\n# --- the instance ---")
-        assert begin, wing
-        assert end, wing
-        shared.add(part)
-    assert len(shared) == 1
+def test_checkers_import_the_standard_library_and_each_other_alone() -> None:
+    """What a certificate proves rests on these modules: none of the house beside them, and no package."""
+    rooms = [f"infermax_opt.{wing}.checker" for wing, table in WINGS.items() if "checker" in table]
+    assert len(rooms) >= 4
+    for name in under(set(MODULES), "infermax_opt.checking", *rooms):
+        own_room = name.rpartition(".checker")[0] + ".checker" if ".checker" in name else ""
+        allowed = ("infermax_opt.checking", *([own_room] if own_room else []))
+        for module in imports_in(tree(name)):
+            standard = module.partition(".")[0] in sys.stdlib_module_names
+            assert standard or under({module}, *allowed), f"{name} imports {module}"
 
 
 def test_lazy() -> None:
@@ -434,8 +432,9 @@ def test_entry_points_resolve() -> None:
     assert wings <= {point.name for point in kinds}
     for point in (*points, *kinds):
         assert callable(point.load())
-    (script,) = [p for p in entry_points(group="console_scripts") if p.name == "infermax-opt"]
-    assert callable(script.load())
+    scripts = [p for p in entry_points(group="console_scripts") if p.name.startswith("infermax-opt")]
+    assert sorted(script.name for script in scripts) == ["infermax-opt", "infermax-opt-check"]
+    assert all(callable(script.load()) for script in scripts)
 
 
 def test_every_folder_of_modules_is_packaged() -> None:
@@ -452,15 +451,8 @@ MOST_LINES, MOST_BRANCHES = 80, 12
 REASON = "Long on purpose"
 #: Most lines of a module.
 MOST_MODULE_LINES = 400
-#: Modules that may be longer: formulations are tables of contents, a checker is one file for others to copy.
-LONG_MODULES = (
-    "infermax_opt.models.infermax_csp",
-    "infermax_opt.models.infermax_flow",
-    "infermax_opt.infermax.checker",
-    "infermax_opt.iteration.checker",
-    "infermax_opt.makespan.checker",
-    "infermax_opt.pipelining.checker",
-)
+#: Modules that may be longer: formulations are tables of contents.
+LONG_MODULES = ("infermax_opt.models.infermax_csp", "infermax_opt.models.infermax_flow")
 #: Methods and callbacks whose parameters click defines.
 CLICKS = {
     ("infermax_opt.cli.console", "main"),

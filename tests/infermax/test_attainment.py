@@ -13,13 +13,12 @@ import pytest
 
 from infermax_opt.api import schedule, solve, verify
 from infermax_opt.files.certificates import exact_text
-from infermax_opt.infermax import checker
 from infermax_opt.infermax.bounds import attainment
 from infermax_opt.infermax.bounds._attainment_program import best_prices
 from infermax_opt.infermax.bounds._attainment_proof import SHARE_BITS, AttainmentProof, Prices, least_sum
 from infermax_opt.infermax.bounds.attainment import attainment_bounds
 from infermax_opt.infermax.bounds.lone import LoneLatency
-from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.checker import Rejected, check, keepers
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.data.objective import Latency
@@ -213,7 +212,7 @@ def test_the_smaller_of_two_lines_is_added_up() -> None:
         high = low + rng.randint(-1, 9)
         told = sum(min(a + b * s for a, b in (one, other)) for s in range(low, high + 1))
         assert least_sum(one, other, low, high) == told
-        assert checker.least_sum((one, other), low, high) == told
+        assert keepers.least_sum((one, other), low, high) == told
 
 
 #: Limits of the requests of a machine that has too many.

@@ -25,21 +25,21 @@ from infermax_opt.core.checks import MAX_NAMES, MAX_REQUESTS
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.instances import read_instance as read_any
 from infermax_opt.files.json import MAX_BYTES, limit_bytes, load_json, parse_json
-from infermax_opt.infermax import checker as certificate_checker
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json, read_instance
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
-from infermax_opt.makespan import checker as makespan_checker
 from infermax_opt.table.archive import Archive
 from infermax_opt.table.journal import Journal
 from tests.campaign import size
 from tests.infermax.occupancy_adversary import signed
-from tests.support import ROOT
+from tests.support import ROOT, one_file, stand_alone
 
 INSTANCES = ROOT / "instances"
 SCRIPT = ROOT / "scripts" / "check_certificate.py"
-CHECKERS = (Path(certificate_checker.__file__), Path(makespan_checker.__file__))
+CHECKERS = (stand_alone("infermax"), stand_alone("makespan"))
+certificate_checker = one_file("infermax")
+makespan_checker = one_file("makespan")
 #: Seconds that a rejection may take, whatever is rejected.
 SOON = 30.0
 #: Tenths of a checker's work, and of certificates without end.

@@ -14,7 +14,8 @@ import pytest
 
 from infermax_opt.infermax.bounds import closed_form_bounds, interaction, overload, progress
 from infermax_opt.infermax.bounds.searched import searched_bounds
-from infermax_opt.infermax.checker import Rejected, check, next_lower
+from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.checker.interaction import next_lower
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.exact.staged import staged_search

@@ -19,8 +19,8 @@ from infermax_opt.api import check_certificate, verify, write_certificate
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import Proof
-from infermax_opt.infermax import checker
 from infermax_opt.infermax.bounds.exhaustive import holds
+from infermax_opt.infermax.checker import instance as checker_instance
 from infermax_opt.infermax.data.cost import BatchFeatures, CostModel
 from infermax_opt.infermax.data.formats import (
     instance_from_json,
@@ -125,7 +125,7 @@ def test_the_term_is_in_file_and_hash_and_the_checker_agrees(tmp_path: Path) -> 
         again = read_instance(path)
         assert again == some
         given = json.loads(path.read_text(), parse_float=str)
-        assert checker.Instance(given, None).sha256 == some.sha256 == again.sha256
+        assert checker_instance.Instance(given, None).sha256 == some.sha256 == again.sha256
         hashes.add(some.sha256)
     assert len(hashes) == 6
 

@@ -15,9 +15,9 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.result import Status
 from infermax_opt.files.certificates import certificate_to_json
-from infermax_opt.infermax import checker
 from infermax_opt.infermax.bounds.searched import searched_bounds
 from infermax_opt.infermax.certificates import CERTIFICATION
+from infermax_opt.infermax.checker import instance as checker_instance
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import instance_from_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup, System
@@ -79,7 +79,7 @@ def test_files_and_hashes_hold_what_is_optional(seed: int) -> None:
     assert again.required == again or [r.id for r in again.requests] == [r.id for r in instance.requests]
     if instance.required is not None:
         raw = spelled({**instance_to_json(instance), "cost": CERTIFICATION.cost(instance)})
-        assert checker.Instance(raw, None).sha256 == instance.sha256
+        assert checker_instance.Instance(raw, None).sha256 == instance.sha256
     for other in (replace(instance, horizon=Fraction(77, 10)), replace(tiny(seed), horizon=1)):
         assert other.sha256 != instance.sha256
 

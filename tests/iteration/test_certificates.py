@@ -19,17 +19,17 @@ import pytest
 import infermax_opt as imx
 from infermax_opt.core.certification import CertificateRejected
 from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.iteration import checker
 from infermax_opt.iteration.bounds.closed_form import closed_form_bounds
 from infermax_opt.iteration.bounds.kept import most_kept
 from infermax_opt.iteration.certificates import CERTIFICATION
+from infermax_opt.iteration.checker import instance as checker_instance
 from infermax_opt.iteration.data.formats import iteration_instance_from_json, iteration_instance_to_json
 from infermax_opt.iteration.data.instance import BE_TOKENS, IterationGroup, IterationInstance, Machine
 from infermax_opt.iteration.data.ticks import Ticks
 from infermax_opt.iteration.exact.branch import branch
 from tests.campaign import campaign, one_in
 from tests.iteration.oracle import best_batch, tiny
-from tests.support import ROOT, certificate_to_json
+from tests.support import ROOT, certificate_to_json, stand_alone
 
 TOY = ROOT / "instances/iteration-toy.json"
 
@@ -136,7 +136,7 @@ def test_the_checker_stands_alone(tmp_path: Path) -> None:
     instance = imx.read_instance(TOY)
     bound = imx.bound(instance)[0]
     imx.write_certificate(instance, bound, tmp_path / "c.json")
-    copied = shutil.copy(checker.__file__, tmp_path / "checker.py")
+    copied = shutil.copy(stand_alone("iteration"), tmp_path / "checker.py")
     for program in (copied, ROOT / "scripts/check_certificate.py"):
         done = subprocess.run(
             [sys.executable, "-I", str(program), str(TOY), str(tmp_path / "c.json")],
@@ -147,7 +147,7 @@ def test_the_checker_stands_alone(tmp_path: Path) -> None:
     # The hash of every field of an instance is the package's.
     for seed in range(60):
         other = tiny(seed)
-        assert checker.Instance(iteration_instance_to_json(other)).sha256 == other.sha256
+        assert checker_instance.Instance(iteration_instance_to_json(other)).sha256 == other.sha256
 
 
 def test_a_limit_of_a_group_has_no_part_in_the_length_of_a_tick() -> None:

@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 
 from infermax_opt.api import write_certificate
-from infermax_opt.makespan import checker as makespan_checker
 from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
 from infermax_opt.makespan.data.formats import makespan_instance_to_json, write_makespan_instance
 from infermax_opt.makespan.data.generate import gsm8k_like
 from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
 from tests.infermax.test_certificates import judged, mutants
 from tests.makespan.oracle import optimum, tiny_makespan
-from tests.support import ROOT, certificate_to_json
+from tests.support import ROOT, certificate_to_json, one_file, stand_alone
+
+makespan_checker = one_file("makespan")
 
 
 def checked(instance: MakespanInstance, certificate: Any) -> Fraction:
@@ -118,7 +119,7 @@ def test_as_a_program(tmp_path: Path) -> None:
     bound = closed_form_makespan_bounds(instance)[0]
     write_makespan_instance(instance, tmp_path / "instance.json.gz")
     write_certificate(instance, bound, tmp_path / "certificate.json")
-    for program in (ROOT / "scripts/check_certificate.py", ROOT / "infermax_opt/makespan/checker.py"):
+    for program in (ROOT / "scripts/check_certificate.py", stand_alone("makespan")):
         command = [sys.executable, "-I", str(program), "instance.json.gz"]
         done = subprocess.run([*command, "certificate.json"], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

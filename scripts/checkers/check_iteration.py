@@ -1,11 +1,13 @@
-"""Stand-alone checker of lower-bound certificates of iteration instances: one file, standard library only.
+"""Stand-alone checker of lower-bound certificates of iteration instances: standard library only.
 
-    python checker.py INSTANCE CERTIFICATE [--profiles DIR] [--max-size MIB]
+    python check_iteration.py INSTANCE CERTIFICATE [--profiles DIR] [--max-size MIB] [--json]
 
-recomputes the bound in exact numbers and trusts nothing else.  Exit code 0: it holds; 1: rejected; 2: a
-file (``.gz`` or not) cannot be read, or the instance is none.  Checking has a limit, `MAX_STEPS`: what
-would take more is rejected.  Format: `infermax_opt.iteration.certificates`; proofs:
-`infermax_opt.iteration.bounds.cases` and `infermax_opt.iteration.bounds.nodes`.
+recomputes the bound in exact numbers and trusts nothing else.  Exit code 0: it holds; 1: rejected; 2: a file
+(``.gz`` or not) cannot be read, or the instance is none.  Checking has a limit, `MAX_STEPS`: what would take
+more is rejected.  Formats: `docs/checkers.md`; proofs: `infermax_opt.iteration.bounds`.
+
+Assembled from the parts in `infermax_opt/checking` and `infermax_opt/iteration/checker`:
+change these, then run `make checkers`.
 """
 
 from __future__ import annotations
@@ -24,26 +26,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-# --- limits, files and fields: the same lines in both checkers ------------------------------------
-
-#: Most bytes of a file, after decompression, unless told otherwise.
-MAX_BYTES = 256 * 2**20
-#: Most values in a file, counted by commas and opening brackets; archived certificates hold 720,000.
-MAX_VALUES = 10**7
-#: Most requests of an instance.
-MAX_REQUESTS = 10**6
-#: Most characters of the names of all requests.
-MAX_NAMES = 2**28
-#: Most affine pieces or prefill levels of a cost model.
-MAX_RATES = 10**5
-#: Numbers of a certificate that are not read digit by digit are below this.
-MAX_INTEGER = 2**256
-#: Most steps of checking, each about a tenth of a microsecond: seven seconds in all.  The largest
-#: certificate of the archive, one of occupancy, takes 31 million, any other less than 25 million.
-MAX_STEPS = 7 * 10**7
-
-NUMBER = re.compile(r"-?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,2})?")
-RATIO = re.compile(r"[0-9]{1,600}/[1-9][0-9]{0,600}")
+# --- infermax_opt/checking/errors.py --------------------------------------------------------------
+# How a checker says that a proof, an instance or a file is not what it should be.
 
 
 class Rejected(Exception):
@@ -64,17 +48,28 @@ def require(condition: bool, problem: str) -> None:
         raise Rejected(problem)
 
 
-class Work:
-    """Steps of checking so far; rejects beyond `MAX_STEPS`, before they are done."""
+# --- infermax_opt/checking/limits.py --------------------------------------------------------------
+# What a checker reads at most.
 
-    def __init__(self) -> None:
-        self.spent = 0
+#: Most bytes of a file, after decompression, unless told otherwise.
+MAX_BYTES = 256 * 2**20
+#: Most values in a file, counted by commas and opening brackets; archived certificates hold 720,000.
+MAX_VALUES = 10**7
+#: Most requests of an instance.
+MAX_REQUESTS = 10**6
+#: Most characters of the names of all requests.
+MAX_NAMES = 2**28
+#: Most affine pieces or prefill levels of a cost model.
+MAX_RATES = 10**5
+#: Numbers of a certificate that are not read digit by digit are below this.
+MAX_INTEGER = 2**256
 
-    def spend(self, steps: int) -> None:
-        """Count steps that come next."""
-        self.spent += steps
-        if self.spent > MAX_STEPS:
-            raise Rejected(f"takes more than {MAX_STEPS} steps to check, the limit")
+
+# --- infermax_opt/checking/fields.py --------------------------------------------------------------
+# Values of a file, read exactly, with messages that say what is wrong where.
+
+NUMBER = re.compile(r"-?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,2})?")
+RATIO = re.compile(r"[0-9]{1,600}/[1-9][0-9]{0,600}")
 
 
 def one_line(text: str, most: int = 300) -> str:
@@ -179,35 +174,8 @@ class Field:
         return self.value
 
 
-class Meaning:
-    """Hash of what an instance means: each part with its length before it, a line at a time."""
-
-    def __init__(self) -> None:
-        self._digest = hashlib.sha256()
-
-    def feed(self, *parts: object) -> None:
-        """Add a line."""
-        texts = map(str, parts)
-        self._digest.update((" ".join([f"{len(text)}:{text}" for text in texts]) + "\n").encode())
-
-    def feed_requests(self, entry: Field, *parts: object) -> int:
-        """Add the line of each request of an entry of ``requests``; return how many these are."""
-        name = entry["id"].text()
-        if "count" not in entry:
-            self.feed(name, *parts)
-            return 1
-        times = entry["count"].whole(1, MAX_REQUESTS)
-        if times * len(name) > MAX_NAMES:
-            entry["id"].fail(f"{times} names of {len(name)} characters; the most is {MAX_NAMES} in all")
-        rest = " ".join(f"{len(str(p))}:{p}" for p in parts)
-        for k in range(1, times + 1):
-            one = f"{name}.{k}"
-            self._digest.update(f"{len(one)}:{one} {rest}\n".encode())
-        return times
-
-    def hexdigest(self) -> str:
-        """The hash of all lines so far."""
-        return self._digest.hexdigest()
+# --- infermax_opt/checking/envelope.py ------------------------------------------------------------
+# What surrounds the evidence of a certificate: its hash, the instance it is for, the bound it claims.
 
 
 def check_envelope(certificate: Field, data: Any, instance_sha256: str) -> None:
@@ -260,6 +228,10 @@ def seconds(value: Fraction) -> str:
         return f"about 10**{len(str(int(abs(value)))) - 1}"
 
 
+# --- infermax_opt/checking/reading.py -------------------------------------------------------------
+# Files: JSON with exact decimals, no key twice, no more than a checker reads.
+
+
 def load(path: Path, max_bytes: int = MAX_BYTES) -> Any:
     """Read a JSON object with exact decimals; ``.gz`` is decompressed."""
     data = read_bytes(path, max_bytes)
@@ -309,8 +281,35 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def argument_parser() -> argparse.ArgumentParser:
-    """What every checker is told on its command line."""
+# --- infermax_opt/checking/command.py -------------------------------------------------------------
+# The command line of every checker.
+
+#: What `--json` writes.
+REPORT_SCHEMA = "infermax-opt/checked/1"
+
+
+def objective_and_unit(instance: Any) -> tuple[str, str]:
+    """What a certificate of an instance, as parsed, bounds; its unit with a space before it."""
+    objective = instance.get("objective", "makespan")
+    single = isinstance(objective, str)
+    what = objective.replace("throughput", "makespan") if single else "objective"
+    return what, " of weight" if objective == "missed" else " s" if single else ""
+
+
+class Checker(NamedTuple):
+    """The checker of a problem.
+
+    `check`: takes instance and certificate, as parsed, and where the cost may be a profile (`profiles`) the
+    folder of these; returns the bound, or raises Rejected.  `bounded`: see `objective_and_unit`.
+    """
+
+    check: Callable[..., Fraction]
+    profiles: bool = False
+    bounded: Callable[[Any], tuple[str, str]] = objective_and_unit
+
+
+def argument_parser(profiles: Path | None = None) -> argparse.ArgumentParser:
+    """What a checker is told on its command line; where cost may be a profile, with the folder of these."""
     parser = argparse.ArgumentParser(
         description="check a lower bound; exit code 0: it holds, 1: rejected, 2: cannot be read"
     )
@@ -318,59 +317,67 @@ def argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("certificate", type=Path)
     mebibytes = "most MiB that a file may hold, decompressed (default: %(default)s)"
     parser.add_argument("--max-size", metavar="MIB", type=int, default=MAX_BYTES // 2**20, help=mebibytes)
+    parser.add_argument("--json", action="store_true", help="say what came of it as a JSON object")
+    if profiles is not None:
+        parser.add_argument("--profiles", metavar="DIR", type=Path, default=profiles)
     return parser
 
 
-def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction]) -> int:
-    """Check the files named on the command line, say in one line what came of it, return the exit code."""
+def report(options: argparse.Namespace, checker_of: Callable[[Any], Checker]) -> int:
+    """Check the files named on the command line, say what came of it, return the exit code.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        As parsed.
+    checker_of : Callable
+        The checker of an instance, as parsed.
+    """
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    most = options.max_size * 2**20
+    most, found = options.max_size * 2**20, dict[str, Any]()
     try:
         instance = load(options.instance, most)
-        bound = checked(instance, load(options.certificate, most))
+        checker = checker_of(instance)
+        folder = [options.profiles] if checker.profiles else []
+        bound = checker.check(instance, load(options.certificate, most), *folder)
     except Unusable as problem:
-        code, text = 2, f"cannot be used: {options.instance}: {problem}"
+        code, outcome, text = 2, "unusable", f"cannot be used: {options.instance}: {problem}"
     except Rejected as problem:
-        code, text = 1, f"rejected: {problem}"
+        code, outcome, text = 1, "rejected", f"rejected: {problem}"
     except Unreadable as problem:
-        code, text = 2, f"cannot be read: {problem}"
+        code, outcome, text = 2, "unreadable", f"cannot be read: {problem}"
     except MemoryError:
-        code, text = 2, "cannot be read: there is not enough memory"
+        code, outcome, text = 2, "unreadable", "cannot be read: there is not enough memory"
     else:
-        objective = instance.get("objective", "makespan")
-        single = isinstance(objective, str)
-        what = objective.replace("throughput", "makespan") if single else "objective"
-        unit = " of weight" if objective == "missed" else " s" if single else ""
-        if instance.get("problem") == "pipelining":
-            what, unit = f"capacity / {instance.get('objective', 'tokens')}", ""
-        code, text = 0, f"certified: {instance['name']}: {what} >= {seconds(bound)}{unit}"
-    (sys.stderr if code else sys.stdout).write(one_line(text, 1000) + "\n")
+        what, unit = checker.bounded(instance)
+        code, outcome, text = (
+            0,
+            "certified",
+            f"certified: {instance['name']}: {what} >= {seconds(bound)}{unit}",
+        )
+        found = {"instance": instance["name"], "bounded": what, "lower_bound": str(bound)}
+    line = one_line(text, 1000)
+    if options.json:
+        whole = {"schema": REPORT_SCHEMA, "outcome": outcome, "message": line, **found}
+        sys.stdout.write(json.dumps(whole, indent=2) + "\n")
+    else:
+        (sys.stderr if code else sys.stdout).write(line + "\n")
     return code
 
 
-# --- the instance ---------------------------------------------------------------------------------
+# --- infermax_opt/checking/profiles.py ------------------------------------------------------------
+# Cost models that an instance names and does not spell out.
 
-#: Most tokens, blocks and the like of a request.
-MAX_TOKENS = 10**9
-PHASES = {"decode": False, "prefill": True}
-CLASSES = {"rt": True, "be": False}
-#: Objectives, and whether requests count by what they are worth.
-OBJECTIVES = {"seconds_per_be_token": False, "seconds_per_value": True}
-#: What a batch adds up to: tokens, decodes, what these read, prefills, their work, their contexts, host
-#: blocks.
-Load = tuple[int, int, int, int, int, int, int]
+#: Where cost profiles lie in a checkout or an installation.
+PROFILES = Path("infermax_opt", "infermax", "data", "profiles")
 
 
-def read_pair(field: Field) -> tuple[Fraction, Fraction]:
-    """Two decimals."""
-    first, second = field.items(2)
-    return first.decimal(), second.decimal()
-
-
-def given(fields: Field, key: str) -> bool:
-    """Whether a key is there with a value; null is none."""
-    return key in fields and fields[key].value is not None
+def default_profiles() -> Path:
+    """The profiles of the checkout or installation that this file lies in; else a folder beside this file."""
+    here = Path(__file__).resolve().parent
+    inside = (folder / PROFILES for folder in here.parents)
+    return next((folder for folder in inside if folder.is_dir()), here / "profiles")
 
 
 def spelled_out(cost: Field, profiles: Path | None) -> Field:
@@ -381,6 +388,77 @@ def spelled_out(cost: Field, profiles: Path | None) -> Field:
     if re.fullmatch(r"[\w.-]+", name) is None:
         cost["profile"].fail(f"{shown(name)} is no name of a profile")
     return Field(load(Path(profiles or ".", f"{name}.json")), f"profile {name}")["cost"]
+
+
+# --- infermax_opt/checking/meaning.py -------------------------------------------------------------
+# The hash of what an instance means.
+
+
+class Meaning:
+    """Hash of what an instance means: each part with its length before it, a line at a time."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def feed(self, *parts: object) -> None:
+        """Add a line."""
+        texts = map(str, parts)
+        self._digest.update((" ".join([f"{len(text)}:{text}" for text in texts]) + "\n").encode())
+
+    def feed_requests(self, entry: Field, *parts: object) -> int:
+        """Add the line of each request of an entry of ``requests``; return how many these are."""
+        name = entry["id"].text()
+        if "count" not in entry:
+            self.feed(name, *parts)
+            return 1
+        times = entry["count"].whole(1, MAX_REQUESTS)
+        if times * len(name) > MAX_NAMES:
+            entry["id"].fail(f"{times} names of {len(name)} characters; the most is {MAX_NAMES} in all")
+        rest = " ".join(f"{len(str(p))}:{p}" for p in parts)
+        for k in range(1, times + 1):
+            one = f"{name}.{k}"
+            self._digest.update(f"{len(one)}:{one} {rest}\n".encode())
+        return times
+
+    def hexdigest(self) -> str:
+        """The hash of all lines so far."""
+        return self._digest.hexdigest()
+
+
+# --- infermax_opt/checking/work.py ----------------------------------------------------------------
+# How long a checker works at most.
+
+#: Most steps of checking, each about a tenth of a microsecond: seven seconds in all.  The largest
+#: certificate of the archive, one of occupancy, takes 31 million, any other less than 25 million.
+MAX_STEPS = 7 * 10**7
+
+
+class Work:
+    """Steps of checking so far; rejects beyond `MAX_STEPS`, before they are done."""
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def spend(self, steps: int) -> None:
+        """Count steps that come next."""
+        self.spent += steps
+        if self.spent > MAX_STEPS:
+            raise Rejected(f"takes more than {MAX_STEPS} steps to check, the limit")
+
+
+# --- infermax_opt/iteration/checker/requests.py ---------------------------------------------------
+# What an instance says of its cost model and of each request.
+
+#: Most tokens, blocks and the like of a request.
+MAX_TOKENS = 10**9
+PHASES = {"decode": False, "prefill": True}
+CLASSES = {"rt": True, "be": False}
+
+
+def read_pair(field: Field) -> tuple[Fraction, Fraction]:
+    """Two decimals."""
+    first, second = field.items(2)
+    return first.decimal(), second.decimal()
 
 
 def choose(field: Field, known: dict[str, bool]) -> bool:
@@ -449,6 +527,21 @@ def read_request(entry: Field, most: int | None) -> Request:
     if not real_time and (made.waited or made.group != 1):
         entry.fail("waited and group are of real-time requests only")
     return made
+
+
+# --- infermax_opt/iteration/checker/instance.py ---------------------------------------------------
+# The instance: times in whole ticks, values in whole units, and its hash.
+
+#: Objectives, and whether requests count by what they are worth.
+OBJECTIVES = {"seconds_per_be_token": False, "seconds_per_value": True}
+#: What a batch adds up to: tokens, decodes, what these read, prefills, their work, their contexts, host
+#: blocks.
+Load = tuple[int, int, int, int, int, int, int]
+
+
+def given(fields: Field, key: str) -> bool:
+    """Whether a key is there with a value; null is none."""
+    return key in fields and fields[key].value is not None
 
 
 class Instance:
@@ -579,59 +672,8 @@ class Instance:
         return sum(time <= limit for limit in limits)
 
 
-# --- the certificate ------------------------------------------------------------------------------
-
-
-def check(instance_data: Any, certificate: Any, profiles: Path | None = None) -> Fraction:
-    """Return the bound that the certificate proves for the instance, or raise Rejected.
-
-    Parameters
-    ----------
-    instance_data : Any
-        The instance, as parsed.
-    certificate : Any
-        As parsed.
-    profiles : Path | None
-        Folder of the cost profiles.
-    """
-    try:
-        instance = Instance(instance_data, profiles)
-    except Rejected as problem:
-        raise Unusable(str(problem)) from None
-    claim = Field(certificate, "certificate")
-    try:
-        check_envelope(claim, instance_data, instance.sha256)
-        require(Cost(claim["cost"]).parts() == instance.cost.parts(), "is for another cost model")
-        return compare(claim, prove(instance, Field(claim["evidence"].value, "evidence")))
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise Rejected(f"is malformed beyond words: {type(error).__name__} {error}") from None
-
-
-def prove(instance: Instance, evidence: Field) -> Fraction:
-    """Seconds per value that the evidence proves."""
-    if evidence["kind"].text() != "branching":
-        evidence["kind"].fail(f"{shown(evidence['kind'].value)} is not 'branching'")
-    value, ticks = evidence["value"].whole(0, MAX_INTEGER), evidence["ticks"].whole(1, MAX_INTEGER)
-    exponent = evidence["exponent"].whole(0, 1000)
-    batch = []
-    for name in evidence["kept"].items():
-        if name.text() not in instance.names:
-            name.fail("is not in the instance")
-        batch.append(instance.names[name.text()])
-    require(len(set(batch)) == len(batch) <= instance.batch, "kept: is no batch of the instance")
-    require(sum(instance.requests[k].blocks for k in batch) <= instance.blocks, "kept: takes too many blocks")
-    kinds, trees = Kinds(instance), evidence["trees"].items()
-    kept, at = instance.kept(batch), 0
-    for case in all_cases(kinds, kept):
-        require(at < len(trees), f"there are {len(trees)} trees, fewer than cases")
-        Tree(case, value, ticks, 1 << exponent, trees[at]).check()
-        at += 1
-    require(at == len(trees), f"there are {len(trees)} trees for {at} cases")
-    bound = Fraction(ticks * instance.units, value * instance.scale) if value else instance.worst
-    return min(bound, instance.worst)
-
-
-# --- proof: cases ---------------------------------------------------------------------------------
+# --- infermax_opt/iteration/checker/cases.py ------------------------------------------------------
+# Proof: the cases that hold every batch which keeps enough requests.
 
 
 class Kinds:
@@ -691,7 +733,8 @@ def all_cases(kinds: Kinds, kept: int) -> Iterator[Case]:
                 yield Case(kinds, tau, calls, need, decodes, prefills, n)
 
 
-# --- proof: trees ---------------------------------------------------------------------------------
+# --- infermax_opt/iteration/checker/trees.py ------------------------------------------------------
+# Proof: the tree of a case, each leaf closed by prices.
 
 #: How an entry of a tree says that it is a leaf, and that it cuts the number of all requests.
 LEAF, SIZE = -2, -1
@@ -894,16 +937,69 @@ class Tree:
         return left if self.q * value > self.p * max(base for base, _ in lines) else None
 
 
-# --- command line ---------------------------------------------------------------------------------
+# --- infermax_opt/iteration/checker/certificate.py ------------------------------------------------
+# The certificate: whether its trees prove what is claimed.
+
+
+def check(instance_data: Any, certificate: Any, profiles: Path | None = None) -> Fraction:
+    """Return the bound that the certificate proves for the instance, or raise Rejected.
+
+    Parameters
+    ----------
+    instance_data : Any
+        The instance, as parsed.
+    certificate : Any
+        As parsed.
+    profiles : Path | None
+        Folder of the cost profiles.
+    """
+    try:
+        instance = Instance(instance_data, profiles)
+    except Rejected as problem:
+        raise Unusable(str(problem)) from None
+    claim = Field(certificate, "certificate")
+    try:
+        check_envelope(claim, instance_data, instance.sha256)
+        require(Cost(claim["cost"]).parts() == instance.cost.parts(), "is for another cost model")
+        return compare(claim, prove(instance, Field(claim["evidence"].value, "evidence")))
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise Rejected(f"is malformed beyond words: {type(error).__name__} {error}") from None
+
+
+def prove(instance: Instance, evidence: Field) -> Fraction:
+    """Seconds per value that the evidence proves."""
+    if evidence["kind"].text() != "branching":
+        evidence["kind"].fail(f"{shown(evidence['kind'].value)} is not 'branching'")
+    value, ticks = evidence["value"].whole(0, MAX_INTEGER), evidence["ticks"].whole(1, MAX_INTEGER)
+    exponent = evidence["exponent"].whole(0, 1000)
+    batch = []
+    for name in evidence["kept"].items():
+        if name.text() not in instance.names:
+            name.fail("is not in the instance")
+        batch.append(instance.names[name.text()])
+    require(len(set(batch)) == len(batch) <= instance.batch, "kept: is no batch of the instance")
+    require(sum(instance.requests[k].blocks for k in batch) <= instance.blocks, "kept: takes too many blocks")
+    kinds, trees = Kinds(instance), evidence["trees"].items()
+    kept, at = instance.kept(batch), 0
+    for case in all_cases(kinds, kept):
+        require(at < len(trees), f"there are {len(trees)} trees, fewer than cases")
+        Tree(case, value, ticks, 1 << exponent, trees[at]).check()
+        at += 1
+    require(at == len(trees), f"there are {len(trees)} trees for {at} cases")
+    bound = Fraction(ticks * instance.units, value * instance.scale) if value else instance.worst
+    return min(bound, instance.worst)
+
+
+# --- infermax_opt/iteration/checker/command.py ----------------------------------------------------
+# The command line.
+
+#: What the command `infermax-opt-check` calls.
+CHECKER = Checker(check, profiles=True)
 
 
 def main(arguments: list[str]) -> int:
     """Check the certificate named on the command line; return the exit code."""
-    parser = argument_parser()
-    known = Path(__file__).parent.parent / "infermax" / "data" / "profiles"
-    parser.add_argument("--profiles", type=Path, default=known)
-    options = parser.parse_args(arguments)
-    return report(options, lambda instance, certificate: check(instance, certificate, options.profiles))
+    return report(argument_parser(default_profiles()).parse_args(arguments), lambda _: CHECKER)
 
 
 if __name__ == "__main__":

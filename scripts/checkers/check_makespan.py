@@ -1,11 +1,13 @@
-"""Stand-alone checker of lower-bound certificates of makespan instances: one file, standard library only.
+"""Stand-alone checker of lower-bound certificates of makespan instances: standard library only.
 
-    python checker.py INSTANCE CERTIFICATE [--max-size MIB]
+    python check_makespan.py INSTANCE CERTIFICATE [--max-size MIB] [--json]
 
-recomputes the bound in exact numbers and trusts nothing else.  Exit code 0: it holds; 1: rejected; 2: a
-file (``.gz`` or not) cannot be read, or the instance is none.  Checking has a limit, `MAX_STEPS`: what
-would take more is rejected.  Format: `infermax_opt.files.certificates`; proofs:
-`infermax_opt.makespan.bounds.closed_form`.
+recomputes the bound in exact numbers and trusts nothing else.  Exit code 0: it holds; 1: rejected; 2: a file
+(``.gz`` or not) cannot be read, or the instance is none.  Checking has a limit, `MAX_STEPS`: what would take
+more is rejected.  Formats: `docs/checkers.md`; proofs: `infermax_opt.makespan.bounds`.
+
+Assembled from the parts in `infermax_opt/checking` and `infermax_opt/makespan/checker`:
+change these, then run `make checkers`.
 """
 
 from __future__ import annotations
@@ -23,28 +25,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-# --- limits, files and fields: the same lines in both checkers ------------------------------------
-
-#: Most bytes of a file, after decompression, unless told otherwise.
-MAX_BYTES = 256 * 2**20
-#: Most values in a file, counted by commas and opening brackets; archived certificates hold 720,000.
-MAX_VALUES = 10**7
-#: Most requests of an instance.
-MAX_REQUESTS = 10**6
-#: Most characters of the names of all requests.
-MAX_NAMES = 2**28
-#: Most affine pieces or prefill levels of a cost model.
-MAX_RATES = 10**5
-#: Numbers of a certificate that are not read digit by digit are below this.
-MAX_INTEGER = 2**256
-#: Most steps of checking, each about a tenth of a microsecond: seven seconds in all.  The largest
-#: certificate of the archive, one of occupancy, takes 31 million, any other less than 25 million.
-MAX_STEPS = 7 * 10**7
-
-NUMBER = re.compile(r"-?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,2})?")
-RATIO = re.compile(r"[0-9]{1,600}/[1-9][0-9]{0,600}")
+# --- infermax_opt/checking/errors.py --------------------------------------------------------------
+# How a checker says that a proof, an instance or a file is not what it should be.
 
 
 class Rejected(Exception):
@@ -65,17 +49,28 @@ def require(condition: bool, problem: str) -> None:
         raise Rejected(problem)
 
 
-class Work:
-    """Steps of checking so far; rejects beyond `MAX_STEPS`, before they are done."""
+# --- infermax_opt/checking/limits.py --------------------------------------------------------------
+# What a checker reads at most.
 
-    def __init__(self) -> None:
-        self.spent = 0
+#: Most bytes of a file, after decompression, unless told otherwise.
+MAX_BYTES = 256 * 2**20
+#: Most values in a file, counted by commas and opening brackets; archived certificates hold 720,000.
+MAX_VALUES = 10**7
+#: Most requests of an instance.
+MAX_REQUESTS = 10**6
+#: Most characters of the names of all requests.
+MAX_NAMES = 2**28
+#: Most affine pieces or prefill levels of a cost model.
+MAX_RATES = 10**5
+#: Numbers of a certificate that are not read digit by digit are below this.
+MAX_INTEGER = 2**256
 
-    def spend(self, steps: int) -> None:
-        """Count steps that come next."""
-        self.spent += steps
-        if self.spent > MAX_STEPS:
-            raise Rejected(f"takes more than {MAX_STEPS} steps to check, the limit")
+
+# --- infermax_opt/checking/fields.py --------------------------------------------------------------
+# Values of a file, read exactly, with messages that say what is wrong where.
+
+NUMBER = re.compile(r"-?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,2})?")
+RATIO = re.compile(r"[0-9]{1,600}/[1-9][0-9]{0,600}")
 
 
 def one_line(text: str, most: int = 300) -> str:
@@ -180,35 +175,8 @@ class Field:
         return self.value
 
 
-class Meaning:
-    """Hash of what an instance means: each part with its length before it, a line at a time."""
-
-    def __init__(self) -> None:
-        self._digest = hashlib.sha256()
-
-    def feed(self, *parts: object) -> None:
-        """Add a line."""
-        texts = map(str, parts)
-        self._digest.update((" ".join([f"{len(text)}:{text}" for text in texts]) + "\n").encode())
-
-    def feed_requests(self, entry: Field, *parts: object) -> int:
-        """Add the line of each request of an entry of ``requests``; return how many these are."""
-        name = entry["id"].text()
-        if "count" not in entry:
-            self.feed(name, *parts)
-            return 1
-        times = entry["count"].whole(1, MAX_REQUESTS)
-        if times * len(name) > MAX_NAMES:
-            entry["id"].fail(f"{times} names of {len(name)} characters; the most is {MAX_NAMES} in all")
-        rest = " ".join(f"{len(str(p))}:{p}" for p in parts)
-        for k in range(1, times + 1):
-            one = f"{name}.{k}"
-            self._digest.update(f"{len(one)}:{one} {rest}\n".encode())
-        return times
-
-    def hexdigest(self) -> str:
-        """The hash of all lines so far."""
-        return self._digest.hexdigest()
+# --- infermax_opt/checking/envelope.py ------------------------------------------------------------
+# What surrounds the evidence of a certificate: its hash, the instance it is for, the bound it claims.
 
 
 def check_envelope(certificate: Field, data: Any, instance_sha256: str) -> None:
@@ -261,6 +229,10 @@ def seconds(value: Fraction) -> str:
         return f"about 10**{len(str(int(abs(value)))) - 1}"
 
 
+# --- infermax_opt/checking/reading.py -------------------------------------------------------------
+# Files: JSON with exact decimals, no key twice, no more than a checker reads.
+
+
 def load(path: Path, max_bytes: int = MAX_BYTES) -> Any:
     """Read a JSON object with exact decimals; ``.gz`` is decompressed."""
     data = read_bytes(path, max_bytes)
@@ -310,8 +282,35 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def argument_parser() -> argparse.ArgumentParser:
-    """What every checker is told on its command line."""
+# --- infermax_opt/checking/command.py -------------------------------------------------------------
+# The command line of every checker.
+
+#: What `--json` writes.
+REPORT_SCHEMA = "infermax-opt/checked/1"
+
+
+def objective_and_unit(instance: Any) -> tuple[str, str]:
+    """What a certificate of an instance, as parsed, bounds; its unit with a space before it."""
+    objective = instance.get("objective", "makespan")
+    single = isinstance(objective, str)
+    what = objective.replace("throughput", "makespan") if single else "objective"
+    return what, " of weight" if objective == "missed" else " s" if single else ""
+
+
+class Checker(NamedTuple):
+    """The checker of a problem.
+
+    `check`: takes instance and certificate, as parsed, and where the cost may be a profile (`profiles`) the
+    folder of these; returns the bound, or raises Rejected.  `bounded`: see `objective_and_unit`.
+    """
+
+    check: Callable[..., Fraction]
+    profiles: bool = False
+    bounded: Callable[[Any], tuple[str, str]] = objective_and_unit
+
+
+def argument_parser(profiles: Path | None = None) -> argparse.ArgumentParser:
+    """What a checker is told on its command line; where cost may be a profile, with the folder of these."""
     parser = argparse.ArgumentParser(
         description="check a lower bound; exit code 0: it holds, 1: rejected, 2: cannot be read"
     )
@@ -319,43 +318,116 @@ def argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("certificate", type=Path)
     mebibytes = "most MiB that a file may hold, decompressed (default: %(default)s)"
     parser.add_argument("--max-size", metavar="MIB", type=int, default=MAX_BYTES // 2**20, help=mebibytes)
+    parser.add_argument("--json", action="store_true", help="say what came of it as a JSON object")
+    if profiles is not None:
+        parser.add_argument("--profiles", metavar="DIR", type=Path, default=profiles)
     return parser
 
 
-def report(options: argparse.Namespace, checked: Callable[[Any, Any], Fraction]) -> int:
-    """Check the files named on the command line, say in one line what came of it, return the exit code."""
+def report(options: argparse.Namespace, checker_of: Callable[[Any], Checker]) -> int:
+    """Check the files named on the command line, say what came of it, return the exit code.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        As parsed.
+    checker_of : Callable
+        The checker of an instance, as parsed.
+    """
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    most = options.max_size * 2**20
+    most, found = options.max_size * 2**20, dict[str, Any]()
     try:
         instance = load(options.instance, most)
-        bound = checked(instance, load(options.certificate, most))
+        checker = checker_of(instance)
+        folder = [options.profiles] if checker.profiles else []
+        bound = checker.check(instance, load(options.certificate, most), *folder)
     except Unusable as problem:
-        code, text = 2, f"cannot be used: {options.instance}: {problem}"
+        code, outcome, text = 2, "unusable", f"cannot be used: {options.instance}: {problem}"
     except Rejected as problem:
-        code, text = 1, f"rejected: {problem}"
+        code, outcome, text = 1, "rejected", f"rejected: {problem}"
     except Unreadable as problem:
-        code, text = 2, f"cannot be read: {problem}"
+        code, outcome, text = 2, "unreadable", f"cannot be read: {problem}"
     except MemoryError:
-        code, text = 2, "cannot be read: there is not enough memory"
+        code, outcome, text = 2, "unreadable", "cannot be read: there is not enough memory"
     else:
-        objective = instance.get("objective", "makespan")
-        single = isinstance(objective, str)
-        what = objective.replace("throughput", "makespan") if single else "objective"
-        unit = " of weight" if objective == "missed" else " s" if single else ""
-        if instance.get("problem") == "pipelining":
-            what, unit = f"capacity / {instance.get('objective', 'tokens')}", ""
-        code, text = 0, f"certified: {instance['name']}: {what} >= {seconds(bound)}{unit}"
-    (sys.stderr if code else sys.stdout).write(one_line(text, 1000) + "\n")
+        what, unit = checker.bounded(instance)
+        code, outcome, text = (
+            0,
+            "certified",
+            f"certified: {instance['name']}: {what} >= {seconds(bound)}{unit}",
+        )
+        found = {"instance": instance["name"], "bounded": what, "lower_bound": str(bound)}
+    line = one_line(text, 1000)
+    if options.json:
+        whole = {"schema": REPORT_SCHEMA, "outcome": outcome, "message": line, **found}
+        sys.stdout.write(json.dumps(whole, indent=2) + "\n")
+    else:
+        (sys.stderr if code else sys.stdout).write(line + "\n")
     return code
 
 
-# --- the instance ---------------------------------------------------------------------------------
+# --- infermax_opt/checking/meaning.py -------------------------------------------------------------
+# The hash of what an instance means.
+
+
+class Meaning:
+    """Hash of what an instance means: each part with its length before it, a line at a time."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def feed(self, *parts: object) -> None:
+        """Add a line."""
+        texts = map(str, parts)
+        self._digest.update((" ".join([f"{len(text)}:{text}" for text in texts]) + "\n").encode())
+
+    def feed_requests(self, entry: Field, *parts: object) -> int:
+        """Add the line of each request of an entry of ``requests``; return how many these are."""
+        name = entry["id"].text()
+        if "count" not in entry:
+            self.feed(name, *parts)
+            return 1
+        times = entry["count"].whole(1, MAX_REQUESTS)
+        if times * len(name) > MAX_NAMES:
+            entry["id"].fail(f"{times} names of {len(name)} characters; the most is {MAX_NAMES} in all")
+        rest = " ".join(f"{len(str(p))}:{p}" for p in parts)
+        for k in range(1, times + 1):
+            one = f"{name}.{k}"
+            self._digest.update(f"{len(one)}:{one} {rest}\n".encode())
+        return times
+
+    def hexdigest(self) -> str:
+        """The hash of all lines so far."""
+        return self._digest.hexdigest()
+
+
+# --- infermax_opt/checking/work.py ----------------------------------------------------------------
+# How long a checker works at most.
+
+#: Most steps of checking, each about a tenth of a microsecond: seven seconds in all.  The largest
+#: certificate of the archive, one of occupancy, takes 31 million, any other less than 25 million.
+MAX_STEPS = 7 * 10**7
+
+
+class Work:
+    """Steps of checking so far; rejects beyond `MAX_STEPS`, before they are done."""
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def spend(self, steps: int) -> None:
+        """Count steps that come next."""
+        self.spent += steps
+        if self.spent > MAX_STEPS:
+            raise Rejected(f"takes more than {MAX_STEPS} steps to check, the limit")
+
+
+# --- infermax_opt/makespan/checker/instance.py ----------------------------------------------------
+# The instance: levels, rounds and requests in whole ticks, and its hash.
 
 #: Most tokens of a prompt, an output or a level, and most clients.
 MAX_TOKENS = 10**9
-#: Tokens times levels up to which the cover of all prompts is computed exactly.
-MAX_COVER = 20_000_000
 
 
 def read_levels(prefill: Field) -> list[tuple[int, Fraction]]:
@@ -427,38 +499,11 @@ class Instance:
         self.tokens = sum(o * number for o, number in self.outputs.items())
 
 
-# --- the certificate ------------------------------------------------------------------------------
+# --- infermax_opt/makespan/checker/stages.py ------------------------------------------------------
+# Proofs: prefill and decode each for itself (stages), and equations 31 and 32 (paper eq 32).
 
-
-def check(instance_data: Any, certificate: Any) -> Fraction:
-    """Return the bound in seconds that the certificate proves for the instance, or raise Rejected."""
-    try:
-        instance = Instance(instance_data)
-    except Rejected as problem:
-        raise Unusable(str(problem)) from None
-    given = Field(certificate, "certificate")
-    try:
-        check_envelope(given, instance_data, instance.sha256)
-        cost = given["cost"]
-        same = read_levels(cost["prefill"]), read_decode(cost["decode"])
-        require(same == instance.cost, "is for another cost model")
-        return compare(given, prove(instance, Field(given["evidence"].value, "evidence")))
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise Rejected(f"is malformed beyond words: {type(error).__name__} {error}") from None
-
-
-def prove(instance: Instance, evidence: Field) -> Fraction:
-    """Seconds that the evidence proves."""
-    if evidence["kind"].text() != "closed-form":
-        evidence["kind"].fail(f"{shown(evidence['kind'].value)} is not 'closed-form'")
-    proofs = {"arc lengths": arc_lengths, "stages": stages, "paper eq 32": paper}
-    argument = evidence["argument"].text()
-    if argument not in proofs:
-        evidence["argument"].fail(f"{shown(argument)} is none of {', '.join(proofs)}")
-    return Fraction(proofs[argument](instance), instance.scale)
-
-
-# --- proof: stages --------------------------------------------------------------------------------
+#: Tokens times levels up to which the cover of all prompts is computed exactly.
+MAX_COVER = 20_000_000
 
 
 def rounds(instance: Instance) -> int:
@@ -488,9 +533,6 @@ def stages(instance: Instance) -> int:
     return cover(instance) + rounds(instance) * instance.round
 
 
-# --- proof: paper eq 32 ---------------------------------------------------------------------------
-
-
 def paper(instance: Instance) -> int:
     """Equations 31 and 32: the floor of tokens over the largest level, where that is the best one."""
     tokens, time = instance.levels[-1]
@@ -498,7 +540,8 @@ def paper(instance: Instance) -> int:
     return instance.prompts // tokens * time + rounds(instance) * instance.round
 
 
-# --- proof: arc lengths ---------------------------------------------------------------------------
+# --- infermax_opt/makespan/checker/arc_lengths.py -------------------------------------------------
+# Proof: arc lengths, by the number of bins and outputs rounded up to few lengths.
 
 
 def arc_lengths(instance: Instance) -> int:
@@ -602,12 +645,48 @@ class Lengths:
         return found
 
 
-# --- command line ---------------------------------------------------------------------------------
+# --- infermax_opt/makespan/checker/certificate.py -------------------------------------------------
+# The certificate: which argument its evidence names, and whether that proves what is claimed.
+
+
+def check(instance_data: Any, certificate: Any) -> Fraction:
+    """Return the bound in seconds that the certificate proves for the instance, or raise Rejected."""
+    try:
+        instance = Instance(instance_data)
+    except Rejected as problem:
+        raise Unusable(str(problem)) from None
+    given = Field(certificate, "certificate")
+    try:
+        check_envelope(given, instance_data, instance.sha256)
+        cost = given["cost"]
+        same = read_levels(cost["prefill"]), read_decode(cost["decode"])
+        require(same == instance.cost, "is for another cost model")
+        return compare(given, prove(instance, Field(given["evidence"].value, "evidence")))
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise Rejected(f"is malformed beyond words: {type(error).__name__} {error}") from None
+
+
+def prove(instance: Instance, evidence: Field) -> Fraction:
+    """Seconds that the evidence proves."""
+    if evidence["kind"].text() != "closed-form":
+        evidence["kind"].fail(f"{shown(evidence['kind'].value)} is not 'closed-form'")
+    proofs = {"arc lengths": arc_lengths, "stages": stages, "paper eq 32": paper}
+    argument = evidence["argument"].text()
+    if argument not in proofs:
+        evidence["argument"].fail(f"{shown(argument)} is none of {', '.join(proofs)}")
+    return Fraction(proofs[argument](instance), instance.scale)
+
+
+# --- infermax_opt/makespan/checker/command.py -----------------------------------------------------
+# The command line.
+
+#: What the command `infermax-opt-check` calls.
+CHECKER = Checker(check)
 
 
 def main(arguments: list[str]) -> int:
     """Check the certificate named on the command line; return the exit code."""
-    return report(argument_parser().parse_args(arguments), check)
+    return report(argument_parser().parse_args(arguments), lambda _: CHECKER)
 
 
 if __name__ == "__main__":

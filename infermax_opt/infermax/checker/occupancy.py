@@ -1,0 +1,204 @@
+"""Proof: occupancy, by prices and potentials on active requests and tokens."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import accumulate
+from operator import le
+from typing import Any
+
+from infermax_opt.checking.errors import require
+from infermax_opt.checking.fields import Field
+from infermax_opt.checking.work import Work
+from infermax_opt.infermax.checker.instance import Instance
+from infermax_opt.infermax.checker.payments import Payments, payments
+from infermax_opt.infermax.checker.pieces import FAR, Piece
+from infermax_opt.infermax.checker.steps import Step, push, reach
+
+
+class Occupancy:
+    """Prices and potentials on the graph of active requests and tokens.
+
+    See `infermax_opt.infermax.bounds.occupancy`.
+
+    `most`: active requests at most; `top`: the last list of potentials, which stands for `top` and more
+    where `wide`; `ranges`: tokens that each list is for.
+    """
+
+    def __init__(self, instance: Instance, evidence: Field, piece: Piece):
+        young, prices = evidence["young"].whole(0), evidence["prices"]
+        kinds = instance.since()
+        self.old = [(i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in kinds]
+        names = ("token", "size", "out_fixed", "out_size")
+        self.token, self.size, *self.out = Field([prices[n].value for n in names], prices.path).integers()
+        prompts, ends = sorted({i for i, _, _ in self.old}), sorted({i + o for i, o, _ in self.old})
+        self.starts = dict(zip(prompts, prices["first"].integers(len(prompts)), strict=True))
+        self.finishes = dict(zip(ends, prices["finish"].integers(len(ends)), strict=True))
+        self.shortest, self.longest, self.capacity = prompts[0], ends[-1] - 1, instance.capacity
+        self.idle = self.token + self.size * self.shortest
+        require(self.size >= 0 and self.idle >= 0, "prices: idling would earn")
+        self.evictions = instance.preemption and self.longest > self.shortest
+        self.plain, self.mixed, self.pure, self.rho = instance.presence(piece, young > 0)
+        self._read_potential(instance, evidence["potential"])
+
+    def _read_potential(self, instance: Instance, given: Field) -> None:
+        """A list for each number of active requests, from no tokens but the prompts up to a full memory."""
+        lists, requests = given.items(), sum(c for *_, c in self.old)
+        self.most = min(requests, self.capacity // self.shortest, instance.running or self.capacity)
+        self.top, end = len(lists) - 1, self.longest + 1
+        require(1 <= self.top <= self.most, "potential: wrong number of lists")
+        self.wide = self.top < self.most
+        lasts = [min(k * end, self.capacity + k) for k in range(self.top + 1)]
+        if self.wide:
+            lasts[-1] = self.capacity + self.most
+        self.ranges = [(k * self.shortest, last) for k, last in enumerate(lasts)]
+        rows = zip(self.ranges, lists, strict=True)
+        found = [row.integers(last - first + 1, nulls=True) for (first, last), row in rows]
+        self.potential = [[FAR if v is None else v for v in values] for values in found]
+        require(self.potential[0][0] < FAR, "potential: the empty state has none")
+
+    def last_of_several(self, k: int) -> bool:
+        """Whether the list of k requests stands for more of them, too."""
+        return self.wide and k == self.top
+
+
+#: Potentials of a number of active requests by tokens: between batches, in a batch with first tokens,
+#: and in one with first tokens alone.
+Layers = list[list[Any]]
+
+
+def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
+    """No step of the graph earns more than it costs: a schedule costs what its requests earn, at least.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    graph, kinds = Occupancy(instance, evidence, piece), instance.since()
+    layers: Layers = [graph.potential[0], [FAR], [FAR]]
+    for k in range(1, graph.top + 1):
+        layers = check_joins(graph, k, layers, instance.work)
+        instance.work.spend(6 * len(layers[0]))
+        check_batches(graph, k, layers)
+        check_leaves(graph, k, instance.work)
+    earned = [
+        graph.size * (i * o + o * (o - 1) // 2) + graph.token * o + graph.starts[i] + graph.finishes[i + o]
+        for i, o, _ in graph.old
+    ]
+    return payments(instance, kinds, earned, piece)
+
+
+def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
+    """No refill between batches earns; return the least potentials of k requests in a batch.
+
+    A request joins fewer by one; in a last list for several numbers, those of that list, too.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    k : int
+        Active requests.
+    below : Layers
+        Potentials of one request less.
+    work : Work
+        Counts the steps.
+    """
+    token, size, (fixed, slope) = graph.token, graph.size, graph.out
+    starts, span, several = graph.starts.items(), graph.ranges[k], graph.last_of_several(k)
+    mixed: list[Step] = [(i, i, -pay, 0) for i, pay in starts]
+    pure: list[Step] = [(i + 1, i + 1, -pay - token - size * i, 0) for i, pay in starts]
+    layers = [graph.potential[k]]
+    if graph.evictions:
+        back, each = -graph.rho - fixed, graph.rho - slope
+        pure.append((graph.shortest + 2, graph.longest + 1, back - each - token + size, each - size))
+        refill = (graph.shortest + 1, graph.longest, back, each)
+        for number in (k - 1, k) if several else (k - 1,):
+            reached = reach(graph.potential[number], graph.ranges[number], span, refill, work)
+            require(all(map(le, layers[0], reached)), "potential: a refill earns")
+    for layer, joins in ((1, mixed), (2, pure)):
+        source = list(map(min, below[0], below[layer]))
+        least: list[Any] = [FAR] * len(layers[0])
+        for join in joins:
+            least = list(map(min, least, reach(source, graph.ranges[k - 1], span, join, work)))
+        if several:
+            join_again(layers[0], least, span[0], joins, work)
+        layers.append(least)
+    return layers
+
+
+def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:
+    """Lower the potentials in a batch by joins within their list: once, as all lead to more tokens.
+
+    Parameters
+    ----------
+    between : list[Any]
+    layer : list[Any]
+    first : int
+    joins : list[Step]
+        Requests that join.
+    work : Work
+        Counts the steps.
+    """
+    work.spend(8 * len(layer) * len(joins))
+    windows = [(join, deque[tuple[Any, int]]()) for join in joins]
+    for u in range(first, first + len(layer)):
+        for (low, high, fixed, slope), queue in windows:
+            new = u - low
+            if new >= first:
+                push(queue, min(between[new - first], layer[new - first]) - slope * new, new)
+            if queue and queue[0][1] < u - high:
+                queue.popleft()
+            if queue:
+                layer[u - first] = min(layer[u - first], queue[0][0] + fixed + slope * u)
+
+
+def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:
+    """Neither idling nor a batch of k requests earns: one that makes a token of each, or prompts alone.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    k : int
+        Active requests.
+    layers : Layers
+    """
+    (first, last), (row, admitted, pure) = graph.ranges[k], layers
+    require(all(map(le, row, [v + graph.pure for v in pure])), "potential: a prefill batch earns")
+    require(all(map(le, row, [v + graph.idle for v in row[1:]])), "potential: idling earns")
+    most = graph.most if graph.last_of_several(k) else k
+    earned = max(graph.token * k, graph.token * most)
+    fitting = zip(range(first, min(last, graph.capacity) + 1), row, admitted, strict=False)
+    after = [min(p + graph.plain, a + graph.mixed) - earned - graph.size * u for u, p, a in fitting]
+    if graph.last_of_several(k):  # more than k requests grow by more
+        after = list(accumulate(after, min))
+        after += after[-1:] * (last - first + 1 - len(after))
+    require(all(map(le, row[k:], after)), "potential: a batch earns")
+
+
+def check_leaves(graph: Occupancy, k: int, work: Work) -> None:
+    """Neither a finish nor an eviction earns: steps to more tokens on the lists read backwards.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    k : int
+        Active requests.
+    work : Work
+        Counts the steps.
+    """
+    leaves: list[Step] = [(end, end, -pay, 0) for end, pay in graph.finishes.items()]
+    if graph.evictions:
+        leaves.append((graph.shortest + 1, graph.longest, *graph.out))
+    first, last = graph.ranges[k]
+    for number in (k - 1, k) if graph.last_of_several(k) else (k - 1,):
+        begin, end = graph.ranges[number]
+        for leave in leaves:
+            reached = reach(graph.potential[k][::-1], (-last, -first), (-end, -begin), leave, work)
+            require(
+                all(map(le, graph.potential[number][::-1], reached)),
+                "potential: finishing or an eviction earns",
+            )

@@ -1,0 +1,66 @@
+"""Tool of the proof by occupancy: steps of so many tokens, and where they lead at least cost."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from infermax_opt.checking.work import Work
+from infermax_opt.infermax.checker.pieces import FAR
+
+#: Fewest and most tokens that a step adds, and its cost: fixed, and for each of these tokens.
+Step = tuple[int, int, int, int]
+
+
+def push(queue: deque[tuple[Any, int]], key: Any, position: int) -> None:
+    """Add a value to those of a window that no later one undercuts, so that the first is the least.
+
+    Parameters
+    ----------
+    queue : deque[tuple[Any, int]]
+        Candidates, best first.
+    key : Any
+        Value of the new candidate.
+    position : int
+        Where it stands.
+    """
+    while queue and queue[-1][0] >= key:
+        queue.pop()
+    queue.append((key, position))
+
+
+def reach(
+    source: list[Any], held: tuple[int, int], span: tuple[int, int], step: Step, work: Work
+) -> list[Any]:
+    """Least source[u - s] + cost of s over the tokens s of a step, for each u of the span, or FAR.
+
+    Parameters
+    ----------
+    source : list[Any]
+        Values to take the least of.
+    held : tuple[int, int]
+        Tokens of the first and the last value of the source.
+    span : tuple[int, int]
+        The first and the last u that are wanted.
+    step : Step
+        Fewest and most tokens of the step, its fixed cost, and that of each token.
+    work : Work
+        Counts the steps.
+    """
+    (start, end), (first, last), (low, high, fixed, slope) = held, span, step
+    begin, stop = max(first, start + low), min(last, end + high)
+    work.spend(20 + (len(source) + last - first) * (1 if low == high else 5))
+    found: list[Any] = [FAR] * (last - first + 1)
+    if low == high:
+        moved = source[max(0, begin - low - start) : max(0, stop - low - start + 1)]
+        found[begin - first : begin - first + len(moved)] = [value + fixed + slope * low for value in moved]
+        return found
+    queue, new = deque[tuple[Any, int]](), max(start, begin - high)
+    for u in range(begin, stop + 1):
+        while new <= min(u - low, end):
+            push(queue, source[new - start] - slope * new, new)
+            new += 1
+        if queue[0][1] < u - high:
+            queue.popleft()
+        found[u - first] = queue[0][0] + fixed + slope * u
+    return found

@@ -1,0 +1,209 @@
+"""Proof: the tree of a case, each leaf closed by prices."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from infermax_opt.checking.errors import require
+from infermax_opt.checking.fields import Field
+from infermax_opt.iteration.checker.cases import Case
+
+#: How an entry of a tree says that it is a leaf, and that it cuts the number of all requests.
+LEAF, SIZE = -2, -1
+
+
+class Node(NamedTuple):
+    """Fewest and most of each type, and of all."""
+
+    low: list[int]
+    high: list[int]
+    least: int
+    most: int
+
+
+class Tree:
+    """The tree of a case: each entry is [cut, at, prices ...], before those of the two parts."""
+
+    def __init__(self, case: Case, value: int, ticks: int, one: int, entries: Field):
+        self.case, self.p, self.q, self.one, self.entries = case, value, ticks, one, entries.items()
+        self.kinds, self.instance = case.kinds, case.kinds.instance
+        self.instance.work.spend(20 * len(self.kinds.loads))
+        self.alike = [] if self.instance.product else self.separable()
+
+    def check(self) -> None:
+        """Reject unless no batch of the case is better than p / q."""
+        root, at = self.root(), 0
+        todo = [] if root is None else [root]
+        while todo:
+            require(at < len(self.entries), "a tree ends too early")
+            entry = self.entries[at]
+            at += 1
+            node = todo.pop()
+            kind, cut, *prices = entry.integers()
+            self.instance.work.spend(40 + 8 * len(node.low))
+            left = self._left(node, prices, entry)
+            if kind == LEAF:
+                require(left is None, f"{entry.path}: the prices do not close the node")
+            elif left is None:
+                entry.fail("is cut, and closed already")
+            else:
+                todo += self.parts(left, kind, cut, entry)
+        if root is None:
+            require(all(entry.value == [LEAF, 0] for entry in self.entries), "a tree has no root")
+            at = len(self.entries)
+        require(at == len(self.entries), "a tree has entries beyond its end")
+
+    def root(self) -> Node | None:
+        """All batches of the case; None if there is none."""
+        case, copies = self.case, self.kinds.copies
+        allowed = [case.prefills if r.prefills else case.decodes for r in self.kinds.requests]
+        high = [n if able else 0 for n, able in zip(copies, allowed, strict=True)]
+        low = [0] * len(high)
+        if case.need and sum(copies[t] for t in case.calls) == case.need:
+            for t in case.calls:
+                low[t] = copies[t]
+        bad = any(a > b for a, b in zip(low, high, strict=True))
+        return None if bad else Node(low, high, 1, self.instance.batch)
+
+    def parts(self, node: Node, kind: int, at: int, entry: Field) -> list[Node]:
+        """The part with fewer than `at` of a type, and the one with as many or more.
+
+        Parameters
+        ----------
+        node : Node
+        kind : int
+            The type; `SIZE` for all requests together.
+        at : int
+        entry : Field
+            That says so.
+        """
+        low, high, least, most = node
+        if kind == SIZE:
+            return [Node(low, high, least, min(most, at - 1)), Node(low, high, max(least, at), most)]
+        if not 0 <= kind < len(low) or not low[kind] < at <= high[kind]:
+            entry.fail("cuts nothing")
+        fewer, more = list(high), list(low)
+        fewer[kind], more[kind] = at - 1, at
+        return [Node(low, fewer, least, most), Node(more, high, least, most)]
+
+    def lines(self, low: list[int]) -> list[tuple[int, list[int]]]:
+        """Ticks of `low` of each type and of one more of each, no more than the true ones for any batch."""
+        instance, loads = self.instance, self.kinds.loads
+        if not instance.product:
+            return [
+                (base + sum(each[t] * n for t, n in enumerate(low) if n), each) for base, each in self.alike
+            ]
+        p1, d, fixed = instance.prefill[1], self.case.exactly or 0, self.fixed()
+        each_read = instance.decode[1] + (instance.mixed[1] if self.case.prefills else 0)
+        sums = [sum(load[c] * n for load, n in zip(loads, low, strict=True) if n) for c in range(7)]
+        n0, a0 = sums[4], sums[5]
+        self.instance.work.spend(10 * len(loads))
+        more = [each_read * d * x[2] + p1 * (n0 * x[5] + a0 * x[4] + x[4] * x[5]) for x in loads]
+        base = fixed + each_read * d * sums[2] + p1 * n0 * a0
+        found = [
+            (
+                alpha + beta * sums[0] + base,
+                [beta * x[0] + extra for x, extra in zip(loads, more, strict=True)],
+            )
+            for alpha, beta in instance.pieces
+        ]
+        if instance.swap:
+            found.append(
+                (instance.swap[0] + instance.swap[1] * sums[6], [instance.swap[1] * x[6] for x in loads])
+            )
+        return found
+
+    def fixed(self) -> int:
+        """Ticks that the phases of the case take in any batch."""
+        case, instance = self.case, self.instance
+        both = instance.mixed[0] if case.decodes and case.prefills else 0
+        return (
+            both + (instance.decode[0] if case.decodes else 0) + (instance.prefill[0] if case.prefills else 0)
+        )
+
+    def separable(self) -> list[tuple[int, list[int]]]:
+        """Lines of work that adds up."""
+        case, instance, loads = self.case, self.instance, self.kinds.loads
+        mixed = instance.mixed[1] if case.decodes and case.prefills else 0
+        read, work, fixed = instance.decode[1] + mixed, instance.prefill[1], self.fixed()
+        found = [
+            (alpha + fixed, [beta * x[0] + read * x[2] + work * x[4] for x in loads])
+            for alpha, beta in instance.pieces
+        ]
+        if instance.swap:
+            found.append((instance.swap[0], [instance.swap[1] * x[6] for x in loads]))
+        return found
+
+    def empty(self, node: Node, lines: list[tuple[int, list[int]]]) -> bool:
+        """Whether limits leave no batch."""
+        case, (low, high, least, most) = self.case, node
+        if any(a > b for a, b in zip(low, high, strict=True)) or least > most:
+            return True
+        if sum(low) > most or sum(high) < least or max(base for base, _ in lines) > case.tau:
+            return True
+        blocks = sum(self.kinds.requests[t].blocks * n for t, n in enumerate(low) if n)
+        if blocks > self.instance.blocks or sum(high[t] for t in case.calls) < case.need:
+            return True
+        return case.exactly is not None and not self.counted(node, case.exactly)
+
+    def counted(self, node: Node, decodes: int) -> bool:
+        """Whether there can be so many decodes."""
+        own = [t for t, r in enumerate(self.kinds.requests) if not r.prefills]
+        return sum(node.low[t] for t in own) <= decodes <= sum(node.high[t] for t in own)
+
+    def _left(self, node: Node, prices: list[int], entry: Field) -> Node | None:
+        """What the prices leave of a node; None if there is no better batch in it."""
+        lines = self.lines(node.low)
+        if self.empty(node, lines):
+            return None
+        if len(prices) != len(lines) + 4 or min(prices) < 0:
+            entry.fail("holds no prices")
+        over = self.q * sum(prices[:-4]) - self.p * self.one
+        if over < 0:
+            entry.fail("holds prices of lines that are too small")
+        reduced = self._reduced(node, lines, prices)
+        total = self.q * self._of_low(node, lines, prices) + over * self.case.tau
+        total += self.q * sum(r * (node.high[t] - node.low[t]) for t, r in reduced.items() if r > 0)
+        return None if total < self.one else self._narrowed(node, reduced, (total - self.one) // self.q)
+
+    def _of_low(self, node: Node, lines: list[tuple[int, list[int]]], prices: list[int]) -> int:
+        """What the prices say of the batch with the fewest of each type, over q."""
+        case, kinds, (low, _, least, most) = self.case, self.kinds, node
+        a, b, m, k = prices[-4:]
+        some, size = [(t, n) for t, n in enumerate(low) if n], sum(low)
+        found = self.one * sum(kinds.values[t] * n for t, n in some) + a * (most - size) + b * (size - least)
+        found += m * (self.instance.blocks - sum(kinds.requests[t].blocks * n for t, n in some))
+        found += k * (sum(n for t, n in some if t in case.calls) - case.need)
+        return found - sum(w * fixed for w, (fixed, _) in zip(prices[:-4], lines, strict=True))
+
+    def _reduced(self, node: Node, lines: list[tuple[int, list[int]]], prices: list[int]) -> dict[int, int]:
+        """Reduced prices, over q, of the types of which the number is open."""
+        case, kinds, (a, b, m, k) = self.case, self.kinds, prices[-4:]
+        open_ = [t for t, (low, high) in enumerate(zip(node.low, node.high, strict=True)) if low < high]
+        self.instance.work.spend(10 + (8 + 3 * len(lines)) * len(open_))
+        found = {}
+        for t in open_:
+            price = self.one * kinds.values[t] - a + b - m * kinds.requests[t].blocks
+            price += k if t in case.calls else 0
+            for w, (_, each) in zip(prices[:-4], lines, strict=True):
+                price -= w * each[t]
+            found[t] = price
+        return found
+
+    def _narrowed(self, node: Node, reduced: dict[int, int], spare: int) -> Node | None:
+        """The node without the copies whose reduced prices exceed what is to spare."""
+        low, high = list(node.low), list(node.high)
+        for t, r in reduced.items():
+            if (high[t] - low[t]) * abs(r) > spare:
+                if r > 0:
+                    low[t] = high[t] - spare // r
+                else:
+                    high[t] = low[t] + spare // -r
+        left = node._replace(low=low, high=high)
+        if low != high:
+            return left
+        lines = self.lines(low)
+        if self.empty(left, lines):
+            return None
+        value = sum(v * n for v, n in zip(self.kinds.values, low, strict=True))
+        return left if self.q * value > self.p * max(base for base, _ in lines) else None

@@ -1,0 +1,3347 @@
+"""Stand-alone checker of lower-bound certificates of InferMax instances: standard library only.
+
+    python check_infermax.py INSTANCE CERTIFICATE [--profiles DIR] [--max-size MIB] [--json]
+
+recomputes the bound in exact numbers and trusts nothing else.  Exit code 0: it holds; 1: rejected; 2: a file
+(``.gz`` or not) cannot be read, or the instance is none.  Checking has a limit, `MAX_STEPS`: what would take
+more is rejected.  Formats: `docs/checkers.md`; proofs: `infermax_opt.infermax.bounds`.
+
+Assembled from the parts in `infermax_opt/checking` and `infermax_opt/infermax/checker`:
+change these, then run `make checkers`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import math
+import re
+import sys
+import zlib
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Container, Iterator
+from copy import copy
+from fractions import Fraction
+from itertools import accumulate, chain, groupby, pairwise
+from operator import le
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+# --- infermax_opt/checking/errors.py --------------------------------------------------------------
+# How a checker says that a proof, an instance or a file is not what it should be.
+
+
+class Rejected(Exception):
+    """The certificate does not prove its bound; the text says why."""
+
+
+class Unusable(Rejected):
+    """The instance, not the certificate, is at fault."""
+
+
+class Unreadable(Exception):
+    """A file that is not what it should be; the text names it and says why."""
+
+
+def require(condition: bool, problem: str) -> None:
+    """Reject unless the condition holds."""
+    if not condition:
+        raise Rejected(problem)
+
+
+# --- infermax_opt/checking/limits.py --------------------------------------------------------------
+# What a checker reads at most.
+
+#: Most bytes of a file, after decompression, unless told otherwise.
+MAX_BYTES = 256 * 2**20
+#: Most values in a file, counted by commas and opening brackets; archived certificates hold 720,000.
+MAX_VALUES = 10**7
+#: Most requests of an instance.
+MAX_REQUESTS = 10**6
+#: Most characters of the names of all requests.
+MAX_NAMES = 2**28
+#: Most affine pieces or prefill levels of a cost model.
+MAX_RATES = 10**5
+#: Numbers of a certificate that are not read digit by digit are below this.
+MAX_INTEGER = 2**256
+
+
+# --- infermax_opt/checking/fields.py --------------------------------------------------------------
+# Values of a file, read exactly, with messages that say what is wrong where.
+
+NUMBER = re.compile(r"-?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,2})?")
+RATIO = re.compile(r"[0-9]{1,600}/[1-9][0-9]{0,600}")
+
+
+def one_line(text: str, most: int = 300) -> str:
+    """The text without line breaks and other control characters, cut where it is long."""
+    short = text if len(text) <= most else text[: most - 3] + "..."
+    return "".join(ch if ch.isprintable() else repr(ch)[1:-1] for ch in short)
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    try:
+        return one_line(repr(value) if isinstance(value, str) else str(value), 60)
+    except ValueError:
+        return "a number of thousands of digits"
+
+
+class Field:
+    """A value of a file and where it stands there, so that a message can say what is wrong where."""
+
+    __slots__ = ("path", "value")
+
+    def __init__(self, value: Any, path: str):
+        self.value, self.path = value, path
+
+    def fail(self, problem: str) -> NoReturn:
+        """Reject because of this value."""
+        raise Rejected(f"is malformed: {self.path}: {problem}")
+
+    def __contains__(self, key: str) -> bool:
+        return isinstance(self.value, dict) and key in self.value
+
+    def __getitem__(self, key: str) -> Field:
+        if not isinstance(self.value, dict):
+            self.fail(f"{shown(self.value)} is not an object")
+        if key not in self.value:
+            raise Rejected(f"is malformed: {self.path}.{key}: is missing")
+        return Field(self.value[key], f"{self.path}.{key}")
+
+    def items(self, length: int | None = None) -> list[Field]:
+        """The fields of a list, of so many if a length is given."""
+        if not isinstance(self.value, list):
+            self.fail(f"{shown(self.value)} is not a list")
+        if length is not None and len(self.value) != length:
+            self.fail(f"wrong length of a list: holds {len(self.value)} values, not {length}")
+        return [Field(value, f"{self.path}[{k}]") for k, value in enumerate(self.value)]
+
+    def integers(self, length: int | None = None, nulls: bool = False) -> list[Any]:
+        """A list of whole numbers, written without point or quotes; or nulls where these are allowed."""
+        if type(self.value) is not list or (length is not None and len(self.value) != length):
+            self.items(length)
+        for k, value in enumerate(self.value):
+            if not ((type(value) is int and -MAX_INTEGER < value < MAX_INTEGER) or (nulls and value is None)):
+                self.fail(f"value {k}, {shown(value)}, is no whole number, or too large")
+        return list(self.value)
+
+    def decimal(self) -> Fraction:
+        """A decimal of 0 or more, exactly."""
+        value = self._number(NUMBER)
+        if value < 0:
+            self.fail(f"{shown(self.value)} is below 0")
+        return value
+
+    def number(self) -> Fraction:
+        """A decimal or a fraction p/q, exactly."""
+        return self._number(RATIO if isinstance(self.value, str) and "/" in self.value else NUMBER)
+
+    def _number(self, pattern: re.Pattern[str]) -> Fraction:
+        if self.value is None or isinstance(self.value, bool | list | dict):
+            self.fail(f"{shown(self.value)} is no number")
+        if type(self.value) is int and -MAX_INTEGER < self.value < MAX_INTEGER:
+            return Fraction(self.value)
+        text = "" if isinstance(self.value, int) else str(self.value)
+        if pattern.fullmatch(text) is None:
+            self.fail(f"{shown(self.value)} is no number, or has too many digits")
+        return Fraction(text)
+
+    def whole(self, least: int, most: int = 10**18) -> int:
+        """A whole number within limits."""
+        value = self.value if type(self.value) is int else self._number(NUMBER)
+        if not (least <= value <= most and value == int(value)):
+            self.fail(f"{shown(self.value)} is not a whole number from {least} to {most}")
+        return int(value)
+
+    def flag(self) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            self.fail(f"{shown(self.value)} is neither true nor false")
+        return self.value
+
+    def text(self) -> str:
+        """A text that can be hashed."""
+        if not isinstance(self.value, str):
+            self.fail(f"{shown(self.value)} is no text")
+        try:
+            self.value.encode()
+        except UnicodeEncodeError:
+            self.fail("holds half a surrogate pair")
+        return self.value
+
+
+# --- infermax_opt/checking/envelope.py ------------------------------------------------------------
+# What surrounds the evidence of a certificate: its hash, the instance it is for, the bound it claims.
+
+
+def check_envelope(certificate: Field, data: Any, instance_sha256: str) -> None:
+    """The certificate is whole, and made out for this instance and its objective.
+
+    Parameters
+    ----------
+    certificate : Field
+        As parsed.
+    data : Any
+        The instance, as parsed.
+    instance_sha256 : str
+        Of the instance.
+    """
+    if not isinstance(certificate.value, dict):
+        certificate.fail(f"{shown(certificate.value)} is not an object")
+    body = {key: value for key, value in certificate.value.items() if key != "sha256"}
+    try:
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"), default=str).encode()
+    except (TypeError, ValueError, RecursionError):
+        certificate.fail("holds what cannot be hashed, or is nested too deeply")
+    expected = {"schema": "infermax-opt/certificate/1", "sha256": hashlib.sha256(text).hexdigest()}
+    expected["instance"] = data["name"]
+    for key, value in expected.items():
+        if certificate[key].value != value:
+            certificate[key].fail(f"{shown(certificate[key].value)} is not {shown(value)}")
+    # Before the hash of the instance, of which the objective is a part; of weights that says enough.
+    objective, own = certificate["objective"].value, data.get("objective", "makespan")
+    if isinstance(own, str) and objective != own:
+        raise Rejected(f"is for the objective {shown(objective)}; the instance's is {shown(own)}")
+    if certificate["instance_sha256"].value != instance_sha256:
+        found = shown(certificate["instance_sha256"].value)
+        certificate["instance_sha256"].fail(f"{found} is not {shown(instance_sha256)}")
+    if not isinstance(certificate["source"].value, str):
+        certificate["source"].fail(f"{shown(certificate['source'].value)} is no text")
+
+
+def compare(certificate: Field, proved: Fraction) -> Fraction:
+    """The claim of the certificate, if no more than what is proved."""
+    claimed = certificate["lower_bound"].number()
+    require(claimed <= proved, f"claims {seconds(claimed)}, only {seconds(proved)} is proved")
+    return claimed
+
+
+def seconds(value: Fraction) -> str:
+    """A number of seconds, as far as one can show it."""
+    try:
+        return repr(float(value))
+    except OverflowError:
+        return f"about 10**{len(str(int(abs(value)))) - 1}"
+
+
+# --- infermax_opt/checking/reading.py -------------------------------------------------------------
+# Files: JSON with exact decimals, no key twice, no more than a checker reads.
+
+
+def load(path: Path, max_bytes: int = MAX_BYTES) -> Any:
+    """Read a JSON object with exact decimals; ``.gz`` is decompressed."""
+    data = read_bytes(path, max_bytes)
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise Unreadable(f"{path}: holds more than {MAX_VALUES} values")
+    hooks: Any = {"parse_constant": _no_number, "object_pairs_hook": _object}
+    try:
+        value = json.loads(data.decode("utf-8-sig"), parse_float=str, **hooks)
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"{path}: is not JSON: {error.msg} (line {error.lineno})") from None
+    except RecursionError:
+        raise Unreadable(f"{path}: is nested too deeply") from None
+    except ValueError as error:  # of the two hooks; or an integer with more digits than int() takes
+        raise Unreadable(f"{path}: {error}") from None
+    if not isinstance(value, dict):
+        raise Unreadable(f"{path}: {shown(value)} is not an object")
+    return value
+
+
+def read_bytes(path: Path, most: int) -> bytearray:
+    """What a file holds, decompressed piece by piece up to the limit."""
+    data = bytearray()
+    try:
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as stream:
+            while len(data) <= most and (piece := stream.read(2**20)):
+                data += piece
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise Unreadable(f"{path}: is not a complete gzip file") from None
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror or error}") from None
+    if len(data) > most:
+        raise Unreadable(f"{path}: is larger than {most} bytes; --max-size allows more")
+    return data
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a finite number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise ValueError(f"key {shown(twice)} is given twice")
+    return result
+
+
+# --- infermax_opt/checking/command.py -------------------------------------------------------------
+# The command line of every checker.
+
+#: What `--json` writes.
+REPORT_SCHEMA = "infermax-opt/checked/1"
+
+
+def objective_and_unit(instance: Any) -> tuple[str, str]:
+    """What a certificate of an instance, as parsed, bounds; its unit with a space before it."""
+    objective = instance.get("objective", "makespan")
+    single = isinstance(objective, str)
+    what = objective.replace("throughput", "makespan") if single else "objective"
+    return what, " of weight" if objective == "missed" else " s" if single else ""
+
+
+class Checker(NamedTuple):
+    """The checker of a problem.
+
+    `check`: takes instance and certificate, as parsed, and where the cost may be a profile (`profiles`) the
+    folder of these; returns the bound, or raises Rejected.  `bounded`: see `objective_and_unit`.
+    """
+
+    check: Callable[..., Fraction]
+    profiles: bool = False
+    bounded: Callable[[Any], tuple[str, str]] = objective_and_unit
+
+
+def argument_parser(profiles: Path | None = None) -> argparse.ArgumentParser:
+    """What a checker is told on its command line; where cost may be a profile, with the folder of these."""
+    parser = argparse.ArgumentParser(
+        description="check a lower bound; exit code 0: it holds, 1: rejected, 2: cannot be read"
+    )
+    parser.add_argument("instance", type=Path)
+    parser.add_argument("certificate", type=Path)
+    mebibytes = "most MiB that a file may hold, decompressed (default: %(default)s)"
+    parser.add_argument("--max-size", metavar="MIB", type=int, default=MAX_BYTES // 2**20, help=mebibytes)
+    parser.add_argument("--json", action="store_true", help="say what came of it as a JSON object")
+    if profiles is not None:
+        parser.add_argument("--profiles", metavar="DIR", type=Path, default=profiles)
+    return parser
+
+
+def report(options: argparse.Namespace, checker_of: Callable[[Any], Checker]) -> int:
+    """Check the files named on the command line, say what came of it, return the exit code.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        As parsed.
+    checker_of : Callable
+        The checker of an instance, as parsed.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    most, found = options.max_size * 2**20, dict[str, Any]()
+    try:
+        instance = load(options.instance, most)
+        checker = checker_of(instance)
+        folder = [options.profiles] if checker.profiles else []
+        bound = checker.check(instance, load(options.certificate, most), *folder)
+    except Unusable as problem:
+        code, outcome, text = 2, "unusable", f"cannot be used: {options.instance}: {problem}"
+    except Rejected as problem:
+        code, outcome, text = 1, "rejected", f"rejected: {problem}"
+    except Unreadable as problem:
+        code, outcome, text = 2, "unreadable", f"cannot be read: {problem}"
+    except MemoryError:
+        code, outcome, text = 2, "unreadable", "cannot be read: there is not enough memory"
+    else:
+        what, unit = checker.bounded(instance)
+        code, outcome, text = (
+            0,
+            "certified",
+            f"certified: {instance['name']}: {what} >= {seconds(bound)}{unit}",
+        )
+        found = {"instance": instance["name"], "bounded": what, "lower_bound": str(bound)}
+    line = one_line(text, 1000)
+    if options.json:
+        whole = {"schema": REPORT_SCHEMA, "outcome": outcome, "message": line, **found}
+        sys.stdout.write(json.dumps(whole, indent=2) + "\n")
+    else:
+        (sys.stderr if code else sys.stdout).write(line + "\n")
+    return code
+
+
+# --- infermax_opt/checking/profiles.py ------------------------------------------------------------
+# Cost models that an instance names and does not spell out.
+
+#: Where cost profiles lie in a checkout or an installation.
+PROFILES = Path("infermax_opt", "infermax", "data", "profiles")
+
+
+def default_profiles() -> Path:
+    """The profiles of the checkout or installation that this file lies in; else a folder beside this file."""
+    here = Path(__file__).resolve().parent
+    inside = (folder / PROFILES for folder in here.parents)
+    return next((folder for folder in inside if folder.is_dir()), here / "profiles")
+
+
+def spelled_out(cost: Field, profiles: Path | None) -> Field:
+    """The cost model itself, where the instance names a profile."""
+    if "profile" not in cost:
+        return cost
+    name = cost["profile"].text()
+    if re.fullmatch(r"[\w.-]+", name) is None:
+        cost["profile"].fail(f"{shown(name)} is no name of a profile")
+    return Field(load(Path(profiles or ".", f"{name}.json")), f"profile {name}")["cost"]
+
+
+# --- infermax_opt/checking/work.py ----------------------------------------------------------------
+# How long a checker works at most.
+
+#: Most steps of checking, each about a tenth of a microsecond: seven seconds in all.  The largest
+#: certificate of the archive, one of occupancy, takes 31 million, any other less than 25 million.
+MAX_STEPS = 7 * 10**7
+
+
+class Work:
+    """Steps of checking so far; rejects beyond `MAX_STEPS`, before they are done."""
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def spend(self, steps: int) -> None:
+        """Count steps that come next."""
+        self.spent += steps
+        if self.spent > MAX_STEPS:
+            raise Rejected(f"takes more than {MAX_STEPS} steps to check, the limit")
+
+
+# --- infermax_opt/checking/meaning.py -------------------------------------------------------------
+# The hash of what an instance means.
+
+
+class Meaning:
+    """Hash of what an instance means: each part with its length before it, a line at a time."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def feed(self, *parts: object) -> None:
+        """Add a line."""
+        texts = map(str, parts)
+        self._digest.update((" ".join([f"{len(text)}:{text}" for text in texts]) + "\n").encode())
+
+    def feed_requests(self, entry: Field, *parts: object) -> int:
+        """Add the line of each request of an entry of ``requests``; return how many these are."""
+        name = entry["id"].text()
+        if "count" not in entry:
+            self.feed(name, *parts)
+            return 1
+        times = entry["count"].whole(1, MAX_REQUESTS)
+        if times * len(name) > MAX_NAMES:
+            entry["id"].fail(f"{times} names of {len(name)} characters; the most is {MAX_NAMES} in all")
+        rest = " ".join(f"{len(str(p))}:{p}" for p in parts)
+        for k in range(1, times + 1):
+            one = f"{name}.{k}"
+            self._digest.update(f"{len(one)}:{one} {rest}\n".encode())
+        return times
+
+    def hexdigest(self) -> str:
+        """The hash of all lines so far."""
+        return self._digest.hexdigest()
+
+
+# --- infermax_opt/infermax/checker/pieces.py ------------------------------------------------------
+# The cost of a batch: affine pieces in ticks, and in the units that prices count in.
+
+#: Costs in units are below this, so that they can be compared with infinity.
+MAX_UNITS = 2**700
+FAR = math.inf  # potential of a state that is never reached
+
+
+class Piece(NamedTuple):
+    """One affine piece of the batch time, in ticks; units are what prices and potentials count in."""
+
+    alpha: int
+    beta: int
+    unit: Fraction  # in a tick
+
+    def units(self, ticks: int) -> int:
+        """Whole units of so many ticks, rounded down."""
+        units = math.floor(ticks * self.unit)
+        require(units < MAX_UNITS, "exponent: costs are too many units")
+        return units
+
+
+def read_cost(
+    cost: Field,
+) -> tuple[list[list[Fraction]], list[Fraction], list[Fraction], str, list[Fraction]]:
+    """Coefficients of a cost model: batch, decode, prefill, attention, and what some batches take longer.
+
+    Each proof is about the cost without the latter.  A schedule whose batches all start later by that, and so
+    end when they did, makes each token at the same time: no objective is less than one without it may be.
+    """
+    batch = cost["batch"].items()
+    if not 1 <= len(batch) <= MAX_RATES:
+        cost["batch"].fail(f"holds {len(batch)} pieces, not 1 to {MAX_RATES}")
+    pieces = [[v.decimal() for v in pair.items(2)] for pair in batch]
+    decode, prefill = ([v.decimal() for v in cost[key].items(2)] for key in ("decode", "prefill"))
+    mixed = [v.decimal() for v in cost["mixed"].items(2)] if "mixed" in cost else [Fraction(0)] * 2
+    prefix = cost["prefix"].decimal() if "prefix" in cost else Fraction(0)
+    return pieces, decode, prefill, cost["attention"].text(), [*mixed, prefix]
+
+
+# --- infermax_opt/infermax/checker/terms.py -------------------------------------------------------
+# What requests are promised: weights, service levels, and which may be left out.
+
+#: Weight of a request, and its limits of TTFT, TPOT and end-to-end latency, in seconds.
+Promise = tuple[Fraction, Any, Any, Any]
+
+
+def read_terms(entry: Field, classes: Field) -> tuple[list[object], Promise]:
+    """What an entry of ``requests`` says besides lengths and arrival, as it is hashed; its weight and limits.
+
+    Parameters
+    ----------
+    entry : Field
+    classes : Field
+        Defaults by class.
+    """
+    name = entry["class"].text() if "class" in entry else ""
+    places = [entry, *([classes[name]] if name in classes else [])]  # what comes first counts
+    weight = next((some["weight"].number() for some in places if "weight" in some), Fraction(1))
+    slos = [some["slo"] for some in places if "slo" in some]
+    limits = [next((s[key].number() for s in slos if key in s), None) for key in ("ttft", "tpot", "e2e")]
+    optional = next((some["optional"].flag() for some in places if "optional" in some), False)
+    plain = not name and weight == 1 and limits == [None] * 3 and not optional
+    terms: list[object] = [] if plain else [name, weight, *limits]
+    if optional:
+        terms.append("optional")
+    if "predicted_output_tokens" in entry:
+        terms += ["predicted", entry["predicted_output_tokens"].whole(1)]
+    return terms, (weight, limits[0], limits[1], limits[2])
+
+
+def read_release(given: Field, meaning: Meaning) -> str:
+    """The class of a closed loop, which is hashed."""
+    name = given["class"].text()
+    meaning.feed("release", name, given["batch"].whole(1))
+    return name
+
+
+# --- infermax_opt/infermax/checker/instance.py ----------------------------------------------------
+# The instance: limits, cost model and requests, by kinds, and its hash.
+
+#: All metrics, in the order in which the hash of an instance has their weights.
+METRICS = (
+    "makespan", "mean_ttft", "mean_tpot", "mean_e2e",
+    "weighted_mean_ttft", "weighted_mean_tpot", "weighted_mean_e2e",
+    "mean_normalised_latency", "max_normalised_latency",
+    "p50_ttft", "p90_ttft", "p99_ttft", "max_ttft",
+    "p50_tpot", "p90_tpot", "p99_tpot", "max_tpot", "p50_e2e", "p90_e2e", "p99_e2e", "max_e2e",
+    "class_spread", "missed", "unserved", "unserved_tokens",
+)  # fmt: skip
+#: Steps of checking a number of tokens cached.
+SIZE_STEPS = 40
+#: Steps of checking a request.
+REQUEST_STEPS = 200
+#: Input tokens, output tokens and number of requests.
+Kinds = list[tuple[int, int, int]]
+
+
+class Instance:
+    """What the bounds need of an instance file.
+
+    Raises `Rejected` where the file is no instance, and `Unreadable` where its profile cannot be read.
+    """
+
+    def __init__(self, data: Any, profiles: Path | None):
+        top, self.work = Field(data, "instance"), Work()
+        if top["schema"].value != "infermax-opt/instance/1":
+            top["schema"].fail(f"{shown(top['schema'].value)} is not 'infermax-opt/instance/1'")
+        system, policy = top["system"], top["policy"]
+        limits = ("kv_capacity", "max_batch_tokens", "max_prefill_tokens")
+        self.capacity, self.batch_tokens, self.prefill_tokens = (system[key].whole(1) for key in limits)
+        limited = "max_running" in system and system["max_running"].value is not None
+        self.running = system["max_running"].whole(1) if limited else None
+        self.block = system["block_size"].whole(1, self.capacity) if "block_size" in system else 1
+        flags = ("hybrid_batching", "chunked_prefill", "preemption")
+        self.hybrid, self.chunked, self.preemption = (policy[flag].flag() for flag in flags)
+        self.budget = min(self.batch_tokens, self.prefill_tokens)
+        self._read_rates(spelled_out(top["cost"], profiles))
+        self._read_requests(top)
+
+    def _read_rates(self, cost: Field) -> None:
+        """Coefficients as they are written and, all as whole numbers, in ticks."""
+        self.cost = pieces, decode, prefill, attention, extra = read_cost(cost)
+        self.spread = self.chunked and attention != "exact"  # chunks save attention work
+        self.scale = math.lcm(*(v.denominator for pair in [*pieces, decode, prefill, extra] for v in pair))
+        self.pieces = [(int(a * self.scale), int(b * self.scale)) for a, b in pieces]
+        self.d0, self.d1, self.p0, self.p1 = (int(v * self.scale) for v in [*decode, *prefill])
+
+    def _machine(self, top: Field) -> Meaning:
+        """What is hashed before the requests."""
+        meaning, (pieces, decode, prefill, attention, extra) = Meaning(), self.cost
+        meaning.feed("infermax-opt/instance/1", top["problem"].text(), top["name"].text())
+        meaning.feed(self.capacity, self.batch_tokens, self.prefill_tokens)
+        meaning.feed(self.running, self.block)
+        meaning.feed(self.hybrid, self.chunked, self.preemption)
+        meaning.feed(attention, *(v for pair in pieces for v in pair))
+        meaning.feed(*decode, *prefill)
+        if any(extra[:2]):
+            meaning.feed("mixed", *extra[:2])
+        if extra[2]:
+            meaning.feed("prefix", extra[2])
+        meaning.feed(*self._read_objective(top["objective"]))
+        self.horizon = top["horizon"].number() if "horizon" in top else None
+        if self.horizon is not None:
+            meaning.feed("horizon", self.horizon)
+        self.released = read_release(top["release"], meaning) if "release" in top else None
+        return meaning
+
+    def _read_requests(self, top: Field) -> None:
+        """Requests by kind, and the hash of the instance."""
+        meaning = self._machine(top)
+        self.kinds: dict[tuple[int, int, Fraction], int] = {}
+        #: Input and output tokens, arrival, weight and limits, whether they are optional, and how many.
+        self.entries: list[tuple[int, int, Fraction, Promise, bool, int]] = []
+        #: Requests that count, by what they do if they keep their limits.
+        self.promised: dict[tuple[int, int, Fraction, Promise], int] = {}
+        classes, total = top["classes"] if "classes" in top else Field({}, "instance.classes"), 0
+        for entry in top["requests"].items():
+            total += self._read_entry(entry, classes, meaning)
+            if total > MAX_REQUESTS:
+                top["requests"].fail(f"more than {MAX_REQUESTS} requests in all")
+        if not self.kinds:
+            top["requests"].fail("holds no request that must be served")
+        self.sha256 = meaning.hexdigest()
+
+    def _read_entry(self, entry: Field, classes: Field, meaning: Meaning) -> int:
+        """How many requests an entry stands for, which are noted and hashed."""
+        i, o = entry["input_tokens"].whole(1), entry["output_tokens"].whole(1)
+        arrival = entry["arrival"].number() if "arrival" in entry else Fraction(0)
+        if arrival < 0:
+            entry["arrival"].fail(f"{shown(entry['arrival'].value)} is below 0")
+        terms, promise = read_terms(entry, classes)
+        times = meaning.feed_requests(entry, i, o, arrival, *terms)
+        optional = "optional" in terms[1:]
+        if not optional:  # these may be left out, so the bounds are about the others
+            self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
+        self.entries.append((i, o, arrival, promise, optional, times))
+        if self.released and "class" in entry and entry["class"].text() == self.released:
+            self._check_release(promise, optional)
+        return int(times)
+
+    def _check_release(self, promise: Promise, optional: bool) -> None:
+        """Bounds are those without a closed loop, so no latency of a released request may count."""
+        counted = {self.objective, *self.limits, *self.weights} - {"weighted sum", "at_most"}
+        late = "missed" in counted and promise[1:] != (None, None, None)
+        if late or not (optional or counted <= {"makespan", "missed", "unserved", "unserved_tokens"}):
+            raise Rejected("is for latencies of released requests, which have no certificates")
+
+    def _read_objective(self, given: Field) -> list[object]:
+        """The one metric, or the limits of several; what the hash holds of it."""
+        self.limits: dict[str, Fraction] = {}
+        self.weights: dict[str, Fraction] = {}
+        if isinstance(given.value, dict) and "at_most" in given.value:
+            self.objective = "at_most"
+            self.limits = {name: given["at_most"][name].number() for name in given["at_most"].value}
+            return ["at_most", *(part for pair in sorted(self.limits.items()) for part in pair)]
+        if isinstance(given.value, dict):
+            self.objective = "weighted sum"
+            self.weights = {name: given[name].number() for name in METRICS if name in given.value}
+            if min(self.weights.values(), default=Fraction(0)) < 0:
+                given.fail("holds a negative weight")
+            return [None, *(part for pair in self.weights.items() if pair[1] for part in pair)]
+        self.objective = "makespan" if given.text() == "throughput" else given.text()
+        return [given.text(), self.objective, 1]
+
+    def promising(self, worth: dict[str, Fraction]) -> Instance:
+        """The same, with those that count where metrics weigh this: by a broken limit, or unserved."""
+        found = copy(self)
+        found.promised = {}
+        for i, o, arrival, (weight, *limits), optional, times in self.entries:
+            missed = worth.get("missed", Fraction(0)) * weight * any(limit is not None for limit in limits)
+            left = worth.get("unserved", Fraction(0)) * weight + worth.get("unserved_tokens", Fraction(0)) * o
+            left *= optional and self.horizon is not None
+            if missed or left:
+                ttft, tpot, e2e = limits if missed >= left else [None] * 3
+                if self.horizon is not None:
+                    e2e = self.horizon - arrival if e2e is None else min(e2e, self.horizon - arrival)
+                key = (i, o, arrival, (max(missed, left), ttft, tpot, e2e))
+                found.promised[key] = found.promised.get(key, 0) + times
+        return found
+
+    def worth(self, metric: str) -> Fraction:
+        """What a unit of a metric that has certificates is worth in a weighted sum, at least."""
+        if metric != "mean_e2e":
+            return self.weights.get(metric, Fraction(0))
+        ttft, tpot, e2e, normalised = (
+            self.weights.get(name, Fraction(0))
+            for name in ("mean_ttft", "mean_tpot", "mean_e2e", "mean_normalised_latency")
+        )
+        outputs = Counter[int]()
+        for (_, o, _), count in self.kinds.items():
+            outputs[o] += count
+        several = sum(count for o, count in outputs.items() if o > 1)
+        young = [ttft + e2e + normalised / o for o in outputs]  # times the number of requests
+        share = Fraction(sum(outputs.values()), several or 1)
+        old = [e2e + normalised / o + tpot * share / (o - 1) for o in outputs if o > 1]
+        return min([*young, *old])
+
+    def since(self, time: Fraction = Fraction(0)) -> Kinds:
+        """Kinds of the requests that arrive at `time` or later."""
+        chosen = self.kinds.items() if time <= 0 else [k for k in self.kinds.items() if k[0][2] >= time]
+        return [(i, o, count) for (i, o, _), count in chosen]
+
+    def token_work(self, kinds: Kinds, beta: int) -> int:
+        """Least work but for the attention of the prompts, in ticks."""
+        d1 = min(self.d1, beta) if self.preemption else self.d1
+        return sum(c * (beta * (i + o - 1) + d1 * (o - 1) * (2 * i + o - 2) // 2) for i, o, c in kinds)
+
+    def mean_latency(self, finished: Fraction) -> Fraction:
+        """Mean end-to-end latency, given the sum of all finishing times in seconds."""
+        arrived = sum((arrival * count for (*_, arrival), count in self.kinds.items()), Fraction(0))
+        return (finished - arrived) / sum(self.kinds.values())
+
+    def squares(self, kinds: Kinds, limit: int = 10**18) -> int:
+        """Least attention work of the prompts in so many batches at most, in ticks."""
+        return self.p1 * sum(c * max(i, i * i // (limit - o + 1 if self.spread else 1)) for i, o, c in kinds)
+
+    def presence(self, piece: Piece, young: bool = False) -> list[int]:
+        """Units of a batch without first tokens, with them, and with them alone; rho."""
+        d0, p0, either = self.d0, self.p0, min(self.d0, self.p0)
+        costs = [either] * 3 if young else [either if self.preemption else d0, d0 + p0, p0]
+        return [piece.units(v) for v in [*(piece.alpha + c for c in costs), max(0, piece.beta - self.d1)]]
+
+
+def blocks_up_to(last: int, size: int) -> int:
+    """Blocks of one token each of the KV sizes 1, 2, ..., last."""
+    full = last // size
+    return (full + 1) * (2 * last - full * size) // 2
+
+
+# --- infermax_opt/infermax/checker/guests.py ------------------------------------------------------
+# What a request takes alone, and what its tokens pay for at least.
+
+#: Bits after the point of roots.
+ROOT_BITS = 12
+
+
+class Tables(NamedTuple):
+    """Sums over later tokens by s: least time alone, price without others, root and work of the rest."""
+
+    alone: list[int]
+    fixed: list[int]
+    roots: list[int]
+    works: list[int]
+
+
+class Guest(NamedTuple):
+    """A request that comes at some time: what it does at least, and in how much time alone."""
+
+    times: int
+    begin: int
+    until: int
+    later: int
+    lone: int
+    tokens: tuple[int, int, int]
+    linear: int
+    square: int
+    chunks: int
+
+
+def token_tables(instance: Instance, piece: Piece) -> Tables:
+    """What later tokens take and pay, summed up to each number of tokens cached after them."""
+    longest = max(i + o for i, o, _ in instance.kinds)
+    instance.work.spend(SIZE_STEPS * longest)
+    step, again = piece.alpha + instance.d0, piece.beta + instance.p1
+    rows = [(0, 0, 0, 0)]
+    for s in range(1, longest):
+        work = piece.beta + instance.d1 * (s - 1)
+        refill = piece.alpha + instance.p0 + again * s
+        spare = refill - step
+        if not instance.preemption:
+            rows.append((step + work, step, math.isqrt(work << 2 * ROOT_BITS), work))
+        elif spare >= 0 and work * step <= spare * (again * s - work):
+            # A refill is dearer at every price of time.
+            rows.append((min(step + work, refill), step, math.isqrt(work << 2 * ROOT_BITS), work))
+        else:
+            rows.append((min(step + work, refill), min(step, refill), 0, 0))
+    return Tables(*(list(accumulate(column)) for column in zip(*rows, strict=True)))
+
+
+def guest(
+    instance: Instance, key: tuple[int, int, Fraction], count: int, piece: Piece, tables: Tables
+) -> Guest:
+    """What the requests of one kind take alone, and what they pay for.
+
+    Parameters
+    ----------
+    instance : Instance
+    key : tuple
+        Input tokens, output tokens, arrival in seconds.
+    count : int
+        Such requests.
+    piece : Piece
+        Affine piece of the batch time.
+    tables : Tables
+    """
+    i, o, arrival = key
+    later, *tokens = (column[i + o - 1] - column[i] for column in tables)
+    square, chunks = instance.p1 * i * i, -(-i // instance.budget)
+    linear, shared = piece.beta * i, square
+    if not instance.spread:
+        linear, shared = linear + square, 0
+    lone = linear + in_chunks(piece.alpha + instance.p0, chunks, shared, 1, 1) + later
+    date = arrival * instance.scale
+    paid = (tokens[0], tokens[1], tokens[2])
+    return Guest(count, math.floor(date), math.ceil(date), later, lone, paid, linear, shared, chunks)
+
+
+def in_chunks(fixed: int, chunks: int, square: int, work: int, unit: int) -> int:
+    """Least of q * fixed + square * (work / unit) / q, for q = chunks or more.
+
+    Parameters
+    ----------
+    fixed, square : int
+        Ticks of each chunk, and of the attention of a prompt in one chunk.
+    chunks : int
+        The fewest.
+    work, unit : int
+        Price of attention, in parts of a unit.
+    """
+    if square * work <= fixed * chunks**2 * unit:
+        return chunks * fixed + square * work // (chunks * unit)
+    return math.isqrt(4 * fixed * square * work // unit)
+
+
+# --- infermax_opt/infermax/checker/keepers.py -----------------------------------------------------
+# Tool of the proof by attainment: what a request does that keeps its limits.
+
+#: A line: its value at 0, and its slope.
+Line = tuple[int, int]
+
+
+class Keeper(NamedTuple):
+    """A request that keeps its limits: what it does then, and between which ticks; no end is None.
+
+    `works`: the smaller of the two is the work of a later token.  `fixed`, `least`: ticks of a batch that
+    makes one, without and with it.
+    """
+
+    prompt: int
+    later: int
+    begin: int
+    until: Any
+    ready: int
+    due: Any
+    whole: int
+    telescoped: int
+    works: tuple[Line, Line]
+    fixed: int
+    least: int
+
+
+def least_sum(lines: tuple[Line, Line], low: int, high: int) -> int:
+    """Sum over s = low, ..., high of the smaller of two lines.
+
+    Parameters
+    ----------
+    lines : pair of Line
+    low, high : int
+    """
+    (start, slope), (other, steeper) = sorted(lines, key=lambda line: line[1])
+    # From `turn` on the flatter line is not above the other one.
+    turn = low if start <= other else high + 1
+    if steeper > slope:
+        turn = min(high + 1, max(low, -(-(start - other) // (steeper - slope))))
+
+    def total(at: int, rise: int, first: int, end: int) -> int:
+        """Sum of a line over a range."""
+        return (end - first) * (2 * at + rise * (first + end - 1)) // 2
+
+    return total(other, steeper, low, turn) + total(start, slope, turn, high + 1)
+
+
+def keeper(instance: Instance, key: tuple[int, int, Fraction, Promise], piece: Piece) -> Keeper | None:
+    """What a request does that keeps its limits; None if it never does.
+
+    Parameters
+    ----------
+    instance : Instance
+    key : tuple
+        Input and output tokens, arrival in seconds, weight and limits.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    i, o, arrival, (_, *limits) = key
+    first, whole, telescoped = prompt_work(instance, i, piece)
+    batches, works, fixed = credit_work(instance, i, piece)
+    later, least = least_sum(batches, i + 1, i + o - 1), least_sum(batches, i + 1, i + 1)
+    ttft, tpot, e2e = (FAR if limit is None else limit * instance.scale for limit in limits)
+    span = tpot * (o - 1) if o > 1 else FAR
+    if first > ttft or later > span or first + later > e2e:
+        return None
+    due, date = min(e2e, ttft + span), arrival * instance.scale
+    until, begin = min(ttft, due - later), math.floor(date)
+    ends = [None if end == FAR else math.ceil(date + end) for end in (until, due)]
+    return Keeper(
+        i, o - 1, begin, ends[0], begin + first, ends[1], whole, telescoped, works, fixed, least
+    )  # fmt: skip
+
+
+def prompt_work(instance: Instance, i: int, piece: Piece) -> tuple[int, int, int]:
+    """Ticks of a prompt alone, at least; its work by tokens, times the budget; attention work apart.
+
+    Parameters
+    ----------
+    instance : Instance
+    i : int
+        Input tokens.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    square, linear = instance.p1 * i**2, piece.beta * i
+    fewest = -(-i // instance.budget)
+    if instance.spread:
+        first = linear + in_chunks(piece.alpha + instance.p0, fewest, square, 1, 1)
+        whole, apart = linear + instance.p1 * i, 0
+    else:
+        first = linear + square + fewest * (piece.alpha + instance.p0)
+        whole, apart = (linear, square) if instance.chunked else (linear + square, 0)
+    return first, whole * instance.budget + (0 if instance.preemption else instance.p0 * i), apart
+
+
+def credit_work(instance: Instance, i: int, piece: Piece) -> tuple[tuple[Line, Line], tuple[Line, Line], int]:
+    """Ticks of a batch that makes a later token, and its work, each the smaller of two lines; fixed costs.
+
+    Parameters
+    ----------
+    instance : Instance
+    i : int
+        Input tokens.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    decode, fixed = (piece.beta - instance.d1, instance.d1), piece.alpha + instance.d0
+    slow = (fixed + decode[0], decode[1])
+    if not instance.preemption:
+        return (slow, slow), (decode, decode), fixed
+    again = piece.beta + instance.p1
+    spared = min(max(0, instance.d0 - instance.p0), again * (i + 1))
+    fixed = piece.alpha + min(instance.d0, instance.p0 + spared)
+    return (slow, (piece.alpha + instance.p0, again)), (decode, (-spared, again)), fixed
+
+
+# --- infermax_opt/infermax/checker/cheapest_way.py ------------------------------------------------
+# Tool of the proof by attainment: the cheapest way to keep limits under prices of time.
+
+#: Bits after the point of shares.
+SHARE_BITS = 24
+#: Steps of checking a cell in a group of tokens.
+PRICED_STEPS = 80
+
+
+class Priced(NamedTuple):
+    """Cells of time: ends, prices of a tick, and shares of alpha for KV, tokens and requests in each."""
+
+    ends: list[int]
+    prices: list[int]
+    scarce: list[tuple[int, int, int]]
+
+
+def stretches(instance: Instance, cells: Priced, begin: int, end: Any) -> list[tuple[int, int]] | None:
+    """Cells that overlap a stretch of time, with the ticks in it; None if it goes on after the last cell.
+
+    Parameters
+    ----------
+    instance : Instance
+    cells : Priced
+    begin, end : int
+        Ticks; no end is None.
+    """
+    last = cells.ends[-1] if cells.ends else 0
+    if end is None or (begin < end and end > last):
+        return None
+    found, k = [], bisect_right(cells.ends, begin)
+    while begin < end:
+        instance.work.spend(PRICED_STEPS)
+        until = min(end, cells.ends[k])
+        found.append((k, until - begin))
+        begin, k = until, k + 1
+    return found
+
+
+def cheapest_way(
+    instance: Instance, kept: Keeper, cells: Priced, own: tuple[int, list[int]], groups: int, piece: Piece
+) -> int | None:
+    """Least that a request pays that keeps its limits, in small units; None if it has no time for that.
+
+    Parameters
+    ----------
+    instance : Instance
+    kept : Keeper
+    cells : Priced
+    own : tuple
+        Its shares: the first cell, and shares from there on.
+    groups : int
+        Groups of later tokens, at most.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    total = prompt_paid(instance, kept, cells, piece)
+    if kept.later == 0 or kept.due is None or kept.least == 0:
+        return total
+    width = -(-kept.later // groups)
+    for before in range(0, kept.later, width):
+        tokens = min(width, kept.later - before)
+        begin = kept.ready + before * kept.least
+        over = stretches(instance, cells, begin, kept.due - (kept.later - before - tokens) * kept.least)
+        if over is not None:
+            low = kept.prompt + 1 + before
+            paid = group_paid(instance, kept, (low, tokens), over, cells, own, piece)
+            if paid is None:
+                return None
+            total += paid
+    return total
+
+
+def prompt_paid(instance: Instance, kept: Keeper, cells: Priced, piece: Piece) -> int:
+    """Least that the prompt pays, in small units.
+
+    Parameters
+    ----------
+    instance : Instance
+    kept : Keeper
+    cells : Priced
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    over = stretches(instance, cells, kept.begin, kept.until)
+    if not over:
+        return 0
+    found = []
+    for cell, _ in over:
+        kv, tokens, requests = cells.scarce[cell]
+        work = (kept.whole << SHARE_BITS) // instance.budget
+        work += piece.alpha * kv * kept.prompt // instance.capacity
+        work += piece.alpha * tokens * kept.prompt // instance.batch_tokens
+        work += piece.alpha * requests // (instance.running or 1)
+        found.append(cells.prices[cell] * work)
+    return min(found) + (min(cells.prices[cell] for cell, _ in over) * kept.telescoped << SHARE_BITS)
+
+
+def group_paid(
+    instance: Instance,
+    kept: Keeper,
+    some: tuple[int, int],
+    over: list[tuple[int, int]],
+    cells: Priced,
+    own: tuple[int, list[int]],
+    piece: Piece,
+) -> int | None:
+    """Least that a group of later tokens pays, in small units; None if it has no time.
+
+    Parameters
+    ----------
+    instance : Instance
+    kept : Keeper
+    some : tuple
+        Tokens cached after the first of the group, and tokens of the group.
+    over : list
+        Cells and ticks in which they are made.
+    cells : Priced
+    own : tuple
+        Shares of the request: the first cell, and shares from there on.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    (low, tokens), (first, shares) = some, own
+    step, found = least_sum(kept.works, low, low), []
+    for cell, ticks in over:
+        kv, each, requests = cells.scarce[cell]
+        share = shares[cell - first] if 0 <= cell - first < len(shares) else 0
+        work = (step << SHARE_BITS) + kept.fixed * share
+        work += piece.alpha * kv * low // instance.capacity
+        work += piece.alpha * each // instance.batch_tokens
+        work += piece.alpha * requests // (instance.running or 1)
+        found.append((cells.prices[cell] * work, ticks))
+    paid, left = 0, tokens * kept.least
+    for price, ticks in sorted(found):
+        paid += price * min(left, ticks)
+        left -= min(left, ticks)
+    if left or not over:
+        return None
+    beyond = least_sum(kept.works, low, low + tokens - 1) - tokens * step
+    held = min(cells.prices[cell] * cells.scarce[cell][0] for cell, _ in over)
+    more = piece.alpha * held * (tokens * (tokens - 1) // 2) // instance.capacity
+    return paid // kept.least + (min(cells.prices[cell] for cell, _ in over) * beyond << SHARE_BITS) + more
+
+
+# --- infermax_opt/infermax/checker/attainment.py --------------------------------------------------
+# Proof: attainment, by what requests that keep their limits pay for machine time; and ranks by it.
+
+#: Most groups of later tokens.
+MAX_GROUPS = 64
+#: Steps of checking a request.
+PROMISE_STEPS = 300
+
+
+def attainment(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Weight of missed service levels, and of what is unserved: who keeps all limits pays for machine time.
+
+    See `infermax_opt.infermax.bounds.attainment`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    require(len(instance.promised) > 0, "no request has a limit that counts")
+    unit, groups = piece.unit * (1 << SHARE_BITS), evidence["groups"].whole(1, MAX_GROUPS)
+    require(unit.denominator == 1, "exponent: is below 0")
+    cells = read_priced(instance, evidence["cells"])
+    owned = [read_shares(some, len(cells.ends)) for some in evidence["shares"].items(len(instance.promised))]
+    require_shares(instance, cells, owned)
+    total = 0
+    for (key, count), own in zip(instance.promised.items(), owned, strict=True):
+        instance.work.spend(PROMISE_STEPS)
+        weight = math.floor(key[3][0] * unit)
+        kept = keeper(instance, key, piece)
+        paid = None if kept is None else cheapest_way(instance, kept, cells, own, groups, piece)
+        total += count * (weight if paid is None else min(weight, paid))
+    spans = zip([0, *cells.ends], cells.ends, cells.prices, strict=False)
+    spent = sum((end - start) * price for start, end, price in spans)
+    return whole_weights(instance, (total - (spent << SHARE_BITS)) / unit)
+
+
+def counted(name: str) -> Callable[[Instance, Field, Piece], Fraction]:
+    """Proof for one metric that counts requests or their tokens."""
+
+    def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        """What the bound by attainment says of it."""
+        return attainment(instance.promising({name: Fraction(1)}), evidence, piece)
+
+    return prove
+
+
+def ranked(percent: int, place: int) -> Callable[[Instance, Field, Piece], Fraction]:
+    """Proof that a rank of a latency is above a limit: more requests miss it than may.
+
+    Parameters
+    ----------
+    percent : int
+        Of the rank; 100 is the largest.
+    place : int
+        Of the latency among the limits of a request: TTFT, TPOT, end-to-end latency.
+    """
+
+    def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        """The limit, for it is below the rank."""
+        limit = evidence["limit"].number()
+        ttft, tpot, e2e = (limit if k == place else None for k in range(3))
+        promised, promise = copy(instance), (Fraction(1), ttft, tpot, e2e)
+        promised.promised = {(*key, promise): count for key, count in instance.kinds.items()}
+        count = sum(instance.kinds.values())
+        missed = attainment(promised, evidence, piece)
+        require(missed > count - -(-percent * count // 100), "no more requests miss the limit than may")
+        return limit
+
+    return prove
+
+
+def whole_weights(instance: Instance, least: Fraction) -> Fraction:
+    """The next sum of weights of requests: a multiple of their greatest common divisor."""
+    weights = [promise[0] for *_, promise in instance.promised]
+    scale = math.lcm(*(weight.denominator for weight in weights))
+    grain = Fraction(math.gcd(*(int(weight * scale) for weight in weights)), scale)
+    return max(0, math.ceil(least / grain)) * grain
+
+
+def read_priced(instance: Instance, given: Field) -> Priced:
+    """Cells of time whose ends rise, with prices and shares of 0 or more."""
+    rows = [cell.integers(5) for cell in given.items()]
+    instance.work.spend(PRICED_STEPS * len(rows))
+    ends = [row[0] for row in rows]
+    require(all(a < b for a, b in pairwise([0, *ends])), "cells: their ends do not rise")
+    require(all(min(row[1:]) >= 0 for row in rows), "cells: a price or share is below 0")
+    require(instance.running is not None or not any(row[4] for row in rows), "cells: requests are not scarce")
+    return Priced(ends, [row[1] for row in rows], [(row[2], row[3], row[4]) for row in rows])
+
+
+def read_shares(given: Field, cells: int) -> tuple[int, list[int]]:
+    """First cell and shares of a request from there on, 0 or more."""
+    first, *shares = given.integers()
+    require(0 <= first <= first + len(shares) <= max(first, cells), "shares: of no cell")
+    require(min(shares, default=0) >= 0, "shares: one is below 0")
+    return first, shares
+
+
+def require_shares(instance: Instance, cells: Priced, owned: list[tuple[int, list[int]]]) -> None:
+    """All shares of a cell are at most 1 together.
+
+    Parameters
+    ----------
+    instance : Instance
+    cells : Priced
+    owned : list
+        Shares of the requests: the first cell, and shares from there on.
+    """
+    sums = [sum(some) for some in cells.scarce]
+    for (first, shares), count in zip(owned, instance.promised.values(), strict=True):
+        instance.work.spend(len(shares))
+        for cell, share in enumerate(shares, first):
+            sums[cell] += count * share
+    require(max(sums, default=0) <= 1 << SHARE_BITS, "shares: more than 1 in a cell")
+
+
+# --- infermax_opt/infermax/checker/backwards.py ---------------------------------------------------
+# Proof: backwards, by cheapest paths of memory from the end.
+
+#: Hold of a request in memory, and the index of the hold at which it leaves.
+Part = tuple[int, int]
+#: Steps of listing a state.
+STATE_STEPS = 60
+#: Rounds that prices may have, at most.
+MAX_ROUNDS = 10**6
+
+
+class Ending(NamedTuple):
+    """Equal requests that end: where to in each state that has room, how many, from which round on, price."""
+
+    grown: list[int]
+    times: int
+    earliest: int
+    price: int
+
+
+def backwards(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Rounds that each request ends in, by the cheapest path of memory backwards in time.
+
+    A path goes from one multiset of holds to the next (`infermax_opt.infermax.bounds.backwards`).
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    require_rounds(instance, piece)
+    unit, leave = evidence["unit"].whole(1), evidence["leave"].integers()
+    require(leave == sorted(set(leave)) and min(leave, default=-1) >= 0, "leave: does not rise from 0")
+    require(max(i for i, _, _ in instance.kinds) - 1 <= leave[-1], "leave: a prompt is longer")
+    parts = [(*appearing(i, o, leave), i + o - 1) for i, o, _ in instance.kinds]
+    numbers = list_memories(instance, leave, {(hold, of) for hold, of, _ in parts})
+    prices = evidence["prices"].integers(len(parts))
+    require(all(0 <= price <= MAX_ROUNDS * unit for price in prices), "prices: out of range")
+    endings, total = list[tuple[bool, Ending]](), 0
+    for (hold, of, peak), price, ((_, o, arrival), times) in zip(
+        parts, prices, instance.kinds.items(), strict=True
+    ):
+        earliest = int(arrival * instance.scale / piece.alpha) + o
+        to = grown(instance, numbers, (hold, of), peak)
+        endings.append((of < 0, Ending(to, times, earliest, price)))
+        total += price * times
+    # Those without a part come last: they need the total of all others.
+    endings.sort(key=lambda pair: pair[0])
+    total += cheapest_path(instance, [some for _, some in endings], shrunk(numbers, leave), unit)
+    return instance.mean_latency(Fraction(total * piece.alpha, unit * instance.scale))
+
+
+def require_rounds(instance: Instance, piece: Piece) -> None:
+    """Batches take alpha, only KV limits them, and nobody is evicted."""
+    count = sum(instance.kinds.values())
+    costs = [piece.beta, instance.d0, instance.d1, instance.p0, instance.p1]
+    require(piece.alpha > 0 and len(instance.pieces) == 1 and not any(costs), "cost: batches are no rounds")
+    kept = instance.hybrid and not instance.chunked and not instance.preemption
+    require(kept, "policy: requests may stop, or must wait")
+    free = instance.budget >= instance.capacity and (instance.running or count) >= count
+    require(free and instance.block == 1, "system: more than KV limits batches")
+    whole = all((a * instance.scale / piece.alpha).denominator == 1 for *_, a in instance.kinds)
+    require(whole, "requests: an arrival is within a round")
+
+
+def appearing(i: int, o: int, leave: list[int]) -> Part:
+    """The part with which a request ends; its index is -1 where it has left by then.
+
+    Parameters
+    ----------
+    i, o : int
+        Input and output tokens.
+    leave : list of int
+        Holds at which requests leave.
+    """
+    of = next(k for k, hold in enumerate(leave) if hold >= i - 1)
+    return (i + o - 1, of) if i + o - 1 > leave[of] else (0, -1)
+
+
+def list_memories(instance: Instance, leave: list[int], ends: set[Part]) -> dict[tuple[Part, ...], int]:
+    """Multisets of parts that fit, by their totals, each with its number.
+
+    Parameters
+    ----------
+    instance : Instance
+    leave : list of int
+        Holds at which requests leave.
+    ends : set of Part
+        With which requests end.
+    """
+    tops = [max([hold for hold, of in ends if of == k], default=0) for k in range(len(leave))]
+    instance.work.spend(sum(max(0, top - low) for low, top in zip(leave, tops, strict=True)))
+    parts = sorted((h, k) for k, top in enumerate(tops) for h in range(leave[k] + 1, top + 1))
+    found = list[tuple[int, tuple[Part, ...], int]]([(0, (), 0)])
+    for total, state, first in found:
+        for k in range(first, len(parts)):
+            if total + parts[k][0] > instance.capacity:
+                break
+            instance.work.spend(STATE_STEPS)
+            found.append((total + parts[k][0], (*state, parts[k]), k))
+    return {state: k for k, (_, state, _) in enumerate(sorted(found))}
+
+
+def grown(instance: Instance, numbers: dict[tuple[Part, ...], int], part: Part, peak: int) -> list[int]:
+    """Numbers of the states with one part more; the first states, as many as have room, have one.
+
+    Parameters
+    ----------
+    instance : Instance
+    numbers : dict
+        Numbers of states, by rising totals.
+    part : Part
+        With index -1 it is not seen, and the state stays.
+    peak : int
+        What it holds.
+    """
+    to = list[int]()
+    for state, number in numbers.items():
+        instance.work.spend(STATE_STEPS)
+        if sum(hold for hold, _ in state) + peak > instance.capacity:
+            break
+        to.append(numbers[tuple(sorted((*state, part)))] if part[1] >= 0 else number)
+    return to
+
+
+def shrunk(numbers: dict[tuple[Part, ...], int], leave: list[int]) -> list[int]:
+    """Numbers of the states a round before: parts hold a token less, or have left."""
+    return [numbers[tuple([(h - 1, k) for h, k in state if h - 1 > leave[k]])] for state in numbers]
+
+
+def cheapest_path(instance: Instance, endings: list[Ending], shrunk: list[int], unit: int) -> int:
+    """Units of the cheapest path; a request that ends in a round costs what it is late for its price.
+
+    Parameters
+    ----------
+    instance : Instance
+    endings : list of Ending
+    shrunk : list of int
+        Number of each state a round before.
+    unit : int
+        Units of a round.
+    """
+    values: list[Any] = [0] + [FAR] * (len(shrunk) - 1)
+    for time in range(max(ending.price for ending in endings) // unit, 0, -1):
+        instance.work.spend(2 * len(endings))
+        for to, times, earliest, price in endings:
+            late = time * unit - price
+            if late < 0 and earliest <= time:
+                for _ in range(times):
+                    instance.work.spend(10 + 3 * len(to) // 5)
+                    for number, value in zip(to, values[: len(to)], strict=True):
+                        if value + late < values[number]:
+                            values[number] = value + late
+        instance.work.spend(10 + 3 * len(shrunk) // 5)
+        after: list[Any] = [FAR] * len(shrunk)
+        for number, value in zip(shrunk, values, strict=True):
+            if value < after[number]:
+                after[number] = value
+        values = after
+    return int(min(values))
+
+
+# --- infermax_opt/infermax/checker/closed_form.py -------------------------------------------------
+# Proof: closed forms of the makespan, by work and a least number of batches.
+
+
+def closed_form(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Work, attention constants and a least number of batches.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    since = evidence["since"].number()
+    kinds = instance.since(since)
+    require(since >= 0 and len(kinds) > 0, "since: no request arrives then or later")
+    instance.work.spend(50 * len(kinds))
+    served = Served(instance, kinds, evidence, piece)
+    batches = max(served.prefill, count_batches(served))
+    work = instance.token_work(kinds, piece.beta)
+    work += 0 if instance.spread else instance.squares(kinds)
+    if instance.spread and evidence["reference"].value is not None:
+        work += spread_squares(served, batches)
+    paid = piece.alpha * batches + instance.p0 * served.prefill + least_presence(served, batches)
+    return since + Fraction(paid + work, instance.scale)
+
+
+class Served:
+    """Requests whose batches are counted.
+
+    `prefill`: batches that prefill, at least; `decode`: those that decode, at least; `slack`: what
+    refills of a full memory cost more than the work counts; `horizon`: H of the age bound.
+    """
+
+    def __init__(self, instance: Instance, kinds: Kinds, evidence: Field, piece: Piece):
+        self.instance, self.kinds, self.evidence, self.piece = instance, kinds, evidence, piece
+        alone = 0 if instance.chunked else sum(c for i, _, c in kinds if 2 * i > instance.budget)
+        self.prefill = max(alone, -(-sum(i * c for i, _, c in kinds) // instance.budget))
+        later, self.longest = sum((o - 1) * c for _, o, c in kinds), max(o for _, o, _ in kinds)
+        fixed = not instance.preemption
+        self.decode = max(self.longest - 1, -(-later // instance.batch_tokens)) if fixed else 0
+        self.slack = max(0, piece.beta - instance.d1) * instance.capacity
+        refills = 2 * instance.d0 if self.slack >= 2 * instance.d0 else 0  # of it, for decode presence
+        self.least = min(instance.p0, instance.d0)
+        self.horizon: Any = FAR if fixed else (self.slack - refills) // max(1, piece.alpha + self.least)
+
+
+def least_presence(served: Served, batches: int) -> int:
+    """Ticks of attention constants besides those of prefill batches."""
+    instance, least = served.instance, served.least
+    presence = instance.d0 * served.decode + least * max(0, batches - served.prefill - served.decode)
+    if not instance.preemption or served.slack >= 2 * instance.d0:
+        area = sum(c * ((o - 1) * i + o * (o - 1) // 2) for i, o, c in served.kinds)
+        others = max(0, batches - served.prefill - -(-area // instance.capacity))
+        presence = max(presence, instance.d0 * area // instance.capacity + least * others)
+    return presence
+
+
+def spread_squares(served: Served, batches: int) -> int:
+    """Least attention of prompts in chunks: linear in the batches, and no more of them saves alpha."""
+    reference = served.evidence["reference"].whole(max(batches, served.longest))
+    spread = [(served.instance.p1 * i * i * c, reference - o + 1) for i, o, c in served.kinds]
+    saved = sum(-(-s // q**2) for s, q in spread)
+    require(saved <= served.piece.alpha, "reference: saves more than alpha")
+    return sum(s // q + (reference - batches) * (s // q**2) for s, q in spread)
+
+
+def count_batches(served: Served) -> Any:
+    """Least number of batches by the named argument (`infermax_opt.infermax.bounds.counts`, `age`)."""
+    instance, kinds = served.instance, served.kinds
+    argument = served.evidence["argument"].text()
+    if argument in ("longest request", "prefill tail"):
+        return longest_tail(served, alone=argument == "longest request")
+    if argument == "token budget":
+        return -(-sum((i - 1 + o) * c for i, o, c in kinds) // instance.batch_tokens)
+    if argument == "running limit" and instance.running is not None:
+        return -(-sum(o * c for _, o, c in kinds) // instance.running)
+    if argument == "separate phases" and not (instance.preemption or instance.hybrid):
+        return served.prefill + served.decode
+    proofs = {"KV age": kv_age, "KV area": kv_area, "KV slots": kv_slots}
+    if argument not in proofs:
+        served.evidence["argument"].fail(f"{shown(argument)} is unknown, or not for this instance")
+    return proofs[argument](served)
+
+
+def longest_tail(served: Served, alone: bool) -> int:
+    """Of the requests with so many outputs or more, the last to have its first token is still to decode.
+
+    Each request's own prompt is before that, or, unless `alone`, the prompts of all of them.
+    """
+    ordered = sorted(served.kinds, key=lambda kind: -kind[1])
+    prompts = (i for i, _, _ in ordered) if alone else accumulate(i * c for i, _, c in ordered)
+    pairs = zip(prompts, ordered, strict=True)
+    return max(-(-tokens // served.instance.budget) + o - 1 for tokens, (_, o, _) in pairs)
+
+
+def kv_age(served: Served) -> int:
+    """Tokens by KV size, in ever later batches of a window, waste the KV that those before them take."""
+    instance, horizon = served.instance, served.horizon
+    steps, room = Counter[int](), instance.capacity * sum(c for _, _, c in served.kinds)
+    for i, o, c in served.kinds:
+        steps.update({i: c, i + o: -c})
+    instance.work.spend(10 * (max(steps) - min(steps)))
+    many = volume = waste = 0
+    for size in range(min(steps), max(steps)):
+        many, position = many + steps[size], volume // room
+        late = max(0, many - ((position + 1) * room - volume) // size)
+        waste += many * min(position, horizon) + late * (position < horizon)
+        volume += many * size
+    rounding = 0 if instance.preemption else instance.capacity - 1
+    return (volume + waste + rounding) // instance.capacity
+
+
+def tokens_above(served: Served, level: int) -> tuple[int, int]:
+    """Generated tokens whose KV takes more than `level` blocks: their number, and their blocks."""
+    size, number, volume = served.instance.block, 0, 0
+    for i, o, c in served.kinds:
+        before, last = min(i + o, max(i, level * size + 1)) - 1, i + o - 1
+        number += c * (last - before)
+        volume += c * (blocks_up_to(last, size) - blocks_up_to(before, size))
+    return number, volume
+
+
+def kv_slots(served: Served) -> int:
+    """A batch makes no more tokens of `cut` blocks or more than fit."""
+    capacity = served.instance.capacity // served.instance.block
+    cut = served.evidence["cut"].whole(1, capacity)
+    return -(-tokens_above(served, cut - 1)[0] // (capacity // cut))
+
+
+def kv_area(served: Served) -> int:
+    """Tokens as items of a bin packing problem: the bound L2 of Martello and Toth, for k = `cut`."""
+    capacity = served.instance.capacity // served.instance.block
+    cut = served.evidence["cut"].whole(0, capacity // 2)
+    huge, huge_volume = tokens_above(served, capacity - cut)
+    big = tokens_above(served, capacity // 2)[0]
+    others = tokens_above(served, max(0, cut - 1))[1] - huge_volume  # from the cut on: none beside a huge one
+    return max(big, huge - (-others // capacity))
+
+
+# --- infermax_opt/infermax/checker/filling.py -----------------------------------------------------
+# Proof: filling, by what the first requests leave empty of the memory.
+
+#: Steps of looking at one request in one step of time.
+FILL_STEPS = 40
+
+
+class Fill(NamedTuple):
+    """Equal requests: their lengths, when their first and second tokens may begin, in ticks, and how many."""
+
+    i: int
+    o: int
+    first: int
+    second: int
+    times: int
+
+    def last_before(self, end: int, step: int) -> int:
+        """The last token that something may be done for before `end`, tokens being `step` apart."""
+        if end <= self.second:
+            return 1 if self.first < end else 0
+        return min(self.o, 2 + (end - 1 - self.second) // step) if step else self.o
+
+
+class Room(NamedTuple):
+    """What fills: tokens in blocks of that size, or (block 0) requests; and how many there may be."""
+
+    block: int
+    most: int
+
+    def sizes(self, before: int, last: int) -> int:
+        """Sum of what a request takes with before + 1, ..., last tokens cached."""
+        if self.block == 0:
+            return last - before
+        return self.block * (blocks_up_to(last, self.block) - blocks_up_to(before, self.block))
+
+
+def filling(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """What requests that have just arrived leave of the memory, less the work done meanwhile.
+
+    See `infermax_opt.infermax.bounds.filling`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    one = 1 << evidence["exponent"].whole(0, 256)
+    room, step = room_of(instance, evidence["by_slots"].flag()), shortest_step(instance)
+    kinds = [fill_of(instance, key) for key in instance.kinds.items()]
+    cells = falling_levels(evidence["cells"], one)
+    instance.work.spend(FILL_STEPS * len(kinds) * (2 * len(cells) + 1))
+    whole = sum(k.times * fill_work(instance, piece, k, room, (1, k.o)) for k in kinds)
+    area = sum(k.times * room.sizes(k.i - 1, k.i + k.o - 1) for k in kinds)
+    whole += piece.alpha * instance.budget * area
+    left = early = 0
+    done = [0] * len(kinds)
+    for start, end, level in cells:
+        reached = [k.last_before(end, step) for k in kinds]
+        pairs = zip(kinds, reached, strict=True)
+        held = sum(k.times * room.sizes(k.i + n - 2, k.i + n - 1) for k, n in pairs if n)
+        require(level * room.most <= (room.most - held) * one, "cells: requests may fill more than is left")
+        left += level * (end - start)
+        spans = zip(kinds, done, reached, strict=True)
+        work = (k.times * fill_work(instance, piece, k, room, (a + 1, b)) for k, a, b in spans if b > a)
+        early += level * sum(work)
+        done = reached
+    proved = (Fraction(whole * one - early, room.most * instance.budget) + left) / one
+    require(not cells or cells[-1][1] < proved, "cells: a schedule may end before the last one")
+    return proved / instance.scale
+
+
+def room_of(instance: Instance, by_slots: bool) -> Room:
+    """The KV cache in whole blocks, or the limit on running requests."""
+    if by_slots:
+        require(instance.running is not None, "by_slots: any number of requests may run")
+        return Room(0, instance.running or 0)
+    return Room(instance.block, instance.capacity // instance.block * instance.block)
+
+
+def shortest_step(instance: Instance) -> int:
+    """Least time of a batch that processes a token."""
+    presence = min(instance.d0 + instance.d1, instance.p0 + instance.p1)
+    return max(a + b for a, b in instance.pieces) + presence
+
+
+def fill_of(instance: Instance, entry: tuple[tuple[int, int, Fraction], int]) -> Fill:
+    """Dates of equal requests: the prompt takes so many batches at least, of any piece."""
+    (i, o, arrival), times = entry
+    chunks, first = -(-i // instance.budget), math.floor(arrival * instance.scale)
+    prompt = max(chunks * a + b * i for a, b in instance.pieces) + chunks * instance.p0
+    return Fill(i, o, first, first + prompt + instance.p1 * (i if instance.spread else i * i), times)
+
+
+def fill_work(instance: Instance, piece: Piece, kind: Fill, room: Room, tokens: tuple[int, int]) -> int:
+    """Least work of a span of the tokens of one request, in ticks / (room * min(P, C)).
+
+    The prompt is that of the first one; presence of prefill is paid by the prompt, that of decode by sizes.
+
+    Parameters
+    ----------
+    instance : Instance
+    piece : Piece
+        Affine piece of the batch time.
+    kind : Fill
+    room : Room
+    tokens : (int, int)
+        The first and the last.
+    """
+    slack, (first, last), total = (piece.beta - instance.d1) * room.most - 2 * instance.d0, tokens, 0
+    d0 = instance.d0 if slack >= 0 or not instance.preemption else 0
+    d1 = min(instance.d1, piece.beta) if instance.preemption else instance.d1
+    if first == 1:
+        square = kind.i if instance.spread else kind.i**2
+        total = room.most * instance.budget * (piece.beta * kind.i + instance.p1 * square)
+        total += room.most * instance.p0 * kind.i
+        first = 2
+    count = last - first + 1
+    if count <= 0:
+        return total
+    read = sum((kind.i + first - 2, kind.i + last - 2)) * count // 2
+    sizes = read + count if room.block else count
+    return total + instance.budget * (room.most * (piece.beta * count + d1 * read) + d0 * sizes)
+
+
+def falling_levels(given: Field, one: int) -> list[tuple[int, int, int]]:
+    """Start, end and level of spans of time; ends rise, levels fall from `one` at most to 0 at least."""
+    cells, start, above = [], 0, one
+    for cell in given.items():
+        end, level = cell.integers(2)
+        require(end > start, "cells: their ends do not rise")
+        require(0 <= level <= above, "cells: their levels do not fall")
+        cells.append((start, end, level))
+        start, above = end, level
+    return cells
+
+
+# --- infermax_opt/infermax/checker/interaction.py -------------------------------------------------
+# Proof: interaction, by prices of tokens and of prompt work over time.
+
+#: Bits after the point of theta.
+THETA_BITS = 10
+#: Steps of checking a cell of a request.
+CELL_STEPS = 25
+
+
+class Cells(NamedTuple):
+    """Ends of cells of time, r in each and 0 after them, the price of work likewise; units of a tick.
+
+    `lower`: for each cell, the next one with a smaller r, and the next one where work costs less.
+    """
+
+    ends: list[int]
+    root: list[int]
+    work: list[int]
+    unit: int
+    lower: tuple[list[int], list[int]]
+
+
+def interaction(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Batches are slow as others decode: prices of tokens and of prompt work over time.
+
+    See `infermax_opt.infermax.bounds.interaction`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    step = piece.alpha + instance.d0
+    require(step > 0, "piece: a batch that decodes takes no time")
+    theta = evidence["theta"].whole(0, 1 << THETA_BITS)
+    tables = token_tables(instance, piece)
+    guests = [guest(instance, key, count, piece, tables) for key, count in instance.kinds.items()]
+    cells = read_cells(instance, evidence["cells"], guests, step)
+    total = sum(some.times * least_paid(instance, some, cells, theta, piece) for some in guests)
+    spans = zip([0, *cells.ends], cells.ends, cells.root, strict=False)
+    total -= theta * sum((end - start) * root * root for start, end, root in spans)
+    return Fraction(total, (cells.unit << THETA_BITS) * instance.scale * sum(instance.kinds.values()))
+
+
+def read_cells(instance: Instance, given: Field, guests: list[Guest], step: int) -> Cells:
+    """Cells of time, with the price of prompt work: that of all that are surely there, and of time.
+
+    Parameters
+    ----------
+    instance : Instance
+    given : Field
+        Ends and roots.
+    guests : list of Guest
+    step : int
+        Constant of a batch that decodes, in ticks.
+    """
+    pairs = [cell.integers(2) for cell in given.items()]
+    ends, roots = [end for end, _ in pairs], [root for _, root in pairs]
+    require(all(a < b for a, b in pairwise([0, *ends])), "cells: their ends do not rise")
+    require(all(root >= 0 for root in roots), "cells: a root is below 0")
+    instance.work.spend(REQUEST_STEPS * len(guests) + CELL_STEPS * len(ends))
+    starts, there = [0, *ends], [0] * (len(ends) + 1)
+    for some in guests:
+        first, last = bisect_left(starts, some.until), bisect_right(ends, some.begin + some.lone)
+        if first < last:
+            there[first] += some.times
+            there[last] -= some.times
+    unit = step << 2 * ROOT_BITS
+    present = accumulate(there[:-1])
+    work = [max(1, n) * unit + root**2 for n, root in zip(present, roots, strict=True)]
+    roots, work = [*roots, 0], [*work, unit]
+    return Cells(ends, roots, work, unit, (next_lower(roots), next_lower(work)))
+
+
+def next_lower(values: list[int]) -> list[int]:
+    """For each value, the place of the next one that is smaller; where there is none, their number."""
+    places, waiting = [len(values)] * len(values), list[int]()
+    for place, value in enumerate(values):
+        while waiting and value < values[waiting[-1]]:
+            places[waiting.pop()] = place
+        waiting.append(place)
+    return places
+
+
+def least_paid(instance: Instance, some: Guest, cells: Cells, theta: int, piece: Piece) -> int:
+    """Least of theta times what it pays and the rest of its latency, over all delays; in small units.
+
+    Parameters
+    ----------
+    instance : Instance
+    some : Guest
+    cells : Cells
+    theta : int
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    fixed, (plain, roots, works), ends = piece.alpha + instance.p0, some.tokens, cells.ends
+    step, waiting = cells.unit >> 2 * ROOT_BITS, ((1 << THETA_BITS) - theta) * cells.unit
+
+    def worth(delay: int, work: int, root: int) -> int:
+        """What is paid after such a delay, at these prices."""
+        tokens = plain * cells.unit + root * (2 * roots * step + root * works)
+        chunks = in_chunks(fixed, some.chunks, some.square, work, cells.unit) * cells.unit
+        return waiting * (some.lone + delay) + theta * (tokens + work * some.linear + chunks)
+
+    end = some.until + some.lone
+    early = end - some.later
+    begin, prompt, token = (bisect_right(ends, moment) for moment in (some.begin, early, end))
+    instance.work.spend(prompt + token - 2 * begin)
+    prompt = min(range(begin, prompt + 1), key=cells.work.__getitem__)
+    token = min(range(begin, token + 1), key=cells.root.__getitem__)
+    best = worth(0, cells.work[prompt], cells.root[token])
+    while True:
+        # Delays change what is paid where prompt or tokens come to a cell that is cheaper than all before.
+        instance.work.spend(CELL_STEPS)
+        cheaper, fewer = cells.lower[1][prompt], cells.lower[0][token]
+        delays = [ends[k - 1] - since for k, since in ((cheaper, early), (fewer, end)) if k <= len(ends)]
+        if not delays or worth(min(delays), cells.unit, 0) >= best:
+            return best  # longer delays pay more, whatever the prices
+        delay = min(delays)
+        if cheaper <= len(ends) and ends[cheaper - 1] - early == delay:
+            prompt = cheaper
+        if fewer <= len(ends) and ends[fewer - 1] - end == delay:
+            token = fewer
+        best = min(best, worth(delay, cells.work[prompt], cells.root[token]))
+
+
+# --- infermax_opt/infermax/checker/request_paths.py -----------------------------------------------
+# Tool of the Lagrangian proof: cheapest paths of a request under prices of KV.
+
+#: Prices of KV, in units for a block, each for a number of batches.
+Runs = list[list[int]]
+
+
+class Lanes:
+    """Lists of so many whole numbers from 0 to `most`, each list as one integer: number k at bit k * width.
+
+    Python adds and compares a thousand of them so in a few steps.  The highest bit of each lane stays 0
+    in between, so that no lane borrows from another.
+    """
+
+    def __init__(self, count: int, most: int):
+        self.width = most.bit_length() + 1
+        self.ones = self.pack([1] * count)
+        self.guards = self.ones << (self.width - 1)
+
+    def pack(self, values: list[int]) -> int:
+        """The list as one integer."""
+        return int("".join([format(value, f"0{self.width}b") for value in reversed(values)]), 2)
+
+    def least(self, a: int, b: int) -> int:
+        """The lesser number of each lane."""
+        not_below = ((a | self.guards) - b) & self.guards  # the highest bit of the lanes where a >= b
+        chosen = not_below - (not_below >> (self.width - 1))  # all other bits of these
+        return a ^ ((a ^ b) & chosen)
+
+
+class RequestPath:
+    """Costs of the batches of a request, packed: lane n is for n + 1 tokens.
+
+    `sizes`: blocks held; `enter`: units to enter with these tokens, the first or after a refill; `steps`:
+    units to decode the last of them; `unreached`: more than the path costs that makes a token in each
+    batch, so that just what is reached is below.
+    """
+
+    def __init__(self, instance: Instance, kind: tuple[int, int], share: int, rho: int, dearest: int):
+        prompt, outputs = kind
+        instance.work.spend(10 * outputs)
+        sizes = [-(-(prompt + n) // instance.block) for n in range(outputs)]
+        enter = [rho * (prompt + n - 1) if n else 0 for n in range(outputs)]
+        steps = [share * size for size in sizes]
+        batch = steps[-1] + dearest * sizes[-1]
+        self.unreached = outputs * batch + 1
+        most = self.unreached + enter[-1] + batch
+        instance.work.spend(outputs * most.bit_length() // 8)
+        self.lanes = Lanes(outputs, most)
+        if instance.preemption:  # a refill instead of a decode
+            steps = list(map(min, steps, enter))
+        self.sizes, self.enter, self.steps = map(self.lanes.pack, (sizes, enter, steps))
+
+
+def cheapest_paths(instance: Instance, kind: tuple[int, int], runs: Runs, share: int, rho: int) -> list[Any]:
+    """Units of the cheapest path of a request that ends by each batch; FAR where none does.
+
+    In each batch a request that is held makes its next token or waits; one that is out enters; and one
+    that was held before may be out again afterwards.
+
+    Parameters
+    ----------
+    instance : Instance
+    kind : tuple[int, int]
+        Kind of requests.
+    runs : Runs
+        Prices by batch.
+    share : int
+    rho : int
+    """
+    path = RequestPath(instance, kind, share, rho, max(price for price, _ in runs))
+    width, unreached, least = path.lanes.width, path.unreached, path.lanes.least
+    top = width * (kind[1] - 1)  # the lane of all tokens, with which nobody is held
+    below, nobody = (1 << top) - 1, unreached << top
+    held, out, done = (unreached * path.lanes.ones) & below, unreached * (path.lanes.ones - 1), unreached
+    bits, ends = kind[1] * width, list[int]()
+    step = 40 + bits // (
+        80 if bits < 2**22 else 40
+    )  # beyond the caches of a processor it takes twice as long
+    for price, times in runs:
+        instance.work.spend(step)
+        paid, before = price * path.sizes, None
+        for left in range(times, 0, -1):
+            instance.work.spend(step)
+            decoded, waited = (held << width | unreached) + path.steps, held | nobody
+            reached = least(least(decoded, waited), out + path.enter) + paid
+            out = least(out, held << width) if instance.preemption else out
+            done, held = min(done, reached >> top), reached & below
+            settled = before == (before := (done, held, out))  # more batches at this price change nothing
+            ends += [done] * (left if settled else 1)
+            if settled:
+                break
+    return [end if end < unreached else FAR for end in ends]
+
+
+# --- infermax_opt/infermax/checker/lagrangian.py --------------------------------------------------
+# Proof: Lagrangian, by prices of KV for each batch.
+
+#: Most batches that a list of prices is for; the bound's own limit is 2**18.
+MAX_BATCHES = 2**20
+
+
+def lagrangian(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Cheapest paths of all kinds under lists of prices, for each number of batches.
+
+    Each list bounds what so many batches cost; the least over their number, each by its best list, is
+    the bound (`infermax_opt.infermax.bounds.lagrangian`).
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    kinds, blocks = instance.since(), instance.capacity // instance.block
+    theta = evidence["theta"].whole(0, min(instance.d0, instance.p0))
+    lists = read_prices(evidence["prices"], instance.work)
+    longest, horizon = max(o for _, o, _ in kinds), sum(times for _, times in lists[0])
+    require(longest <= horizon <= MAX_BATCHES, "prices: too short or too long")
+    batch, rho = piece.units(piece.alpha + theta), piece.units(max(0, piece.beta - instance.d1))
+    share = piece.units(instance.d0 - theta) // blocks
+    instance.work.spend((5 + 2 * len(kinds)) * horizon * len(lists))
+    best: list[Any] = [-FAR] * horizon  # for 1, 2, ... batches
+    for runs in lists:
+        paid = chain.from_iterable([batch - blocks * price] * times for price, times in runs)
+        cost: list[Any] = list(accumulate(paid))
+        for i, o, c in kinds:
+            ends = cheapest_paths(instance, (i, o), runs, share, rho)
+            cost = [total + c * end for total, end in zip(cost, ends, strict=True)]
+        best = list(map(max, best, cost))
+    total = least_total(instance, kinds, best, batch, piece.unit)
+    prefill = -(-sum(i * c for i, _, c in kinds) // instance.budget)
+    fixed = instance.token_work(kinds, piece.beta) + (instance.p0 - theta) * prefill
+    return (total + fixed) / instance.scale
+
+
+def read_prices(prices: Field, work: Work) -> list[Runs]:
+    """Lists of prices, all for the same number of batches."""
+    work.spend(15 * sum(len(some.value) for some in prices.items() if isinstance(some.value, list)))
+    lists = [[run.integers(2) for run in some.items()] for some in prices.items()]
+    if not lists:
+        prices.fail("holds no list")
+    for k, runs in enumerate(lists):
+        require(all(price >= 0 and times >= 0 for price, times in runs), f"prices: list {k} goes below 0")
+        require(sum(t for _, t in runs) == sum(t for _, t in lists[0]), "prices: lists of different lengths")
+    return lists
+
+
+def least_total(instance: Instance, kinds: Kinds, best: list[Any], batch: int, unit: Fraction) -> Fraction:
+    """Least ticks of batches, paths and prompts, over the numbers of batches by area or more.
+
+    Parameters
+    ----------
+    instance : Instance
+    kinds : Kinds
+        Kinds of requests.
+    best : list[Any]
+    batch : int
+        Least units of a batch.
+    unit : Fraction
+        Units of a tick.
+    """
+    size = instance.block
+    sizes = sum(c * (blocks_up_to(i + o - 1, size) - blocks_up_to(i - 1, size)) for i, o, c in kinds)
+    least = max(-(-sizes // (instance.capacity // size)), max(o for _, o, _ in kinds))
+    longer = Fraction(max(least, len(best) + 1) * batch) / unit + instance.squares(kinds)
+    instance.work.spend((6 + 6 * len(kinds) * instance.spread) * len(best))
+    up, down = unit.numerator, unit.denominator
+    squares = 0 if instance.spread else instance.squares(kinds)
+    total: Any = FAR  # of ticks, in parts
+    for j in range(least, len(best) + 1):
+        if best[j - 1] < FAR:
+            total = min(
+                total, best[j - 1] * down + (instance.squares(kinds, j) if instance.spread else squares) * up
+            )
+    return longer if total == FAR else min(longer, Fraction(total, up))
+
+
+# --- infermax_opt/infermax/checker/pairs.py -------------------------------------------------------
+# Tool of the proof by pairs: what two requests that meet are paid at least.
+
+#: Bits of the shares of a batch's fixed part.
+PAIR_BITS = 16
+#: Bits after the point of f.
+FACTOR_BITS = 12
+#: How many chunks more than the fewest, each up to the next: those between are not told apart.
+CHUNKINGS = (0, 1, 2, 4, 8, 16)
+
+
+class Visitor(NamedTuple):
+    """A request that comes at some time: its guest, later tokens, work of the first, whether it is paired."""
+
+    guest: Guest
+    outputs: int
+    work: int
+    paired: bool
+
+
+class Paid(NamedTuple):
+    """What a pair is paid for tokens; what a chunk of the late and of the early one takes from that.
+
+    Work and tokens left to the early one, what the late one pays for each; the prompt left to the early one,
+    and what that pays for the tokens of the late one if this leaves before that prompt is done.
+    """
+
+    tokens: int
+    term: int
+    delay: int
+    outlived: int
+    left: int
+    waits: int
+    prompt: int
+    overtaken: int
+
+
+def pair_paid(early: Visitor, late: Visitor, shares: tuple[int, int], ticks: tuple[int, int, int]) -> Paid:
+    """What a pair of requests is paid at least.
+
+    Parameters
+    ----------
+    early, late : Visitor
+    shares : (int, int)
+        What the late one pays for a batch in which the early one decodes and it waits, and the reverse; in
+        units of 2**-FACTOR_BITS ticks.
+    ticks : (int, int, int)
+        Fixed part of a batch that decodes, what a token works more than the one before, and fixed part of a
+        batch that prefills.
+    """
+    step, growth, fixed = ticks
+    time = late.guest.until - early.guest.begin
+    pending = time < early.guest.lone - early.guest.later
+    begun = most_begun(early, time, step, growth)
+    left = early.outputs - begun if early.paired else 0
+    if left <= 0 and not pending:
+        return Paid(0, 0, 0, 0, 0, 0, 0, 0)
+
+    def work(of: Visitor, since: int, count: int) -> int:
+        """Work of so many tokens after the first `since`."""
+        return count * of.work + growth * (count * (2 * since + count - 1) // 2)
+
+    def share(first: int, last: int, waits: int) -> int:
+        """The greatest f with f last <= waits + (1 - f) first."""
+        free = last << FACTOR_BITS <= waits
+        return 1 << FACTOR_BITS if free else (waits + (first << FACTOR_BITS)) // (last + first)
+
+    lasts = early.work + growth * (early.outputs - 1), late.work + growth * (late.outputs - 1)
+    factor = 0
+    if left and late.paired and late.outputs:
+        factor = min(share(early.work, lasts[1], shares[0]), share(late.work, lasts[0], shares[1]))
+    few, most = min(left, late.outputs), min(early.outputs, late.outputs)
+    least = min(work(early, begun, few) + work(late, 0, few), work(early, 0, most) + work(late, 0, most))
+    tokens, term, outlived = factor * least, factor * sum(lasts), work(early, begun, left) << FACTOR_BITS
+    if not pending:
+        return Paid(tokens, term, term, outlived, left, shares[0], 0, tokens)
+    linear, overtaken = early.guest.linear, 0
+    prompt = (linear * max(0, fixed + linear - time) << FACTOR_BITS) // max(1, fixed + linear)
+    if late.paired:
+        overtaken = (work(late, 0, late.outputs) << FACTOR_BITS) + late.outputs * shares[1]
+    return Paid(tokens, term, max(term, shares[1]), outlived, left, shares[0], prompt, overtaken)
+
+
+def most_begun(early: Visitor, time: int, step: int, growth: int) -> int:
+    """Most later tokens whose making has begun after so much time.
+
+    Parameters
+    ----------
+    early : Visitor
+    time, step, growth : int
+        As for `pair_paid`.
+    """
+    rest = time - (early.guest.lone - early.guest.later)
+    if rest <= 0:
+        return 0
+    # Those that take less than `rest` in all, and one more.
+    linear, twice = 2 * (step + early.work) - growth, 2 * (rest - 1)
+    x = twice // linear
+    if growth:
+        x = (math.isqrt(linear * linear + 4 * growth * twice) - linear) // (2 * growth)
+    return min(early.outputs, x + 1)
+
+
+def least_chunked(some: Guest, paid: list[Paid], chunk: tuple[int, int], fixed: int) -> int:
+    """Least that a request pays for its prompt, and that is paid to its pairs with earlier ones.
+
+    Parameters
+    ----------
+    some : Guest
+    paid : list of Paid
+    chunk : (int, int)
+        What each chunk of it costs its pairs at most, and what it pays besides its shares when it waits.
+    fixed : int
+        Ticks of each chunk.
+    """
+    (term, spare), least = chunk, []
+    paid = sorted(paid, key=lambda one: one.left)
+    for more, beyond in zip(CHUNKINGS, (*CHUNKINGS[1:], 0), strict=True):
+        work = some.linear + (some.square // (some.chunks + beyond - 1) if beyond else 0)
+        values = []
+        for own in {some.chunks, some.chunks + more}:
+            pairs = least_waiting(paid, work << FACTOR_BITS, own, spare)
+            values.append((own * fixed + work << FACTOR_BITS) - own * term + pairs)
+        least.append(max(values))
+        if not some.square:
+            break
+    return min(least)
+
+
+def least_waiting(paid: list[Paid], prompt: int, chunks: int, spare: int) -> int:
+    """What the pairs of a late one are paid at least, however long it waits before its prompt.
+
+    Parameters
+    ----------
+    paid : list of Paid
+        By tokens left to the early one.
+    prompt, chunks : int
+        Work of the prompt of the late one, and its chunks.
+    spare : int
+        What it pays besides its shares for each batch in which it waits.
+    """
+    total = dropped = most = 0
+    for one in paid:
+        stays = min(one.prompt + prompt + one.tokens, prompt + one.overtaken)
+        waited, total = max(0, one.left - chunks + 1), total + stays
+        dropped += max(0, stays - one.prompt - one.outlived - waited * one.waits)
+        most = max(most, dropped - waited * spare)
+    return total - most
+
+
+# --- infermax_opt/infermax/checker/mutual.py ------------------------------------------------------
+# Proof: mutual, by requests that delay each other, pair by pair.
+
+#: Steps of checking a pair.
+PAIR_STEPS = 350
+
+
+def mutual(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Requests that are there together delay each other, pair by pair.
+
+    See `infermax_opt.infermax.bounds.mutual`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    step, fixed = piece.alpha + instance.d0, piece.alpha + instance.p0
+    require(step > 0, "piece: a batch that decodes takes no time")
+    visitors = by_arrival(instance, piece)
+    rows = [row.integers() for row in evidence["pairs"].items(len(visitors))]
+    spare = spare_shares(rows)
+    instance.work.spend(PAIR_STEPS * (len(visitors) + sum(map(len, rows)) // 3))
+    paid: list[list[Paid]] = [[] for _ in visitors]
+    lost, gained = [0] * len(visitors), 0
+    for k, row in enumerate(rows):
+        for back, mine, other in zip(row[::3], row[1::3], row[2::3], strict=True):
+            shares = step * mine >> PAIR_BITS - FACTOR_BITS, step * other >> PAIR_BITS - FACTOR_BITS
+            one = pair_paid(visitors[k - back], visitors[k], shares, (step, instance.d1, fixed))
+            paid[k].append(one)
+            lost[k - back], lost[k], gained = (
+                lost[k - back] + one.delay,
+                lost[k] + one.term,
+                gained + one.delay,
+            )
+    total = gained + sum(
+        (some.guest.later << FACTOR_BITS)
+        + least_chunked(some.guest, paid[k], (lost[k], step * spare[k] >> PAIR_BITS - FACTOR_BITS), fixed)
+        for k, some in enumerate(visitors)
+    )
+    return Fraction(total, (instance.scale << FACTOR_BITS) * len(visitors))
+
+
+def by_arrival(instance: Instance, piece: Piece) -> list[Visitor]:
+    """All requests by arrival, then by their lengths."""
+    instance.work.spend(REQUEST_STEPS * sum(instance.kinds.values()))
+    tables, more = token_tables(instance, piece), max(0, instance.d0 - instance.p0)
+    visitors = []
+    for key in sorted(instance.kinds, key=lambda key: (key[2], key[0], key[1])):
+        i, outputs = key[0], key[1] - 1
+        # A refill that ends with token s is dearer than a decode, at both ends of a line.
+        spare = ((piece.beta + instance.p1 - instance.d1) * s + instance.d1 for s in (i + 1, i + outputs))
+        dearer = not instance.preemption or all(value >= piece.beta + more for value in spare)
+        some = guest(instance, key, 1, piece, tables)
+        visitor = Visitor(some, outputs, piece.beta + instance.d1 * i, dearer)
+        visitors += [visitor] * instance.kinds[key]
+    return visitors
+
+
+def spare_shares(rows: list[list[int]]) -> list[int]:
+    """What each request keeps of a batch's fixed part, 0 or more; pairs are of two requests, each once."""
+    shared = [0] * len(rows)
+    for k, row in enumerate(rows):
+        require(len(row) % 3 == 0, f"pairs[{k}]: holds {len(row)} values, which are no triples")
+        backs = row[::3]
+        require(len(set(backs)) == len(backs), f"pairs[{k}]: names a request twice")
+        require(all(0 < back <= k for back in backs), f"pairs[{k}]: names no earlier request")
+        require(min(row, default=0) >= 0, f"pairs[{k}]: holds a negative share")
+        shared[k] += sum(row[1::3])
+        for back, other in zip(backs, row[2::3], strict=True):
+            shared[k - back] += other
+    most = max(shared, default=0)
+    require(most <= 1 << PAIR_BITS, f"pairs: a request shares out {most}, more than {1 << PAIR_BITS}")
+    return [(1 << PAIR_BITS) - some for some in shared]
+
+
+# --- infermax_opt/infermax/checker/payments.py ----------------------------------------------------
+# What requests pay: of a makespan, and of finishing times in their order.
+
+#: What each of some requests pays at least, in ticks, and how many they are.
+Payments = list[tuple[Fraction, int]]
+
+
+def payments(instance: Instance, kinds: Kinds, earned: list[int], piece: Piece) -> Payments:
+    """Least work of each request and what it earns by the prices.
+
+    Parameters
+    ----------
+    instance : Instance
+    kinds : Kinds
+        Kinds of requests.
+    earned : list[int]
+        Units that one request of each kind earns.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    work = [instance.token_work([(i, o, 1)], piece.beta) + instance.squares([(i, o, 1)]) for i, o, _ in kinds]
+    return [(w + e / piece.unit, c) for w, e, (*_, c) in zip(work, earned, kinds, strict=True)]
+
+
+def of_all(prove: Callable[..., Payments]) -> Proof:
+    """The makespan is at least what all requests pay."""
+
+    def makespan(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        """Seconds that all requests pay."""
+        return sum((pay * c for pay, c in prove(instance, evidence, piece)), Fraction(0)) / instance.scale
+
+    return makespan
+
+
+def in_order(prove: Callable[..., Payments]) -> Proof:
+    """The k-th request to finish does so no sooner than the k that pay least could.
+
+    See `infermax_opt.infermax.bounds.finishing_order`.
+    """
+
+    def mean(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        """Mean of what the first k requests to finish pay, over all k."""
+        before = total = Fraction(0)
+        for pay, count in sorted(prove(instance, evidence, piece)):
+            least = max(Fraction(0), pay)
+            total += count * before + least * (count * (count + 1) // 2)
+            before += count * least
+        return instance.mean_latency(total / instance.scale)
+
+    return mean
+
+
+#: Proof of a bound, in seconds or weight: takes the instance, the evidence and the affine piece.
+Proof = Callable[[Instance, Field, Piece], Fraction]
+
+
+# --- infermax_opt/infermax/checker/steps.py -------------------------------------------------------
+# Tool of the proof by occupancy: steps of so many tokens, and where they lead at least cost.
+
+#: Fewest and most tokens that a step adds, and its cost: fixed, and for each of these tokens.
+Step = tuple[int, int, int, int]
+
+
+def push(queue: deque[tuple[Any, int]], key: Any, position: int) -> None:
+    """Add a value to those of a window that no later one undercuts, so that the first is the least.
+
+    Parameters
+    ----------
+    queue : deque[tuple[Any, int]]
+        Candidates, best first.
+    key : Any
+        Value of the new candidate.
+    position : int
+        Where it stands.
+    """
+    while queue and queue[-1][0] >= key:
+        queue.pop()
+    queue.append((key, position))
+
+
+def reach(
+    source: list[Any], held: tuple[int, int], span: tuple[int, int], step: Step, work: Work
+) -> list[Any]:
+    """Least source[u - s] + cost of s over the tokens s of a step, for each u of the span, or FAR.
+
+    Parameters
+    ----------
+    source : list[Any]
+        Values to take the least of.
+    held : tuple[int, int]
+        Tokens of the first and the last value of the source.
+    span : tuple[int, int]
+        The first and the last u that are wanted.
+    step : Step
+        Fewest and most tokens of the step, its fixed cost, and that of each token.
+    work : Work
+        Counts the steps.
+    """
+    (start, end), (first, last), (low, high, fixed, slope) = held, span, step
+    begin, stop = max(first, start + low), min(last, end + high)
+    work.spend(20 + (len(source) + last - first) * (1 if low == high else 5))
+    found: list[Any] = [FAR] * (last - first + 1)
+    if low == high:
+        moved = source[max(0, begin - low - start) : max(0, stop - low - start + 1)]
+        found[begin - first : begin - first + len(moved)] = [value + fixed + slope * low for value in moved]
+        return found
+    queue, new = deque[tuple[Any, int]](), max(start, begin - high)
+    for u in range(begin, stop + 1):
+        while new <= min(u - low, end):
+            push(queue, source[new - start] - slope * new, new)
+            new += 1
+        if queue[0][1] < u - high:
+            queue.popleft()
+        found[u - first] = queue[0][0] + fixed + slope * u
+    return found
+
+
+# --- infermax_opt/infermax/checker/occupancy.py ---------------------------------------------------
+# Proof: occupancy, by prices and potentials on active requests and tokens.
+
+
+class Occupancy:
+    """Prices and potentials on the graph of active requests and tokens.
+
+    See `infermax_opt.infermax.bounds.occupancy`.
+
+    `most`: active requests at most; `top`: the last list of potentials, which stands for `top` and more
+    where `wide`; `ranges`: tokens that each list is for.
+    """
+
+    def __init__(self, instance: Instance, evidence: Field, piece: Piece):
+        young, prices = evidence["young"].whole(0), evidence["prices"]
+        kinds = instance.since()
+        self.old = [(i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in kinds]
+        names = ("token", "size", "out_fixed", "out_size")
+        self.token, self.size, *self.out = Field([prices[n].value for n in names], prices.path).integers()
+        prompts, ends = sorted({i for i, _, _ in self.old}), sorted({i + o for i, o, _ in self.old})
+        self.starts = dict(zip(prompts, prices["first"].integers(len(prompts)), strict=True))
+        self.finishes = dict(zip(ends, prices["finish"].integers(len(ends)), strict=True))
+        self.shortest, self.longest, self.capacity = prompts[0], ends[-1] - 1, instance.capacity
+        self.idle = self.token + self.size * self.shortest
+        require(self.size >= 0 and self.idle >= 0, "prices: idling would earn")
+        self.evictions = instance.preemption and self.longest > self.shortest
+        self.plain, self.mixed, self.pure, self.rho = instance.presence(piece, young > 0)
+        self._read_potential(instance, evidence["potential"])
+
+    def _read_potential(self, instance: Instance, given: Field) -> None:
+        """A list for each number of active requests, from no tokens but the prompts up to a full memory."""
+        lists, requests = given.items(), sum(c for *_, c in self.old)
+        self.most = min(requests, self.capacity // self.shortest, instance.running or self.capacity)
+        self.top, end = len(lists) - 1, self.longest + 1
+        require(1 <= self.top <= self.most, "potential: wrong number of lists")
+        self.wide = self.top < self.most
+        lasts = [min(k * end, self.capacity + k) for k in range(self.top + 1)]
+        if self.wide:
+            lasts[-1] = self.capacity + self.most
+        self.ranges = [(k * self.shortest, last) for k, last in enumerate(lasts)]
+        rows = zip(self.ranges, lists, strict=True)
+        found = [row.integers(last - first + 1, nulls=True) for (first, last), row in rows]
+        self.potential = [[FAR if v is None else v for v in values] for values in found]
+        require(self.potential[0][0] < FAR, "potential: the empty state has none")
+
+    def last_of_several(self, k: int) -> bool:
+        """Whether the list of k requests stands for more of them, too."""
+        return self.wide and k == self.top
+
+
+#: Potentials of a number of active requests by tokens: between batches, in a batch with first tokens,
+#: and in one with first tokens alone.
+Layers = list[list[Any]]
+
+
+def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
+    """No step of the graph earns more than it costs: a schedule costs what its requests earn, at least.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    graph, kinds = Occupancy(instance, evidence, piece), instance.since()
+    layers: Layers = [graph.potential[0], [FAR], [FAR]]
+    for k in range(1, graph.top + 1):
+        layers = check_joins(graph, k, layers, instance.work)
+        instance.work.spend(6 * len(layers[0]))
+        check_batches(graph, k, layers)
+        check_leaves(graph, k, instance.work)
+    earned = [
+        graph.size * (i * o + o * (o - 1) // 2) + graph.token * o + graph.starts[i] + graph.finishes[i + o]
+        for i, o, _ in graph.old
+    ]
+    return payments(instance, kinds, earned, piece)
+
+
+def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
+    """No refill between batches earns; return the least potentials of k requests in a batch.
+
+    A request joins fewer by one; in a last list for several numbers, those of that list, too.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    k : int
+        Active requests.
+    below : Layers
+        Potentials of one request less.
+    work : Work
+        Counts the steps.
+    """
+    token, size, (fixed, slope) = graph.token, graph.size, graph.out
+    starts, span, several = graph.starts.items(), graph.ranges[k], graph.last_of_several(k)
+    mixed: list[Step] = [(i, i, -pay, 0) for i, pay in starts]
+    pure: list[Step] = [(i + 1, i + 1, -pay - token - size * i, 0) for i, pay in starts]
+    layers = [graph.potential[k]]
+    if graph.evictions:
+        back, each = -graph.rho - fixed, graph.rho - slope
+        pure.append((graph.shortest + 2, graph.longest + 1, back - each - token + size, each - size))
+        refill = (graph.shortest + 1, graph.longest, back, each)
+        for number in (k - 1, k) if several else (k - 1,):
+            reached = reach(graph.potential[number], graph.ranges[number], span, refill, work)
+            require(all(map(le, layers[0], reached)), "potential: a refill earns")
+    for layer, joins in ((1, mixed), (2, pure)):
+        source = list(map(min, below[0], below[layer]))
+        least: list[Any] = [FAR] * len(layers[0])
+        for join in joins:
+            least = list(map(min, least, reach(source, graph.ranges[k - 1], span, join, work)))
+        if several:
+            join_again(layers[0], least, span[0], joins, work)
+        layers.append(least)
+    return layers
+
+
+def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:
+    """Lower the potentials in a batch by joins within their list: once, as all lead to more tokens.
+
+    Parameters
+    ----------
+    between : list[Any]
+    layer : list[Any]
+    first : int
+    joins : list[Step]
+        Requests that join.
+    work : Work
+        Counts the steps.
+    """
+    work.spend(8 * len(layer) * len(joins))
+    windows = [(join, deque[tuple[Any, int]]()) for join in joins]
+    for u in range(first, first + len(layer)):
+        for (low, high, fixed, slope), queue in windows:
+            new = u - low
+            if new >= first:
+                push(queue, min(between[new - first], layer[new - first]) - slope * new, new)
+            if queue and queue[0][1] < u - high:
+                queue.popleft()
+            if queue:
+                layer[u - first] = min(layer[u - first], queue[0][0] + fixed + slope * u)
+
+
+def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:
+    """Neither idling nor a batch of k requests earns: one that makes a token of each, or prompts alone.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    k : int
+        Active requests.
+    layers : Layers
+    """
+    (first, last), (row, admitted, pure) = graph.ranges[k], layers
+    require(all(map(le, row, [v + graph.pure for v in pure])), "potential: a prefill batch earns")
+    require(all(map(le, row, [v + graph.idle for v in row[1:]])), "potential: idling earns")
+    most = graph.most if graph.last_of_several(k) else k
+    earned = max(graph.token * k, graph.token * most)
+    fitting = zip(range(first, min(last, graph.capacity) + 1), row, admitted, strict=False)
+    after = [min(p + graph.plain, a + graph.mixed) - earned - graph.size * u for u, p, a in fitting]
+    if graph.last_of_several(k):  # more than k requests grow by more
+        after = list(accumulate(after, min))
+        after += after[-1:] * (last - first + 1 - len(after))
+    require(all(map(le, row[k:], after)), "potential: a batch earns")
+
+
+def check_leaves(graph: Occupancy, k: int, work: Work) -> None:
+    """Neither a finish nor an eviction earns: steps to more tokens on the lists read backwards.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    k : int
+        Active requests.
+    work : Work
+        Counts the steps.
+    """
+    leaves: list[Step] = [(end, end, -pay, 0) for end, pay in graph.finishes.items()]
+    if graph.evictions:
+        leaves.append((graph.shortest + 1, graph.longest, *graph.out))
+    first, last = graph.ranges[k]
+    for number in (k - 1, k) if graph.last_of_several(k) else (k - 1,):
+        begin, end = graph.ranges[number]
+        for leave in leaves:
+            reached = reach(graph.potential[k][::-1], (-last, -first), (-end, -begin), leave, work)
+            require(
+                all(map(le, graph.potential[number][::-1], reached)),
+                "potential: finishing or an eviction earns",
+            )
+
+
+# --- infermax_opt/infermax/checker/moments.py -----------------------------------------------------
+# Tool of the proof by overload: what a moment costs.
+
+#: Bits after the point of prices.
+PRICE_BITS = 12
+#: Bits after the point of waiting by work.
+WAIT_BITS = 96
+#: Steps of checking a moment.
+MOMENT_STEPS = 10
+#: Leading bits of a price that prompts are told.
+LEADING_BITS = 4
+
+
+def leading(price: int) -> int:
+    """A price without all but its leading bits."""
+    shift = max(0, price.bit_length() - LEADING_BITS)
+    return price >> shift << shift
+
+
+def cheapest_moments(
+    instance: Instance,
+    begin: int,
+    whole: int,
+    cells: list[tuple[int, int, int]],
+    ends: list[int],
+    told: bool,
+) -> dict[tuple[int, int], int]:
+    """Least rate of a request: what waiting and the price cost a unit of mass, in small units.
+
+    By the leading bits of the price, or 0 unless these are to be told, and by level.  After the first cell
+    with price 0 none is cheaper.
+
+    Parameters
+    ----------
+    instance : Instance
+    begin : int
+        Arrival in ticks.
+    whole : int
+        Mass of the request.
+    cells : list
+        Ends, prices and levels.
+    ends : list of int
+    told : bool
+        Whether prices are.
+    """
+    rates: dict[tuple[int, int], int] = {}
+    for k in range(bisect_right(ends, begin), len(cells) + 1):
+        instance.work.spend(MOMENT_STEPS)
+        _, price, level = cells[k] if k < len(cells) else (0, 0, 0)  # all time after the cells
+        waiting = (max(0, ends[k - 1] - begin) << WAIT_BITS) // whole if k else 0
+        rate = waiting + (price << WAIT_BITS - PRICE_BITS) // instance.capacity
+        key = leading(price) if told else 0, level
+        rates[key] = min(rate, rates.get(key, rate))
+        if price == 0:
+            break
+    return rates
+
+
+def least_rate(instance: Instance, token: list[int], rates: dict[int, int], exponent: int) -> int:
+    """Least that a token pays at any level, in units of prices.
+
+    Parameters
+    ----------
+    instance : Instance
+    token : list of int
+        Its mass, root and size.
+    rates : dict
+        By level.
+    exponent : int
+        Bits after the point of roots and levels.
+    """
+    (mass, root, size), one = token, 1 << 2 * exponent
+    paid = [
+        (mass * rate >> WAIT_BITS - PRICE_BITS)
+        + (2 * level * root << PRICE_BITS) // one
+        + (-level * level * size << PRICE_BITS) // (one * instance.capacity)
+        for level, rate in rates.items()
+    ]
+    return min(paid)
+
+
+# --- infermax_opt/infermax/checker/token_masses.py ------------------------------------------------
+# Tool of the proof by overload: masses of tokens, and what waits for them.
+
+
+class Later(NamedTuple):
+    """Later tokens by s: work, size and mass of one; sums of the others up to s.
+
+    `masses`; `early`: presence times the mass before; `own`: presence times mass; `presence`.
+    """
+
+    work: list[int]
+    size: list[int]
+    mass: list[int]
+    masses: list[int]
+    early: list[int]
+    own: list[int]
+    presence: list[int]
+
+
+def later_tokens(instance: Instance, piece: Piece) -> Later:
+    """Later tokens by the number of tokens cached after them."""
+    longest = max(i + o for i, o, _ in instance.kinds)
+    instance.work.spend(SIZE_STEPS * longest)
+    rows, masses = [(0, 0, 0, 0, 0, 0)], 0
+    for s in range(1, longest):
+        presence, work = piece.alpha + instance.d0, piece.beta + instance.d1 * (s - 1)
+        spare = piece.beta * s + instance.p1 * s * s - work - max(0, instance.d0 - instance.p0)
+        if instance.preemption and (instance.chunked or spare < 0):
+            presence = piece.alpha + min(instance.d0, instance.p0)
+            work = piece.beta + min(instance.d1, piece.beta) * (s - 1)
+        size = s if instance.chunked else -(-s // instance.block) * instance.block
+        mass = instance.capacity * work + presence * size
+        rows.append((work, size, mass, presence * masses, presence * mass, presence))
+        masses += mass
+    work_by, size_by, mass_by, early, own, presence_by = (list(column) for column in zip(*rows, strict=True))
+    sums = [list(accumulate(column)) for column in (mass_by, early, own, presence_by)]
+    return Later(work_by, size_by, mass_by, *sums)
+
+
+#: Mass of the first token and of all tokens of a request; presence, work and size of the first.
+Masses = tuple[int, int, int, int, int]
+
+
+def masses_of(instance: Instance, i: int, o: int, piece: Piece, later: Later) -> Masses:
+    """Mass of the first token, of all, and presence, work and size of the first.
+
+    Parameters
+    ----------
+    instance : Instance
+    i, o : int
+        Input and output tokens.
+    piece : Piece
+        Affine piece of the batch time.
+    later : Later
+    """
+    presence = piece.alpha + instance.p0
+    work = piece.beta * i + instance.p1 * (i if instance.spread else i * i)
+    size = i if instance.chunked else -(-i // instance.block) * instance.block
+    first = instance.capacity * work + presence * size
+    return first, first + later.masses[i + o - 1] - later.masses[i], presence, work, size
+
+
+def presence_waited(i: int, o: int, masses: Masses, later: Later) -> Fraction:
+    """Sum of presence times share done over the tokens of a request, in ticks, rounded down.
+
+    Parameters
+    ----------
+    i, o : int
+        Input and output tokens.
+    masses : tuple
+        As `masses_of` gives.
+    later : Later
+    """
+    (first, whole, presence, _, _), last = masses, i + o - 1
+    doubled = presence * first + 2 * (later.early[last] - later.early[i]) + later.own[last] - later.own[i]
+    doubled += 2 * (first - later.masses[i]) * (later.presence[last] - later.presence[i])
+    return Fraction((doubled << WAIT_BITS) // (2 * whole), 1 << WAIT_BITS)
+
+
+def token_groups(
+    instance: Instance,
+    lengths: tuple[int, int],
+    masses: Masses,
+    later: Later,
+    groups: int,
+    exponent: int,
+) -> Iterator[tuple[int, int, int, int]]:
+    """Tokens, least mass and root of one, and largest size, of each group.
+
+    Parameters
+    ----------
+    instance : Instance
+    lengths : tuple
+        Input and output tokens.
+    masses : tuple
+        As `masses_of` gives.
+    later : Later
+    groups : int
+        Groups of later tokens.
+    exponent : int
+        Bits after the point of roots.
+    """
+    (i, o), (first, whole, _, work, size) = lengths, masses
+
+    def root(work: int, before: int, own: int) -> int:
+        """Root of the work of a token times the share done in its middle."""
+        return math.isqrt((work * (2 * before + own) << 2 * exponent) // (2 * whole))
+
+    yield 1, first, root(work, 0, first), size
+    last = i + o - 1
+    width = max(1, -(-(o - 1) // groups))
+    for s in range(i + 1, last + 1, width):
+        end, before = min(last, s + width - 1), first + later.masses[s - 1] - later.masses[i]
+        yield end - s + 1, later.mass[s], root(later.work[s], before, later.mass[s]), later.size[end]
+
+
+# --- infermax_opt/infermax/checker/prompt_parts.py ------------------------------------------------
+# Tool of the proof by overload: prompts that are processed in parts.
+
+#: Bits after the point of the root of 1 / c.
+PART_BITS = 20
+#: Steps of a sum.
+PART_STEPS = 20
+#: Steps of the least sum.
+LEAST_STEPS = 600
+#: Shares of a request are rounded down to one in so many.
+SHARES = 128
+#: Most tokens of a part for which the least is known.
+LONGEST_PART = 2**20
+#: Four times the root of c, for parts of up to so many tokens and more.
+QUARTERS = [4]
+while QUARTERS[-1] ** 2 < 16 * LONGEST_PART:
+    QUARTERS.append(max(QUARTERS[-1] + 1, QUARTERS[-1] * 17 // 16))
+
+
+def least_in_parts(
+    instance: Instance,
+    i: int,
+    masses: Masses,
+    moments: dict[tuple[int, int], int],
+    parts: int,
+    prices: PartPrices,
+) -> int:
+    """Least that the tokens of a prompt pay, in whatever parts, less what it pays whole for its presence.
+
+    Parameters
+    ----------
+    instance : Instance
+    i : int
+        Its tokens.
+    masses : tuple
+        As `masses_of` gives.
+    moments : dict
+        As `cheapest_moments` gives.
+    parts : int
+        Groups of tokens.
+    prices : PartPrices
+    """
+    first, whole, presence, _, _ = masses
+    one, total = instance.capacity << 2 * prices.exponent, 0
+    paid = [
+        (first // i * rate >> WAIT_BITS - PRICE_BITS) + (-level * level << PRICE_BITS) // one
+        for (_, level), rate in moments.items()
+    ]
+    cheapest = sorted((base, *key) for base, key in zip(paid, moments, strict=True))
+    longest = min(i, instance.budget)
+    instance.work.spend(PART_STEPS * parts)
+    for k in range(parts):
+        start, end = i * k // parts, i * (k + 1) // parts
+        if start == end:
+            continue
+        share, least = SHARES * first * start // (i * whole), None
+        for base, price, level in cheapest:
+            if least is not None and base >= least:
+                break
+            value = base + prices.least(price, level, share, longest)
+            least = value if least is None else min(least, value)
+        total += (end - start) * (least or 0)
+    return total + (-presence * first << PRICE_BITS) // (2 * whole)
+
+
+class PartPrices:
+    """The least over c of (l + s) p1 (c-1) + 2 x sqrt(w s / c) + a' s / c, which is convex in sqrt(c)."""
+
+    def __init__(self, instance: Instance, piece: Piece, exponent: int):
+        self.instance, self.exponent = instance, exponent
+        self._work, self._presence = piece.beta + instance.p1, piece.alpha + instance.p0
+        self._found: dict[tuple[int, int, int], tuple[int, int]] = {}
+
+    def least(self, price: int, level: int, share: int, longest: int) -> int:
+        """The least, rounded down, in units of prices.
+
+        Parameters
+        ----------
+        price, level : int
+            l and x.
+        share : int
+            s, as a number of 1 / SHARES.
+        longest : int
+            Most tokens of a part.
+        """
+        self.instance.work.spend(PART_STEPS)
+        slope = self.instance.p1 * (price + (share << PRICE_BITS) // SHARES)
+        root = math.isqrt((self._work * share << 2 * self.exponent) // SHARES)
+        cross = (2 * level * root << PRICE_BITS) >> 2 * self.exponent
+        own = (self._presence * share << PRICE_BITS) // SHARES
+        key = price, level, share
+        if key not in self._found:
+            self.instance.work.spend(LEAST_STEPS)
+            self._found[key] = least_of_parts(slope, cross, own)
+        falls, least = self._found[key]
+        if 16 * longest > falls * falls:
+            return least
+        inverse = math.isqrt((1 << 2 * PART_BITS) // longest)
+        return slope * (longest - 1) + (cross * inverse >> PART_BITS) + own // longest
+
+
+def least_of_parts(slope: int, cross: int, own: int) -> tuple[int, int]:
+    """Where in QUARTERS the sum still falls, and a number that it is nowhere below.
+
+    Between neighbours a convex function is above the line through the next two on either side.
+
+    Parameters
+    ----------
+    slope, cross, own : int
+        What c - 1, 1 / sqrt(c) and 1 / c are multiplied by.
+    """
+
+    def total(k: int) -> Fraction:
+        """The sum at point k."""
+        v = QUARTERS[k]
+        return Fraction(slope * (v * v - 16) * v * v + 64 * cross * v + 256 * own, 16 * v * v)
+
+    def beyond(k: int, other: int) -> Fraction:
+        """The line through points `other` and k where the neighbour of k on its far side is."""
+        across = Fraction(QUARTERS[k] - QUARTERS[2 * k - other], QUARTERS[other] - QUARTERS[k])
+        return total(k) - (total(other) - total(k)) * across
+
+    last = len(QUARTERS) - 2
+    k = max(1, next((at for at in range(last) if total(at + 1) >= total(at)), last))
+    if k == 1 and total(0) <= total(1):
+        return QUARTERS[0], max(0, math.floor(beyond(1, 2)))
+    return QUARTERS[k - 1], max(0, math.floor(min(beyond(k, k + 1), beyond(k, k - 1))))
+
+
+# --- infermax_opt/infermax/checker/overload.py ----------------------------------------------------
+# Proof: overload, by a price of machine time at every moment.
+
+#: Steps of checking a group of tokens at one level.
+GROUP_STEPS = 15
+#: Most different levels.
+MAX_LEVELS = 64
+
+
+def overload(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """A price of machine time at every moment: each token picks the moment that is cheapest for it.
+
+    See `infermax_opt.infermax.bounds.overload`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    exponent, groups = evidence["exponent"].whole(0, 256), evidence["groups"].whole(1, 10**6)
+    parts = evidence["parts"].whole(0, 10**6) if "parts" in evidence else 0
+    if parts and not instance.spread:
+        evidence["parts"].fail("chunks save no attention work")
+    later = later_tokens(instance, piece)
+    soonest = [later.presence[i + 1] - later.presence[i] for i, o, _ in instance.kinds if o > 1]
+    least = min([piece.alpha + instance.p0, *soonest])  # it rises with the tokens cached
+    cells = priced_cells(evidence["cells"], least << 2 * exponent)
+    ends, prices = [end for end, *_ in cells], PartPrices(instance, piece, exponent)
+    total = Fraction(0)
+    for (i, o, arrival), count in instance.kinds.items():
+        instance.work.spend(REQUEST_STEPS)
+        masses = masses_of(instance, i, o, piece, later)
+        if masses[1] == 0:
+            continue
+        begin = math.floor(arrival * instance.scale)
+        moments = cheapest_moments(instance, begin, masses[1], cells, ends, bool(parts))
+        rates: dict[int, int] = {}
+        for (_, level), rate in moments.items():
+            rates[level] = min(rate, rates.get(level, rate))
+        instance.work.spend(GROUP_STEPS * len(rates) * min(groups + 1, o))
+        tokens = token_groups(instance, (i, o), masses, later, groups, exponent)
+        whole, *others = (n * least_rate(instance, token, rates, exponent) for n, *token in tokens)
+        if parts and min(i, instance.budget) <= LONGEST_PART:
+            whole = max(whole, least_in_parts(instance, i, masses, moments, parts, prices))
+        paid = whole + sum(others)
+        total += count * (presence_waited(i, o, masses, later) + Fraction(paid, 1 << PRICE_BITS))
+    spans = zip([0, *ends], cells, strict=False)
+    total -= Fraction(sum((end - start) * price for start, (end, price, _) in spans), 1 << PRICE_BITS)
+    return total / (instance.scale * sum(instance.kinds.values()))
+
+
+def priced_cells(given: Field, least: int) -> list[tuple[int, int, int]]:
+    """Cells of time: end, price, and a level of at most the root of `least` times the price."""
+    cells, before, levels = [], 0, {0}
+    for cell in given.items():
+        end, price, level = cell.integers(3)
+        require(end > before, "cells: their ends do not rise")
+        require(price >= 0 and level >= 0, "cells: a price or level is below 0")
+        require(level**2 << PRICE_BITS <= least * price, "cells: a level is above what its price allows")
+        cells.append((end, price, level))
+        levels.add(level)
+        before = end
+    require(len(levels) <= MAX_LEVELS, "cells: too many levels")
+    return cells
+
+
+# --- infermax_opt/infermax/checker/progress.py ----------------------------------------------------
+# Proof: progress, by what is unfinished on a clock of tokens.
+
+#: Bits after the point of densities.
+DENSITY_BITS = 64
+#: Steps of checking a token.
+TOKEN_STEPS = 60
+
+
+class Shares(NamedTuple):
+    """Equal requests: how many, (presence, work, size, mass) of each token, mass of all."""
+
+    times: int
+    tokens: list[tuple[int, int, int, int]]
+    mass: int
+
+
+def progress(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Unfinished requests count in full: busy dates, presence and work that they wait for.
+
+    The number of unfinished requests is integrated over a clock of tokens
+    (`infermax_opt.infermax.bounds.progress`).
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    exponent = evidence["exponent"].whole(0, 256)
+    merged: Counter[tuple[int, int]] = Counter()
+    for i, o, count in instance.since():
+        merged[i, o] += count
+    slots = evidence["by_slots"].flag()
+    divisor = instance.capacity
+    if slots:
+        held = -(-min(i for i, _ in merged) // instance.block) * instance.block
+        divisor = min(merged.total(), divisor // held, instance.running or divisor)
+        require(divisor > 0, "by_slots: no request fits")
+    instance.work.spend(TOKEN_STEPS * sum(o for _, o in merged))
+    kinds = [
+        shares(token_parts(instance, i, o, piece, slots), count, divisor) for (i, o), count in merged.items()
+    ]
+    kinds.sort(key=lambda kind: kind.mass)
+    least = min(token[0] for kind in kinds for token in kind.tokens)
+    levels = read_levels(instance, evidence["levels"], kinds, least << 2 * exponent)
+    clock, busy, constant = 0, 0, Fraction(0)
+    for kind in kinds:
+        busy += kind.times * (2 * clock + kind.times * kind.mass)
+        clock += kind.times * kind.mass
+        before = doubled = 0
+        for presence, _, _, mass in kind.tokens:
+            doubled, before = doubled + presence * (2 * before + mass), before + mass
+        # Rounded down, as sums of fractions with thousands of denominators would not end.
+        constant += Fraction(
+            (kind.times * doubled << DENSITY_BITS) // max(1, 2 * kind.mass), 1 << DENSITY_BITS
+        )
+    saved = least_transport(kinds, levels, exponent) - most_transport(kinds, levels, exponent) / divisor
+    return instance.mean_latency((Fraction(busy, 2 * divisor) + constant + saved) / instance.scale)
+
+
+def token_parts(
+    instance: Instance, i: int, o: int, piece: Piece, slots: bool
+) -> Iterator[tuple[int, int, int]]:
+    """Presence, work and size of each token of a request.
+
+    Parameters
+    ----------
+    instance : Instance
+    i, o : int
+        Input and output tokens.
+    piece : Piece
+        Affine piece of the batch time.
+    slots : bool
+        Whether a token takes one slot, whatever its KV.
+    """
+    alpha, beta, block = piece.alpha, piece.beta, instance.block
+    d0, d1, p0, p1 = instance.d0, instance.d1, instance.p0, instance.p1
+    yield alpha + p0, beta * i + p1 * (i if instance.spread else i**2), 1 if slots else -(-i // block) * block
+    for s in range(i + 1, i + o):
+        decode, size = beta + d1 * (s - 1), 1 if slots else -(-s // block) * block
+        more = beta * s + p1 * (s if instance.spread else s**2) - decode  # that a refill costs
+        if instance.preemption and more < max(0, d0 - p0):
+            yield alpha + min(d0, p0), beta + min(d1, beta) * (s - 1), size
+        else:
+            yield alpha + d0, decode, size
+
+
+def shares(parts: Iterator[tuple[int, int, int]], count: int, divisor: int) -> Shares:
+    """Tokens with their masses: work, and presence for their share of a batch.
+
+    Parameters
+    ----------
+    parts : iterator of tuple
+        Presence, work and size of each token.
+    count : int
+        Requests that have such tokens.
+    divisor : int
+        Size of all tokens of a batch, at most.
+    """
+    tokens = [(a, w, k, divisor * w + a * k) for a, w, k in parts]
+    return Shares(count, tokens, sum(mass for *_, mass in tokens))
+
+
+def read_levels(instance: Instance, given: Field, kinds: list[Shares], least: int) -> list[tuple[int, int]]:
+    """Lengths of cells of the clock and levels in them, which fall and stay below what is unfinished.
+
+    Parameters
+    ----------
+    instance : Instance
+    given : Field
+        Ends and levels.
+    kinds : list of Shares
+        By rising mass.
+    least : int
+        Least presence of a token, in squared units of the levels.
+    """
+    instance.work.spend(len(given.items()) * (20 + 5 * len(kinds)))
+    before, above = 0, FAR
+    cells = []
+    for cell in given.items():
+        end, level = cell.integers(2)
+        require(end > before and 0 <= level <= above, "levels: they do not fall, or ends do not rise")
+        unfinished, left = Fraction(0), end
+        for kind in kinds:
+            if kind.mass:
+                here = min(left, kind.times * kind.mass)
+                left -= here
+                unfinished += kind.times - Fraction(here, kind.mass)
+        require(level**2 <= least * unfinished, "levels: one is above what is unfinished")
+        cells.append((end - before, level))
+        before, above = end, level
+    return cells
+
+
+def least_transport(kinds: list[Shares], levels: list[tuple[int, int]], exponent: int) -> Fraction:
+    """Twice the least sum of level times sqrt(work * share done), in ticks: the densest come last.
+
+    Parameters
+    ----------
+    kinds : list of Shares
+    levels : list of (int, int)
+        Lengths of cells and levels in them.
+    exponent : int
+        Bits after the point of the levels.
+    """
+    dense = []
+    for kind in kinds:
+        before = 0
+        for _, work, _, mass in kind.tokens:
+            if mass:
+                root = math.isqrt((work * (2 * before + mass) << 2 * exponent) // (2 * kind.mass))
+                dense.append(((root << DENSITY_BITS) // mass, kind.times * mass))
+            before += mass
+    dense.sort()
+    return Fraction(2 * laid(dense, levels), 1 << (2 * exponent + DENSITY_BITS))
+
+
+def most_transport(kinds: list[Shares], levels: list[tuple[int, int]], exponent: int) -> Fraction:
+    """The largest sum of squared level times size, in ticks times sizes: the densest come first.
+
+    Parameters
+    ----------
+    kinds : list of Shares
+    levels : list of (int, int)
+        Lengths of cells and levels in them.
+    exponent : int
+        Bits after the point of the levels.
+    """
+    tokens = [(size, mass, kind.times) for kind in kinds for *_, size, mass in kind.tokens if mass]
+    dense = [(-(-(size << DENSITY_BITS) // mass), count * mass) for size, mass, count in tokens]
+    dense.sort(reverse=True)
+    squared = [(length, level**2) for length, level in levels]
+    return Fraction(laid(dense, squared), 1 << (2 * exponent + DENSITY_BITS))
+
+
+def laid(dense: list[tuple[int, int]], cells: list[tuple[int, int]]) -> int:
+    """Sum of density * mass * level, with (density, mass) laid one after the other into cells."""
+    total, queue, density, left = 0, iter(dense), 0, 0
+    for length, level in cells:
+        while length:
+            if not left:
+                density, left = next(queue, (0, length))
+            here = min(left, length)
+            total += density * here * level
+            left, length = left - here, length - here
+    return total
+
+
+# --- infermax_opt/infermax/checker/state_flow.py --------------------------------------------------
+# Proof: state flow, by potentials on the sets of requests in memory.
+
+
+class Element(NamedTuple):
+    """A request in memory: its kind, with n tokens, `size` of KV with the next; `last`: with all."""
+
+    kind: int
+    n: int
+    size: int
+    last: bool
+
+
+#: Numbers of the elements in memory, in order.
+State = tuple[int, ...]
+
+
+def state_flow(instance: Instance, evidence: Field, piece: Piece) -> Payments:
+    """No step among the states of requests in memory earns more than it costs, by the potentials.
+
+    So a schedule costs at least what first tokens earn by the prices
+    (`infermax_opt.infermax.bounds.state_flow`).
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    groups = groupby(sorted(instance.since()), lambda kind: kind[:2])
+    kinds = [(i, o, sum(c for *_, c in same)) for (i, o), same in groups]
+    given, prices = evidence["potential"].integers(nulls=True), evidence["prices"]
+    most = min(sum(c for *_, c in kinds), instance.capacity // kinds[0][0], instance.running or 10**18)
+    require(most >= 1, "potential: there is no state, as no request fits")
+    require(sum(o for _, o, _ in kinds) < len(given) <= 10**7 // most, "potential: too many states")
+    require(given[0] is not None, "potential: the empty state has none")
+    first = prices["first"].integers(len(kinds))
+    rows = zip(kinds, prices["out"].items(len(kinds)), strict=True)
+    out = [row.integers(o - 1) for (_, o, _), row in rows]
+    elements = [Element(k, n, i + n, n == o) for k, (i, o, _) in enumerate(kinds) for n in range(o + 1)]
+    states = list_states(instance, kinds, elements, most, len(given))
+    require(len(states) == len(given), "potential: wrong number of states")
+    between = {state: FAR if v is None else v for state, v in zip(states, given, strict=True)}
+    costs = Costs(instance, piece, elements, first, out)
+    check_states(elements, between, costs, instance.work)
+    return payments(instance, kinds, first, piece)
+
+
+def list_states(
+    instance: Instance, kinds: Kinds, elements: list[Element], most: int, expected: int
+) -> list[State]:
+    """All sets of requests that memory holds until their next tokens, smallest first, then in order.
+
+    Parameters
+    ----------
+    instance : Instance
+    kinds : Kinds
+        Kinds of requests.
+    elements : list[Element]
+        Of the states.
+    most : int
+        Requests in memory at most.
+    expected : int
+        States that the certificate has.
+    """
+    starts = [0, *accumulate(o + 1 for _, o, _ in kinds)]
+    states: list[State] = [()]
+    for state in states:
+        largest = elements[state[-1]].kind if state else 0
+        instance.work.spend(10 + 2 * len(state) + 5 * (len(kinds) - largest))
+        free = instance.capacity - sum(elements[x].size - 1 for x in state)
+        for k in range(largest, len(kinds) if len(state) < most else 0):
+            i, o, count = kinds[k]
+            if len(state) >= count and elements[state[-count]].kind == k:
+                continue  # all of them are in memory
+            begin = max(state[-1] if state else 0, starts[k])
+            fitting = starts[k] + min(o, free + 1 - i)
+            states += [(*state, x) for x in range(begin, fitting + 1)]
+        require(len(states) <= expected, "potential: too few states")
+    return states
+
+
+class Costs:
+    """Units of the steps, by element: to leave, to come back between batches, and to enter one.
+
+    FAR is what cannot be: only requests that have all their tokens leave, unless there are evictions.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        piece: Piece,
+        elements: list[Element],
+        first: list[int],
+        out: list[list[int]],
+    ):
+        self.plain, self.mixed, self.pure, rho = instance.presence(piece)
+        self.leave, self.refill, self.enter = list[Any](), list[Any](), list[Any]()
+        for x, some in enumerate(elements):
+            pay = 0 if some.last else FAR
+            if instance.preemption and some.n > 0 and not some.last:
+                pay = out[some.kind][some.n - 1]
+            self.leave.append(pay)
+            self.refill.append(FAR if pay == FAR or some.last else rho * (some.size - 1) - pay)
+            self.enter.append(self.refill[x - 1] if some.n > 1 else -first[some.kind])
+
+
+def check_states(elements: list[Element], between: dict[State, Any], costs: Costs, work: Work) -> None:
+    """No refill, finish, eviction, idling or batch earns, from any state.
+
+    Parameters
+    ----------
+    elements : list[Element]
+        Of the states.
+    between : dict[State, Any]
+    costs : Costs
+    work : Work
+        Counts the steps.
+    """
+    admitted, alone = dict.fromkeys(between, FAR), dict.fromkeys(between, FAR)
+    for state, here in between.items():
+        distinct = set(state)
+        work.spend(10 + len(state) + len(distinct) * (20 + len(state) // 4))
+        for x in distinct:
+            some, at = elements[x], state.index(x)
+            rest = state[:at] + state[at + 1 :]
+            layer = alone if some.n else admitted
+            layer[state] = min(layer[state], min(between[rest], layer[rest]) + costs.enter[x])
+            require(here <= between[rest] + costs.refill[x], "potential: a refill earns")
+            require(between[rest] <= here + costs.leave[x], "potential: finishing or an eviction earns")
+            if some.n and not some.last:
+                idle = (*state[:at], x - 1, *state[at + 1 :])
+                require(between[idle] <= here, "potential: idling earns")
+        require(here <= alone[state] + costs.pure, "potential: a prefill batch earns")
+        after = tuple([x + 1 for x in state if not elements[x].last])  # no state if there is no room
+        if len(after) == len(state):
+            least = min(here + costs.plain, admitted[state] + costs.mixed)
+            require(between.get(after, -FAR) <= least, "potential: a batch earns")
+
+
+# --- infermax_opt/infermax/checker/certificate.py -------------------------------------------------
+# The certificate: which proof its evidence is, and whether that proves what is claimed.
+
+#: Metrics whose bounds count in that of a weighted sum.
+PARTS = ("makespan", "missed", "mean_e2e")
+
+
+def check(instance_data: Any, certificate: Any, profiles: Path | None = None) -> Fraction:
+    """Return the bound that the certificate proves for the instance, in its unit, or raise Rejected.
+
+    Parameters
+    ----------
+    instance_data : Any
+        The instance, as parsed.
+    certificate : Any
+        As parsed.
+    profiles : Path | None
+        Folder of the cost profiles.
+    """
+    try:
+        instance = Instance(instance_data, profiles)
+    except Rejected as problem:
+        raise Unusable(str(problem)) from None
+    given = Field(certificate, "certificate")
+    try:
+        named = instance.objective in PROOFS or instance.limits or instance.weights
+        require(bool(named), f"is for an objective without certificates; they are of {', '.join(PROOFS)}")
+        check_envelope(given, instance_data, instance.sha256)
+        require(read_cost(given["cost"]) == instance.cost, "is for another cost model")
+        return compare(given, prove(instance, Field(given["evidence"].value, "evidence")))
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise Rejected(f"is malformed beyond words: {type(error).__name__} {error}") from None
+
+
+def prove(instance: Instance, evidence: Field) -> Fraction:
+    """What the evidence proves, in the unit of the objective.
+
+    Of limits, the ratio of one metric to its own; of a weighted sum, what its parts are worth together.
+    """
+    if instance.limits:
+        metric = part_of(evidence, instance.limits)
+        proved, limit = prove_metric(instance, metric, evidence), instance.limits[metric]
+        # Of a limit of 0, nothing is within it, and anything is 1 beyond it and more.
+        return proved / limit if limit else proved + (proved > 0)
+    if not instance.weights:
+        return prove_metric(instance, instance.objective, evidence)
+    if "parts" not in evidence:  # of what counts, other metrics are not below 0
+        return prove_metric(instance.promising(instance.weights), "a sum of counts", evidence)
+    parts = {part_of(part, PARTS): part for part in evidence["parts"].items()}
+    require(len(parts) == len(evidence["parts"].value), "parts: a metric is there twice")
+    proved = Fraction(0)
+    for metric, part in parts.items():
+        instance.work = Work()  # there are few parts, and each may be as long to check as a bound of its own
+        proved += instance.worth(metric) * prove_metric(instance, metric, part)
+    return proved
+
+
+def part_of(evidence: Field, metrics: Container[str]) -> str:
+    """The metric that evidence is about: one of these."""
+    metric = evidence["metric"].text()
+    if metric not in metrics or metric not in PROOFS:
+        evidence["metric"].fail(f"{shown(metric)} does not count, or has no certificates")
+    return metric
+
+
+def prove_metric(instance: Instance, metric: str, evidence: Field) -> Fraction:
+    """What the evidence proves of one metric, in its unit.
+
+    Parameters
+    ----------
+    instance : Instance
+    metric : str
+    evidence : Field
+    """
+    proofs = PROOFS[metric]
+    kind = evidence["kind"].text()
+    if kind not in proofs:
+        evidence["kind"].fail(f"{shown(kind)} is none of {', '.join(proofs)}")
+    alpha, beta = instance.pieces[evidence["piece"].whole(0, len(instance.pieces) - 1)]
+    exponent = evidence["exponent"].whole(-512, 512) if "exponent" in evidence else 0
+    return proofs[kind](instance, evidence, Piece(alpha, beta, Fraction(2) ** exponent))
+
+
+#: Kinds of evidence of each objective.
+PROOFS: dict[str, dict[str, Proof]] = {
+    "makespan": {
+        "closed-form": closed_form,
+        "occupancy": of_all(occupancy),
+        "state-flow": of_all(state_flow),
+        "lagrangian": lagrangian,
+        "filling": filling,
+    },
+    "mean_e2e": {
+        "occupancy": in_order(occupancy),
+        "state-flow": in_order(state_flow),
+        "progress": progress,
+        "interaction": interaction,
+        "mutual": mutual,
+        "overload": overload,
+        "backwards": backwards,
+    },
+    "a sum of counts": {"attainment": attainment},
+    **{name: {"attainment": counted(name)} for name in ("missed", "unserved", "unserved_tokens")},
+    **{
+        f"{name}_{latency}": {"rank": ranked(percent, place)}
+        for name, percent in (("p50", 50), ("p90", 90), ("p99", 99), ("max", 100))
+        for latency, place in (("ttft", 0), ("e2e", 2))
+    },
+}
+
+
+# --- infermax_opt/infermax/checker/command.py -----------------------------------------------------
+# The command line.
+
+#: What the command `infermax-opt-check` calls.
+CHECKER = Checker(check, profiles=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Check the certificate named on the command line; return the exit code."""
+    return report(argument_parser(default_profiles()).parse_args(arguments), lambda _: CHECKER)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^```(\w*)\s*$")
 FILE = re.compile(r"# ([\w-]+\.py)$", re.MULTILINE)
 #: A page that takes longer has no place in every run, s.
-TIMEOUT = 300
+TIMEOUT = 600
 
 
 class Block(NamedTuple):

@@ -132,16 +132,21 @@ class Bros(ClassScheduler):
             entries.append(_Entry(inf, job.place, job, False))
             yield entries[-1]
 
+    def _but_decodes(self, draft: Draft, entries: list[_Entry], limit: float) -> Iterator[tuple[int, _Entry]]:
+        """Put in decodes, as long as they fit; the others, and where they stand."""
+        past = 0
+        for k, entry in enumerate(self._and_late(entries)):
+            if k >= past:
+                jobs = (entry.job for entry in islice(entries, k, None))
+                past = k + draft.add_decodes(jobs, limit, self.size)
+            if k >= past:
+                yield k, entry
+
     def _add_real_time(self, draft: Draft, entries: list[_Entry], limit: float) -> list[_Entry]:
         """Step (ii), and the size of the next batch; those that stay out."""
         self._fixed: set[Job] = set()
-        timed, past = False, 0
-        for k, entry in enumerate(self._and_late(entries)):
-            if k < past:
-                continue
-            past = k + draft.add_decodes((entry.job for entry in islice(entries, k, None)), limit, self.size)
-            if k < past:
-                continue
+        timed = False
+        for k, entry in self._but_decodes(draft, entries, limit):
             job = entry.job
             if len(draft.jobs) >= self.size:
                 break

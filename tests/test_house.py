@@ -113,7 +113,7 @@ WINGS: dict[str, dict[str, str]] = {
         "bounds": "data",
         "checker": "",
         "certificates": "checker data",
-        "verify": "bounds certificates data replay",
+        "verify": "band bounds certificates data replay",
         "schedulers": "data replay simulator",
         "planners": "data replay schedulers",
         "simulator": "data replay",
@@ -122,6 +122,7 @@ WINGS: dict[str, dict[str, str]] = {
         "exact": "bounds data formulation replay",
         "bound_process": "bounds certificates data",
         "solve": "bound_process data exact formulation planners replay",
+        "solve_band": "data replay solve",
         "columns": "data replay",
         "importing": "data",
         "plot": "data replay",
@@ -129,7 +130,7 @@ WINGS: dict[str, dict[str, str]] = {
         "band": "data replay",
         "scoring": "attribution band data replay",
         "problem": "bounds certificates columns data exact formulation heuristics importing plot replay "
-        "scoring solve verify",
+        "scoring solve solve_band verify",
     },
     "makespan": {
         "data": "",

@@ -10,6 +10,7 @@ import click
 
 from infermax_opt.cli import completion
 from infermax_opt.cli.console import TAKEN, check_inputs
+from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.options import ALSO_READ, also_read
 from infermax_opt.files.text import printable
@@ -21,8 +22,8 @@ __all__ = [
     "asking",
     "band_option",
     "cost_option",
-    "fastest",
     "read_aimed",
+    "read_band",
     "slos_option",
 ]
 
@@ -49,7 +50,7 @@ def cost_option(command: F) -> F:
 
 
 def band_option(command: F) -> F:
-    """Give a command the option ``--band``, which `fastest` takes."""
+    """Give a command the option ``--band``, which `read_band` takes."""
     return click.option(
         "--band",
         metavar="LO:HI|PROFILE",
@@ -57,8 +58,8 @@ def band_option(command: F) -> F:
     )(command)
 
 
-def fastest(instance: Any, band: str | None) -> Any:
-    """The instance on the fastest machine of a band, whose lower bounds hold for all; as it is without one.
+def read_band(instance: Any, band: str | None) -> Band | None:
+    """The band that an option names for an instance; None without one.
 
     Parameters
     ----------
@@ -67,10 +68,7 @@ def fastest(instance: Any, band: str | None) -> Any:
     """
     from infermax_opt.core.registry import problem_of
 
-    if band is None:
-        return instance
-    scoring = problem_of(instance).scoring
-    return scoring.scaled(instance, scoring.band(band).low)
+    return None if band is None else problem_of(instance).scoring.band(band)
 
 
 def slos_option(command: F) -> F:

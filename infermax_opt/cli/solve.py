@@ -22,7 +22,7 @@ from infermax_opt.cli.console import (
     progress_printer,
     save,
 )
-from infermax_opt.cli.options import aimed, asked, asking, band_option, fastest, read_aimed
+from infermax_opt.cli.options import aimed, asked, asking, band_option, read_aimed, read_band
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.script import file_and_name
 from infermax_opt.files.json import STANDARD
@@ -103,6 +103,7 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent v
 @click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the engine. Default: all cores.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @asking
+@band_option
 @output_option("RESULT", "Write the result, schedule included, to this file.")
 @PROGRESS
 @AS_JSON
@@ -120,6 +121,7 @@ def solve(
     seed: int,
     at_most: tuple[str, ...],
     at_least: tuple[str, ...],
+    band: str | None,
     output: str | None,
     progress: bool | None,
     as_json: bool,
@@ -129,8 +131,8 @@ def solve(
     Runs the schedulers, the closed-form bounds and one exact engine; where that has no chance,
     planners that know the output lengths, and a search for a better bound beside them.  Verifies
     what they found and reports both bounds and the gap.  Ctrl-C or SIGTERM stops early and still reports.
-    A question (--at-most, --at-least) is answered yes with a schedule, no with a bound (exit code 1), or
-    stays open.
+    A question (--at-most, --at-least) is answered yes with a schedule, no with a bound (exit code 1) or not.
+    With --band or intervals in the cost, the bound is for all these machines, the schedule's value its worst.
     With -o, the certificate of the bound is written beside the result, where there is one.
     Makespan instances: the paper's methods (with estimated and with true output lengths), then
     the exact engine where that has a chance, then annealing.
@@ -140,15 +142,14 @@ def solve(
     \b
     Examples:
       infermax-opt solve instances/toy.json
-      infermax-opt solve instances/makespan-100x20.json --time-limit 20 -o result.json
       infermax-opt solve instances/placement-long-prompts-50.json -o result.json
       infermax-opt solve instances/paper-csp/i64.json --solver cpsat --time-limit 20 -o result.json
       infermax-opt solve trace.json --warm-start sarathi.json --json > result.json
-      infermax-opt solve trace.json --bound certificate.json.gz --time-limit 300
       infermax-opt solve trace.json --objective missed --slo ttft=0.5,tpot=0.05 --slo batch:e2e=600
       infermax-opt solve instances/toy.json --objective '{"mean_e2e": 1, "p99_ttft": 2}'
       infermax-opt solve instances/toy.json --at-most mean_e2e=0.041 --at-most max_ttft=0.02
       infermax-opt solve instances/toy.json --at-most makespan=0.9*vllm
+      infermax-opt solve instances/toy.json --band 0.96:1.04 -o result.json
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.core.result import Answer, Status
@@ -156,9 +157,9 @@ def solve(
     from infermax_opt.files.results import read_bound, result_to_json, write_with_certificate
 
     check_output(output, instance_file, warm_start, *bounds)
-    instance = read_aimed(instance_file, objective, slos)
-    instance, target = asked(instance, objective, at_most, at_least)
+    instance, target = asked(read_aimed(instance_file, objective, slos), objective, at_most, at_least)
     _check_solver(solver, instance, instance_file)
+    machines = read_band(instance, band)
     with naming("warm_start", warm_start):
         result = api.solve(
             instance,
@@ -172,7 +173,9 @@ def solve(
             seed=seed,
             progress=progress_printer(progress),
             target=target,
+            band=machines,
         )
+    instance = api.on_band(instance, machines)
     failure = None
     if output is not None:
         tell_left_out(result.lower, output)
@@ -221,8 +224,8 @@ def bound(
 ) -> int:
     """Lower bounds alone; no schedule does better.
 
-    With --band they are those of the fastest machine of the band, which hold for each; `check` takes the same
-    option.
+    With --band they are those of the fastest machine of the band, which hold for each; so they are where the
+    instance has intervals of coefficients.  `check` takes the same option.
 
     \b
     Examples:
@@ -238,7 +241,9 @@ def bound(
     check_output(certificate, instance_file)
     if output and certificate and os.path.realpath(output) == os.path.realpath(certificate):
         raise InputError("result and certificate cannot be the same file", source=output)
-    instance = fastest(read_aimed(instance_file, objective, slos), band)
+    instance = read_aimed(instance_file, objective, slos)
+    machines = read_band(instance, band)
+    instance = api.on_band(instance, machines)
     progress_printer(progress)
     bounds = api.bound(instance, time_limit=time_limit)
     if not bounds and (output or certificate):
@@ -254,7 +259,10 @@ def bound(
     save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
     if output is not None:
         tell_left_out(bounds[0], output)
-        result = AnyResult(instance.name, instance.sha256, instance.objective_name, lower=bounds[0])
+        result = AnyResult(
+            instance.name, instance.sha256, instance.objective_name, lower=bounds[0],
+            band=None if machines is None else str(machines),
+        )  # fmt: skip
         write_result(write_with_certificate(instance, result, output), output)
     return DONE
 

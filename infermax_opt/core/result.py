@@ -175,6 +175,8 @@ class Result(Generic[S, M]):
     target: Fraction | None = None
     #: Why it is not known whether the schedule is as it must be; then nothing follows from its value.
     undecided: str | None = None
+    #: Band of machines that both bounds hold for, ``LO:HI``; None for those of the instance as it is.
+    band: str | None = None
     #: The best bound that anyone can check, where `lower` is a solver's word.
     certified: LowerBound | None = field(default=None, compare=False, repr=False)
 
@@ -234,6 +236,7 @@ class Result(Generic[S, M]):
             target=self.target,
             answer=self.answer,
             undecided=self.undecided,
+            band=self.band,
         )
 
 
@@ -267,4 +270,5 @@ class Claim:
     target: Fraction | None = None
     answer: Answer | None = None
     undecided: str | None = None
+    band: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
+from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Rounding, decimal_text, to_fraction
 from infermax_opt.core.problem import AnyProblem
@@ -64,6 +65,7 @@ def result_to_json(result: AnyResult) -> dict[str, Any]:
         "gap": result.gap,
         **({} if result.answer is None else {"target": result.target, "answer": result.answer.value}),
         **({} if result.undecided is None else {"undecided": result.undecided}),
+        **({} if result.band is None else {"band": result.band}),
         "upper": {"source": upper.source} if upper else None,
         "lower": {
             "source": lower.source,
@@ -103,9 +105,8 @@ def claim_from_json(value: object, expected: AnyProblem | None = None) -> Claim:
     """
     required = ["schema", "instance", "instance_sha256", "objective", "status", "upper_bound"]
     required += ["lower_bound", "gap", "schedule"]
-    top = Fields(
-        value, "", required, ["upper", "lower", "metrics", "solver", "target", "answer", "undecided"]
-    )
+    optional = ["upper", "lower", "metrics", "solver", "target", "answer", "undecided", "band"]
+    top = Fields(value, "", required, optional)
     top.schema(RESULT_SCHEMA)
     lower = top.get("lower")
     source = proof = certificate = None
@@ -144,6 +145,7 @@ def claim_from_json(value: object, expected: AnyProblem | None = None) -> Claim:
         target=top.seconds("target") if "target" in top.values else None,
         answer=_member(top, "answer", Answer) if "answer" in top.values else None,
         undecided=top.text("undecided") if "undecided" in top.values else None,
+        band=str(Band.parsed(top.text("band"))) if "band" in top.values else None,
     )
 
 

@@ -323,7 +323,8 @@ def main(arguments: list[str]) -> int:
     except Rejected as error:
         sys.stdout.write(f"{arguments[0]}: rejected: {error}\n")
         return 1
-    sys.stdout.write(f"{arguments[0]}: proves {claimed} machines or more\n")
+    what = NEVER if claimed == NEVER else f"at least {claimed} machines, whoever routes and schedules"
+    sys.stdout.write(f"{arguments[0]}: proves: {what}\n")
     return 0
 
 

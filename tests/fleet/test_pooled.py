@@ -124,7 +124,7 @@ def test_the_checker_as_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[
     path = tmp_path / "proof.json"
     path.write_text(json.dumps(certificate))
     assert checker.main([str(path)]) == 0
-    assert "proves 4 machines or more" in capsys.readouterr().out
+    assert "proves: at least 4 machines" in capsys.readouterr().out
     for other in altered(certificate):
         path.write_text(json.dumps(other))
         assert checker.main([str(path)]) == 1, other

@@ -27,7 +27,7 @@ from infermax_opt.core.exact import to_fraction
 from infermax_opt.core.options import also_read, decimal, window
 
 if TYPE_CHECKING:
-    from infermax_opt.fleet.plan import MachineType, PlanRow
+    from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow
 
 __all__ = ["plan"]
 
@@ -98,6 +98,15 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     "--prices", metavar="FILE", callback=also_read, shell_complete=files, help="CSV: machine,price_per_hour."
 )
 @click.option(
+    "--start-up",
+    metavar="S",
+    callback=decimal,
+    help="Switch machines off; to switch one on takes so long, s.",
+)
+@click.option(
+    "--min-stay", metavar="S", callback=decimal, help="Switch machines off, but not before so long, s."
+)
+@click.option(
     "--certificates", metavar="FOLDER", shell_complete=folders, help="Write the proof of each row there."
 )
 @MAX_SIZE
@@ -136,16 +145,13 @@ def plan(
         --rates 0.5,1,2,4 --ttft 1 --tpot 0.05 --fleet 4 --prices prices.csv -o plan.csv
     """  # noqa: D301
     from infermax_opt.files.json import write_text
-    from infermax_opt.fleet.plan import PlanOptions, sustained
     from infermax_opt.fleet.plan import plan as rows_of
+    from infermax_opt.fleet.plan import sustained
     from infermax_opt.fleet.report import plan_csv, plan_text, plan_to_json
-    from infermax_opt.fleet.upper import SCHEDULERS
     from infermax_opt.foreign.traces import read_trace
-    from infermax_opt.infermax.data.instance import ServiceLevel
 
     check_output(output, trace_file)
-    slo = ServiceLevel(options["ttft"], options["tpot"], options["e2e"])
-    asked = PlanOptions(slo, share, schedulers or SCHEDULERS, compare, skip_unfit)
+    asked = _asked(share, schedulers, compare, skip_unfit, options)
     trace = read_trace(
         trace_file, form, time_unit=options["time_unit"], first=options["first"], window=options["window"]
     )
@@ -163,6 +169,24 @@ def plan(
     if not as_json:
         wrote(made)
     return FAILED if any(row.lower is None for row in rows) else DONE
+
+
+def _asked(
+    share: Fraction,
+    schedulers: tuple[str, ...] | None,
+    compare: str | None,
+    skip_unfit: bool,
+    options: dict[str, Any],
+) -> PlanOptions:
+    from infermax_opt.fleet.plan import PlanOptions
+    from infermax_opt.fleet.scaling import Scaling
+    from infermax_opt.fleet.upper import SCHEDULERS
+    from infermax_opt.infermax.data.instance import ServiceLevel
+
+    slo = ServiceLevel(options["ttft"], options["tpot"], options["e2e"])
+    start, stay = options["start_up"], options["min_stay"]
+    scaling = None if start is stay is None else Scaling(start or Fraction(0), stay or Fraction(0))
+    return PlanOptions(slo, share, schedulers or SCHEDULERS, compare, skip_unfit, scaling)
 
 
 def _machine_types(machines: tuple[str, ...], options: dict[str, Any]) -> list[MachineType]:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any, NamedTuple
 
-__all__ = ["KINDS", "NEVER", "SCHEMA", "Machine", "Need", "Rejected", "check", "needs_of"]
+__all__ = ["KINDS", "NEVER", "SCHEMA", "Machine", "Need", "Rejected", "check", "machine_seconds", "needs_of"]
 
 SCHEMA = "infermax-opt/fleet-bound/1"
 #: What alpha is shared by: KV tokens held, tokens processed, requests that hold KV.
@@ -251,13 +251,50 @@ def check(certificate: Any) -> int | str:
     Rejected
         If it is malformed.
     """
+    charged = _charged(certificate)
+    if charged.least is None:
+        return NEVER
+    room = unit_of(charged.machine) * sum(
+        (end - begin) * weight for begin, end, weight, *_ in charged.windows
+    )
+    some = 1 if charged.must else 0
+    return max(some, -(-charged.least // room)) if room else some
+
+
+def machine_seconds(certificate: Any) -> Fraction | None:
+    """Seconds for which machines are busy together, at least, by windows apart; None if never in time.
+
+    Raises
+    ------
+    Rejected
+        If it is malformed, windows overlap, or their weights are not 1.
+    """
+    charged, before = _charged(certificate), 0
+    for begin, end, weight, *_ in sorted(charged.windows):
+        require(begin >= before and weight == 1, "windows: overlap, or have weights")
+        before = end
+    if charged.least is None:
+        return None
+    return Fraction(charged.least, unit_of(charged.machine) * charged.machine.ticks_per_second)
+
+
+class Charged(NamedTuple):
+    """What a certificate comes to: `least` that the good requests pay together; None if there are too few."""
+
+    machine: Machine
+    windows: list[Any]
+    must: int
+    least: int | None
+
+
+def _charged(certificate: Any) -> Charged:
     try:
-        return _check(certificate)
+        return _charge(certificate)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise Rejected(f"is malformed: {type(error).__name__}: {error}") from None
 
 
-def _check(certificate: Any) -> int | str:
+def _charge(certificate: Any) -> Charged:
     require(certificate["schema"] == SCHEMA, "schema: is another one")
     machine, share = machine_of(certificate["machine"]), number(certificate["share"], "share")
     require(share <= 1, "share: is above 1")
@@ -278,11 +315,7 @@ def _check(certificate: Any) -> int | str:
         if needs is not None:
             paid.append(sum(_paid(machine, lengths[0], needs, *window) for window in windows))
     must = ceil(share * len(requests))
-    if len(paid) < must:
-        return NEVER
-    room = unit_of(machine) * sum((end - begin) * weight for begin, end, weight, _, _ in windows)
-    least = 1 if must else 0
-    return max(least, -(-sum(sorted(paid)[:must]) // room)) if room else least
+    return Charged(machine, windows, must, sum(sorted(paid)[:must]) if len(paid) >= must else None)
 
 
 def _window(value: Any, machine: Machine) -> tuple[int, int, int, int, str]:

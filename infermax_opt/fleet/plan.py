@@ -14,15 +14,17 @@ from infermax_opt.files.traces import Trace
 from infermax_opt.fleet.bounds.alone import reasons
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
 from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.scaling import Scaled, Scaling, scaled
 from infermax_opt.fleet.upper import SCHEDULERS, Found, fewest_machines, policy_machines
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Policy, RequestGroup, ServiceLevel, System
 from infermax_opt.infermax.data.objective import Objective
 from infermax_opt.infermax.data.traces import trace_instance, without_unfit
 
-__all__ = ["MachineType", "PlanOptions", "PlanRow", "Sustained", "plan", "question_of", "sustained"]
+__all__ = ["HOUR", "MachineType", "PlanOptions", "PlanRow", "Sustained", "plan", "question_of", "sustained"]
 
 Tell = Callable[[str], None] | None
+#: Seconds.
 HOUR = 3600
 
 
@@ -60,6 +62,8 @@ class PlanOptions:
         Scheduler with which each routing policy is tried by itself.
     skip_unfit : bool
         Leave out requests that a machine can never hold.
+    scaling : Scaling or None
+        How machines are switched on and off; None: they are not.
     """
 
     slo: ServiceLevel
@@ -67,6 +71,7 @@ class PlanOptions:
     schedulers: Sequence[str] = SCHEDULERS
     compare: str | None = None
     skip_unfit: bool = False
+    scaling: Scaling | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,8 @@ class PlanRow:
         Fewest machines found by each policy alone.
     left_out : int
         Requests that no machine of this type can hold.
+    scaled : Scaled or None
+        Machine time where machines are switched on and off.
     seconds : float
         That it took to compute.
     """
@@ -100,6 +107,7 @@ class PlanRow:
     impossible: list[str] = field(default_factory=list)
     policies: Mapping[str, int | None] = field(default_factory=dict)
     left_out: int = 0
+    scaled: Scaled | None = None
     seconds: float = 0.0
 
     @property
@@ -222,15 +230,17 @@ def _row(trace: Trace, machine: MachineType, rate: Fraction, options: PlanOption
     began = time.monotonic()
     question, left_out = question_of(trace, machine, rate, options)
     bound = pooled_bound(question)
-    found, impossible, policies = None, list[str](), dict[str, int | None]()
+    found, impossible, policies, by_hours = None, list[str](), dict[str, int | None](), None
     if bound.machines is None:
         impossible = reasons(question, bound.lost)
     else:
         found = fewest_machines(question, bound.machines, schedulers=options.schedulers, tell=tell)
         if options.compare is not None:
             policies = policy_machines(question, bound.machines, options.compare)
+        if options.scaling is not None and found is not None:
+            by_hours = scaled(question, bound, found, options.scaling)
     seconds = time.monotonic() - began
-    return PlanRow(machine, rate, question, bound, found, impossible, policies, left_out, seconds)
+    return PlanRow(machine, rate, question, bound, found, impossible, policies, left_out, by_hours, seconds)
 
 
 def sustained(rows: Sequence[PlanRow], machines: int) -> list[Sustained]:

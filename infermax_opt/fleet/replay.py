@@ -10,6 +10,7 @@ from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.fast import valid_replay
+from infermax_opt.infermax.replay.plain import Replay
 
 __all__ = ["FleetReplay", "members_of", "replay_fleet"]
 
@@ -22,12 +23,12 @@ class FleetReplay:
     ----------
     good : frozenset of int
         Places of the requests that keep their service level, from exact times.
-    busy : tuple of Fraction
-        Seconds in which each machine runs a batch.
+    busy : tuple of tuple of (Fraction, Fraction)
+        Seconds from which until when each machine runs batches, one after the other.
     """
 
     good: frozenset[int]
-    busy: tuple[Fraction, ...]
+    busy: tuple[tuple[tuple[Fraction, Fraction], ...], ...]
 
     def keeps(self, question: FleetQuestion) -> bool:
         """Whether the share of the question is reached."""
@@ -63,14 +64,25 @@ def replay_fleet(
     ValueError
         If a schedule breaks a rule.
     """
-    good, busy = set[int](), list[Fraction]()
+    good, busy = set[int](), list[tuple[tuple[Fraction, Fraction], ...]]()
     for machine, members in sorted(members_of(routes).items()):
         instance = question.machine(members)
         replayed = valid_replay(
             instance, schedule[machine] if isinstance(schedule, Mapping) else schedule(instance)
         )
-        ticks = sum(end - start for start, end in zip(replayed.starts, replayed.ends, strict=True))
-        busy.append(Fraction(ticks, replayed.ticks_per_second))
+        busy.append(_stretches(replayed))
         broken = replayed.latencies(instance).broken or [False] * len(members)
         good.update(i for i, missed in zip(members, broken, strict=True) if not missed)
     return FleetReplay(frozenset(good), tuple(busy))
+
+
+def _stretches(replayed: Replay) -> tuple[tuple[Fraction, Fraction], ...]:
+    """Seconds of batches that follow each other without a pause."""
+    found: list[list[int]] = []
+    for start, end in zip(replayed.starts, replayed.ends, strict=True):
+        if found and found[-1][1] == start:
+            found[-1][1] = end
+        else:
+            found.append([start, end])
+    unit = replayed.ticks_per_second
+    return tuple((Fraction(start, unit), Fraction(end, unit)) for start, end in found)

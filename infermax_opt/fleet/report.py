@@ -9,14 +9,15 @@ from typing import Any
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent
-from infermax_opt.fleet.plan import PlanOptions, PlanRow, Sustained
+from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow, Sustained
 
 __all__ = ["plan_csv", "plan_text", "plan_to_json"]
 
 COLUMNS = (
     "machine", "rate", "requests", "left_out", "share", "may_miss", "lower", "upper", "status", "gap",
     "relaxed", "policy", "scheduler", "missed", "refused", "price_per_hour", "cost_per_million_lower",
-    "cost_per_million_upper", "never_in_time", "seconds",
+    "cost_per_million_upper", "never_in_time", "machine_hours_lower",
+    "machine_hours_upper", "peak_on", "hours_policy", "seconds",
 )  # fmt: skip
 #: Impossible requests that a text names.
 NAMED = 3
@@ -28,7 +29,7 @@ def _number(value: Fraction | float | None) -> float | None:
 
 def _values(row: PlanRow) -> dict[str, Any]:
     """A row by column; None is unknown."""
-    found, question, lower, upper = row.found, row.question, row.lower, row.upper
+    found, question, lower, upper, hours = row.found, row.question, row.lower, row.upper, row.scaled
     return {
         "machine": row.machine.name,
         "rate": _number(row.rate),
@@ -49,6 +50,10 @@ def _values(row: PlanRow) -> dict[str, Any]:
         "cost_per_million_lower": _number(row.cost_per_million(lower)),
         "cost_per_million_upper": _number(row.cost_per_million(upper)),
         "never_in_time": len(row.bound.lost),
+        "machine_hours_lower": hours and _number(hours.lower / HOUR),
+        "machine_hours_upper": hours and _number(hours.upper / HOUR),
+        "peak_on": hours and hours.peak,
+        "hours_policy": hours and hours.policy,
         "seconds": round(row.seconds, 1),
     }
 
@@ -132,6 +137,11 @@ def _remarks(row: PlanRow) -> list[str]:
         count, may = len(row.impossible), row.question.may_miss
         lines.append(f"{name}: {count} requests are never in time, {may} may miss")
         lines += [f"  {reason}" for reason in row.impossible[:NAMED]]
+    if row.scaled is not None:
+        hours, always = row.scaled, (row.upper or 0) * row.span
+        least, most, static = (f"{float(some / HOUR):.4g}" for some in (hours.lower, hours.upper, always))
+        how = f"by {hours.policy}, {hours.peak} at once; {static} if always on"
+        lines.append(f"{name}, switched on and off: {least} to {most} machine-hours ({how})")
     if row.machine.price is not None:
         least, most = (_money(row.cost_per_million(count)) for count in (row.lower, row.upper))
         lines.append(f"{name}: {least} to {most} for a million output tokens")

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from infermax_opt.cli.main import cli
 from infermax_opt.files.csv_rows import read_rows
 from infermax_opt.fleet import checker
+from infermax_opt.fleet.routing.policies import POLICIES
 from tests.support import shared_data
 
 PROFILE = "llama-3.1-8b_h100"
@@ -56,7 +57,8 @@ def test_rows_files_and_certificates(trace: str) -> None:
         assert checker.check(proof) == int(row["lower"])
         assert 0 < float(row["cost_per_million_lower"]) <= float(row["cost_per_million_upper"])
     assert int(rows[1]["lower"]) > 1
-    told = json.loads(run(*common, "--fleet", "1", "--json").stdout)
+    told = json.loads(run(*common, "--fleet", "1", "--start-up", "1", "--min-stay", "2", "--json").stdout)
+    assert 0 < told["rows"][1]["machine_hours_lower"] <= told["rows"][1]["machine_hours_upper"]
     assert told["schema"] == "infermax-opt/plan/1"
     assert told["sustained"][0]["machines"] == 1
     assert told["rows"][0]["status"] in ("optimal", "feasible")
@@ -67,14 +69,7 @@ def test_each_policy_by_itself(trace: str) -> None:
         trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "0.5", "--compare", "sarathi", "--json"
     )
     row = json.loads(done.stdout)["rows"][0]
-    assert set(row["policies"]) == {
-        "round_robin",
-        "jsq",
-        "power_of_two",
-        "least_kv",
-        "slo_aware",
-        "least_work",
-    }
+    assert set(row["policies"]) == set(POLICIES)
     assert all(count >= row["lower"] for count in row["policies"].values())
 
 

@@ -38,7 +38,7 @@ def stream(seed: int, requests: int = 60) -> FleetQuestion:
     )
 
 
-@in_blocks(campaign(6, 200), 6)
+@in_blocks(campaign(4, 200), 4)
 def test_simulated_clocks_are_those_of_the_replay(seeds: range) -> None:
     for seed in seeds:
         question, rng = stream(seed), random.Random(seed)
@@ -77,7 +77,7 @@ def test_sorted_f_is_for_one_machine() -> None:
         Router(stream(1), preset("sorted_f"))
 
 
-@in_blocks(campaign(4, 100), 4)
+@in_blocks(campaign(2, 100), 2)
 def test_upper_bounds_reach_the_share_and_lie_above_the_lower_ones(seeds: range) -> None:
     for seed in seeds:
         question = stream(seed)

@@ -25,16 +25,20 @@ from infermax_opt.infermax.schedulers._state import (
 )
 
 __all__ = [
-    "HELPERS", "LEAST_KV", "LEAST_WORK", "POWER_OF_TWO", "REFUSED", "ROUND_ROBIN", "SHORTEST", "SLO", "Fleet",
-    "route_loop",
+    "FIRST_FIT", "HELPERS", "LEAST_KV", "LEAST_WORK", "POWER_OF_TWO", "REFUSED", "ROUND_ROBIN", "SHORTEST",
+    "SLO", "Fleet", "route_loop",
 ]  # fmt: skip
 
 #: Policies.
-ROUND_ROBIN, SHORTEST, POWER_OF_TWO, LEAST_KV, SLO, LEAST_WORK = range(6)
+ROUND_ROBIN, SHORTEST, POWER_OF_TWO, LEAST_KV, SLO, LEAST_WORK, FIRST_FIT = range(7)
+#: Share of the limits of a request within which a machine is taken to have room for it.
+FIT = 0.5
 #: Machine of a request that none serves.
 REFUSED = -1
 # Columns of `Fleet.load`: unfinished requests, prompt tokens to come, output tokens to come.
 JOBS, PROMPTS, OUTPUTS = 0, 1, 2
+#: Added to the wait on a machine whose batches take longer than the TPOT, s.
+SLOW = 1e6
 #: A linear congruential generator: multiplier, increment and modulus.
 MULTIPLIER, INCREMENT, MODULUS = 1103515245, 12345, 2**31
 
@@ -120,17 +124,25 @@ def score(requests: Any, cost: Any, fleet: Any, i: Any, k: Any, now: Any, policy
     if policy == LEAST_WORK:
         step = cost.beta[0] + cost.d1 * requests.inputs[i]
         return max(0.0, fleet.clock[k] - now) + cost.beta[0] * load[PROMPTS] + step * load[OUTPUTS]
-    if policy != SLO:
+    if policy != SLO and policy != FIRST_FIT:
         return 1.0 * load[JOBS]
     # When its first token comes, about: behind the prompts that wait, in batches that decode beside them.
     tokens = load[PROMPTS] + requests.inputs[i]
     step = cost.alpha[0] + cost.d0 + cost.beta[0] * steps + cost.d1 * used
     batches = tokens // 1024 + 1
     wait = max(0.0, fleet.clock[k] - now) + cost.beta[0] * tokens + step * batches
-    return wait if step <= fleet.tpot[i] else wait + 1e6
+    return wait if step <= fleet.tpot[i] else wait + SLOW
 
 
-def choose(requests: Any, cost: Any, fleet: Any, i: Any, now: Any, policy: Any, drawn: Any) -> Any:
+def roomy(requests: Any, limits: Any, fleet: Any, i: Any, k: Any, wait: Any) -> Any:
+    """Whether a machine has room for a request by far: first token in time, KV to spare."""
+    held = fleet.count[k, USED] + fleet.load[k, PROMPTS] + requests.inputs[i]
+    return wait <= FIT * fleet.ttft[i] and held <= (1.0 - FIT / 2) * limits.capacity
+
+
+def choose(
+    limits: Any, requests: Any, cost: Any, fleet: Any, i: Any, now: Any, policy: Any, drawn: Any
+) -> Any:
     """Machine for a request, or `REFUSED`."""
     machines = len(fleet.clock)
     if policy == ROUND_ROBIN:
@@ -144,7 +156,9 @@ def choose(requests: Any, cost: Any, fleet: Any, i: Any, now: Any, policy: Any, 
         value = score(requests, cost, fleet, i, k, now, policy)
         if value < least:
             best, least = k, value
-    if policy == SLO and least % 1e6 > fleet.ttft[i]:
+        if policy == FIRST_FIT and roomy(requests, limits, fleet, i, k, value):
+            return k
+    if policy == SLO and least % SLOW > fleet.ttft[i]:
         return REFUSED
     return best
 
@@ -161,7 +175,7 @@ def route_loop(
     fleet : Fleet
         Its columns are filled.
     policy : int
-        `ROUND_ROBIN` to `LEAST_WORK`.
+        `ROUND_ROBIN` to `FIRST_FIT`.
     """
     machines, drawn = len(fleet.clock), -1
     for place in range(len(requests.order)):
@@ -173,7 +187,7 @@ def route_loop(
         for k in range(machines):
             run(limits, groups, requests, shared, plan, cost, fleet, k, now)
         drawn = drawn + 1 if policy == ROUND_ROBIN else (MULTIPLIER * max(0, drawn) + INCREMENT) % MODULUS
-        k = choose(requests, cost, fleet, i, now, policy, drawn)
+        k = choose(limits, requests, cost, fleet, i, now, policy, drawn)
         fleet.route[i] = k
         if k == REFUSED:
             continue
@@ -189,5 +203,5 @@ def route_loop(
         run(limits, groups, requests, shared, plan, cost, fleet, k, inf)
 
 
-HELPERS = (*LOOP_HELPERS, queue_of, note, run, score, choose)
+HELPERS = (*LOOP_HELPERS, queue_of, note, run, score, roomy, choose)
 """What `route_loop` calls, callees first."""

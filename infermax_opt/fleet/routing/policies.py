@@ -14,7 +14,7 @@ from infermax_opt.infermax.schedulers.algorithm1 import LoopInput, Options, Orde
 
 __all__ = ["ABOUT", "POLICIES", "Pilot", "Router"]
 
-POLICIES = ("round_robin", "jsq", "power_of_two", "least_kv", "slo_aware", "least_work")
+POLICIES = ("round_robin", "jsq", "power_of_two", "least_kv", "slo_aware", "least_work", "first_fit")
 """Names of the policies, in the order of their numbers in the kernel."""
 
 ABOUT = {
@@ -25,6 +25,7 @@ ABOUT = {
     "slo_aware": "soonest first token by an estimate, batch times within the TPOT first; refuses whom all "
     "would serve too late",
     "least_work": "least work to come; knows output tokens",
+    "first_fit": "the first machine that has room by far, so that the last ones can be off",
 }
 """What each goes by."""
 

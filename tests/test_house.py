@@ -100,7 +100,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("export", "foreign", "simple"),
     ("infermax", "makespan", "pipelining", "placement"),
     ("iteration", "latency"),
-    ("cluster",),
+    ("cluster", "fleet"),
     ("api",),
     ("fronts", "gaps", "table"),
     ("cli",),

@@ -218,7 +218,8 @@ class Problem(ABC, Generic[I, S, M]):
     def question(self, instance: I, at_most: Sequence[str], at_least: Sequence[str]) -> tuple[I, Fraction]:
         """What is asked with these limits: the instance to solve, and the value that its objective may have.
 
-        Unless overridden, the one limit there may be is that of the objective.
+        Unless overridden, the one limit there may be is that of the objective, or of the metric whose
+        `reciprocal` it is.
 
         Parameters
         ----------
@@ -235,11 +236,19 @@ class Problem(ABC, Generic[I, S, M]):
         """
         from infermax_opt.core.questions import parsed_limits
 
+        own = instance.objective_name
         limits = parsed_limits(self, instance, at_most)
-        if at_least or list(limits) != [instance.objective_name]:
-            text = f"{self.name} instances are asked for {instance.objective_name}=LIMIT"
-            raise InputError(text, field="at_least" if at_least else "at_most")
-        return instance, limits[instance.objective_name]
+        least = parsed_limits(self, instance, at_least, field="at_least")
+        for metric, limit in least.items():
+            known = self.reciprocal(instance, metric)
+            if known is not None and known[0] == own and not limits and len(least) == 1:
+                if not limit:
+                    raise InputError(f"{metric}: 0 is not above 0", field="at_least")
+                return instance, known[1] / limit
+        if least or list(limits) != [own]:
+            text = f"{self.name} instances are asked for {own}=LIMIT"
+            raise InputError(text, field="at_least" if least else "at_most")
+        return instance, limits[own]
 
     def metric_rows(self, metrics: M) -> Sequence[MetricRow]:
         """What a text shows of these metrics: each in a row of its own, unless overridden."""

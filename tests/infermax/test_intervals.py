@@ -93,7 +93,7 @@ def through_a_file(value: Any, folder: Path) -> Any:
     return load_json(path)
 
 
-@in_blocks(campaign(200, 5_000), 50)
+@in_blocks(campaign(100, 3_000), 50)
 def test_no_machine_has_an_optimum_below_the_bound(seeds: range) -> None:
     for seed in seeds:
         instance = with_intervals(seed, OBJECTIVES[seed % len(OBJECTIVES)])

@@ -19,6 +19,7 @@ DOCUMENTS = (
     "docs/iteration.md",
     "docs/mcsf.md",
     "docs/pipelining.md",
+    "docs/planner.md",
     "docs/schedulers.md",
     "examples/README.md",
 )

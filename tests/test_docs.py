@@ -21,6 +21,7 @@ DOCUMENTS = (
     "docs/iteration.md",
     "docs/mcsf.md",
     "docs/pipelining.md",
+    "docs/planner.md",
     "docs/schedulers.md",
     "docs/theory/proofs.md",
     "docs/workers.md",

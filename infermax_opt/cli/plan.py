@@ -151,6 +151,8 @@ def plan(
     from infermax_opt.foreign.traces import read_trace
 
     check_output(output, trace_file)
+    if certificates is not None:
+        _made_folder(certificates)
     asked = _asked(share, schedulers, compare, skip_unfit, options)
     trace = read_trace(
         trace_file, form, time_unit=options["time_unit"], first=options["first"], window=options["window"]
@@ -207,14 +209,18 @@ def _machine_types(machines: tuple[str, ...], options: dict[str, Any]) -> list[M
     return found
 
 
-def _write_certificates(rows: list[PlanRow], folder: str) -> None:
-    """Write the proof of each row into a folder."""
-    from infermax_opt.files.json import dump_json
-
+def _made_folder(folder: str) -> None:
+    """Make a folder before the work, so that the work is not lost."""
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot be made: {error.strerror or error}", source=folder) from None
+
+
+def _write_certificates(rows: list[PlanRow], folder: str) -> None:
+    """Write the proof of each row into a folder."""
+    from infermax_opt.files.json import dump_json
+
     for row in rows:
         dump_json(
             row.bound.certificate, os.path.join(folder, f"{row.machine.name}-rate{float(row.rate):g}.json")

@@ -138,8 +138,10 @@ def _remarks(row: PlanRow) -> list[str]:
         lines.append(f"{name}: {count} requests are never in time, {may} may miss")
         lines += [f"  {reason}" for reason in row.impossible[:NAMED]]
     if row.scaled is not None:
-        hours, always = row.scaled, (row.upper or 0) * row.span
-        least, most, static = (f"{float(some / HOUR):.4g}" for some in (hours.lower, hours.upper, always))
+        hours = row.scaled
+        least, most, static = (
+            f"{float(some / HOUR):.4g}" for some in (hours.lower, hours.upper, hours.always)
+        )
         how = f"by {hours.policy}, {hours.peak} at once; {static} if always on"
         lines.append(f"{name}, switched on and off: {least} to {most} machine-hours ({how})")
     if row.machine.price is not None:

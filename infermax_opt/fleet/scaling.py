@@ -61,6 +61,8 @@ class Scaled:
         Of the lower one, for `infermax_opt.fleet.checker.machine_seconds`.
     peak : int
         Most machines that are on at once.
+    always : Fraction
+        The same as `upper` with the fewest machines, all on from a start-up before 0 to the last batch.
     """
 
     lower: Fraction
@@ -68,6 +70,7 @@ class Scaled:
     policy: str
     certificate: dict[str, Any]
     peak: int
+    always: Fraction
 
 
 def busy_bound(bound: MachineBound) -> tuple[Fraction, dict[str, Any]]:
@@ -144,7 +147,8 @@ def scaled(question: FleetQuestion, bound: MachineBound, found: Found, scaling: 
             if replay.keeps(question):
                 tried.append((*_machine_time(replay, scaling), "first_fit"))
     upper, peak, policy = min(tried)
-    return Scaled(lower, upper, policy, certificate, peak)
+    end = max(stretches[-1][1] for stretches in found.replay.busy)
+    return Scaled(lower, upper, policy, certificate, peak, found.machines * (end + scaling.start_up))
 
 
 def _machine_time(replay: FleetReplay, scaling: Scaling) -> tuple[Fraction, int]:

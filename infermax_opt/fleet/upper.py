@@ -23,8 +23,10 @@ SCHEDULERS = ("sarathi", "deadline", "vllm_v1")
 TRIED = ("least_kv", "slo_aware", "jsq", "least_work")
 #: Times the requests that may miss, up to which refusing some of those that do is tried.
 WORTHWHILE = 8
-#: Most machines that are tried.
+#: Most machines that are tried: in all, as a multiple of the lower bound, and beyond that.
 MOST = 4096
+FAR = 16
+MORE = 16
 
 Tell = Callable[[str], None] | None
 
@@ -103,7 +105,7 @@ def fewest_machines(
     policies: Sequence[str] = TRIED,
     tell: Tell = None,
 ) -> Found | None:
-    """Fewest machines found with which the share is reached; None if none are up to `MOST`.
+    """Fewest machines found with which the share is reached; None if too many would be.
 
     Parameters
     ----------
@@ -117,7 +119,7 @@ def fewest_machines(
     """  # fmt: skip
     search = _Search(question, schedulers, policies)
     low, high, step = max(1, least) - 1, max(1, least), 1
-    top = min(MOST, len(question.workload.requests))
+    top = max(high, min(MOST, FAR * high + MORE, len(question.workload.requests)))
     while not _tried(search, high, tell):
         if high >= top:
             return None

@@ -131,7 +131,8 @@ def score(requests: Any, cost: Any, fleet: Any, i: Any, k: Any, now: Any, policy
     step = cost.alpha[0] + cost.d0 + cost.beta[0] * steps + cost.d1 * used
     batches = tokens // 1024 + 1
     wait = max(0.0, fleet.clock[k] - now) + cost.beta[0] * tokens + step * batches
-    return wait if step <= fleet.tpot[i] else wait + SLOW
+    most = fleet.tpot[i] * (FIT if policy == FIRST_FIT else 1.0)
+    return wait if step <= most else wait + SLOW
 
 
 def roomy(requests: Any, limits: Any, fleet: Any, i: Any, k: Any, wait: Any) -> Any:

@@ -35,6 +35,7 @@ def compiled(
     *,
     allocates: bool = True,
     helpers_allocate: bool | None = None,
+    small: bool = False,
 ) -> Callable[..., Any]:
     """Compile `function`, or load it from numba's cache on disk.
 
@@ -48,6 +49,9 @@ def compiled(
         are passed around are not counted, which can take most of the time.
     helpers_allocate : bool, optional
         Whether any helper does; None is what `allocates` says.
+    small : bool
+        Whether the work is less than that of compiling.  `function` itself is returned then, unless its
+        compiled code is on disk.  Only for whole numbers that cannot overflow: the outcome is the same.
 
     Notes
     -----
@@ -73,7 +77,10 @@ def compiled(
     keyed.__qualname__ = f"{function.__qualname__}_{zlib.crc32(sources.encode()):08x}"
     keyed.__module__ = function.__module__
     _kernels[keyed.__qualname__] = f"{function.__module__.removeprefix('infermax_opt.')}.{function.__name__}"
-    return numba.njit(cache=True, nogil=True, **options)(keyed)  # type: ignore[no-any-return]
+    dispatcher = numba.njit(cache=True, nogil=True, **options)(keyed)
+    if small and not any(Path(dispatcher._cache.cache_path).glob(f"*{keyed.__qualname__}*.nbi")):
+        return function  # type: ignore[no-any-return]
+    return dispatcher  # type: ignore[no-any-return]
 
 
 def _sources(function: Any, helpers: Sequence[Callable[..., Any]]) -> str:

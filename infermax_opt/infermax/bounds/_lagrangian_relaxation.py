@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.bounds.least_work import spreads, token_work
 from infermax_opt.infermax.bounds.pieces import BITS, in_units
+from infermax_opt.infermax.bounds.tiny import is_tiny
 from infermax_opt.infermax.data.instance import Instance
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Kind:
     """Requests of equal lengths.
 
     `sizes[n]`: blocks held with n tokens, an int64 array (O + 1,); `steps[n]` and `refills[n]`: units
-    that decoding token n and entering with it cost.
+    that decoding token n and entering with it cost.  `tiny`: whether all requests together are few.
     """
 
     input_tokens: int
@@ -41,6 +42,7 @@ class Kind:
     sizes: npt.NDArray[np.int64]
     steps: npt.NDArray[np.int64]
     refills: npt.NDArray[np.int64]
+    tiny: bool
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ def relaxation_of(instance: Instance, piece: int, theta: int) -> Relaxation | No
     units = functools.partial(in_units, exponent=exponent)
     block, capacity = system.block_size, system.kv_capacity // system.block_size
     rho, share = units(max(0, beta - ticks.d1)), units(ticks.d0 - theta) // capacity
+    tiny = is_tiny(tuple((i, o, count) for (i, o), count in lengths.items()))
     kinds = []
     for (i, o), count in sorted(lengths.items()):
         kv = np.arange(i - 1, i + o)
@@ -157,7 +160,7 @@ def relaxation_of(instance: Instance, piece: int, theta: int) -> Relaxation | No
         steps = share * sizes
         if instance.policy.preemption:
             steps = np.minimum(steps, refills)
-        kinds.append(Kind(i, o, count, sizes, steps, refills))
+        kinds.append(Kind(i, o, count, sizes, steps, refills, tiny))
     prefill = -(-sum(k.input_tokens * k.count for k in kinds) // system.prefill_budget)
     return Relaxation(
         instance=instance,
@@ -191,10 +194,13 @@ def moved_prices(
 
 
 @functools.cache
-def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _kernels(small: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
     from infermax_opt.infermax.bounds import _kernels_lagrangian as kernels
 
-    return compiled(kernels.cheapest, ()), compiled(kernels.retrace, (), allocates=False)
+    return (
+        compiled(kernels.cheapest, (), small=small),
+        compiled(kernels.retrace, (), allocates=False, small=small),
+    )
 
 
 def cheapest_paths(
@@ -222,7 +228,7 @@ def cheapest_paths(
 
     ends, rows = np.empty(len(prices) + 1, np.int64), np.empty(len(prices), np.int64)
     evictions = relaxation.instance.policy.preemption
-    _kernels()[0](prices, kind.sizes, kind.steps, kind.refills, evictions, ends, choices, rows)
+    _kernels(kind.tiny)[0](prices, kind.sizes, kind.steps, kind.refills, evictions, ends, choices, rows)
     return ends, rows
 
 
@@ -251,4 +257,4 @@ def retrace(
     int
         Units that it pays besides prices.
     """
-    return int(_kernels()[1](choices, rows, end, kind.sizes, kind.steps, kind.refills, blocks))
+    return int(_kernels(kind.tiny)[1](choices, rows, end, kind.sizes, kind.steps, kind.refills, blocks))

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from infermax_opt.infermax.bounds._lagrangian_relaxation import Kind, Relaxation, cheapest_paths, retrace
+from infermax_opt.infermax.bounds._lagrangian_relaxation import Relaxation, cheapest_paths, retrace
 from infermax_opt.infermax.bounds.pieces import maximizer
 
 if TYPE_CHECKING:
@@ -262,8 +262,8 @@ def coarser(relaxation: Relaxation, scale: int) -> Relaxation:
         sizes = np.diff(np.append(0, np.cumsum(kind.sizes[1:]))[ends]) // np.diff(ends)
         steps = np.diff(np.append(0, np.cumsum(kind.steps[1:]))[ends])
         refills = kind.refills[ends[:-1] + 1]
-        parts = (np.append(0, part).astype(np.int64) for part in (sizes, steps, refills))
-        kinds.append(Kind(kind.input_tokens, tokens, kind.count, *parts))
+        sizes, steps, refills = (np.append(0, part).astype(np.int64) for part in (sizes, steps, refills))
+        kinds.append(replace(kind, output_tokens=tokens, sizes=sizes, steps=steps, refills=refills))
     return replace(relaxation, batch=relaxation.batch * scale, kinds=tuple(kinds))
 
 

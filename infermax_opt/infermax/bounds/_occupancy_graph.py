@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled
+from infermax_opt.infermax.bounds.tiny import is_tiny
 
 if TYPE_CHECKING:
     import numpy as np
@@ -216,7 +217,7 @@ class OccupancyGraph:
         )  # fmt: skip
         prompts, ends = np.array(self.prompts, np.int64), np.array(self.ends, np.int64)
         cycles = np.zeros(CYCLES, np.int64)
-        settle, weigh = kernels()
+        settle, weigh = kernels(is_tiny(self.kinds))
         found = settle(
             tables, came, first, last, self.capacity, self.wide, prompts, ends,
             shortest, self.ends[-1] - 1, self.evictions, costs, SWEEPS, cycles,
@@ -228,8 +229,12 @@ class OccupancyGraph:
 
 
 @functools.cache
-def kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
+def kernels(small: bool = False) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Compiled `settle` and `weigh`; `small` as in `compiled`."""
     from infermax_opt.infermax.bounds import _kernels_occupancy as plain
 
     helpers = (plain.shift, plain.lift, plain.drop, plain.relax, plain.gains)
-    return compiled(plain.settle, helpers), compiled(plain.weigh, (), allocates=False)
+    return (
+        compiled(plain.settle, helpers, small=small),
+        compiled(plain.weigh, (), allocates=False, small=small),
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.bounds.pieces import BITS, PriceProgram, in_units
+from infermax_opt.infermax.bounds.tiny import is_tiny
 from infermax_opt.infermax.data.instance import Instance
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class FlowSpace:
         members = np.empty((MAX_STATES, most), np.int32)
         lengths, held = np.empty((2, MAX_STATES), np.int64)
         children = np.empty(MAX_STATES + 1, np.int64)
-        listed, link, *_ = kernels()
+        listed, link, *_ = kernels(is_tiny(kinds))
         states = listed(inputs[kind] + tokens, kind, counts, capacity, members, lengths, held, children)
         if states < 0:
             return None
@@ -173,7 +174,7 @@ class FlowGraph:
         paid = sign * np.append(prices, 0)[self.column]
         cost = np.where(self.fixed < FAR, self.fixed + paid, FAR)
         cycles = np.zeros(CYCLES, np.int64)
-        _, _, settle, weigh = kernels()
+        _, _, settle, weigh = kernels(is_tiny(space.kinds))
         for _ in range(0, MAX_SWEEPS, SWEEPS):
             found = settle(
                 tables, came, moved, space.offsets, space.element, space.removed, space.lowered, space.grown,
@@ -188,15 +189,15 @@ class FlowGraph:
 
 
 @functools.cache
-def kernels() -> tuple[Callable[..., Any], ...]:
-    """Compiled `listed`, `link`, `settle` and `weigh`."""
+def kernels(small: bool = False) -> tuple[Callable[..., Any], ...]:
+    """Compiled `listed`, `link`, `settle` and `weigh`; `small` as in `compiled`."""
     from infermax_opt.infermax.bounds import _kernels_state_flow as plain
 
     return (
-        compiled(plain.listed, ()),
-        compiled(plain.link, (plain.find,)),
-        compiled(plain.settle, (plain.relax, plain.gains)),
-        compiled(plain.weigh, (), allocates=False),
+        compiled(plain.listed, (), small=small),
+        compiled(plain.link, (plain.find,), small=small),
+        compiled(plain.settle, (plain.relax, plain.gains), small=small),
+        compiled(plain.weigh, (), allocates=False, small=small),
     )
 
 

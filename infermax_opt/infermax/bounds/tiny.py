@@ -1,0 +1,26 @@
+"""Instances that are bounded sooner than the kernels for it are compiled."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+__all__ = ["is_tiny"]
+
+#: Output tokens of all requests together.
+MOST_TOKENS = 64
+#: Ways in which requests can have had so many tokens each, those of one kind taken together.
+MOST_STATES = 5_000
+
+
+@functools.lru_cache(maxsize=64)
+def is_tiny(kinds: tuple[tuple[int, int, int], ...]) -> bool:
+    """Whether plain Python lists all states and paths of these requests within about a second.
+
+    Parameters
+    ----------
+    kinds : tuple of (input tokens, output tokens, requests)
+    """
+    if sum(tokens * count for _, tokens, count in kinds) > MOST_TOKENS:
+        return False
+    return math.prod(math.comb(tokens + 1 + count, count) for _, tokens, count in kinds) <= MOST_STATES

@@ -307,6 +307,36 @@ class Problem(ABC, Generic[I, S, M]):
             field="formulation",
         )
 
+    def request_rows(self, instance: I, schedule: S) -> Sequence[Mapping[str, Any]]:
+        """What a valid schedule does to each request, in their order, as columns.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+
+        Raises
+        ------
+        InputError
+            If the schedule breaks a rule.
+        """
+        return [{} for _ in instance.requests]
+
+    def step_rows(self, instance: I, schedule: S) -> Sequence[Mapping[str, Any]]:
+        """The steps of a valid schedule, such as batches, in their order: columns of a frame.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+
+        Raises
+        ------
+        InputError
+            If the schedule breaks a rule, or schedules of this problem have no steps.
+        """
+        raise InputError(f"schedules of {self.name} instances have no batches", field="problem")
+
     def admissions(self, instance: I, schedule: S) -> Sequence[Admission]:
         """The requests that a valid schedule serves, in the order in which it first serves them.
 

@@ -237,6 +237,7 @@ class SolveRun(Generic[P, S, M]):
             solver=replace(self.report, seconds=seconds, details=details),
             target=self.options.target,
             undecided=self.undecided() if best else None,
+            given=self.instance,
         )
 
     def proved(self) -> bool:

@@ -276,6 +276,30 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         start = InferMaxRun(self, instance, options).find_start()
         return build_formulation(instance, name, warm=start)
 
+    def request_rows(self, instance: Instance, schedule: Schedule) -> list[dict[str, Any]]:
+        """First token, finish, latencies and evictions of each request.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        from infermax_opt.infermax.replay.rows import request_rows
+
+        return request_rows(instance, schedule)
+
+    def step_rows(self, instance: Instance, schedule: Schedule) -> list[dict[str, Any]]:
+        """Times, tokens and requests of each batch.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        from infermax_opt.infermax.replay.rows import batch_rows
+
+        return batch_rows(instance, schedule)
+
     def admissions(self, instance: Instance, schedule: Schedule) -> Sequence[Admission]:
         """Requests by the batch that first processes them; within it in the order of its entry."""
         from infermax_opt.infermax.replay.admissions import admissions

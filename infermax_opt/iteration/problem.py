@@ -186,6 +186,17 @@ class IterationProblem(Problem[IterationInstance, Selection, IterationMetrics]):
         start = IterationRun(self, instance, options).find_start()
         return build_formulation(instance, name, warm=start)
 
+    def request_rows(self, instance: IterationInstance, schedule: Selection) -> list[dict[str, Any]]:
+        """Whether the batch takes a request.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        taken = set(schedule.select)
+        return [{"selected": request.id in taken} for request in instance.requests]
+
     def plot(
         self, instance: IterationInstance, subject: Selection | Claim, path: str | os.PathLike[str]
     ) -> None:

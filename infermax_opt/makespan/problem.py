@@ -154,6 +154,30 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
 
         return admissions(instance, schedule)
 
+    def request_rows(self, instance: MakespanInstance, schedule: MakespanSchedule) -> list[dict[str, Any]]:
+        """Client, start and finish of each request.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        from infermax_opt.makespan.replay.rows import request_rows
+
+        return request_rows(instance, schedule)
+
+    def step_rows(self, instance: MakespanInstance, schedule: MakespanSchedule) -> list[dict[str, Any]]:
+        """Times and requests of each bin.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        from infermax_opt.makespan.replay.rows import bin_rows
+
+        return bin_rows(instance, schedule)
+
     def plot(
         self, instance: MakespanInstance, subject: MakespanSchedule | Claim, path: str | os.PathLike[str]
     ) -> None:

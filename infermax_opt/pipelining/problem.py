@@ -208,6 +208,16 @@ class PipeliningProblem(Problem[PipeliningInstance, Pipelining, PipeliningMetric
         start = PipeliningRun(self, instance, options).find_start()
         return build_formulation(instance, name, warm=start)
 
+    def request_rows(self, instance: PipeliningInstance, schedule: Pipelining) -> list[dict[str, Any]]:
+        """Offset of each request in the reservation; None for those left out.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        return [{"offset": schedule.offsets.get(request.id)} for request in instance.requests]
+
     def plot(
         self, instance: PipeliningInstance, subject: Pipelining | Claim, path: str | os.PathLike[str]
     ) -> None:

@@ -144,6 +144,19 @@ class PlacementProblem(Problem[PlacementInstance, Placement, PlacementMetrics]):
         start = PlacementRun(self, instance, options).find_start()
         return build_formulation(instance, name, warm=start)
 
+    def request_rows(self, instance: PlacementInstance, schedule: Placement) -> list[dict[str, Any]]:
+        """Worker of each request.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        return [
+            {"worker": request.worker if request.ongoing else schedule.workers[request.id]}
+            for request in instance.requests
+        ]
+
     def plot(
         self, instance: PlacementInstance, subject: Placement | Claim, path: str | os.PathLike[str]
     ) -> None:

@@ -19,6 +19,7 @@ from infermax_opt.core.checks import (
 )
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
+from infermax_opt.core.shown import ShownInstance
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.objective import BY_COUNT, Metric, Objective, shares
 from infermax_opt.infermax.data.release import Release, check_release, release_sets
@@ -106,7 +107,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Instance:
+class Instance(ShownInstance):
     """A workload, a machine, a policy, a cost model and an objective.
 
     Parameters

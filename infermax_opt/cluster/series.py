@@ -21,9 +21,10 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from fractions import Fraction
+from typing import Any
 
 from infermax_opt.cluster.bounds.any_policy import any_policy_bounds
 from infermax_opt.cluster.bounds.mean_workers import WorkBound, mean_workers_bound
@@ -34,6 +35,7 @@ from infermax_opt.cluster.replay.metrics import StreamMetrics, measure_stream
 from infermax_opt.cluster.replay.replay import Beat, replay_stream
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.interrupts import Patience
+from infermax_opt.core.shown import ShownRows
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics.place import place
@@ -78,7 +80,7 @@ class BeatBounds:
 
 
 @dataclass(frozen=True)
-class WorkerSeries:
+class WorkerSeries(ShownRows):
     """Fewest workers over time.
 
     Attributes
@@ -108,6 +110,21 @@ class WorkerSeries:
     work: WorkBound
     verified: bool
     cut_short: int | None
+
+    def facts(self) -> Mapping[str, Any]:
+        """Largest and mean number of workers, and of both bounds."""
+        return {
+            "stream": self.stream.name,
+            "heartbeats": len(self.beats),
+            **{f"peak_{name}": self.peak(name) for name in ("upper", "lower", "any_policy")},
+            **{f"mean_{name}": self.mean(name) for name in ("upper", "lower", "any_policy")},
+            "open_heartbeats": self.open_beats,
+        }
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """A row for each heartbeat; `seconds` is its time."""
+        for beat in self.beats:
+            yield {"seconds": beat.beat * self.stream.heartbeat, **asdict(beat)}
 
     def peak(self, name: str) -> int:
         """Largest of ``any_policy``, ``lower`` or ``upper``."""

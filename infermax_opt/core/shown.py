@@ -7,7 +7,7 @@ schedules and metrics of any problem derive from the classes below, which need n
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,6 +25,7 @@ __all__ = [
     "Shown",
     "ShownInstance",
     "ShownMetrics",
+    "ShownRows",
     "ShownSchedule",
     "Solved",
     "request_count",
@@ -75,6 +76,25 @@ class Shown:
     def to_frame(self) -> pandas.DataFrame:
         """One row; raises `InputError` where pandas is not installed."""
         return frame([self.facts()])
+
+
+class ShownRows(Shown):
+    """A value with facts and several rows."""
+
+    __slots__ = ()
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """The rows, names and values."""
+        raise NotImplementedError
+
+    def to_frame(self) -> pandas.DataFrame:
+        """All rows; raises `InputError` where pandas is not installed."""
+        return frame(self.rows_shown())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts, and `rows`, as JSON knows them; exact numbers become the nearest float."""
+        found: dict[str, Any] = plain({**self.facts(), "rows": list(self.rows_shown())})
+        return found
 
 
 class ShownInstance(Shown):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -21,6 +21,7 @@ from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, LowerBound
+from infermax_opt.core.shown import ShownRows
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.fronts.axes import Axis
 
@@ -57,7 +58,7 @@ class HalfPlane:
 
 
 @dataclass(frozen=True)
-class Front:
+class Front(ShownRows):
     """What two metrics can be together.
 
     Attributes
@@ -76,6 +77,28 @@ class Front:
     points: tuple[Point, ...]
     others: tuple[Point, ...]
     half_planes: tuple[HalfPlane, ...]
+
+    def facts(self) -> Mapping[str, Any]:
+        """The instance, both metrics, and how much is known."""
+        return {
+            "instance": self.instance.name,
+            "x": self.x.name,
+            "y": self.y.name,
+            "points": len(self.points),
+            "half_planes": len(self.half_planes),
+            "largest_gap": max(map(self.gap, self.points), default=None),
+        }
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """A row for each schedule, those that no other one beats first."""
+        for point in (*self.points, *self.others):
+            yield {
+                self.x.name: self.x.shown(point.x),
+                self.y.name: self.y.shown(point.y),
+                "gap": self.gap(point),
+                "on_front": point in self.points,
+                "found_by": point.source,
+            }
 
     def gap(self, point: Point) -> Fraction:
         """Share by which no schedule has both metrics lower."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from infermax_opt.core.errors import InputError
     from infermax_opt.core.importing import Made
     from infermax_opt.core.problem import Problem
+    from infermax_opt.core.progress import ProgressEvent
     from infermax_opt.core.result import Claim, LowerBound, Proof, Result, Status, UpperBound
     from infermax_opt.export.formulation import ExportedFormulation
     from infermax_opt.export.requests import ExportedRequests
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from infermax_opt.foreign.traces import read_trace
     from infermax_opt.fronts.trace import Front, trace_front
     from infermax_opt.functions.aims import asked, with_aim, with_band, with_cost
+    from infermax_opt.functions.background import SolveHandle, start_solve
     from infermax_opt.functions.imports import import_trace
     from infermax_opt.functions.listings import ProblemEntry, formats, problems, schedulers, versions
     from infermax_opt.gaps.collect import compare_schedulers, gap, gaps_on_machine
@@ -102,19 +104,20 @@ __all__ = [
     "Made", "MakespanInstance", "MakespanMetrics", "MakespanResult", "MakespanSchedule",
     "MakespanVerification", "Metric", "Metrics", "Objective", "Placement", "PlacementGroup",
     "PlacementInstance", "PlacementMetrics", "PlacementResult", "PlacementVerification", "Policy",
-    "PrefillLevel", "Problem", "ProblemEntry", "ProfileFit", "Proof", "Request", "RequestClass",
-    "RequestGroup", "RequestView", "Result", "Run", "Schedule", "ServiceLevel", "Simulation",
-    "Simulator", "Slo", "Status", "Stream", "StreamMetrics", "StreamRequest", "StreamVerification",
-    "Suite", "System", "Table", "UpperBound", "Verification", "Worker", "WorkerSeries", "__version__",
-    "asked", "bound", "calibrate", "check_certificate", "client_instance", "compare_schedulers",
-    "configure_worker", "demand_of", "explained", "export_formulation", "export_requests",
-    "fit_batches", "fit_profile", "formats", "gap", "gaps_on_machine", "get_suite", "gsm8k_like",
-    "heartbeat_instance", "import_trace", "linear_levels", "load_profile", "policies", "prefill_stream",
-    "problems", "profile_names", "read_batches", "read_instance", "read_run", "read_samples",
-    "read_schedule_or_claim", "read_trace", "run_table", "schedule", "schedulers", "simulate",
-    "simulate_stream", "solve", "suite_names", "trace_front", "trace_instance", "verify", "versions",
-    "with_aim", "with_band", "with_cost", "worker_series", "write_certificate", "write_instance",
-    "write_profile", "write_result", "write_schedule", "write_worker",
+    "PrefillLevel", "Problem", "ProblemEntry", "ProfileFit", "ProgressEvent", "Proof", "Request",
+    "RequestClass", "RequestGroup", "RequestView", "Result", "Run", "Schedule", "ServiceLevel",
+    "Simulation", "Simulator", "Slo", "SolveHandle", "Status", "Stream", "StreamMetrics",
+    "StreamRequest", "StreamVerification", "Suite", "System", "Table", "UpperBound", "Verification",
+    "Worker", "WorkerSeries", "__version__", "asked", "bound", "calibrate", "check_certificate",
+    "client_instance", "compare_schedulers", "configure_worker", "demand_of", "explained",
+    "export_formulation", "export_requests", "fit_batches", "fit_profile", "formats", "gap",
+    "gaps_on_machine", "get_suite", "gsm8k_like", "heartbeat_instance", "import_trace", "linear_levels",
+    "load_profile", "policies", "prefill_stream", "problems", "profile_names", "read_batches",
+    "read_instance", "read_run", "read_samples", "read_schedule_or_claim", "read_trace", "run_table",
+    "schedule", "schedulers", "simulate", "simulate_stream", "solve", "start_solve", "suite_names",
+    "trace_front", "trace_instance", "verify", "versions", "with_aim", "with_band", "with_cost",
+    "worker_series", "write_certificate", "write_instance", "write_profile", "write_result",
+    "write_schedule", "write_worker",
 ]  # fmt: skip
 
 #: Names by the module that has them, which is loaded when one of them is asked for.
@@ -133,6 +136,7 @@ _HOMES = {
     "core.errors": "InputError",
     "core.importing": "Made",
     "core.problem": "Problem",
+    "core.progress": "ProgressEvent",
     "core.result": "Claim LowerBound Proof Result Status UpperBound",
     "export.formulation": "ExportedFormulation",
     "export.requests": "ExportedRequests",
@@ -143,6 +147,7 @@ _HOMES = {
     "foreign.traces": "read_trace",
     "fronts.trace": "Front trace_front",
     "functions.aims": "asked with_aim with_band with_cost",
+    "functions.background": "SolveHandle start_solve",
     "functions.imports": "import_trace",
     "functions.listings": "ProblemEntry formats problems schedulers versions",
     "gaps.collect": "compare_schedulers gap gaps_on_machine",

@@ -6,12 +6,16 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from infermax_opt.core.frames import plain
+from infermax_opt.core.frames import frame, plain
+from infermax_opt.core.progress import ProgressEvent
 from infermax_opt.core.result_items import result_items
 from infermax_opt.core.shown import Shown, Solved, written_schedule
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = [
     "Answer",
@@ -186,6 +190,12 @@ class Result(Solved, Generic[S, M]):
     certified: LowerBound | None = field(default=None, compare=False, repr=False)
     #: The instance itself; None for a result that was put together without it.
     given: AnyInstance | None = field(default=None, compare=False, repr=False)
+    #: When each better schedule and bound came; files do not hold it.
+    events: tuple[ProgressEvent, ...] = field(default=(), compare=False, repr=False)
+
+    def convergence_frame(self) -> pandas.DataFrame:
+        """A row for each better schedule or bound, as it came; raises `InputError` without pandas."""
+        return frame(event.facts() for event in self.events)
 
     def facts(self) -> Mapping[str, Any]:
         """What is established, by what, and in which time."""

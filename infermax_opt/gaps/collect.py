@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from infermax_opt import api
 from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.progress import Progress
 from infermax_opt.core.registry import first_problem, problem_of
 from infermax_opt.core.result import AnyResult, LowerBound
 from infermax_opt.core.values import AnyInstance, AnySchedule
@@ -126,7 +127,7 @@ def gap(
     metrics: Sequence[str] = (),
     time_limit: float = 60.0,
     band: Band | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Group:
     """How far runs are from optimal, metric by metric.
 
@@ -144,7 +145,7 @@ def gap(
     band : Band, optional
         Of machines that the bounds are to hold for.
     progress : callable, optional
-        Receives one line of text whenever there is news.
+        As in `infermax_opt.solve`.
 
     Returns
     -------
@@ -176,7 +177,7 @@ def compare_schedulers(
     *,
     metrics: Sequence[str] = (),
     time_limit: float = 60.0,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Group:
     """How far schedulers are from optimal on an instance, side by side.
 
@@ -267,7 +268,7 @@ def score(
     time_limit: float = 60.0,
     known: Sequence[LowerBound] = (),
     band: Band | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Group]:
     """Set runs against the best checked bounds, instance by instance.
 
@@ -283,7 +284,7 @@ def score(
     band : Band, optional
         Of machines that the bounds are to hold for.
     progress : callable, optional
-        Receives one line of text whenever there is news.
+        As in `infermax_opt.solve`.
 
     Raises
     ------

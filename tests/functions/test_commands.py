@@ -33,7 +33,7 @@ FUNCTIONS = {
     "schedule": ("schedule", "write_schedule"),
     "schedulers": ("schedulers",),
     "simulate": ("simulate_stream", "policies", "import_trace"),
-    "solve": ("solve", "asked", "with_aim", "with_cost", "write_result"),
+    "solve": ("solve", "start_solve", "asked", "with_aim", "with_cost", "write_result"),
     "table": ("run_table", "get_suite", "suite_names", "Archive"),
     "verify": ("verify", "read_schedule_or_claim"),
     "versions": ("versions",),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         write_certificate,
     )
     from infermax_opt.cluster.data.stream import Stream, StreamRequest
+    from infermax_opt.cluster.plot import plot_workers
     from infermax_opt.cluster.prefill import prefill_stream
     from infermax_opt.cluster.replay.metrics import StreamMetrics
     from infermax_opt.cluster.series import WorkerSeries, worker_series
@@ -34,18 +35,28 @@ if TYPE_CHECKING:
     from infermax_opt.core.result import Claim, LowerBound, Proof, Result, Status, UpperBound
     from infermax_opt.export.formulation import ExportedFormulation
     from infermax_opt.export.requests import ExportedRequests
+    from infermax_opt.files.figure import alt_text
     from infermax_opt.files.instances import read_instance, write_instance, write_schedule
     from infermax_opt.files.results import read_schedule_or_claim, write_result
     from infermax_opt.foreign.reading import read_run
     from infermax_opt.foreign.run import Run
     from infermax_opt.foreign.traces import read_trace
+    from infermax_opt.fronts.plot import plot_front
     from infermax_opt.fronts.trace import Front, trace_front
     from infermax_opt.functions.aims import asked, with_aim, with_band, with_cost
     from infermax_opt.functions.background import SolveHandle, start_solve
     from infermax_opt.functions.imports import import_trace
     from infermax_opt.functions.listings import ProblemEntry, formats, problems, schedulers, versions
+    from infermax_opt.functions.pictures import (
+        plot_convergence,
+        plot_latencies,
+        plot_requests,
+        plot_schedule,
+        save_plot,
+    )
     from infermax_opt.gaps.collect import compare_schedulers, gap, gaps_on_machine
     from infermax_opt.gaps.explain import explained
+    from infermax_opt.gaps.plot import plot_comparison, plot_gap, plot_gaps
     from infermax_opt.gaps.score import Group
     from infermax_opt.infermax.data.cost import Attention, CostModel
     from infermax_opt.infermax.data.instance import (
@@ -66,6 +77,7 @@ if TYPE_CHECKING:
     from infermax_opt.infermax.simulator import BrokenRule, RequestView, Simulator, simulate
     from infermax_opt.infermax.verify import Verification
     from infermax_opt.latency.batches.fit import BatchFit, fit_batches
+    from infermax_opt.latency.batches.plot import plot_residuals
     from infermax_opt.latency.batches.read import read_batches
     from infermax_opt.latency.batches.report import write_profile
     from infermax_opt.latency.calibration import Calibration, calibrate
@@ -108,12 +120,14 @@ __all__ = [
     "RequestClass", "RequestGroup", "RequestView", "Result", "Run", "Schedule", "ServiceLevel",
     "Simulation", "Simulator", "Slo", "SolveHandle", "Status", "Stream", "StreamMetrics",
     "StreamRequest", "StreamVerification", "Suite", "System", "Table", "UpperBound", "Verification",
-    "Worker", "WorkerSeries", "__version__", "asked", "bound", "calibrate", "check_certificate",
-    "client_instance", "compare_schedulers", "configure_worker", "demand_of", "explained",
-    "export_formulation", "export_requests", "fit_batches", "fit_profile", "formats", "gap",
-    "gaps_on_machine", "get_suite", "gsm8k_like", "heartbeat_instance", "import_trace", "linear_levels",
-    "load_profile", "policies", "prefill_stream", "problems", "profile_names", "read_batches",
-    "read_instance", "read_run", "read_samples", "read_schedule_or_claim", "read_trace", "run_table",
+    "Worker", "WorkerSeries", "__version__", "alt_text", "asked", "bound", "calibrate",
+    "check_certificate", "client_instance", "compare_schedulers", "configure_worker", "demand_of",
+    "explained", "export_formulation", "export_requests", "fit_batches", "fit_profile", "formats",
+    "gap", "gaps_on_machine", "get_suite", "gsm8k_like", "heartbeat_instance", "import_trace",
+    "linear_levels", "load_profile", "plot_comparison", "plot_convergence", "plot_front", "plot_gap",
+    "plot_gaps", "plot_latencies", "plot_requests", "plot_residuals", "plot_schedule", "plot_workers",
+    "policies", "prefill_stream", "problems", "profile_names", "read_batches", "read_instance",
+    "read_run", "read_samples", "read_schedule_or_claim", "read_trace", "run_table", "save_plot",
     "schedule", "schedulers", "simulate", "simulate_stream", "solve", "start_solve", "suite_names",
     "trace_front", "trace_instance", "verify", "versions", "with_aim", "with_band", "with_cost",
     "worker_series", "write_certificate", "write_instance", "write_profile", "write_result",
@@ -126,6 +140,7 @@ _HOMES = {
         "bound check_certificate export_formulation export_requests schedule solve verify write_certificate"
     ),
     "cluster.data.stream": "Stream StreamRequest",
+    "cluster.plot": "plot_workers",
     "cluster.prefill": "prefill_stream",
     "cluster.replay.metrics": "StreamMetrics",
     "cluster.series": "WorkerSeries worker_series",
@@ -140,18 +155,22 @@ _HOMES = {
     "core.result": "Claim LowerBound Proof Result Status UpperBound",
     "export.formulation": "ExportedFormulation",
     "export.requests": "ExportedRequests",
+    "files.figure": "alt_text",
     "files.instances": "read_instance write_instance write_schedule",
     "files.results": "read_schedule_or_claim write_result",
     "foreign.reading": "read_run",
     "foreign.run": "Run",
     "foreign.traces": "read_trace",
+    "fronts.plot": "plot_front",
     "fronts.trace": "Front trace_front",
     "functions.aims": "asked with_aim with_band with_cost",
     "functions.background": "SolveHandle start_solve",
     "functions.imports": "import_trace",
     "functions.listings": "ProblemEntry formats problems schedulers versions",
+    "functions.pictures": "plot_convergence plot_latencies plot_requests plot_schedule save_plot",
     "gaps.collect": "compare_schedulers gap gaps_on_machine",
     "gaps.explain": "explained",
+    "gaps.plot": "plot_comparison plot_gap plot_gaps",
     "gaps.score": "Group",
     "infermax.data.cost": "Attention CostModel",
     "infermax.data.instance": (
@@ -164,6 +183,7 @@ _HOMES = {
     "infermax.simulator": "BrokenRule RequestView Simulator simulate",
     "infermax.verify": "Verification",
     "latency.batches.fit": "BatchFit fit_batches",
+    "latency.batches.plot": "plot_residuals",
     "latency.batches.read": "read_batches",
     "latency.batches.report": "write_profile",
     "latency.calibration": "Calibration calibrate",

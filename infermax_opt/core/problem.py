@@ -8,7 +8,6 @@ Methods import what they call when they are called: a command that draws a pictu
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -349,20 +348,25 @@ class Problem(ABC, Generic[I, S, M]):
 
     # --- pictures, tables, imports --------------------------------------------------------------
 
-    def plot(self, instance: I, subject: S | Claim, path: str | os.PathLike[str]) -> None:
+    def draw(self, instance: I, subject: S | Claim, ax: Any | None = None) -> Any:
         """Draw a valid schedule, or the schedule of a result with its bound and gap.
 
         Parameters
         ----------
         instance : instance
         subject : schedule or Claim
-        path : path
-            PNG or SVG by its ending; written whole or not at all.
+        ax : matplotlib.axes.Axes, optional
+            What to draw into; default: a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The given ones, or the first of the new figure; `infermax_opt.files.figure` makes both.
 
         Raises
         ------
         InputError
-            If there is no picture of it, or the file cannot be written.
+            If there is no picture of it.
         """
         raise InputError(f"schedules of {self.name} instances have no picture", field="problem")
 

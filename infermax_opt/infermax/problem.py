@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -306,19 +305,18 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
 
         return admissions(instance, schedule)
 
-    def plot(self, instance: Instance, subject: Schedule | Claim, path: str | os.PathLike[str]) -> None:
+    def draw(self, instance: Instance, subject: Schedule | Claim, ax: Any | None = None) -> Any:
         """Draw what each request does over time, and the KV cache it takes.
 
         Parameters
         ----------
         instance : instance
         subject : schedule or Claim
-        path : path
-            PNG or SVG by its ending; written whole or not at all.
+        ax : matplotlib.axes.Axes, optional
         """
         from infermax_opt.infermax.plot import plot_schedule
 
-        plot_schedule(instance, subject, path)
+        return plot_schedule(instance, subject, ax)
 
     @property
     def row_kind(self) -> RowKind:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,9 +177,9 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
 
         return bin_rows(instance, schedule)
 
-    def plot(
-        self, instance: MakespanInstance, subject: MakespanSchedule | Claim, path: str | os.PathLike[str]
-    ) -> None:
+    def draw(
+        self, instance: MakespanInstance, subject: MakespanSchedule | Claim, ax: Any | None = None
+    ) -> Any:
         """Draw a Gantt chart of the clients.
 
         Parameters
@@ -193,7 +192,7 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
         """
         from infermax_opt.makespan.plot import plot_bins
 
-        plot_bins(instance, subject, path)
+        return plot_bins(instance, subject, ax)
 
     @property
     def row_kind(self) -> RowKind:

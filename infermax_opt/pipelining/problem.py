@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -218,9 +217,7 @@ class PipeliningProblem(Problem[PipeliningInstance, Pipelining, PipeliningMetric
         """
         return [{"offset": schedule.offsets.get(request.id)} for request in instance.requests]
 
-    def plot(
-        self, instance: PipeliningInstance, subject: Pipelining | Claim, path: str | os.PathLike[str]
-    ) -> None:
+    def draw(self, instance: PipeliningInstance, subject: Pipelining | Claim, ax: Any | None = None) -> Any:
         """Draw which request uses each cell of the reservation at each iteration.
 
         Parameters
@@ -233,7 +230,7 @@ class PipeliningProblem(Problem[PipeliningInstance, Pipelining, PipeliningMetric
         """
         from infermax_opt.pipelining.plot import plot_reservation
 
-        plot_reservation(instance, subject, path)
+        return plot_reservation(instance, subject, ax)
 
     @property
     def row_kind(self) -> RowKind:

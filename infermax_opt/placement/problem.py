@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -157,9 +156,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement, PlacementMetrics]):
             for request in instance.requests
         ]
 
-    def plot(
-        self, instance: PlacementInstance, subject: Placement | Claim, path: str | os.PathLike[str]
-    ) -> None:
+    def draw(self, instance: PlacementInstance, subject: Placement | Claim, ax: Any | None = None) -> Any:
         """Draw what each worker uses of its limits.
 
         Parameters
@@ -172,7 +169,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement, PlacementMetrics]):
         """
         from infermax_opt.placement.plot import plot_workers
 
-        plot_workers(instance, subject, path)
+        return plot_workers(instance, subject, ax)
 
     @property
     def row_kind(self) -> RowKind:

@@ -25,19 +25,20 @@ FUNCTIONS = {
     "check": ("check_certificate", "with_band"),
     "configure": ("configure_worker", "demand_of", "read_samples"),
     "export": ("export_formulation", "export_requests"),
-    "front": ("trace_front", "with_aim"),
-    "gap": ("gap", "gaps_on_machine", "compare_schedulers", "explained", "read_run"),
+    "front": ("trace_front", "with_aim", "plot_front"),
+    "gap": ("gap", "gaps_on_machine", "compare_schedulers", "explained", "read_run", "plot_gap"),
     "import": ("import_trace", "write_instance"),
+    "plot": ("plot_schedule", "save_plot"),
     "problems": ("problems",),
     "profiles": ("profile_names", "load_profile"),
     "schedule": ("schedule", "write_schedule"),
     "schedulers": ("schedulers",),
     "simulate": ("simulate_stream", "policies", "import_trace"),
-    "solve": ("solve", "start_solve", "asked", "with_aim", "with_cost", "write_result"),
+    "solve": ("solve", "start_solve", "asked", "with_aim", "with_cost", "write_result", "plot_convergence"),
     "table": ("run_table", "get_suite", "suite_names", "Archive"),
     "verify": ("verify", "read_schedule_or_claim"),
     "versions": ("versions",),
-    "workers": ("worker_series", "prefill_stream", "import_trace"),
+    "workers": ("worker_series", "prefill_stream", "import_trace", "plot_workers"),
 }  # fmt: skip
 #: Commands for the shell alone.
 SHELL_ONLY = {"completion"}
@@ -45,7 +46,7 @@ TRACE = "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,512,64\n0.1,2048,3
 
 
 def test_every_command_has_its_functions() -> None:
-    assert set(cli.commands) == set(FUNCTIONS) | SHELL_ONLY | {"plot"}
+    assert set(cli.commands) == set(FUNCTIONS) | SHELL_ONLY
     for command, names in FUNCTIONS.items():
         missing = set(names) - set(infermax_opt.__all__)
         assert not missing, f"{command}: {missing}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from infermax_opt.cluster.report import BOUNDS
 from infermax_opt.cluster.series import WorkerSeries
-from infermax_opt.files.figure import STYLE, entitle, panels
+from infermax_opt.files.figure import entitle, panels, styled
 from infermax_opt.files.text import printable
 
 __all__ = ["plot_workers"]
@@ -36,14 +36,13 @@ def plot_workers(series: WorkerSeries, ax: Any | None = None) -> Any:
     matplotlib.axes.Axes
         The given ones, or those of the new figure.
     """
-    from matplotlib import rc_context
     from matplotlib.ticker import MaxNLocator
 
     heartbeat = float(series.stream.heartbeat)
     times = [beat.beat * heartbeat for beat in series.beats]
     # The last heartbeat lasts as long as the others.
     times.append(times[-1] + heartbeat)
-    with rc_context(STYLE):
+    with styled():
         (axes,) = panels(ax, (11, 4.5))
         drawn = {}
         for name in COLOURS:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = [
     "picture_format",
     "save_figure",
     "save_picture",
+    "styled",
 ]
 
 #: Room between panels that take the place of one, as a share of its height.
@@ -75,6 +77,18 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     if suffix not in (".png", ".svg"):
         raise InputError("the name of a picture ends in .png or .svg", source=os.fspath(path))
     return suffix[1:]
+
+
+@contextlib.contextmanager
+def styled() -> Iterator[None]:
+    """Draw under `STYLE`."""
+    from matplotlib import interactive, is_interactive, rc_context
+
+    with rc_context(STYLE):
+        yield
+        # A notebook's backend sets this when it loads, which may be now; it must outlive the style.
+        shows = is_interactive()
+    interactive(shows)
 
 
 def panels(
@@ -169,9 +183,7 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
     metadata: dict[str, Any] = {name: text for name, text in words.items() if text}
     if kind == "svg":
         metadata["Date"] = None
-    from matplotlib import rc_context
-
-    with rc_context(STYLE), replacing(path) as temporary:
+    with styled(), replacing(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=130, metadata=metadata)
         if kind == "svg":
             _describe(temporary, words["Description"])

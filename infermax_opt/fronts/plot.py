@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from infermax_opt.files.figure import STYLE, entitle, panels
+from infermax_opt.files.figure import entitle, panels, styled
 from infermax_opt.files.text import percent, printable
 from infermax_opt.fronts.axes import Axis
 from infermax_opt.fronts.trace import Front, Point
@@ -33,9 +33,7 @@ def plot_front(front: Front, ax: Any | None = None) -> Any:
     matplotlib.axes.Axes
         The given ones, or those of the new figure.
     """
-    from matplotlib import rc_context
-
-    with rc_context(STYLE):
+    with styled():
         (axes,) = panels(ax, (8, 5.5))
         most_x, most_y = (
             BEYOND * max((float(value) for value in values), default=1.0) or 1.0

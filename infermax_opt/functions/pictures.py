@@ -19,7 +19,7 @@ from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, Claim, Result
 from infermax_opt.core.shown import rows_of
 from infermax_opt.core.values import AnyInstance, AnySchedule, amount
-from infermax_opt.files.figure import CATEGORIES, COLOURS, STYLE, Phase, entitle, panels, save_figure
+from infermax_opt.files.figure import CATEGORIES, COLOURS, Phase, entitle, panels, save_figure, styled
 from infermax_opt.files.text import percent, printable
 
 __all__ = ["plot_convergence", "plot_latencies", "plot_requests", "plot_schedule", "save_plot"]
@@ -103,7 +103,6 @@ def plot_requests(
         raise InputError(
             f"schedules of {problem_of(instance).name} instances have no such times", field="problem"
         )
-    from matplotlib import rc_context
     from matplotlib.collections import LineCollection
     from matplotlib.lines import Line2D
 
@@ -112,7 +111,7 @@ def plot_requests(
     rows = sorted(
         (row for row in rows if row["finish"] is not None), key=lambda row: (row[marks[0]], row["finish"])
     )
-    with rc_context(STYLE):
+    with styled():
         (axes,) = panels(ax, (11, min(2.5 + 0.2 * len(rows), 7)))
         width = max(0.4, min(9.0, 300 / max(1, len(rows))))
         for begin, end, (_, colour) in kinds:
@@ -180,9 +179,8 @@ def plot_latencies(
     chosen = latency or next(iter(known), "latency")
     if chosen not in known:
         raise InputError(f"{chosen!r} is none of {', '.join(known) or 'none'}", field="latency")
-    from matplotlib import rc_context
 
-    with rc_context(STYLE):
+    with styled():
         (axes,) = panels(ax, (7.5, 4.5))
         _draw_shares(axes, found, chosen)
         axes.set_xlabel(f"{chosen.upper()} (s)")
@@ -240,11 +238,10 @@ def plot_convergence(
     steps = [event for event in events if event.step in ("bound", "schedule")]
     if not steps:
         raise InputError("there are none; only a result of solve has them", field="events")
-    from matplotlib import rc_context
 
     spent = result.solver.seconds if result is not None and result.solver is not None else None
     end = max(steps[-1].seconds, spent or 0.0)
-    with rc_context(STYLE):
+    with styled():
         (axes,) = panels(ax, (8, 4.5))
         _shade(axes, _draw_sides(axes, steps, end))
         axes.set_xlim(0, end or 1)

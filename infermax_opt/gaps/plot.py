@@ -7,7 +7,7 @@ from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.registry import problem_of
-from infermax_opt.files.figure import CATEGORIES, STYLE, entitle, panels
+from infermax_opt.files.figure import CATEGORIES, entitle, panels, styled
 from infermax_opt.files.text import percent, printable
 from infermax_opt.gaps.explain import Explained
 from infermax_opt.gaps.score import Group
@@ -51,9 +51,8 @@ def plot_gap(group: Group, metric: str | None = None, ax: Any | None = None) -> 
     chosen = known[0] if metric is None else metric
     if chosen not in known:
         raise InputError(f"{chosen!r} is none of {', '.join(known)}", field="metric")
-    from matplotlib import rc_context
 
-    with rc_context(STYLE):
+    with styled():
         (axes,) = panels(ax, (1.6 + 1.1 * max(4, len(group.runs)), 4.2))
         _bars(axes, group, chosen)
         axes.set_title("")
@@ -87,11 +86,9 @@ def plot_comparison(group: Group, ax: Any | None = None) -> Any:
     matplotlib.axes.Axes
         The given ones, or those of the new figure.
     """
-    from matplotlib import rc_context
-
     metrics = [bound.metric for bound in group.bounds]
     runs = sorted(group.runs, key=lambda run: -(run.rows[0].gap or 0))
-    with rc_context(STYLE):
+    with styled():
         (axes,) = panels(ax, (9, 1.6 + 0.32 * max(4, len(runs))))
         for m, metric in enumerate(metrics):
             gaps = [next(row.gap for row in run.rows if row.metric == metric) for run in runs]
@@ -130,14 +127,12 @@ def plot_gaps(group: Group, explanations: Sequence[Explained] = ()) -> Any:
     matplotlib.axes.Axes
         The first of a new figure.
     """
-    from matplotlib import rc_context
-
     metrics = [bound.metric for bound in group.bounds if _drawn(group, bound.metric)]
     latencies = list(dict.fromkeys(name for run in group.runs for name in run.subject.measured.latencies))
     shown = len(metrics) + len(latencies)
     down = -(-shown // ACROSS)
     spent = [some for some in explanations if some.parts.over_time]
-    with rc_context(STYLE):
+    with styled():
         (whole,) = panels(None, (3.2 * ACROSS, 2.9 * (down + len(spent)) + 0.8))
         figure = whole.figure
         whole.remove()

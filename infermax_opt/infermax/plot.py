@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnySchedule
-from infermax_opt.files.figure import COLOURS, STYLE, Phase, bound_words, entitle, panels
+from infermax_opt.files.figure import COLOURS, Phase, bound_words, entitle, panels, styled
 from infermax_opt.files.text import printable, seconds
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
@@ -65,12 +65,11 @@ def plot_schedule(instance: Instance, subject: AnySchedule | Claim, ax: Any | No
     schedule = subject.schedule if isinstance(subject, Claim) else subject
     if not isinstance(schedule, Schedule):
         raise InputError("holds no schedule to draw", field="schedule")
-    from matplotlib import rc_context
 
     count = len(instance.requests)
     lines = timeline(instance, schedule, rows=count <= INDIVIDUAL)
     scale, unit = (1e3, "ms") if lines.ends[-1] < 2 else (1.0, "s")
-    with rc_context(STYLE):
+    with styled():
         if lines.rows is not None:
             height = min(3.6 + 0.28 * max(count, 4), 16.0)
             drawn = panels(ax, (11, height), [max(0.28 * count, 1.1), 1.5])

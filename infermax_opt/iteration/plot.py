@@ -7,7 +7,7 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnySchedule
-from infermax_opt.files.figure import COLOURS, STYLE, Phase, bound_words, entitle, panels
+from infermax_opt.files.figure import COLOURS, Phase, bound_words, entitle, panels, styled
 from infermax_opt.files.text import printable
 from infermax_opt.iteration.data.instance import IterationInstance
 from infermax_opt.iteration.data.selection import Selection
@@ -43,11 +43,10 @@ def plot_selection(instance: IterationInstance, subject: AnySchedule | Claim, ax
     selection = subject.schedule if isinstance(subject, Claim) else subject
     if not isinstance(selection, Selection):
         raise InputError("holds no schedule to draw", field="schedule")
-    from matplotlib import rc_context
 
     batch = check_selection(instance, selection).batch
     metrics = measure_batch(instance, batch)
-    with rc_context(STYLE):
+    with styled():
         slacks, uses = drawn = panels(ax, (11, 6.5), [3, 1], shared=False)
         _draw_slacks(slacks, instance, set(batch), float(metrics.iteration_time))
         _draw_uses(uses, instance, batch)

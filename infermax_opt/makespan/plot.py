@@ -9,7 +9,7 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnySchedule
-from infermax_opt.files.figure import COLOURS, STYLE, Phase, bound_words, entitle, panels
+from infermax_opt.files.figure import COLOURS, Phase, bound_words, entitle, panels, styled
 from infermax_opt.files.text import percent, printable, seconds
 from infermax_opt.makespan.data.instance import MakespanInstance
 from infermax_opt.makespan.data.schedule import MakespanSchedule
@@ -51,7 +51,6 @@ def plot_bins(instance: MakespanInstance, subject: AnySchedule | Claim, ax: Any 
     schedule = subject.schedule if isinstance(subject, Claim) else subject
     if not isinstance(schedule, MakespanSchedule):
         raise InputError("holds no schedule to draw", field="schedule")
-    from matplotlib import rc_context
     from matplotlib.ticker import MaxNLocator
 
     found = replay_bins(instance, schedule)
@@ -59,7 +58,7 @@ def plot_bins(instance: MakespanInstance, subject: AnySchedule | Claim, ax: Any 
     if isinstance(subject, Claim):
         words += bound_words(instance, subject)
     words += [f"utilisation {percent(found.utilisation)}", f"{len(schedule.bins)} bins"]
-    with rc_context(STYLE):
+    with styled():
         (axes,) = panels(ax, (11, min(3 + 0.2 * instance.clients, 9)))
         axes.set_facecolor(IDLE)
         _draw(axes, instance, served(instance, schedule, found))

@@ -7,7 +7,7 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnySchedule
-from infermax_opt.files.figure import COLOURS, STYLE, Phase, bound_words, entitle, panels
+from infermax_opt.files.figure import COLOURS, Phase, bound_words, entitle, panels, styled
 from infermax_opt.files.text import printable
 from infermax_opt.pipelining.data.instance import PipeliningInstance
 from infermax_opt.pipelining.data.schedule import Pipelining
@@ -49,7 +49,6 @@ def plot_reservation(
     schedule = subject.schedule if isinstance(subject, Claim) else subject
     if not isinstance(schedule, Pipelining):
         raise InputError("holds no schedule to draw", field="schedule")
-    from matplotlib import rc_context
     from matplotlib.collections import PolyCollection
 
     placed = sorted(
@@ -57,7 +56,7 @@ def plot_reservation(
     )
     depths = _depths([(offset, size) for offset, size, _ in placed])
     metrics = measure(instance, schedule)
-    with rc_context(STYLE):
+    with styled():
         (axes,) = panels(ax, (11, 6))
         corners = [[(s, 0), (s, g), (s + g, g)] for s, g, _ in placed]
         shades = [SHADES[min(depth, len(SHADES) - 1)] for depth in depths]

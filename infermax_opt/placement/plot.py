@@ -10,7 +10,7 @@ import numpy as np
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnySchedule, amount
-from infermax_opt.files.figure import COLOURS, STYLE, Phase, bound_words, entitle, panels
+from infermax_opt.files.figure import COLOURS, Phase, bound_words, entitle, panels, styled
 from infermax_opt.files.text import printable
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.limits import Limits
@@ -55,12 +55,11 @@ def plot_workers(instance: PlacementInstance, subject: AnySchedule | Claim, ax: 
     placement = subject.schedule if isinstance(subject, Claim) else subject
     if not isinstance(placement, Placement):
         raise InputError("holds no schedule to draw", field="schedule")
-    from matplotlib import rc_context
     from matplotlib.patches import Patch
     from matplotlib.ticker import MaxNLocator
 
     parts = _parts(instance, placement)
-    with rc_context(STYLE):
+    with styled():
         drawn = panels(ax, (11, 7.5), [1.0] * len(PANELS))
         for axes, (limit, title) in zip(drawn, PANELS.items(), strict=True):
             _draw(axes, list(parts.values()), limit)

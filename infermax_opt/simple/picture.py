@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.files.figure import COLOURS, STYLE, Phase, entitle, panels
+from infermax_opt.files.figure import COLOURS, Phase, entitle, panels, styled
 
 __all__ = ["Bar", "draw_bars"]
 
@@ -39,11 +39,9 @@ def draw_bars(bars: Iterable[Bar], words: Sequence[str], ax: Any | None = None) 
         The given ones, or the first of the new figure.
 
     """
-    from matplotlib import rc_context
-
     bars = list(bars)
     rows = list(dict.fromkeys(bar.row for bar in bars))
-    with rc_context(STYLE):
+    with styled():
         (axes,) = panels(ax, (11, 1.5 + 0.6 * len(rows)))
         for phase in dict.fromkeys(bar.phase for bar in bars):
             own = [bar for bar in bars if bar.phase is phase]

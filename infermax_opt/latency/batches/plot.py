@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infermax_opt.files.figure import COLOURS, STYLE, Phase, entitle, panels
+from infermax_opt.files.figure import COLOURS, Phase, entitle, panels, styled
 from infermax_opt.latency.batches.errors import predicted
 from infermax_opt.latency.batches.fit import BatchFit
 from infermax_opt.latency.batches.samples import REGIONS, region
@@ -30,9 +30,7 @@ def plot_residuals(made: BatchFit, ax: Any | None = None) -> Any:
     matplotlib.axes.Axes
         The given ones, or those of the new figure.
     """
-    from matplotlib import rc_context
-
-    with rc_context(STYLE):
+    with styled():
         (axes,) = panels(ax, (9, 5))
         for name, tokens, ratios in _series(made):
             axes.plot(tokens, ratios, ".", ms=3, alpha=0.5, color=SHADES.get(name, "#555555"), label=name)

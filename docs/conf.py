@@ -13,7 +13,7 @@ project_copyright = author
 version = release = installed("infermax-opt")
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx_click",
@@ -32,6 +32,12 @@ smartquotes = False
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
+
+# Notebooks show what they really printed.
+nb_execution_mode = "force"
+nb_execution_timeout = 120
+nb_execution_raise_on_error = True
+nb_merge_streams = True
 
 default_role = "code"
 

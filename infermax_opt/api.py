@@ -19,11 +19,11 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem, Heuristic
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, Claim, LowerBound, Result
-from infermax_opt.core.values import AnyInstance, AnySchedule
+from infermax_opt.core.values import AnyInstance, AnySchedule, amount
 from infermax_opt.files import certificates
 
 if TYPE_CHECKING:
-    from infermax_opt.core.run import Progress
+    from infermax_opt.core.progress import Progress
     from infermax_opt.core.verification import AnyVerification
     from infermax_opt.export.formulation import ExportedFormulation
     from infermax_opt.export.requests import ExportedRequests
@@ -44,7 +44,11 @@ __all__ = [
 
 
 def bound(
-    instance: AnyInstance, *, time_limit: float | None = 60.0, band: Band | None = None
+    instance: AnyInstance,
+    *,
+    time_limit: float | None = 60.0,
+    progress: Progress | None = None,
+    band: Band | None = None,
 ) -> tuple[LowerBound, ...]:
     """All lower bounds on the objective, best first, exact, in its unit (seconds, or workers).
 
@@ -55,10 +59,15 @@ def bound(
     instance : instance of any problem
     time_limit : float, optional
         Seconds after which a bound that takes a search is no longer improved; None is no limit.
+    progress : callable, optional
+        As in `solve`.
     band : Band, optional
         Of machines that they are to hold for.
     """
+    from infermax_opt.core.progress import Teller
+
     instance = on_band(instance, band)
+    tell = Teller(progress)
     end = None if time_limit is None else time.monotonic() + time_limit
     found: list[LowerBound] = []
     try:
@@ -66,6 +75,9 @@ def bound(
             instance, stop=lambda: end is not None and time.monotonic() > end
         ):
             found.append(lower)
+            best = max(some.value for some in found)
+            text = f"lower bound {amount(instance, lower.value)} ({lower.source})"
+            tell(text, "bound", bound=best, source=lower.source)
     except KeyboardInterrupt:
         if not found:
             raise
@@ -125,7 +137,9 @@ def solve(
         Threads of an engine; default: all cores.
     seed : int
     progress : callable, optional
-        Receives one line of text whenever there is news.
+        Receives a `ProgressEvent` whenever there is news: seconds, value, bound and gap, and a line of text.
+        It is called in this process and thread only; if it returns True or raises StopIteration, the search
+        ends with what it has.
     target : Fraction, optional
         Value of the objective that is asked about.  The search ends as soon as it is known whether a schedule
         reaches it, which `answer` of the result says.
@@ -230,7 +244,7 @@ def export_formulation(
         Seconds, of which schedulers and other heuristics have the share that they have in `solve`.
     seed : int
     progress : callable, optional
-        Receives one line of text whenever there is news.
+        As in `solve`.
 
     Returns
     -------
@@ -242,6 +256,7 @@ def export_formulation(
         If there is no such formulation, it does not cover the instance, its model would be too large, the
         start breaks a rule, or a file cannot be written.
     """
+    from infermax_opt.core.progress import Teller
     from infermax_opt.core.run import SolveOptions
     from infermax_opt.export.formulation import companions, write_formulation
 
@@ -252,8 +267,7 @@ def export_formulation(
         engines=problem.engines, warm_start=warm_start, time_limit=time_limit, seed=seed, progress=progress
     )
     built = problem.build_formulation(instance, formulation, options)
-    if progress is not None:
-        progress(f"formulation {formulation}: built")
+    Teller(progress)(f"formulation {formulation}: built")
     return write_formulation(built, instance, path)
 
 

@@ -73,7 +73,7 @@ def main() -> None:
     print(f"{len(rows)} rows, all verified; {checked} bounds checked; {failed} rows failed")
 
 
-def note(line: str) -> None:
+def note(line: object) -> None:
     """Say how far the run is."""
     sys.stderr.write(f"{line}\n")
 

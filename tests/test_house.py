@@ -102,6 +102,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("iteration", "latency"),
     ("cluster", "fleet"),
     ("api",),
+    ("functions",),
     ("fronts", "gaps", "table"),
     ("cli",),
 )
@@ -199,6 +200,7 @@ WINGS: dict[str, dict[str, str]] = {
         "policies": "data replay",
         "heartbeat": "data policies replay",
         "series": "bounds data policies replay",
+        "simulation": "data policies replay",
         "prefill": "data series",
         "forecast": "",
         "report": "forecast series",
@@ -414,7 +416,7 @@ def test_public_names_load_and_are_typed() -> None:
     for name in infermax_opt.__all__:
         assert getattr(infermax_opt, name) is not None
     assert set(infermax_opt.__all__) <= set(dir(infermax_opt))
-    listed = {n for names in infermax_opt._HOMES.values() for n in names} | {"__version__"}
+    listed = {*infermax_opt._HOME, "__version__"}
     assert listed == set(infermax_opt.__all__)
     (checked,) = [node for node in tree("infermax_opt").body if typing_only(node)]
     typed = {

@@ -140,7 +140,7 @@ def plot(
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.core.registry import problem_of
-    from infermax_opt.files.figure import picture_format
+    from infermax_opt.files.figure import picture_format, save_picture
     from infermax_opt.files.results import read_subject, schedule_of
 
     picture_format(output)
@@ -153,6 +153,6 @@ def plot(
     wrong = [*check.violations, *check.faults]
     if wrong:
         return not_done(subject_file, wrong, "drawn")
-    problem_of(instance).plot(api.as_claimed(instance, subject), subject, output)
+    save_picture(problem_of(instance).draw(api.as_claimed(instance, subject), subject), output)
     wrote(output)
     return DONE

@@ -123,14 +123,13 @@ def asked(
     at_most, at_least : sequence of str
         ``METRIC=LIMIT``.
     """
-    from infermax_opt.core.registry import problem_of
+    from infermax_opt.functions import aims
 
     if not at_most and not at_least:
         return instance, None
     if objective is not None:
         raise InputError("a question has limits instead of an objective", field="objective")
-    question: tuple[Any, Fraction] = problem_of(instance).question(instance, at_most, at_least)
-    return question
+    return aims.asked(instance, at_most=at_most, at_least=at_least)
 
 
 def read_aimed(path: str, objective: str | None, slos: Sequence[str]) -> Any:
@@ -151,6 +150,7 @@ def read_aimed(path: str, objective: str | None, slos: Sequence[str]) -> Any:
     """
     from infermax_opt.core.registry import problem_of
     from infermax_opt.files.instances import read_instance
+    from infermax_opt.functions.aims import with_aim
 
     instance = read_instance(path)
     context = click.get_current_context(silent=True)
@@ -163,6 +163,4 @@ def read_aimed(path: str, objective: str | None, slos: Sequence[str]) -> Any:
             raise error.within(path) from error.__cause__
         text = f"cost: {printable(click.format_filename(cost))}: {printable(replaced)}"
         click.echo(text, err=TAKEN in context.meta or bool(context.params.get("as_json")))
-    if objective is None and not slos:
-        return instance
-    return problem_of(instance).aimed(instance, objective, slos)
+    return with_aim(instance, objective, slos=slos)

@@ -21,6 +21,7 @@ from infermax_opt.cli.console import (
     output_option,
     progress_printer,
     save,
+    wrote,
 )
 from infermax_opt.cli.options import aimed, asked, asking, band_option, read_aimed, read_band
 from infermax_opt.core.errors import InputError
@@ -28,7 +29,7 @@ from infermax_opt.core.script import file_and_name
 from infermax_opt.files.json import STANDARD
 
 if TYPE_CHECKING:
-    from infermax_opt.core.result import LowerBound
+    from infermax_opt.core.result import AnyResult, LowerBound
     from infermax_opt.core.values import AnyInstance, AnySchedule
 
 __all__ = ["Seconds", "bound", "naming", "read_start", "schedule", "solve"]
@@ -49,6 +50,15 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent v
         if not 0 < number <= self.MOST:
             self.fail(f"{value} is not between 0 and {self.MOST} seconds.", param, ctx)
         return number
+
+
+#: Option for a picture of the solve itself.
+PLOT = click.option(
+    "--plot",
+    metavar="PICTURE",
+    shell_complete=completion.files,
+    help="Draw how schedule and bound came together over the time of the solve (.png, .svg).",
+)
 
 
 @click.command()
@@ -104,6 +114,7 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent v
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @asking
 @band_option
+@PLOT
 @output_option("RESULT", "Write the result, schedule included, to this file.")
 @PROGRESS
 @AS_JSON
@@ -122,6 +133,7 @@ def solve(
     at_most: tuple[str, ...],
     at_least: tuple[str, ...],
     band: str | None,
+    plot: str | None,
     output: str | None,
     progress: bool | None,
     as_json: bool,
@@ -135,14 +147,14 @@ def solve(
     With --band or intervals in the cost, the bound is for all these machines, the schedule's value its worst.
     With -o, the certificate of the bound is written beside the result, where there is one.
     Makespan instances: the paper's methods (with estimated and with true output lengths), then
-    the exact engine where that has a chance, then annealing.
+    the exact engine where that has a chance, then annealing.  --plot shows how both came together.
     Placements: heuristics, packing, then an engine that decides whether fewer workers are enough;
     says for every smaller number of workers why it is not enough.
 
     \b
     Examples:
       infermax-opt solve instances/toy.json
-      infermax-opt solve instances/placement-long-prompts-50.json -o result.json
+      infermax-opt solve instances/makespan-100x20.json --time-limit 20 --plot solve.svg -o result.json
       infermax-opt solve instances/paper-csp/i64.json --solver cpsat --time-limit 20 -o result.json
       infermax-opt solve trace.json --warm-start sarathi.json --json > result.json
       infermax-opt solve trace.json --objective missed --slo ttft=0.5,tpot=0.05 --slo batch:e2e=600
@@ -156,8 +168,9 @@ def solve(
     from infermax_opt.files.report import result_text
     from infermax_opt.files.results import read_bound, result_to_json, write_with_certificate
 
-    check_output(output, instance_file, warm_start, *bounds)
-    instance, target = asked(read_aimed(instance_file, objective, slos), objective, at_most, at_least)
+    _check_outputs(output, plot, instance_file, warm_start, *bounds)
+    instance = read_aimed(instance_file, objective, slos)
+    instance, target = asked(instance, objective, at_most, at_least)
     _check_solver(solver, instance, instance_file)
     machines = read_band(instance, band)
     with naming("warm_start", warm_start):
@@ -184,9 +197,32 @@ def solve(
         except InputError as error:  # the result itself must not be lost for it
             failure = error
     save(result_to_json(result), output, None if as_json else result_text(instance, result))
+    _draw(result, plot, as_json)
     if failure is not None:
         raise failure
     return FAILED if result.status is Status.INFEASIBLE or result.answer is Answer.NO else DONE
+
+
+def _check_outputs(output: str | None, picture: str | None, *inputs: str) -> None:
+    """Find out before the work that result and picture can be written."""
+    check_output(output, *inputs)
+    if picture is not None:
+        from infermax_opt.files.figure import picture_format
+
+        picture_format(picture)
+        check_output(picture, *inputs)
+
+
+def _draw(result: AnyResult, picture: str | None, as_json: bool) -> None:
+    """Draw how schedule and bound came together, if that is asked for and there was anything."""
+    if picture is None or not result.events:
+        return
+    from infermax_opt.files.figure import save_picture
+    from infermax_opt.functions.pictures import plot_convergence
+
+    save_picture(plot_convergence(result), picture)
+    if not as_json:
+        wrote(picture)
 
 
 @click.command()

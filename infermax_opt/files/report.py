@@ -5,10 +5,7 @@ An unknown number is a dash, never 0 and never infinite; every time and number o
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +13,7 @@ from infermax_opt.core.band import Band
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import Answer, AnyResult, LowerBound, Proof, Scope, SolverReport, Status
-from infermax_opt.core.truth import Unchecked
+from infermax_opt.core.result_items import verification_items
 from infermax_opt.core.values import (
     SHARE,
     SHARE_REACHED,
@@ -41,7 +38,6 @@ __all__ = [
     "metric_text",
     "metrics_text",
     "result_text",
-    "unchecked_items",
     "unchecked_lines",
     "value_text",
     "verification_text",
@@ -304,11 +300,6 @@ def unchecked_lines(found: Sequence[Unchecked]) -> list[str]:
     return [f"not checked: {len(found)}", *(f"  {printable(some)}" for some in found)] if found else []
 
 
-def unchecked_items(found: Sequence[Unchecked]) -> list[dict[str, str]]:
-    """Claims that could not be checked, as JSON values."""
-    return [{"claim": some.claim, "reason": some.reason} for some in found]
-
-
 def _trust(instance: AnyInstance, check: AnyVerification) -> str:
     if check.lower_bound is None:
         return f"{UNKNOWN}  (none claimed)"
@@ -319,32 +310,13 @@ def _trust(instance: AnyInstance, check: AnyVerification) -> str:
 # --- JSON values --------------------------------------------------------------------------------
 
 
-def _metrics_json(metrics: AnyMetrics | None) -> dict[str, Any] | None:
-    return None if metrics is None else dict(metrics.items())
-
-
-def _violation(violation: Any) -> dict[str, Any]:
-    """The fields of a violation of any problem."""
-    found = {field.name: getattr(violation, field.name) for field in fields(violation)}
-    return {name: value.value if isinstance(value, Enum) else value for name, value in found.items()}
-
-
 def verification_to_json(instance: AnyInstance, check: AnyVerification) -> dict[str, Any]:
     """The verifier's findings."""
     return {
         "schema": SCHEMAS["verify"],
         "instance": instance.name,
-        "ok": check.ok,
-        "rules": dict(Counter(v.rule.value for v in check.violations)),
-        "violations": [_violation(v) for v in check.violations],
-        "faults": [{"kind": f.kind.value, "message": f.message} for f in check.faults],
         "objective": problem_of(instance).objective_to_json(instance),
-        "objective_value": check.objective,
-        "lower_bound": check.lower_bound,
-        "bound": check.bound_words,
-        "unchecked": unchecked_items(check.unchecked),
-        "notes": list(check.notes),
-        "metrics": _metrics_json(check.metrics),
+        **verification_items(check),
     }
 
 

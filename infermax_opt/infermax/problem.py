@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -294,25 +293,48 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         start = InferMaxRun(self, instance, options).find_start()
         return build_formulation(instance, name, warm=start)
 
+    def request_rows(self, instance: Instance, schedule: Schedule) -> list[dict[str, Any]]:
+        """First token, finish, latencies and evictions of each request.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        from infermax_opt.infermax.replay.rows import request_rows
+
+        return request_rows(instance, schedule)
+
+    def step_rows(self, instance: Instance, schedule: Schedule) -> list[dict[str, Any]]:
+        """Times, tokens and requests of each batch.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        from infermax_opt.infermax.replay.rows import batch_rows
+
+        return batch_rows(instance, schedule)
+
     def admissions(self, instance: Instance, schedule: Schedule) -> Sequence[Admission]:
         """Requests by the batch that first processes them; within it in the order of its entry."""
         from infermax_opt.infermax.replay.admissions import admissions
 
         return admissions(instance, schedule)
 
-    def plot(self, instance: Instance, subject: Schedule | Claim, path: str | os.PathLike[str]) -> None:
+    def draw(self, instance: Instance, subject: Schedule | Claim, ax: Any | None = None) -> Any:
         """Draw what each request does over time, and the KV cache it takes.
 
         Parameters
         ----------
         instance : instance
         subject : schedule or Claim
-        path : path
-            PNG or SVG by its ending; written whole or not at all.
+        ax : matplotlib.axes.Axes, optional
         """
         from infermax_opt.infermax.plot import plot_schedule
 
-        plot_schedule(slowest(instance), subject, path)
+        return plot_schedule(slowest(instance), subject, ax)
 
     @property
     def row_kind(self) -> RowKind:

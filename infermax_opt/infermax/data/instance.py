@@ -19,6 +19,7 @@ from infermax_opt.core.checks import (
 )
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
+from infermax_opt.core.shown import ShownInstance
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.intervals import check_intervals, coefficients
 from infermax_opt.infermax.data.objective import BY_COUNT, Metric, Objective, shares
@@ -107,7 +108,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Instance:
+class Instance(ShownInstance):
     """A workload, a machine, a policy, a cost model and an objective.
 
     Parameters

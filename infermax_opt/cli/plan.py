@@ -110,7 +110,9 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     "--certificates", metavar="FOLDER", shell_complete=folders, help="Write the proof of each row there."
 )
 @MAX_SIZE
-@output_option("PLAN", "Write the plan to this file: .csv, or else JSON.")
+@output_option(
+    "PLAN", "Write the plan to this file: .html with .json and .csv beside it, .csv, or else JSON."
+)
 @PROGRESS
 @AS_JSON
 def plan(
@@ -142,15 +144,16 @@ def plan(
     Examples:
       infermax-opt plan azure.csv --format azure --machines llama-3.1-8b_h100 --ttft 1 --tpot 0.05
       infermax-opt plan azure.csv --format azure --machines llama-2-7b_a100,llama-3.1-8b_h100 \
-        --rates 0.5,1,2,4 --ttft 1 --tpot 0.05 --fleet 4 --prices prices.csv -o plan.csv
+        --rates 0.5,1,2,4 --ttft 1 --tpot 0.05 --fleet 4 --prices prices.csv -o plan.html
     """  # noqa: D301
-    from infermax_opt.files.json import write_text
     from infermax_opt.fleet.plan import plan as rows_of
     from infermax_opt.fleet.plan import sustained
-    from infermax_opt.fleet.report import plan_csv, plan_text, plan_to_json
+    from infermax_opt.fleet.report import plan_text, plan_to_json
     from infermax_opt.foreign.traces import read_trace
 
     check_output(output, trace_file)
+    for name in _outputs(output):
+        check_output(name, trace_file)
     if certificates is not None:
         _made_folder(certificates)
     asked = _asked(share, schedulers, compare, skip_unfit, options)
@@ -160,17 +163,38 @@ def plan(
     kinds = _machine_types(machines, options)
     rows = rows_of(trace, kinds, rates, asked, progress_printer(progress))
     held = [one for count in fleets for one in sustained(rows, count)]
-    if certificates is not None:
-        _write_certificates(rows, certificates)
-    value, text = plan_to_json(rows, asked, held), plan_text(rows, asked, held)
-    made = None
-    if output is not None and output.lower().endswith(".csv"):
-        write_text(plan_csv(rows), output)
-        made, output = output, None
-    save(value, output, None if as_json else text)
-    if not as_json:
-        wrote(made)
+    proofs = {} if certificates is None else _write_certificates(rows, certificates)
+    value = plan_to_json(rows, asked, held, os.path.basename(trace_file), proofs)
+    _write(value, rows, output, None if as_json else plan_text(rows, asked, held))
     return FAILED if any(row.lower is None for row in rows) else DONE
+
+
+def _outputs(output: str | None) -> list[str]:
+    """The files of a page: itself, and the same numbers as JSON and CSV; of other outputs none."""
+    if output is None or not output.lower().endswith(".html"):
+        return []
+    stem = output[: -len(".html")]
+    return [output, f"{stem}.json", f"{stem}.csv"]
+
+
+def _write(value: dict[str, Any], rows: list[PlanRow], output: str | None, text: str | None) -> None:
+    """Write the files that are asked for, and print the text, or else the value."""
+    from infermax_opt.files.json import dump_json, write_text
+    from infermax_opt.fleet.page import plan_page
+    from infermax_opt.fleet.report import plan_csv
+
+    made = _outputs(output)
+    if made:
+        page, as_json, as_csv = made
+        dump_json(value, as_json)
+        write_text(plan_csv(rows), as_csv)
+        write_text(plan_page(value, made[1:], os.path.dirname(page) or "."), page)
+    elif output is not None and output.lower().endswith(".csv"):
+        made = [output]
+        write_text(plan_csv(rows), output)
+    save(value, None if made else output, text)
+    if text is not None:
+        wrote(*made)
 
 
 def _asked(
@@ -217,11 +241,12 @@ def _made_folder(folder: str) -> None:
         raise InputError(f"cannot be made: {error.strerror or error}", source=folder) from None
 
 
-def _write_certificates(rows: list[PlanRow], folder: str) -> None:
-    """Write the proof of each row into a folder."""
+def _write_certificates(rows: list[PlanRow], folder: str) -> dict[int, str]:
+    """Write the proof of each row into a folder; gives the file of each by its place."""
     from infermax_opt.files.json import dump_json
 
-    for row in rows:
-        dump_json(
-            row.bound.certificate, os.path.join(folder, f"{row.machine.name}-rate{float(row.rate):g}.json")
-        )
+    found = {}
+    for k, row in enumerate(rows):
+        found[k] = os.path.join(folder, f"{row.machine.name}-rate{float(row.rate):g}.json")
+        dump_json(row.bound.certificate, found[k])
+    return found

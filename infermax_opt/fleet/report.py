@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -59,7 +59,11 @@ def _values(row: PlanRow) -> dict[str, Any]:
 
 
 def plan_to_json(
-    rows: Sequence[PlanRow], options: PlanOptions, fleets: Sequence[Sustained]
+    rows: Sequence[PlanRow],
+    options: PlanOptions,
+    fleets: Sequence[Sustained],
+    trace: str = "",
+    certificates: Mapping[int, str] | None = None,
 ) -> dict[str, Any]:
     """A plan as JSON.
 
@@ -68,15 +72,29 @@ def plan_to_json(
     rows : sequence of PlanRow
     options : PlanOptions
     fleets : sequence of Sustained
+    trace : str
+        Its name.
+    certificates : mapping of int to str, optional
+        Files by the places of the rows whose proof they are.
     """
+    certificates = certificates or {}
     return {
         "schema": SCHEMAS["plan"],
+        "trace": trace,
         "slo": {name: float(limit) for name, limit in options.slo.given().items()},
         "share": float(options.share),
         "ttft_from": "arrival",
+        "machines": [_machine(row) for row in {row.machine.name: row for row in rows}.values()],
         "rows": [
-            {**_values(row), "policies": dict(row.policies), "impossible": row.impossible[:NAMED]}
-            for row in rows
+            {
+                **_values(row),
+                "output_tokens": row.question.workload.output_tokens,
+                "certificate": certificates.get(k),
+                "policies": dict(row.policies),
+                "attained": _attained(row),
+                "impossible": row.impossible[:NAMED],
+            }
+            for k, row in enumerate(rows)
         ],
         "sustained": [
             {
@@ -88,6 +106,28 @@ def plan_to_json(
             for one in fleets
         ],
     }
+
+
+def _machine(row: PlanRow) -> dict[str, Any]:
+    """The type of machine of a row."""
+    system = row.machine.system
+    return {
+        "machine": row.machine.name,
+        "kv_capacity": system.kv_capacity,
+        "max_batch_tokens": system.max_batch_tokens,
+        "max_prefill_tokens": system.prefill_budget,
+        "max_running": system.max_running,
+        "price_per_hour": _number(row.machine.price),
+    }
+
+
+def _attained(row: PlanRow) -> list[dict[str, Any]]:
+    """Shares of the requests in time, by number of machines."""
+    if row.found is None:
+        return []
+    total = len(row.question.workload.requests)
+    known = sorted(row.found.attained.items())
+    return [{"machines": machines, "share": _number(Fraction(good, total))} for machines, good in known]
 
 
 def plan_csv(rows: Sequence[PlanRow]) -> str:

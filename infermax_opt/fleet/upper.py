@@ -5,8 +5,8 @@ Simulated clocks choose (`infermax_opt.fleet.routing`); what counts is the exact
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from infermax_opt.fleet.question import FleetQuestion
@@ -43,6 +43,8 @@ class Found:
         Requests that no machine serves.
     routes : list of int
     replay : FleetReplay
+    attained : mapping of int to int
+        Requests in time by simulated clocks at each number of machines that was tried, at least.
     """
 
     machines: int
@@ -51,6 +53,7 @@ class Found:
     refused: int
     routes: list[int]
     replay: FleetReplay
+    attained: Mapping[int, int] = field(default_factory=dict)
 
 
 class _Search:
@@ -59,21 +62,29 @@ class _Search:
     def __init__(self, question: FleetQuestion, schedulers: Sequence[str], policies: Sequence[str]):
         self.question, self.policies = question, policies
         self.routers = {name: Router(question, preset(name)) for name in schedulers}
+        self.attained: dict[int, int] = {}
+
+    def _route(self, machines: int, policy: str, name: str, refused: Sequence[int] = ()) -> Pilot:
+        """Routes by simulated clocks; what they attain is kept."""
+        pilot = self.routers[name].route(machines, policy, refused)
+        good = len(self.question.workload.requests) - len(pilot.missed)
+        self.attained[machines] = max(good, self.attained.get(machines, 0))
+        return pilot
 
     def candidates(self, machines: int) -> Iterator[tuple[Pilot, str, str]]:
         """Routes that reach the share by simulated clocks, each with policy and scheduler."""
         may_miss = self.question.may_miss
         near: list[tuple[int, Pilot, str, str]] = []
         for policy in self.policies:
-            for name, router in self.routers.items():
-                pilot = router.route(machines, policy)
+            for name in self.routers:
+                pilot = self._route(machines, policy, name)
                 if len(pilot.missed) <= may_miss:
                     yield pilot, policy, name
                 near.append((len(pilot.missed), pilot, policy, name))
         near.sort(key=lambda some: some[0])
         for count, pilot, policy, name in near[:2]:
             if may_miss < count <= WORTHWHILE * may_miss:
-                again = self.routers[name].route(machines, policy, self._dearest(pilot))
+                again = self._route(machines, policy, name, self._dearest(pilot))
                 if len(again.missed) <= may_miss:
                     yield again, policy, name
 
@@ -93,7 +104,7 @@ class _Search:
             replay = replay_fleet(self.question, pilot.routes, partial(schedule, options=preset(name)))
             if replay.keeps(self.question):
                 refused = sum(route < 0 for route in pilot.routes)
-                return Found(machines, policy, name, refused, pilot.routes, replay)
+                return Found(machines, policy, name, refused, pilot.routes, replay, dict(self.attained))
         return None
 
 

@@ -1,0 +1,198 @@
+"""Charts of lower and upper bounds as SVG for a page: bands, ranges, lines.
+
+Lower bounds are circles on a solid line, upper ones squares on a dashed line, so colour is never all that
+tells them apart.  A chart is 360 units wide: on a phone its text has the size of the page's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor, log10
+
+from infermax_opt.files.page import escaped
+from infermax_opt.files.text import UNKNOWN
+
+__all__ = ["band_chart", "line_chart", "range_chart"]
+
+WIDTH, HEIGHT = 360, 240
+#: Room around the plot for axes and the legend.
+LEFT, RIGHT, TOP, BOTTOM = 48, 14, 30, 44
+#: Height of a row of ranges: its name above its line.
+ROW = 40
+#: Steps of an axis, as multiples of a power of ten.
+NICE = (1, 2, 5, 10)
+#: Numbers along an axis, about.
+TICKS = 5
+
+Points = Sequence[tuple[float, float]]
+
+
+def _ticks(low: float, high: float, whole: bool = False) -> list[float]:
+    """Round numbers from at most `low` to at least `high`."""
+    raw = max((high - low) / TICKS, 1e-12)
+    power = 10.0 ** floor(log10(raw))
+    step = next(power * nice for nice in NICE if power * nice >= raw * (1 - 1e-9))
+    if whole:
+        step = max(1.0, step)
+    first = floor(low / step + 1e-9)
+    found = [first * step]
+    while found[-1] < high - step * 1e-9:
+        found.append((first + len(found)) * step)
+    return found if len(found) > 1 else [*found, found[0] + step]
+
+
+class _Plot:
+    """A plot with its axes; `shapes` is what has been drawn."""
+
+    def __init__(self, across: Sequence[float], up: Sequence[float], height: int, left: int = LEFT) -> None:
+        self.across, self.up, self.height, self.left = across, up, height, left
+        self.shapes: list[str] = []
+
+    def x(self, value: float) -> float:
+        share = (value - self.across[0]) / (self.across[-1] - self.across[0])
+        return round(self.left + share * (WIDTH - self.left - RIGHT), 1)
+
+    def y(self, value: float) -> float:
+        share = (value - self.up[0]) / (self.up[-1] - self.up[0])
+        return round(self.height - BOTTOM - share * (self.height - BOTTOM - TOP), 1)
+
+    def text(self, x: float, y: float, words: object, anchor: str = "middle", kind: str = "soft") -> None:
+        self.shapes.append(
+            f'<text class="{kind}" x="{x}" y="{y}" text-anchor="{anchor}">{escaped(words)}</text>'
+        )
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+        self.shapes.append(f'<line class="{kind}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>')
+
+    def circle(self, x: float, y: float) -> None:
+        self.shapes.append(f'<circle cx="{x}" cy="{y}" r="4"/>')
+
+    def square(self, x: float, y: float) -> None:
+        self.shapes.append(f'<rect class="mark" x="{x - 4:g}" y="{y - 4:g}" width="8" height="8"/>')
+
+    def path(self, points: Points, kind: str) -> None:
+        places = " ".join(f"{self.x(x)},{self.y(y)}" for x, y in points)
+        self.shapes.append(f'<polyline class="{kind}" points="{places}"/>')
+
+    def axis_across(self, label: str, marks: Sequence[float]) -> None:
+        base = self.height - BOTTOM
+        self.line(self.left, base, WIDTH - RIGHT, base, "axis")
+        for mark in marks:
+            self.line(self.x(mark), TOP, self.x(mark), base, "grid")
+            self.text(self.x(mark), base + 16, f"{mark:g}")
+        self.text((self.left + WIDTH - RIGHT) / 2, self.height - 8, label)
+
+    def axis_up(self, label: str) -> None:
+        for mark in self.up:
+            self.line(self.left, self.y(mark), WIDTH - RIGHT, self.y(mark), "grid")
+            self.text(self.left - 6, self.y(mark) + 4, f"{mark:g}", "end")
+        self.text(4, 14, label, "start")
+
+    def legend(self) -> None:
+        """What circles and squares are, at the top right."""
+        self.circle(WIDTH - 124, 10)
+        self.text(WIDTH - 116, 14, "lower", "start")
+        self.square(WIDTH - 66, 10)
+        self.text(WIDTH - 58, 14, "upper", "start")
+
+    def svg(self, title: str) -> str:
+        return (
+            f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-label="{escaped(title)}">'
+            f"<title>{escaped(title)}</title>{''.join(self.shapes)}</svg>"
+        )
+
+
+def band_chart(title: str, lower: Points, upper: Points, across: str, up: str, *, whole: bool = False) -> str:
+    """The band between lower and upper bounds.
+
+    Parameters
+    ----------
+    title : str
+        What it shows in words, for those who do not see it.
+    lower, upper : sequence of (float, float)
+        In the order of their first numbers; either may lack some.
+    across, up : str
+        Names of the axes, with units.
+    whole : bool
+        What goes up are whole numbers.
+    """
+    everything = [*lower, *upper]
+    xs = sorted({x for x, _ in everything})
+    plot = _Plot(_ticks(0, xs[-1]), _ticks(0, max(y for _, y in everything), whole), HEIGHT)
+    plot.axis_across(across, plot.across)
+    plot.axis_up(up)
+    below, above = dict(lower), dict(upper)
+    both = [x for x in xs if x in below and x in above]
+    if len(both) > 1:
+        ring = [(x, below[x]) for x in both] + [(x, above[x]) for x in reversed(both)]
+        places = " ".join(f"{plot.x(x)},{plot.y(y)}" for x, y in ring)
+        plot.shapes.append(f'<polygon class="band" points="{places}"/>')
+    plot.path(upper, "upper")
+    plot.path(lower, "lower")
+    for x, y in upper:
+        plot.square(plot.x(x), plot.y(y))
+    for x, y in lower:
+        plot.circle(plot.x(x), plot.y(y))
+    plot.legend()
+    return plot.svg(title)
+
+
+def range_chart(
+    title: str, rows: Sequence[tuple[str, float | None, float | None]], across: str, *, whole: bool = False
+) -> str:
+    """From a lower to an upper bound, a row for each name.
+
+    Parameters
+    ----------
+    title : str
+        What it shows in words, for those who do not see it.
+    rows : sequence of (str, float or None, float or None)
+        Name, lower and upper; None is unknown.
+    across : str
+        Name of the axis, with its unit.
+    whole : bool
+        They are whole numbers.
+    """
+    height = TOP + BOTTOM + ROW * len(rows)
+    known = [value for _, *ends in rows for value in ends if value is not None]
+    plot = _Plot(_ticks(0, max(known, default=1) or 1, whole), (0, 1), height, left=14)
+    plot.axis_across(across, plot.across)
+    for k, (name, low, high) in enumerate(rows):
+        base = TOP + ROW * k + 14
+        ends = dict.fromkeys(UNKNOWN if value is None else f"{value:.4g}" for value in (low, high))
+        words = " to ".join(ends)
+        plot.text(14, base, f"{name}: {words}", "start", "name")
+        if low is not None and high is not None:
+            plot.line(plot.x(low), base + 13, plot.x(high), base + 13, "span")
+        if high is not None:
+            plot.square(plot.x(high), base + 13)
+        if low is not None:
+            plot.circle(plot.x(low), base + 13)
+    plot.legend()
+    return plot.svg(title)
+
+
+def line_chart(title: str, points: Points, target: float, across: str, up: str) -> str:
+    """Values over whole numbers, and the one that is asked for.
+
+    Parameters
+    ----------
+    title : str
+        What it shows in words, for those who do not see it.
+    points : sequence of (float, float)
+        In the order of their first numbers.
+    target : float
+    across, up : str
+        Names of the axes, with units.
+    """
+    values = [y for _, y in points] + [target]
+    marks = _ticks(points[0][0], points[-1][0], whole=True)
+    plot = _Plot(marks, _ticks(min(values), max(values)), HEIGHT)
+    plot.axis_across(across, marks)
+    plot.axis_up(up)
+    plot.path([(marks[0], target), (marks[-1], target)], "upper")
+    plot.text(LEFT + 6, plot.y(target) - 6, f"asked: {target:g}", "start")
+    plot.path(points, "lower")
+    for x, y in points:
+        plot.circle(plot.x(x), plot.y(y))
+    return plot.svg(title)

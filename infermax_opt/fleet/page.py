@@ -1,0 +1,282 @@
+"""A plan as a page for a browser, made from the plan's JSON alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infermax_opt.files.charts import band_chart, line_chart, range_chart
+from infermax_opt.files.page import (
+    Markup,
+    definitions,
+    escaped,
+    figure,
+    link,
+    page,
+    paragraph,
+    section,
+    table,
+)
+from infermax_opt.files.text import UNKNOWN
+
+__all__ = ["answer", "plan_page"]
+
+LIMITS = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end-to-end latency"}
+STATUSES = {
+    "optimal": "lower and upper bound meet",
+    "feasible": "bounds are apart",
+    "bound-only": "no number of machines was found that reaches the share",
+    "infeasible": "no number of machines reaches the share",
+}
+MEANINGS = (
+    (
+        "lower",
+        "Every routing and every schedule needs that many machines, also such that know the future. In "
+        "windows of time, what requests need at least is set against what machines can do; an adversary "
+        "chooses who misses. A certificate holds all numbers, and a checker that needs only the standard "
+        "library recomputes them.",
+    ),
+    (
+        "upper",
+        "A routing policy and an online scheduler reach the share with that many. Every batch of every "
+        "machine was replayed in exact numbers; a request that nobody serves misses.",
+    ),
+)
+Row = Mapping[str, Any]
+
+
+def plan_page(plan: Mapping[str, Any], beside: Sequence[str] = (), folder: str = ".") -> str:
+    """The page of a plan.
+
+    Parameters
+    ----------
+    plan : mapping
+        As `infermax_opt.fleet.report.plan_to_json` gives it.
+    beside : sequence of str
+        Files with the same numbers, in the folder of the page.
+    folder : str
+        Of the page, to which links are relative.
+    """
+    rows = plan["rows"]
+    files = [_links(beside)] if beside else []
+    parts = [
+        paragraph(answer(plan), "answer"),
+        *_others(plan),
+        _machines_section(rows),
+        *_optional_sections(plan),
+        _proof_section(rows, folder),
+        _assumptions(plan),
+        section("All numbers", *files, _all_numbers(rows)),
+    ]
+    return page("How many machines this trace needs", *parts)
+
+
+def _links(names: Sequence[str]) -> str:
+    """Links to files in the folder of a page."""
+    links = ", ".join(link(os.path.basename(name), os.path.basename(name)) for name in names)
+    return f"<p>The same as files: {links}.</p>"
+
+
+def _reference(rows: Sequence[Row]) -> float:
+    """The rate that the answer speaks of: 1 if there, or else the least."""
+    rates = {row["rate"] for row in rows}
+    return 1.0 if 1.0 in rates else min(rates)
+
+
+def _at_reference(rows: Sequence[Row]) -> list[Row]:
+    rate = _reference(rows)
+    some = [row for row in rows if row["rate"] == rate]
+    unknown = float("inf")
+    by_cost = all(row["price_per_hour"] is not None for row in some)
+    key = "cost_per_million_upper" if by_cost else "upper"
+    return sorted(some, key=lambda row: unknown if row[key] is None else row[key])
+
+
+def answer(plan: Mapping[str, Any]) -> str:
+    """The answer in a sentence: the best machine at the trace's own rate."""
+    best = _at_reference(plan["rows"])[0]
+    limits = " and ".join(f"{LIMITS[name]} {limit:g} s" for name, limit in plan["slo"].items())
+    who = f"{100 * plan['share']:g} % of the {best['requests']:,} requests at rate {best['rate']:g}"
+    if best["lower"] is None:
+        return f"No number of machines keeps {limits} for {who}, of whatever type asked for."
+    if best["upper"] is None:
+        return f"To keep {limits} for {who} takes at least {best['lower']} x {best['machine']}."
+    return f"To keep {limits} for {who}, {_enough(best)}{_price(best)}."
+
+
+def _enough(row: Row) -> str:
+    """What is known of a row, in words."""
+    name, lower, upper = row["machine"], row["lower"], row["upper"]
+    if lower is None:
+        return f"no number of {name} is enough"
+    if upper is None:
+        return f"at least {lower} x {name} are needed; how many are enough was not found"
+    verb = "is" if upper == 1 else "are"
+    if lower == upper:
+        fewer = ", and fewer are proved not to be" if upper > 1 else ""
+        return f"{upper} x {name} {verb} enough{fewer}"
+    least = "whether 1 is, is open" if lower == 1 else f"fewer than {lower} are proved not to be"
+    return f"{upper} x {name} {verb} enough, and {least}"
+
+
+def _price(row: Row) -> str:
+    least, most = row["cost_per_million_lower"], row["cost_per_million_upper"]
+    if most is None:
+        return ""
+    costs = f"{most:.4g}" if least == most else f"{least:.4g} to {most:.4g}"
+    return f", at {costs} for a million output tokens"
+
+
+def _others(plan: Mapping[str, Any]) -> list[str]:
+    """The other machines at the same rate, and what a fleet sustains, as a list."""
+    lines = [f"{_enough(row)}{_price(row)}." for row in _at_reference(plan["rows"])[1:]]
+    for one in plan["sustained"]:
+        reached, most = ("none" if one[key] is None else f"{one[key]:g}" for key in ("lower", "upper"))
+        held = f"the highest rate tried that they are seen to sustain is {reached}; not refuted: {most}"
+        lines.append(f"{one['machines']} x {one['machine']}: {held}.")
+    items = "".join(f"<li>{escaped(line[0].upper() + line[1:])}</li>" for line in lines)
+    return [f"<ul>{items}</ul>"] if items else []
+
+
+def _by_machine(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["machine"], []).append(row)
+    return found
+
+
+def _machines_section(rows: Sequence[Row]) -> str:
+    """Machines over types, and over rates for each type."""
+    rate, some = _reference(rows), _at_reference(rows)
+    title = f"Machines needed at rate {rate:g}, by type"
+    picture = range_chart(
+        title, [(row["machine"], row["lower"], row["upper"]) for row in some], "machines", whole=True
+    )
+    head = ("machine", "lower", "upper", "status")
+    drawn = [figure(title, picture, table(title, head, [[row[name] for name in head] for row in some]))]
+    for name, of_type in _by_machine(rows).items():
+        if len(of_type) > 1:
+            drawn += _over_rates(name, of_type, ("lower", "upper"), "machines")
+    words = "Circles are what every routing and every schedule needs at least; squares are what was found."
+    return section("Machines", paragraph(words), _grid(drawn))
+
+
+def _over_rates(name: str, rows: Sequence[Row], keys: tuple[str, str], unit: str) -> list[str]:
+    """The band of a type over rates; nothing where nothing is known."""
+    low, high = ([(row["rate"], row[key]) for row in rows if row[key] is not None] for key in keys)
+    if not low and not high:
+        return []
+    title = f"{name}: {unit} over the rate"
+    picture = band_chart(title, low, high, "rate (1: as in the trace)", unit, whole=True)
+    head = ("rate", *keys)
+    return [figure(title, picture, table(title, head, [[row[key] for key in head] for row in rows]))]
+
+
+def _optional_sections(plan: Mapping[str, Any]) -> list[str]:
+    """Cost, attainment and machine-hours, where they are known."""
+    rows, found = plan["rows"], []
+    for title, unit, stem in (
+        ("Cost", "price of a million output tokens", "cost_per_million"),
+        ("Machine-hours", "machine-hours", "machine_hours"),
+    ):
+        keys = f"{stem}_lower", f"{stem}_upper"
+        if any(row[keys[1]] is not None for row in rows):
+            found.append(section(title, _grid([_ranges(unit, rows, keys)])))
+    drawn = [_attained(row, plan["share"]) for row in rows if len(row["attained"]) > 1]
+    if drawn:
+        words = (
+            "For each number of machines tried, the largest share of requests that was seen to keep the "
+            "limits, by simulated clocks. More may be possible; the number that counts as found was "
+            "replayed exactly."
+        )
+        found.append(section("Attainment against machines", paragraph(words), _grid(drawn)))
+    return found
+
+
+def _ranges(unit: str, rows: Sequence[Row], keys: tuple[str, str]) -> str:
+    title = f"{unit[0].upper()}{unit[1:]}, by type and rate"
+    named = [(f"{row['machine']}, rate {row['rate']:g}", row) for row in rows]
+    picture = range_chart(title, [(name, row[keys[0]], row[keys[1]]) for name, row in named], unit)
+    head = ("machine and rate", *keys)
+    return figure(
+        title, picture, table(title, head, [[name, *(row[k] for k in keys)] for name, row in named])
+    )
+
+
+def _attained(row: Row, share: float) -> str:
+    title = f"{row['machine']} at rate {row['rate']:g}: share of requests within the limits"
+    points = [(one["machines"], one["share"]) for one in row["attained"]]
+    picture = line_chart(title, points, share, "machines", "share")
+    return figure(title, picture, table(title, ("machines", "share"), points))
+
+
+def _grid(parts: Sequence[str]) -> str:
+    return f'<div class="charts">{"".join(parts)}</div>'
+
+
+def _proof_section(rows: Sequence[Row], folder: str) -> str:
+    """What was proved of each row and how, with its certificate."""
+    lines = []
+    for row in rows:
+        by = UNKNOWN if row["policy"] is None else f"{row['policy']} with {row['scheduler']}"
+        proof: Any = None
+        if row["certificate"] is not None:
+            path = os.path.relpath(row["certificate"], folder).replace(os.sep, "/")
+            proof = Markup(link(path, os.path.basename(path)))
+        name = f"{row['machine']}, rate {row['rate']:g}"
+        lines.append([name, row["lower"], row["upper"], STATUSES[row["status"]], by, proof])
+    head = ("machine and rate", "lower", "upper", "status", "found by", "certificate")
+    never = [
+        f"<li>{escaped(text)}</li>" for text in dict.fromkeys(t for row in rows for t in row["impossible"])
+    ]
+    return section(
+        "What was proved, and how",
+        definitions(MEANINGS),
+        table("Proof of each row", head, lines),
+        *(
+            [paragraph("Requests that can never keep their limits:"), f"<ul>{''.join(never)}</ul>"]
+            if never
+            else []
+        ),
+    )
+
+
+def _assumptions(plan: Mapping[str, Any]) -> str:
+    """What the numbers hold for."""
+    row = plan["rows"][0]
+    span = f"{row['requests']:,} requests of {plan['trace']}, {row['output_tokens']:,} output tokens"
+    said = [
+        ("trace", f"{span}; at rate r arrivals are r times as fast"),
+        ("TTFT", "from the arrival of a request to its first token, whatever it waits for"),
+        ("TPOT", "of a request: the mean time of its later tokens"),
+        (
+            "share",
+            f"{100 * plan['share']:g} % of all requests keep all limits; {row['may_miss']} may miss them",
+        ),
+        (
+            "machines",
+            "share nothing: each serves requests of its own, batch by batch as its cost profile says",
+        ),
+        ("cost", "price of the machines until the last arrival, for a million output tokens of the trace"),
+    ]
+    if any(row["left_out"] for row in plan["rows"]):
+        left = ", ".join(f"{name} {some[0]['left_out']}" for name, some in _by_machine(plan["rows"]).items())
+        said.append(("left out", f"requests that no machine of the type can hold: {left}"))
+    head = (
+        "machine",
+        "kv_capacity",
+        "max_batch_tokens",
+        "max_prefill_tokens",
+        "max_running",
+        "price_per_hour",
+    )
+    kinds = [[kind[name] for name in head] for kind in plan["machines"]]
+    return section("Assumptions", definitions(said), table("Machines, in tokens and requests", head, kinds))
+
+
+def _all_numbers(rows: Sequence[Row]) -> str:
+    """Every number of every row."""
+    single = [name for name in rows[0] if not isinstance(rows[0][name], list | dict)]
+    lines = [[row[name] for name in single] for row in rows]
+    return f"<details><summary>Table: all rows</summary>{table('All rows', single, lines)}</details>"

@@ -1,0 +1,135 @@
+"""The page of a plan: the answer, the numbers of the JSON, nothing from the network."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from infermax_opt.cli.main import cli
+from infermax_opt.files.page import cell
+from infermax_opt.fleet.page import answer, plan_page
+
+PROFILE = "llama-3.1-8b_h100"
+#: Elements that have no end.
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Reader(HTMLParser):
+    """Tables by caption, addresses, headings; raises where elements are not closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.addresses: list[str] = []
+        self.pictures: list[dict[str, str | None]] = []
+        self.tables: dict[str, list[list[str]]] = {}
+        self.seen: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = dict(attrs)
+        self.seen.append(tag)
+        self.addresses += [str(known[name]) for name in ("src", "href") if name in known]
+        if tag == "svg":
+            self.pictures.append(known)
+        if tag == "caption":
+            self.rows: list[list[str]] = []
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "caption" in self.open and "table" in self.open:
+            self.tables[data] = self.rows
+        elif self.open and {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A plan of two types at two rates, with all that may be asked for."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{k / 10},{4000 + 13 * k % 900},{5 + k % 7}" for k in range(60)]
+    Path("a&b.csv").write_text("\n".join(["arrived_at,num_prefill_tokens,num_decode_tokens", *rows]) + "\n")
+    Path("prices.csv").write_text(f"machine,price_per_hour\n{PROFILE},4\nllama-2-7b_a100,1\n")
+    asked = (
+        f"plan a&b.csv --format vidur --machines {PROFILE},llama-2-7b_a100 --rates 1,4 --ttft 0.6 --tpot 0.1 "
+        "--prices prices.csv --fleet 2 --start-up 1 --certificates proofs -o report.html"
+    )
+    done = CliRunner().invoke(cli, asked.split())
+    assert done.exit_code == 0, done.output
+    assert "wrote report.html\nwrote report.json\nwrote report.csv" in done.output
+    return dict(json.loads(Path("report.json").read_text()))
+
+
+def test_page_of_a_plan(plan: dict[str, Any]) -> None:
+    text = Path("report.html").read_text()
+    assert len(text) < 5_000_000
+    found = Reader(text)
+    assert "http:" not in text
+    assert "https:" not in text
+    assert "a&amp;b.csv" in text
+    assert {"script", "img", "link", "iframe"}.isdisjoint(found.seen)
+    assert found.seen.count("h1") == 1
+    assert 'lang="en"' in text
+    assert all(picture["role"] == "img" and picture["aria-label"] for picture in found.pictures)
+    assert found.seen.count("figure") == len(found.pictures) == found.seen.count("figcaption")
+    for address in found.addresses:
+        assert Path(address).exists()
+    assert len(found.addresses) == 2 + len(plan["rows"])
+    # Tables hold the numbers of the JSON.
+    head, *lines = found.tables["All rows"]
+    for row, line in zip(plan["rows"], lines, strict=True):
+        assert line == [cell(row[name]) for name in head]
+    for name in (PROFILE, "llama-2-7b_a100"):
+        some = [row for row in plan["rows"] if row["machine"] == name]
+        assert found.tables[f"{name}: machines over the rate"][1:] == [
+            [cell(row[key]) for key in ("rate", "lower", "upper")] for row in some
+        ]
+    costs = found.tables["Price of a million output tokens, by type and rate"][1:]
+    assert [line[2] for line in costs] == [cell(row["cost_per_million_upper"]) for row in plan["rows"]]
+    assert "Machine-hours, by type and rate" in found.tables
+
+
+def test_answer_in_a_sentence(plan: dict[str, Any]) -> None:
+    first = min(
+        (row for row in plan["rows"] if row["rate"] == 1), key=lambda row: row["cost_per_million_upper"]
+    )
+    said = answer(plan)
+    assert said.startswith("To keep TTFT 0.6 s and TPOT 0.1 s for 99 % of the 60 requests at rate 1, ")
+    assert f"{first['upper']} x {first['machine']}" in said
+    for row in plan["rows"]:
+        row.update(lower=None, upper=None, status="infeasible", cost_per_million_upper=None)
+        row.update(cost_per_million_lower=None, policy=None, attained=[], impossible=["request '<b>' never"])
+    assert answer(plan).startswith("No number of machines keeps TTFT")
+    bare = plan_page(plan)
+    Reader(bare)
+    assert "&lt;b&gt;" in bare
+    for row in plan["rows"]:
+        row.update(lower=2, status="bound-only", certificate=None)
+    assert "takes at least 2 x" in answer(plan)
+    Reader(plan_page(plan))
+
+
+def test_files_beside_a_page_are_no_inputs(plan: dict[str, Any]) -> None:
+    Path("trace.csv").write_text(Path("a&b.csv").read_text())
+    asked = f"plan trace.csv --format vidur --machines {PROFILE} --ttft 1 -o trace.html"
+    done = CliRunner().invoke(cli, asked.split())
+    assert done.exit_code == 2
+    assert "trace.csv: is an input of this command" in done.stderr

@@ -27,6 +27,7 @@ from infermax_opt.core.exact import to_fraction
 from infermax_opt.core.options import also_read, decimal, window
 
 if TYPE_CHECKING:
+    from infermax_opt.fleet.mix import Mix
     from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow
 
 __all__ = ["plan"]
@@ -97,6 +98,7 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
 @click.option(
     "--prices", metavar="FILE", callback=also_read, shell_complete=files, help="CSV: machine,price_per_hour."
 )
+@click.option("--mix", is_flag=True, help="Also find the cheapest mix of the types; needs --prices.")
 @click.option(
     "--start-up",
     metavar="S",
@@ -146,11 +148,13 @@ def plan(
       infermax-opt plan azure.csv --format azure --machines llama-2-7b_a100,llama-3.1-8b_h100 \
         --rates 0.5,1,2,4 --ttft 1 --tpot 0.05 --fleet 4 --prices prices.csv -o plan.html
     """  # noqa: D301
+    from infermax_opt.fleet.plan import mixes, sustained
     from infermax_opt.fleet.plan import plan as rows_of
-    from infermax_opt.fleet.plan import sustained
     from infermax_opt.fleet.report import plan_text, plan_to_json
     from infermax_opt.foreign.traces import read_trace
 
+    if options["mix"] and options["prices"] is None:
+        raise InputError("needs the prices of the types: --prices", field="mix")
     check_output(output, trace_file)
     for name in _outputs(output):
         check_output(name, trace_file)
@@ -163,9 +167,10 @@ def plan(
     kinds = _machine_types(machines, options)
     rows = rows_of(trace, kinds, rates, asked, progress_printer(progress))
     held = [one for count in fleets for one in sustained(rows, count)]
-    proofs = {} if certificates is None else _write_certificates(rows, certificates)
-    value = plan_to_json(rows, asked, held, os.path.basename(trace_file), proofs)
-    _write(value, rows, output, None if as_json else plan_text(rows, asked, held))
+    mixed = mixes(rows, progress_printer(progress)) if options["mix"] else []
+    proofs = {} if certificates is None else _write_certificates(rows, mixed, certificates)
+    value = plan_to_json(rows, asked, held, os.path.basename(trace_file), proofs, mixed)
+    _write(value, rows, output, None if as_json else plan_text(rows, asked, held, mixed))
     return FAILED if any(row.lower is None for row in rows) else DONE
 
 
@@ -241,12 +246,16 @@ def _made_folder(folder: str) -> None:
         raise InputError(f"cannot be made: {error.strerror or error}", source=folder) from None
 
 
-def _write_certificates(rows: list[PlanRow], folder: str) -> dict[int, str]:
-    """Write the proof of each row into a folder; gives the file of each by its place."""
+def _write_certificates(
+    rows: list[PlanRow], mixed: list[tuple[Fraction, Mix]], folder: str
+) -> dict[int, str]:
+    """Write the proof of each row and mix into a folder; gives the file of each row by its place."""
     from infermax_opt.files.json import dump_json
 
     found = {}
     for k, row in enumerate(rows):
         found[k] = os.path.join(folder, f"{row.machine.name}-rate{float(row.rate):g}.json")
         dump_json(row.bound.certificate, found[k])
+    for rate, mix in mixed:
+        dump_json(mix.bound.certificate, os.path.join(folder, f"mix-rate{float(rate):g}.json"))
     return found

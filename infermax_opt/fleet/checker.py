@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from fractions import Fraction
 from math import ceil, floor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["KINDS", "NEVER", "SCHEMA", "Machine", "Need", "Rejected", "check", "machine_seconds", "needs_of"]
+__all__ = ["KINDS", "NEVER", "SCHEMA", "Machine", "Need", "Rejected", "charged", "check", "needs_of", "tell"]
+
+Proved = TypeVar("Proved")
 
 SCHEMA = "infermax-opt/fleet-bound/1"
 #: What alpha is shared by: KV tokens held, tokens processed, requests that hold KV.
@@ -251,31 +254,12 @@ def check(certificate: Any) -> int | str:
     Rejected
         If it is malformed.
     """
-    charged = _charged(certificate)
-    if charged.least is None:
+    found = charged(certificate)
+    if found.least is None:
         return NEVER
-    room = unit_of(charged.machine) * sum(
-        (end - begin) * weight for begin, end, weight, *_ in charged.windows
-    )
-    some = 1 if charged.must else 0
-    return max(some, -(-charged.least // room)) if room else some
-
-
-def machine_seconds(certificate: Any) -> Fraction | None:
-    """Seconds for which machines are busy together, at least, by windows apart; None if never in time.
-
-    Raises
-    ------
-    Rejected
-        If it is malformed, windows overlap, or their weights are not 1.
-    """
-    charged, before = _charged(certificate), 0
-    for begin, end, weight, *_ in sorted(charged.windows):
-        require(begin >= before and weight == 1, "windows: overlap, or have weights")
-        before = end
-    if charged.least is None:
-        return None
-    return Fraction(charged.least, unit_of(charged.machine) * charged.machine.ticks_per_second)
+    room = unit_of(found.machine) * sum((end - begin) * weight for begin, end, weight, *_ in found.windows)
+    some = 1 if found.must else 0
+    return max(some, -(-found.least // room)) if room else some
 
 
 class Charged(NamedTuple):
@@ -287,38 +271,58 @@ class Charged(NamedTuple):
     least: int | None
 
 
-def _charged(certificate: Any) -> Charged:
+def charged(certificate: Any) -> Charged:
+    """What a certificate comes to.
+
+    Raises
+    ------
+    Rejected
+        If it is malformed.
+    """
+    return well_formed(_charged, certificate)
+
+
+def well_formed(proof: Callable[[Any], Proved], certificate: Any) -> Proved:
+    """What a certificate proves; one that lacks what the proof needs is rejected."""
     try:
-        return _charge(certificate)
+        return proof(certificate)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise Rejected(f"is malformed: {type(error).__name__}: {error}") from None
 
 
-def _charge(certificate: Any) -> Charged:
+def _charged(certificate: Any) -> Charged:
     require(certificate["schema"] == SCHEMA, "schema: is another one")
-    machine, share = machine_of(certificate["machine"]), number(certificate["share"], "share")
+    machine, asked = machine_of(certificate["machine"]), asked_of(certificate)
+    windows = [window_of(some, machine) for some in certificate["windows"]]
+    paid = [some for some in paid_in(machine, windows, asked) if some is not None]
+    least = sum(sorted(paid)[: asked.must]) if len(paid) >= asked.must else None
+    return Charged(machine, windows, asked.must, least)
+
+
+class Asked(NamedTuple):
+    """What a certificate asks for: requests with their limits, and how many of them keep these."""
+
+    requests: list[Any]
+    levels: list[tuple[Fraction | None, ...]]
+    groups: int
+    must: int
+
+
+def asked_of(certificate: Any) -> Asked:
+    """The question of a certificate."""
+    share, groups = number(certificate["share"], "share"), whole(certificate["groups"], 1, "groups")
     require(share <= 1, "share: is above 1")
-    groups = whole(certificate["groups"], 1, "groups")
     require(groups <= MOST_GROUPS, f"groups: more than {MOST_GROUPS}")
     levels = [
         tuple(None if limit is None else number(limit, "level") for limit in level)
         for level in certificate["levels"]
     ]
-    windows = [_window(some, machine) for some in certificate["windows"]]
     requests = certificate["requests"]
-    require(len(requests) * (len(windows) + 1) <= MOST_PAIRS, "takes too long to check")
-    paid = []
-    for arrival, prompt, outputs, level in requests:
-        lengths = whole(prompt, 1, "prompt"), whole(outputs, 1, "outputs")
-        limits = levels[whole(level, 0, "level")]
-        needs = needs_of(machine, number(arrival, "arrival"), lengths, limits, groups)
-        if needs is not None:
-            paid.append(sum(_paid(machine, lengths[0], needs, *window) for window in windows))
-    must = ceil(share * len(requests))
-    return Charged(machine, windows, must, sum(sorted(paid)[:must]) if len(paid) >= must else None)
+    return Asked(requests, levels, groups, ceil(share * len(requests)))
 
 
-def _window(value: Any, machine: Machine) -> tuple[int, int, int, int, str]:
+def window_of(value: Any, machine: Machine) -> tuple[int, int, int, int, str]:
+    """A window of a certificate: begin, end, weight, piece, and what shares alpha."""
     begin, end, weight, piece, kind = value
     whole(begin, 0, "window")
     whole(end, begin + 1, "window")
@@ -328,36 +332,69 @@ def _window(value: Any, machine: Machine) -> tuple[int, int, int, int, str]:
     return begin, end, weight, piece, kind
 
 
-def _paid(
-    machine: Machine, prompt: int, needs: list[Need], begin: int, end: int, weight: int, piece: int, kind: str
-) -> int:
-    inside = [need for need in needs if begin <= need.begin and need.end <= end]
-    return weight * sum(cost_of(machine, prompt, need, piece, kind) for need in inside)
+def paid_in(machine: Machine, windows: list[Any], asked: Asked) -> list[int | None]:
+    """What each request pays in all windows, in units; None if it is never in time.
+
+    Parameters
+    ----------
+    machine : Machine
+    windows : list
+        See `window_of`.
+    asked : Asked
+    """
+    require(len(asked.requests) * (len(windows) + 1) <= MOST_PAIRS, "takes too long to check")
+    paid = list[Any]()
+    for arrival, prompt, outputs, level in asked.requests:
+        lengths = whole(prompt, 1, "prompt"), whole(outputs, 1, "outputs")
+        limits = asked.levels[whole(level, 0, "level")]
+        needs = needs_of(machine, number(arrival, "arrival"), lengths, limits, asked.groups)
+        if needs is None:
+            paid.append(None)
+            continue
+        paid.append(0)
+        for begin, end, weight, piece, kind in windows:
+            inside = [need for need in needs if begin <= need.begin and need.end <= end]
+            paid[-1] += weight * sum(cost_of(machine, lengths[0], need, piece, kind) for need in inside)
+    return paid
 
 
 def main(arguments: list[str]) -> int:
     """Check a file; the exit code."""
+    return tell(arguments, check, "machines")
+
+
+def tell(arguments: list[str], proof: Callable[[Any], Any], what: str) -> int:
+    """Check the file that a command line names; the exit code.
+
+    Parameters
+    ----------
+    arguments : list of str
+    proof : callable
+        What a certificate proves: a number or `NEVER`.
+    what : str
+        The key that holds what it claims.
+    """
     if len(arguments) != 1:
         sys.stderr.write("usage: checker.py CERTIFICATE\n")
         return 2
     try:
         with open(arguments[0], encoding="utf-8") as handle:
             certificate = json.load(handle)
-        claimed = certificate["machines"]
+        claimed = certificate[what]
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"{arguments[0]}: cannot be read: {error}\n")
         return 2
     try:
-        proved = check(certificate)
-        holds = proved == claimed or (
-            isinstance(claimed, int) and isinstance(proved, int) and proved >= claimed
-        )
+        proved = proof(certificate)
+        holds = proved == claimed
+        if not holds and NEVER not in (proved, claimed):
+            holds = proved >= number(claimed, what)
         require(holds, f"proves {proved}, not {claimed}")
     except Rejected as error:
         sys.stdout.write(f"{arguments[0]}: rejected: {error}\n")
         return 1
-    what = NEVER if claimed == NEVER else f"at least {claimed} machines, whoever routes and schedules"
-    sys.stdout.write(f"{arguments[0]}: proves: {what}\n")
+    claim = NEVER if claimed == NEVER else f"at least {claimed} {what}, whoever routes and schedules"
+    sys.stdout.write(f"{arguments[0]}: proves: {claim}\n")
     return 0
 
 

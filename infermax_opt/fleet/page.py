@@ -183,6 +183,8 @@ def _optional_sections(plan: Mapping[str, Any]) -> list[str]:
         keys = f"{stem}_lower", f"{stem}_upper"
         if any(row[keys[1]] is not None for row in rows):
             found.append(section(title, _grid([_ranges(unit, rows, keys)])))
+    if plan["mixes"]:
+        found.append(_mixes(plan["mixes"]))
     drawn = [_attained(row, plan["share"]) for row in rows if len(row["attained"]) > 1]
     if drawn:
         words = (
@@ -192,6 +194,23 @@ def _optional_sections(plan: Mapping[str, Any]) -> list[str]:
         )
         found.append(section("Attainment against machines", paragraph(words), _grid(drawn)))
     return found
+
+
+def _mixes(mixed: Sequence[Row]) -> str:
+    """The cheapest mix at each rate."""
+    title, keys = "Price of an hour of the cheapest mix", ("price_per_hour_lower", "price_per_hour_upper")
+    lines = []
+    for one in mixed:
+        parts = " + ".join(f"{count} x {name}" for name, count in one["machines"].items()) or UNKNOWN
+        lines.append([one["rate"], *(one[key] for key in keys), parts])
+    ranges = [(f"rate {one['rate']:g}", one[keys[0]], one[keys[1]]) for one in mixed]
+    behind = table(title, ("rate", *keys, "mix found"), lines)
+    words = (
+        "Machines of several types together. No mix costs less than the lower bound; that of the upper was "
+        "replayed. " + "; ".join(f"rate {line[0]:g}: {line[3]}" for line in lines)
+    )
+    drawn = figure(title, range_chart(title, ranges, "price of an hour"), behind)
+    return section("Mixes", paragraph(f"{words}."), _grid([drawn]))
 
 
 def _ranges(unit: str, rows: Sequence[Row], keys: tuple[str, str]) -> str:

@@ -13,6 +13,7 @@ from infermax_opt.files.arrivals import compressed
 from infermax_opt.files.traces import Trace
 from infermax_opt.fleet.bounds.alone import reasons
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
+from infermax_opt.fleet.mix import Mix, best_mix
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.scaling import Scaled, Scaling, scaled
 from infermax_opt.fleet.upper import SCHEDULERS, Found, fewest_machines, policy_machines
@@ -21,7 +22,17 @@ from infermax_opt.infermax.data.instance import Policy, RequestGroup, ServiceLev
 from infermax_opt.infermax.data.objective import Objective
 from infermax_opt.infermax.data.traces import trace_instance, without_unfit
 
-__all__ = ["HOUR", "MachineType", "PlanOptions", "PlanRow", "Sustained", "plan", "question_of", "sustained"]
+__all__ = [
+    "HOUR",
+    "MachineType",
+    "PlanOptions",
+    "PlanRow",
+    "Sustained",
+    "mixes",
+    "plan",
+    "question_of",
+    "sustained",
+]
 
 Tell = Callable[[str], None] | None
 #: Seconds.
@@ -241,6 +252,36 @@ def _row(trace: Trace, machine: MachineType, rate: Fraction, options: PlanOption
             by_hours = scaled(question, bound, found, options.scaling)
     seconds = time.monotonic() - began
     return PlanRow(machine, rate, question, bound, found, impossible, policies, left_out, by_hours, seconds)
+
+
+def mixes(rows: Sequence[PlanRow], tell: Tell = None) -> list[tuple[Fraction, Mix]]:
+    """The cheapest mix of all types of a sweep, at each rate.
+
+    Parameters
+    ----------
+    rows : sequence of PlanRow
+    tell : callable, optional
+        Takes lines of progress.
+
+    Raises
+    ------
+    InputError
+        If a type has no price, or types cannot hold the same requests.
+    """
+    by_rate: dict[Fraction, list[PlanRow]] = {}
+    for row in rows:
+        by_rate.setdefault(row.rate, []).append(row)
+    found = []
+    for rate, some in by_rate.items():
+        if tell is not None:
+            tell(f"mixes at rate {float(rate):g}")
+        prices = [row.machine.price for row in some if row.machine.price is not None]
+        if len(prices) < len(some):
+            raise InputError("mixes need a price of each type", field="prices")
+        if len({tuple(r.id for r in row.question.workload.requests) for row in some}) > 1:
+            raise InputError("mixes need types that can hold the same requests", field="machines")
+        found.append((rate, best_mix([row.question for row in some], prices, [row.upper for row in some])))
+    return found
 
 
 def sustained(rows: Sequence[PlanRow], machines: int) -> list[Sustained]:

@@ -9,6 +9,7 @@ from typing import Any
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent
+from infermax_opt.fleet.mix import Mix
 from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow, Sustained
 
 __all__ = ["plan_csv", "plan_text", "plan_to_json"]
@@ -64,6 +65,7 @@ def plan_to_json(
     fleets: Sequence[Sustained],
     trace: str = "",
     certificates: Mapping[int, str] | None = None,
+    mixed: Sequence[tuple[Fraction, Mix]] = (),
 ) -> dict[str, Any]:
     """A plan as JSON.
 
@@ -76,6 +78,8 @@ def plan_to_json(
         Its name.
     certificates : mapping of int to str, optional
         Files by the places of the rows whose proof they are.
+    mixed : sequence of (Fraction, Mix)
+        Rates and their cheapest mixes.
     """
     certificates = certificates or {}
     return {
@@ -96,6 +100,7 @@ def plan_to_json(
             }
             for k, row in enumerate(rows)
         ],
+        "mixes": [_mix(rate, mix, rows) for rate, mix in mixed],
         "sustained": [
             {
                 "machine": one.machine,
@@ -105,6 +110,19 @@ def plan_to_json(
             }
             for one in fleets
         ],
+    }
+
+
+def _mix(rate: Fraction, mix: Mix, rows: Sequence[PlanRow]) -> dict[str, Any]:
+    """A mix, with prices of an hour."""
+    names = [row.machine.name for row in rows if row.rate == rate]
+    lower, upper = mix.lower, mix.price
+    return {
+        "rate": _number(rate),
+        "price_per_hour_lower": _number(lower),
+        "price_per_hour_upper": _number(upper),
+        "gap": None if lower is None or not upper else _number((upper - lower) / upper),
+        "machines": {name: n for name, n in zip(names, mix.machines, strict=False) if n},
     }
 
 
@@ -135,7 +153,12 @@ def plan_csv(rows: Sequence[PlanRow]) -> str:
     return rows_text(COLUMNS, [[_values(row)[name] for name in COLUMNS] for row in rows])
 
 
-def plan_text(rows: Sequence[PlanRow], options: PlanOptions, fleets: Sequence[Sustained]) -> str:
+def plan_text(
+    rows: Sequence[PlanRow],
+    options: PlanOptions,
+    fleets: Sequence[Sustained],
+    mixed: Sequence[tuple[Fraction, Mix]] = (),
+) -> str:
     """A plan in words.
 
     Parameters
@@ -143,6 +166,8 @@ def plan_text(rows: Sequence[PlanRow], options: PlanOptions, fleets: Sequence[Su
     rows : sequence of PlanRow
     options : PlanOptions
     fleets : sequence of Sustained
+    mixed : sequence of (Fraction, Mix)
+        Rates and their cheapest mixes.
     """
     limits = ", ".join(f"{name} {float(limit):g} s" for name, limit in options.slo.given().items())
     lines = [
@@ -161,6 +186,11 @@ def plan_text(rows: Sequence[PlanRow], options: PlanOptions, fleets: Sequence[Su
     for one in fleets:
         reached = f"sustains rate {_rate(one.lower)} of those tried"
         lines.append(f"{one.machines} x {one.machine}: {reached}; no more than {_rate(one.upper)}")
+    for rate, mix in mixed:
+        told = _mix(rate, mix, rows)
+        parts = " + ".join(f"{n} x {name}" for name, n in told["machines"].items()) or UNKNOWN
+        least, most = _money(mix.lower), _money(mix.price)
+        lines.append(f"cheapest mix at rate {float(rate):g}: {parts}; {least} to {most} an hour")
     lines.append(
         "lower: every routing and schedule needs that many, proved by a certificate; upper: replayed"
     )

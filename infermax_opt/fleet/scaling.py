@@ -1,10 +1,13 @@
 """Machines that are switched on and off: machine-hours from below and from above.
 
-*Lower bound.*  A machine is on at least while it runs a batch.  In each window the needs of good requests
-that lie within it cost at most what machines are busy in it (`infermax_opt.fleet.bounds.pooled`, whose
-argument for one machine holds with its busy time in the place of the length).  One window holds all needs;
-so machines are busy, and on, for at least the sum of the ceil(q n) smallest costs, with the best piece and
-the best thing to share alpha by.
+*Lower bound.*  A machine is on at least while it runs a batch.  In each window of time the needs of good
+requests that lie within it cost at most what machines are busy in it (`infermax_opt.fleet.bounds.pooled`,
+whose argument for one machine holds with its busy time in the place of the length).  One window holds all
+needs; so machines are busy for at least the sum of the ceil(q n) smallest costs, with the best piece and the
+best thing to share alpha by.  Where parts of the requests keep the share each by itself, the sums of all
+parts add up, with the same piece and thing.  A machine that ever serves was switched on once: it is on for a
+start-up besides what it is busy for, and for a start-up and the minimum stay at least.  There are as many as
+the pooled bound says.
 
 *Upper bound.*  Routes are replayed exactly.  A machine is on from a start-up time before its first batch;
 it stays on over a pause that is no longer than a start-up, and for the minimum stay.  This is planned with
@@ -20,7 +23,8 @@ from functools import partial
 from typing import Any
 
 from infermax_opt.fleet.bounds.pooled import MachineBound
-from infermax_opt.fleet.checker import KINDS, machine_seconds
+from infermax_opt.fleet.checker import KINDS
+from infermax_opt.fleet.hours_checker import HOURS_SCHEMA, machine_seconds
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import FleetReplay, replay_fleet
 from infermax_opt.fleet.routing.policies import Router
@@ -28,7 +32,7 @@ from infermax_opt.fleet.upper import Found
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
 
-__all__ = ["Scaled", "Scaling", "busy_bound", "on_times", "scaled"]
+__all__ = ["Scaled", "Scaling", "least_time", "machine_time", "on_times", "scaled"]
 
 #: Machines that first fit may use, as a multiple of those that are needed at once.
 MORE = 2
@@ -58,7 +62,7 @@ class Scaled:
     policy : str
         Of the upper one.
     certificate : dict
-        Of the lower one, for `infermax_opt.fleet.checker.machine_seconds`.
+        Of the lower one, for `infermax_opt.fleet.hours_checker`.
     peak : int
         Most machines that are on at once.
     always : Fraction
@@ -73,23 +77,36 @@ class Scaled:
     always: Fraction
 
 
-def busy_bound(bound: MachineBound) -> tuple[Fraction, dict[str, Any]]:
-    """Least time for which machines are busy together, s, and its certificate.
+def least_time(bounds: Sequence[MachineBound], scaling: Scaling) -> tuple[Fraction, dict[str, Any]]:
+    """Least time for which machines are on together, s, and its certificate.
+
+    Parameters
+    ----------
+    bounds : sequence of MachineBound
+        Of requests that keep the share by themselves, apart from each other.
+    scaling : Scaling
 
     Raises
     ------
     ValueError
         If no number of machines is enough.
     """
+    most = max(bounds, key=lambda bound: bound.machines or 0)
     best: tuple[Fraction, dict[str, Any]] | None = None
-    end = _last_tick(bound)
-    for piece in range(len(bound.certificate["machine"]["alpha"])):
+    end = max(map(_last_tick, bounds))
+    for piece in range(len(most.certificate["machine"]["alpha"])):
         for kind in KINDS:
-            certificate = {**bound.certificate, "groups": 1, "windows": [[0, end, 1, piece, kind]]}
-            certificate["machines"] = None
+            window = [0, end, 1, piece, kind]
+            certificate = {
+                "schema": HOURS_SCHEMA,
+                "start_up": str(scaling.start_up),
+                "min_stay": str(scaling.min_stay),
+                "parts": [{**bound.certificate, "groups": 1, "windows": [window]} for bound in bounds],
+                "machines": most.certificate,
+            }
             found = machine_seconds(certificate)
-            if found is not None and (best is None or found > best[0]):
-                best = found, certificate
+            if isinstance(found, Fraction) and (best is None or found > best[0]):
+                best = found, {**certificate, "seconds": str(found)}
     if best is None:
         raise ValueError("no number of machines is enough")
     return best
@@ -137,22 +154,28 @@ def scaled(question: FleetQuestion, bound: MachineBound, found: Found, scaling: 
         Routes that reach the share; first fit is tried beside them.
     scaling : Scaling
     """
-    lower, certificate = busy_bound(bound)
-    tried = [(*_machine_time(found.replay, scaling), found.policy)]
+    lower, certificate = least_time([bound], scaling)
+    tried = [(*machine_time(found.replay, scaling), found.policy)]
     router = Router(question, preset(found.scheduler))
     for machines in (found.machines, MORE * found.machines):
         pilot = router.route(machines, "first_fit")
         if len(pilot.missed) <= question.may_miss:
             replay = replay_fleet(question, pilot.routes, partial(schedule, options=preset(found.scheduler)))
             if replay.keeps(question):
-                tried.append((*_machine_time(replay, scaling), "first_fit"))
+                tried.append((*machine_time(replay, scaling), "first_fit"))
     upper, peak, policy = min(tried)
     end = max(stretches[-1][1] for stretches in found.replay.busy)
     return Scaled(lower, upper, policy, certificate, peak, found.machines * (end + scaling.start_up))
 
 
-def _machine_time(replay: FleetReplay, scaling: Scaling) -> tuple[Fraction, int]:
-    """Seconds for which machines are on, and how many at once at most."""
+def machine_time(replay: FleetReplay, scaling: Scaling) -> tuple[Fraction, int]:
+    """Seconds for which machines are on, and how many at once at most.
+
+    Parameters
+    ----------
+    replay : FleetReplay
+    scaling : Scaling
+    """
     stays = [stay for stretches in replay.busy for stay in on_times(stretches, scaling)]
     events = sorted([(begin, 1) for begin, _ in stays] + [(end, -1) for _, end in stays])
     now = peak = 0

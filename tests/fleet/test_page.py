@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from infermax_opt.cli.main import cli
 from infermax_opt.files.page import cell
+from infermax_opt.fleet import mix_checker
 from infermax_opt.fleet.page import answer, plan_page
 
 PROFILE = "llama-3.1-8b_h100"
@@ -70,7 +71,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     Path("prices.csv").write_text(f"machine,price_per_hour\n{PROFILE},4\nllama-2-7b_a100,1\n")
     asked = (
         f"plan a&b.csv --format vidur --machines {PROFILE},llama-2-7b_a100 --rates 1,4 --ttft 0.6 --tpot 0.1 "
-        "--prices prices.csv --fleet 2 --start-up 1 --certificates proofs -o report.html"
+        "--prices prices.csv --fleet 2 --mix --start-up 1 --certificates proofs -o report.html"
     )
     done = CliRunner().invoke(cli, asked.split())
     assert done.exit_code == 0, done.output
@@ -104,6 +105,21 @@ def test_page_of_a_plan(plan: dict[str, Any]) -> None:
         ]
     costs = found.tables["Price of a million output tokens, by type and rate"][1:]
     assert [line[2] for line in costs] == [cell(row["cost_per_million_upper"]) for row in plan["rows"]]
+    for mix, line in zip(
+        plan["mixes"], found.tables["Price of an hour of the cheapest mix"][1:], strict=True
+    ):
+        low, high = mix["price_per_hour_lower"], mix["price_per_hour_upper"]
+        assert line[:3] == [cell(mix["rate"]), cell(low), cell(high)]
+        assert (
+            0
+            < low
+            <= high
+            == sum(
+                count * {PROFILE: 4, "llama-2-7b_a100": 1}[name] for name, count in mix["machines"].items()
+            )
+        )
+        proof = json.loads(Path("proofs", f"mix-rate{mix['rate']:g}.json").read_text())
+        assert mix_checker.check(proof) == low
     assert "Machine-hours, by type and rate" in found.tables
 
 

@@ -94,6 +94,7 @@ def test_an_impossible_limit_names_request_and_limit(trace: str) -> None:
         (("--machines", PROFILE, "--ttft", "1", "--schedulers", "magic"), "no scheduler 'magic'"),
         (("--machines", PROFILE, "--ttft", "1", "--prices", "none.csv"), "none.csv: has no price"),
         (("--machines", PROFILE, "--ttft", "1", "--prices", "free.csv"), "free.csv: line 2"),
+        (("--machines", PROFILE, "--ttft", "1", "--mix"), "mix: needs the prices"),
         (("--machines", PROFILE, "--ttft", "1", "--certificates", "trace.csv"), "trace.csv: cannot be made"),
         (("--machines", PROFILE, "--ttft", "1", "-o", "trace.csv"), "is an input of this command"),
     ],

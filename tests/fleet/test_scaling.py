@@ -6,12 +6,12 @@ from fractions import Fraction
 
 import pytest
 
-from infermax_opt.fleet import checker
 from infermax_opt.fleet.bounds.pooled import pooled_bound
-from infermax_opt.fleet.checker import Rejected
+from infermax_opt.fleet.checker import NEVER, Rejected
+from infermax_opt.fleet.hours_checker import machine_seconds
 from infermax_opt.fleet.replay import replay_fleet
 from infermax_opt.fleet.routing.policies import Router
-from infermax_opt.fleet.scaling import Scaling, busy_bound, on_times, scaled
+from infermax_opt.fleet.scaling import Scaling, least_time, machine_time, on_times, scaled
 from infermax_opt.fleet.upper import fewest_machines
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
@@ -36,23 +36,39 @@ def test_when_machines_are_on() -> None:
 def test_equal_requests() -> None:
     # Each costs a tenth of a second; five of them fit into half a second.
     bound = pooled_bound(steady(20))
-    lower, certificate = busy_bound(bound)
+    lower, certificate = least_time([bound], Scaling())
     assert lower == 2
-    assert checker.machine_seconds(certificate) == 2
-    assert busy_bound(pooled_bound(steady(20, Fraction(3, 4))))[0] == Fraction(3, 2)
-    twice = {**certificate, "windows": certificate["windows"] * 2}
-    with pytest.raises(Rejected, match="overlap"):
-        checker.machine_seconds(twice)
+    assert machine_seconds(certificate) == 2
+    assert least_time([pooled_bound(steady(20, Fraction(3, 4)))], Scaling())[0] == Fraction(3, 2)
+    # Four machines are switched on once, and stay.
+    assert least_time([bound], Scaling(Fraction(1)))[0] == 2 + 4
+    assert least_time([bound], Scaling(Fraction(1), Fraction(5)))[0] == 4 * 6
+    assert least_time([bound, bound], Scaling())[0] == 4
+
+
+def test_certificates_of_hours_that_prove_nothing() -> None:
+    _, certificate = least_time([pooled_bound(steady(20))], Scaling())
+    (part,) = certificate["parts"]
+    for parts, problem in (
+        ([], "none"),
+        ([part, {**part, "windows": [[0, 5, 1, 0, "kv"]]}], "are others"),
+        ([{**part, "windows": part["windows"] * 2}], "weight 1"),
+        ([part, {**part, "machine": {**part["machine"], "kv": 7}}], "another one"),
+    ):
+        with pytest.raises(Rejected, match=problem):
+            machine_seconds({**certificate, "parts": parts})
+    none = {**certificate["machines"], "levels": [["0", None, None]]}
+    assert machine_seconds({**certificate, "machines": none}) == NEVER
 
 
 @in_blocks(campaign(3, 100), 3)
 def test_nobody_is_busy_for_less(seeds: range) -> None:
     for seed in seeds:
         question = stream(seed)
-        bound = pooled_bound(question)
+        bound, scaling = pooled_bound(question), Scaling(Fraction(1), Fraction(2))
         found = fewest_machines(question, 1)
         assert found is not None
-        result = scaled(question, bound, found, Scaling(Fraction(1), Fraction(2)))
+        result = scaled(question, bound, found, scaling)
         assert 0 < result.lower <= result.upper
         assert result.peak >= 1
         for name in ("sarathi", "vllm", "rank_input"):
@@ -61,4 +77,5 @@ def test_nobody_is_busy_for_less(seeds: range) -> None:
                 replay = replay_fleet(question, routes, lambda one, name=name: schedule(one, preset(name)))  # type: ignore[misc]
                 if replay.keeps(question):
                     busy = sum(end - begin for some in replay.busy for begin, end in some)
-                    assert result.lower <= busy, (seed, name)
+                    assert least_time([bound], Scaling())[0] <= busy, (seed, name)
+                    assert result.lower <= machine_time(replay, scaling)[0], (seed, name)

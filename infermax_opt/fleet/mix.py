@@ -1,0 +1,183 @@
+"""Mixes of machine types: the cheapest that is found and replayed, beside what every mix costs at least.
+
+Requests are dealt out to types, then routed among the machines of their type.  Mixes that the bound allows
+are tried from the cheapest on, so what is found first is the cheapest that these policies reach.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from math import inf
+from typing import Any
+
+from infermax_opt.fleet.bounds.mix import MixBound, mix_bound
+from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.replay import replay_fleet
+from infermax_opt.fleet.routing.policies import Router
+from infermax_opt.infermax.schedulers.algorithm1 import schedule
+from infermax_opt.infermax.schedulers.presets import preset
+
+__all__ = ["Mix", "best_mix"]
+
+#: Mixes that are tried, besides those of one type.
+TRIED = 40
+#: Of the work that balances two types, what the first of them gets.
+SLACKS = (1.0, 0.9, 1.1)
+TINY = 1e-12
+POLICIES = ("least_kv", "slo_aware")
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Prices of an hour of a fleet of several types.
+
+    Attributes
+    ----------
+    bound : MixBound
+    price : Fraction or None
+        Of the mix that was found.
+    machines : tuple of int
+        Of each type, in that mix.
+    scheduler : str or None
+        None where the mix is of one type, and was found as such.
+    routes : list of (int, int)
+        Type and machine of each request, -1 and -1 for none; empty for a mix of one type.
+    """
+
+    bound: MixBound
+    price: Fraction | None
+    machines: tuple[int, ...] = ()
+    scheduler: str | None = None
+    routes: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def lower(self) -> Fraction | None:
+        """Least price, proved; None if no mix is enough."""
+        return self.bound.price
+
+
+def best_mix(
+    questions: Sequence[FleetQuestion],
+    prices: Sequence[Fraction],
+    singles: Sequence[int | None],
+    scheduler: str = "sarathi",
+) -> Mix:
+    """The cheapest mix that is found.
+
+    Parameters
+    ----------
+    questions : sequence of FleetQuestion
+        The same requests on each type.
+    prices : sequence of Fraction
+        Of an hour of each type.
+    singles : sequence of int or None
+        Machines of each type that are enough by themselves, if known.
+    scheduler : str
+        On all machines.
+    """
+    bound = mix_bound(questions, prices)
+    if bound.price is None:
+        return Mix(bound, None)
+    best: tuple[Fraction | None, tuple[int, ...]] = None, ()
+    for k, (price, count) in enumerate(zip(prices, singles, strict=True)):
+        if count is not None and (best[0] is None or price * count < best[0]):
+            best = price * count, tuple(count if t == k else 0 for t in range(len(prices)))
+    for price, mix in _in_order(bound, best[0]):
+        for dealt in _deals(bound, mix):
+            routes = _reached(questions, mix, dealt, scheduler)
+            if routes is not None:
+                return Mix(bound, price, mix, scheduler, routes)
+    return Mix(bound, *best)
+
+
+def _in_order(bound: MixBound, most: Fraction | None) -> Iterator[tuple[Fraction, tuple[int, ...]]]:
+    """Mixes of several types that keep all cuts, from the cheapest on, below what is known."""
+    prices, cuts = bound.cuts
+    waiting, tried = [(Fraction(0), 0, (0,) * len(prices))], 0
+    while tried < TRIED and waiting:
+        price, last, mix = heapq.heappop(waiting)
+        if most is not None and price >= most:
+            return
+        keeps = all(sum(w * n for w, n in zip(some, mix, strict=True)) >= least for some, least in cuts)
+        if keeps and (most is None or sum(n > 0 for n in mix) > 1):
+            tried += 1
+            yield price, mix
+        for kind in range(last, len(prices)):
+            more = (*mix[:kind], mix[kind] + 1, *mix[kind + 1 :])
+            heapq.heappush(waiting, (price + prices[kind], kind, more))
+
+
+def _deals(bound: MixBound, mix: tuple[int, ...]) -> Iterator[list[int]]:
+    """Types of all requests: balanced as they come; of two types also by what each is relatively good at."""
+    shares, used = bound.shares, [t for t, count in enumerate(mix) if count]
+    requests = range(len(shares[0]))
+    yield _balanced(shares, mix, list(requests))
+    if len(used) != 2:
+        return
+    first, last = used
+
+    def ratio(i: int) -> float:
+        low, high = shares[first][i], shares[last][i]
+        return inf if low is None else 0.0 if high is None else low / max(high, TINY)
+
+    total = {t: max(TINY, sum(share or 0.0 for share in shares[t])) for t in used}
+    could = {t: mix[t] / total[t] for t in used}
+    for slack in SLACKS:
+        until = slack * total[first] * could[first] / (could[first] + could[last])
+        gone, dealt = 0.0, [last] * len(requests)
+        for i in sorted(requests, key=ratio):
+            gone += shares[first][i] or 0.0
+            if gone > until:
+                break
+            dealt[i] = first
+        yield dealt
+
+
+def _balanced(
+    shares: Sequence[Sequence[float | None]], mix: tuple[int, ...], order: Sequence[int]
+) -> list[int]:
+    """Each request to the type that has the least work for each machine with it."""
+    work, dealt = [0.0] * len(mix), [-1] * len(order)
+    for i in order:
+        choices = [
+            ((work[t] + (shares[t][i] or 0.0)) / mix[t], t)
+            for t in range(len(mix))
+            if mix[t] and shares[t][i] is not None
+        ]
+        if choices:
+            dealt[i] = min(choices)[1]
+            work[dealt[i]] += shares[dealt[i]][i] or 0.0
+    return dealt
+
+
+def _reached(
+    questions: Sequence[FleetQuestion], mix: tuple[int, ...], dealt: Sequence[int], scheduler: str
+) -> list[tuple[int, int]] | None:
+    """Routes that reach the share by exact replay, with the best policy of each type; None if none do."""
+    may_miss, found, parts = questions[0].may_miss, [(-1, -1)] * len(dealt), list[Any]()
+    missed = dealt.count(-1)
+    for kind, machines in enumerate(mix):
+        members = [i for i, t in enumerate(dealt) if t == kind]
+        if not members:
+            continue
+        if not machines:
+            missed += len(members)
+            continue
+        part = FleetQuestion(questions[kind].machine(members), questions[kind].share)
+        router = Router(part, preset(scheduler))
+        pilot = min(
+            (router.route(machines, policy) for policy in POLICIES), key=lambda some: len(some.missed)
+        )
+        missed += len(pilot.missed)
+        parts.append((part, pilot.routes))
+        for i, machine in zip(members, pilot.routes, strict=True):
+            found[i] = kind, machine
+        if missed > may_miss:
+            return None
+    run = partial(schedule, options=preset(scheduler))
+    good = sum(len(replay_fleet(part, routes, run).good) for part, routes in parts)
+    return found if good >= questions[0].must else None

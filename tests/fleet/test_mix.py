@@ -1,0 +1,119 @@
+"""Mixes: bounds against exhaustive optima of tiny fleets, and prices that make a mix best."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+
+import pytest
+
+from infermax_opt.fleet.bounds.mix import mix_bound
+from infermax_opt.fleet.checker import NEVER, Rejected
+from infermax_opt.fleet.mix import best_mix
+from infermax_opt.fleet.mix_checker import check
+from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from tests.campaign import campaign, in_blocks
+from tests.fleet.tiny import POINTS, tiny_fleet
+from tests.infermax.tiny import cost_model
+from tests.infermax.vector_oracle import TooMany, vector_optimum
+from tests.support import PAPER
+
+
+def cheapest_by_enumeration(questions: list[FleetQuestion], prices: list[Fraction]) -> Fraction | None:
+    """The cheapest of all choices of who is good, and of all ways to deal them out to machines."""
+    count = len(questions[0].workload.requests)
+    serves: dict[tuple[int, ...], Fraction | None] = {}
+    for size in range(1, count + 1):
+        for members in itertools.combinations(range(count), size):
+            known = [
+                price
+                for question, price in zip(questions, prices, strict=True)
+                if vector_optimum(question.machine(members), POINTS) == 0
+            ]
+            serves[members] = min(known, default=None)
+    best: dict[tuple[int, ...], Fraction | None] = {(): Fraction(0)}
+    for size in range(1, count + 1):
+        for members in itertools.combinations(range(count), size):
+            found = []
+            for more in range(size):
+                for others in itertools.combinations(members[1:], more):
+                    one = serves[(members[0], *others)]
+                    rest = best[tuple(i for i in members[1:] if i not in others)]
+                    if one is not None and rest is not None:
+                        found.append(one + rest)
+            best[members] = min(found, default=None)
+    must = questions[0].must
+    known = [best[some] for some in itertools.combinations(range(count), must)]
+    return min((price for price in known if price is not None), default=None)
+
+
+@in_blocks(campaign(40, 1200), 20)
+def test_bounds_hold_for_every_mix(seeds: range) -> None:
+    seen = 0
+    for seed in seeds:
+        first, rng = tiny_fleet(seed), Random(seed)
+        if len(first.workload.requests) > 4:
+            continue
+        other = FleetQuestion(replace(first.workload, cost=cost_model(rng)), first.share)
+        prices = [Fraction(rng.randint(1, 9)), Fraction(rng.randint(1, 9))]
+        try:
+            truth = cheapest_by_enumeration([first, other], prices)
+        except TooMany:
+            continue
+        found = best_mix([first, other], prices, [None, None])
+        assert check(json.loads(json.dumps(found.bound.certificate))) == (
+            NEVER if found.lower is None else found.lower
+        )
+        if found.lower is None:
+            assert truth is None, seed
+        elif truth is not None:
+            seen += 1
+            assert found.lower <= truth, seed
+            assert found.price is None or found.price >= truth, seed
+        else:
+            assert found.price is None, seed
+    assert seen
+
+
+def two_types(requests: int = 150) -> list[FleetQuestion]:
+    """A stream that needs some more than a machine of a fast type, and a type three times as slow."""
+    slo = {"ttft": "1.5"}
+    groups = tuple(RequestGroup(f"r{k}", 900, 2, Fraction(6 * k, 100), slo=slo) for k in range(requests))
+    base = Instance("s", groups, System(60_000, 1024, 1024), PAPER, Policy(), "missed")
+    slow = CostModel([("0.021", "0.000225")], ("0.0009", "7.8e-7"), ("0.0009", "4.5e-9"))
+    return [FleetQuestion(base), FleetQuestion(replace(base, cost=slow))]
+
+
+def test_prices_that_make_a_mix_best() -> None:
+    questions = two_types()
+    found = best_mix(questions, [Fraction(10), Fraction(4)], [2, 4])
+    assert found.machines == (1, 1)
+    assert found.price == found.lower == 14
+    assert {kind for kind, _ in found.routes} >= {0, 1}
+    # Where one type is cheap for what it does, no mix is.
+    cheap = best_mix(questions, [Fraction(10), Fraction(1)], [2, 4])
+    assert cheap.machines == (0, 4)
+    assert cheap.price == 4
+    assert cheap.lower is not None
+    assert 3 < cheap.lower <= 4
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"schema": "other"}, "schema"),
+        ({"share": "2"}, "share"),
+        ({"cuts": [[1]]}, "cuts"),
+        ({"cuts": [[-1, 1]]}, "cut"),
+        ({"types": 7}, "malformed"),
+    ],
+)
+def test_what_proves_nothing_is_rejected(change: dict[str, object], problem: str) -> None:
+    certificate = {**mix_bound(two_types(20), [Fraction(1), Fraction(1)]).certificate, **change}
+    with pytest.raises(Rejected, match=problem):
+        check(certificate)

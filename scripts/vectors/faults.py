@@ -207,14 +207,12 @@ OF_EVIDENCE["missed"] = OF_EVIDENCE["attainment"]
 #: Of potentials on the instance `arrivals`: changes that break one condition and no other.
 ONE_STEP: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
     "occupancy": (
-        ("refill-earns", "evidence", "potential.2.1", up(10**6)),
         ("prefill-batch-earns", "evidence", "potential.0.0", up(-(10**6))),
         ("idling-earns", "evidence", "prices.token", up(-(10**6))),
         ("batch-earns", "evidence", "potential.2.0", up(-(10**11))),
         ("finish-earns", "evidence", "potential.1.1", up(10**6)),
     ),
     "state-flow": (
-        ("refill-earns", "evidence", "potential.16", up(10**6)),
         ("prefill-batch-earns", "evidence", "potential.24", up(10**6)),
         ("idling-earns", "evidence", "potential.11", up(10**9)),
         ("batch-earns", "evidence", "potential.8", up(-(10**10))),

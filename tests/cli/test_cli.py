@@ -254,6 +254,7 @@ def test_options_reach_the_solver(monkeypatch: pytest.MonkeyPatch, solved: Path)
     assert seen == {
         "formulation": "csp", "solver": "highs", "warm_start": "none", "time_limit": 1.5,
         "memory_limit": 64 * 2**20, "threads": 3, "seed": 9, "progress": None, "bounds": [], "target": None,
+        "band": None,
     }  # fmt: skip
     ok("solve", TOY, "--warm-start", solved)
     assert isinstance(seen["warm_start"], Schedule)

@@ -119,7 +119,7 @@ def test_order_of_requests_does_not_matter() -> None:
     for seed in range(4):
         random.Random(seed).shuffle(groups)
         instance = Instance("order", tuple(groups), System(15, 50, 50), PAPER)
-        bounds.append(occupancy_bound(instance, stop=few(200)))
+        bounds.append(occupancy_bound(instance, stop=few(400)))
     assert bounds[0] is not None
     for bound in bounds[1:]:
         assert bound == bounds[0]

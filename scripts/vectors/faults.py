@@ -113,6 +113,11 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("lists-of-different-lengths", "evidence", "prices", lambda lists: [*lists, [[1, 99]]]),
         ("theta-too-large", "malformed", "theta", 10**9),
     ),
+    "ramp": (
+        ("no-batches", "malformed", "batches", 0),
+        ("more-batches-than-fill-the-memory", "malformed", "batches", 10**6),
+        ("piece-unknown", "malformed", "piece", 9),
+    ),
     "filling": (
         ("level-too-high", "evidence", "cells.0.1", lambda level: 4 * level + 4),
         ("level-below-0", "evidence", "cells.-1.1", -1),

@@ -185,7 +185,7 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
         metadata["Date"] = None
     with styled(), replacing(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=130, metadata=metadata)
-        if kind == "svg":
+        if kind == "svg" and words["Description"]:
             _describe(temporary, words["Description"])
 
 

@@ -26,6 +26,8 @@ ends.  Evidence of the kind
   ``exponent`` (levels in units of 2**-exponent) and ``cells``, a list of [end, level]: steps of time in
   ticks, and the share of the memory that is left in each at least, which falls: see
   `infermax_opt.infermax.bounds.filling`;
+- ``ramp`` holds the ``piece`` and the number of ``batches`` in which memory is looked at while it fills: see
+  `infermax_opt.infermax.bounds.ramp`;
 - ``backwards`` holds the ``piece`` (0), the ``unit`` (units of a round), the holds d at which requests
   ``leave``, rising (each request takes the first that is I - 1 or more), and the ``prices`` in units, one
   for all requests of the same I, O and arrival, in order of their first appearance: see

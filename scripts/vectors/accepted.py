@@ -155,7 +155,7 @@ def of_infermax() -> Iterator[Accepted]:
     """Of every kind of proof of every objective that has certificates."""
     yield from searched(offline())
     makespan = {some.kind: some for some in searched(arrivals())}
-    yield from (makespan[kind] for kind in ("lagrangian", "state-flow", "occupancy"))
+    yield from (makespan[kind] for kind in ("lagrangian", "state-flow", "occupancy", "ramp"))
     for some in searched(rigid()):
         if some.kind in ("separate-phases", "filling"):
             yield coarse(some) if some.kind == "filling" else some

@@ -113,6 +113,11 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("lists-of-different-lengths", "evidence", "prices", lambda lists: [*lists, [[1, 99]]]),
         ("theta-too-large", "malformed", "theta", 10**9),
     ),
+    "ramp": (
+        ("no-batches", "malformed", "batches", 0),
+        ("more-batches-than-fill-the-memory", "malformed", "batches", 10**6),
+        ("piece-unknown", "malformed", "piece", 9),
+    ),
     "filling": (
         ("level-too-high", "evidence", "cells.0.1", lambda level: 4 * level + 4),
         ("level-below-0", "evidence", "cells.-1.1", -1),
@@ -207,14 +212,12 @@ OF_EVIDENCE["missed"] = OF_EVIDENCE["attainment"]
 #: Of potentials on the instance `arrivals`: changes that break one condition and no other.
 ONE_STEP: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
     "occupancy": (
-        ("refill-earns", "evidence", "potential.2.1", up(10**6)),
         ("prefill-batch-earns", "evidence", "potential.0.0", up(-(10**6))),
         ("idling-earns", "evidence", "prices.token", up(-(10**6))),
         ("batch-earns", "evidence", "potential.2.0", up(-(10**11))),
         ("finish-earns", "evidence", "potential.1.1", up(10**6)),
     ),
     "state-flow": (
-        ("refill-earns", "evidence", "potential.16", up(10**6)),
         ("prefill-batch-earns", "evidence", "potential.24", up(10**6)),
         ("idling-earns", "evidence", "potential.11", up(10**9)),
         ("batch-earns", "evidence", "potential.8", up(-(10**10))),

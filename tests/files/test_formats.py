@@ -67,7 +67,11 @@ def refuses(reader: Callable[[Any], object], value: Any) -> bool:
     return False
 
 
-INSTANCES = sorted((ROOT / "instances").glob("*.json")) + sorted((ROOT / "instances").glob("[pv]*/*.json"))
+INSTANCES = [
+    path
+    for pattern in ("*.json", "paper-csp/*.json", "vllm-runs/*.json", "vectors/instances/*.json")
+    for path in sorted((ROOT / "instances").glob(pattern))
+]
 #: The archive holds hundreds; every twentieth is tried, the same ones always.
 ARCHIVE = sorted((ROOT / "instances" / "best-known").glob("*/*.json.gz"))[::20]
 

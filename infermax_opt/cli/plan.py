@@ -57,7 +57,11 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
 @click.option(
     "--window", metavar="A:B", callback=window, help="Keep arrivals from A up to, not including, B, s."
 )
-@click.option("--skip-unfit", is_flag=True, help="Leave out requests that a machine can never hold.")
+@click.option(
+    "--skip-unfit",
+    is_flag=True,
+    help="Leave out requests that a machine can never hold, which else count as missed.",
+)
 @click.option(
     "--machines",
     metavar="A,B",
@@ -138,9 +142,9 @@ def plan(
     For each machine and rate: the fewest machines such that a share of all requests keeps its limits.  Each
     machine runs batch by batch by its cost profile, and TTFT counts from arrival.  The upper bound is found
     by routing policies with online schedulers, and replayed exactly; a request that nobody serves misses.
-    The lower bound holds for every routing and schedule, also for such that know everything in advance.  If
-    more requests than may miss their limits can never keep them, the exit code is 1, and the first of them
-    are named.
+    The lower bound holds for every routing and schedule, also for such that know everything in advance.  A
+    request that a machine can never hold, or never serve in time, counts as missed; the first ones are named.
+    If there are more of them than may miss, the exit code is 1.
 
     \b
     Examples:

@@ -116,7 +116,7 @@ def later_ticks(machine: Machine, prompt: int, first: int, last: int) -> int:
 def needs_of(
     machine: Machine, arrival: Fraction, lengths: tuple[int, int], limits: Any, groups: int
 ) -> list[Need] | None:
-    """What a request needs to keep its limits, and when; None if it never keeps them.
+    """What a request needs to keep its limits, and when; None if it never does, or fits no machine.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def needs_of(
     """
     prompt, outputs = lengths
     ends = _ends(machine, prompt, outputs, limits)
-    if ends is None:
+    if ends is None or prompt + outputs - 1 > machine.kv:
         return None
     (until, due), date = ends, arrival * machine.ticks_per_second
     begin, found = floor(date), list[Need]()
@@ -254,8 +254,7 @@ def check(certificate: Any) -> int | str:
     Rejected
         If it is malformed.
     """
-    found = charged(certificate)
-    if found.least is None:
+    if (found := charged(certificate)).least is None:
         return NEVER
     room = unit_of(found.machine) * sum((end - begin) * weight for begin, end, weight, *_ in found.windows)
     some = 1 if found.must else 0
@@ -386,9 +385,7 @@ def tell(arguments: list[str], proof: Callable[[Any], Any], what: str) -> int:
         return 2
     try:
         proved = proof(certificate)
-        holds = proved == claimed
-        if not holds and NEVER not in (proved, claimed):
-            holds = proved >= number(claimed, what)
+        holds = proved == claimed or (NEVER not in (proved, claimed) and proved >= number(claimed, what))
         require(holds, f"proves {proved}, not {claimed}")
     except Rejected as error:
         sys.stdout.write(f"{arguments[0]}: rejected: {error}\n")

@@ -45,7 +45,8 @@ class Mix:
     scheduler : str or None
         None where the mix is of one type, and was found as such.
     routes : list of (int, int)
-        Type and machine of each request, -1 and -1 for none; empty for a mix of one type.
+        Type and machine of each request, in the order of the first question's `everyone`; -1 and -1 for none;
+        empty for a mix of one type.
     """
 
     bound: MixBound
@@ -71,7 +72,7 @@ def best_mix(
     Parameters
     ----------
     questions : sequence of FleetQuestion
-        The same requests on each type.
+        The same requests on each type, whichever of them fit there.
     prices : sequence of Fraction
         Of an hour of each type.
     singles : sequence of int or None
@@ -134,7 +135,12 @@ def _deals(bound: MixBound, mix: tuple[int, ...]) -> Iterator[list[int]]:
             if gone > until:
                 break
             dealt[i] = first
-        yield dealt
+        yield [_able(shares, i, kind, used) for i, kind in enumerate(dealt)]
+
+
+def _able(shares: Sequence[Sequence[float | None]], i: int, kind: int, used: Sequence[int]) -> int:
+    """The type itself where it serves the request in time, else another one that does, or -1."""
+    return next((t for t in (kind, *used) if shares[t][i] is not None), -1)
 
 
 def _balanced(
@@ -159,6 +165,7 @@ def _reached(
 ) -> list[tuple[int, int]] | None:
     """Routes that reach the share by exact replay, with the best policy of each type; None if none do."""
     may_miss, found, parts = questions[0].may_miss, [(-1, -1)] * len(dealt), list[Any]()
+    names = [request.id for request in questions[0].everyone]
     missed = dealt.count(-1)
     for kind, machines in enumerate(mix):
         members = [i for i, t in enumerate(dealt) if t == kind]
@@ -167,7 +174,9 @@ def _reached(
         if not machines:
             missed += len(members)
             continue
-        part = FleetQuestion(questions[kind].machine(members), questions[kind].share)
+        places = {request.id: k for k, request in enumerate(questions[kind].workload.requests)}
+        held = [places[names[i]] for i in members]
+        part = FleetQuestion(questions[kind].machine(held), questions[kind].share)
         router = Router(part, preset(scheduler))
         pilot = min(
             (router.route(machines, policy) for policy in POLICIES), key=lambda some: len(some.missed)

@@ -254,7 +254,10 @@ def _proof_section(rows: Sequence[Row], folder: str) -> str:
         definitions(MEANINGS),
         table("Proof of each row", head, lines),
         *(
-            [paragraph("Requests that can never keep their limits:"), f"<ul>{''.join(never)}</ul>"]
+            [
+                paragraph("They fit no machine or can never keep their limits, so they count as missed:"),
+                f"<ul>{''.join(never)}</ul>",
+            ]
             if never
             else []
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -14,13 +14,13 @@ from infermax_opt.files.traces import Trace
 from infermax_opt.fleet.bounds.alone import reasons
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
 from infermax_opt.fleet.mix import Mix, best_mix
-from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.fleet.scaling import Scaled, Scaling, scaled
 from infermax_opt.fleet.upper import SCHEDULERS, Found, fewest_machines, policy_machines
 from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.instance import Policy, RequestGroup, ServiceLevel, System
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, ServiceLevel, System
 from infermax_opt.infermax.data.objective import Objective
-from infermax_opt.infermax.data.traces import trace_instance, without_unfit
+from infermax_opt.infermax.data.traces import misfit
 
 __all__ = [
     "HOUR",
@@ -72,7 +72,7 @@ class PlanOptions:
     compare : str or None
         Scheduler with which each routing policy is tried by itself.
     skip_unfit : bool
-        Leave out requests that a machine can never hold.
+        Leave out requests that a machine can never hold, rather than count them as missed.
     scaling : Scaling or None
         How machines are switched on and off; None: they are not.
     """
@@ -99,11 +99,11 @@ class PlanRow:
     found : Found or None
         None where no number of machines was found to reach the share.
     impossible : list of str
-        Requests that never keep their limits, where there are more than may miss them.
+        Why requests never keep their limits, of the first ones of those that do not.
     policies : mapping of str to int or None
         Fewest machines found by each policy alone.
     left_out : int
-        Requests that no machine of this type can hold.
+        Requests that no machine of this type can hold, where these are not counted.
     scaled : Scaled or None
         Machine time where machines are switched on and off.
     seconds : float
@@ -143,14 +143,19 @@ class PlanRow:
     @property
     def span(self) -> Fraction:
         """Seconds until the last arrival."""
-        return max(request.arrival for request in self.question.workload.requests)
+        return max(request.arrival for request in self.question.everyone)
 
     def cost_per_million(self, machines: int | None) -> Fraction | None:
         """Price of a million output tokens with so many machines until the last arrival; None if unknown."""
         if machines is None or self.machine.price is None or not self.span:
             return None
         hours = machines * self.span / HOUR
-        return self.machine.price * hours * 10**6 / self.question.workload.output_tokens
+        return self.machine.price * hours * 10**6 / self.output_tokens
+
+    @property
+    def output_tokens(self) -> int:
+        """Of all requests."""
+        return sum(request.output_tokens for request in self.question.everyone)
 
 
 @dataclass(frozen=True)
@@ -176,7 +181,7 @@ class Sustained:
 def question_of(
     trace: Trace, machine: MachineType, rate: Fraction, options: PlanOptions
 ) -> tuple[FleetQuestion, int]:
-    """The question of a row, and how many requests it leaves out.
+    """The question of a row, and how many requests it leaves out; those that do not fit miss, else.
 
     Parameters
     ----------
@@ -188,17 +193,27 @@ def question_of(
     Raises
     ------
     InputError
-        If a request does not fit the machine, naming its line.
+        If no request fits the machine.
     """
     faster = compressed(trace, rate)
-    kept = without_unfit(faster, machine.system, Policy()) if options.skip_unfit else faster
-    plain = trace_instance(kept, machine.name, machine.system, machine.cost)
-    groups = tuple(
-        RequestGroup(r.id, r.input_tokens, r.output_tokens, r.arrival, slo=options.slo)
-        for r in plain.requests
+    policy, groups, unfit = Policy(), list[RequestGroup](), list[Unfit]()
+    for k, r in enumerate(faster.requests, 1):
+        group = RequestGroup(f"r{k}", r.input_tokens, r.output_tokens, r.arrival, slo=options.slo)
+        reason = misfit(r, machine.system, policy)
+        if reason is None:
+            groups.append(group)
+        else:
+            unfit.append(Unfit(next(group.expand()), f"line {r.line}", reason))
+    if not groups:
+        first = unfit[0]
+        problem = f"no request fits {machine.name}; the first: {first.reason}"
+        raise InputError(problem, field=first.line, source=trace.path)
+    workload = Instance(
+        machine.name, tuple(groups), machine.system, machine.cost, policy, Objective.of("missed")
     )
-    workload = replace(plain, groups=groups, objective=Objective.of("missed"))
-    return FleetQuestion(workload, options.share), len(faster.requests) - len(kept.requests)
+    if options.skip_unfit:
+        return FleetQuestion(workload, options.share), len(unfit)
+    return FleetQuestion(workload, options.share, tuple(unfit)), 0
 
 
 def plan(
@@ -222,7 +237,7 @@ def plan(
     Raises
     ------
     InputError
-        If a request does not fit a machine, or an option is unusable.
+        If no request fits a machine, or an option is unusable.
     """
     if not options.slo:
         raise InputError("needs a limit of the TTFT, the TPOT or the end-to-end latency", field="slo")
@@ -241,17 +256,26 @@ def _row(trace: Trace, machine: MachineType, rate: Fraction, options: PlanOption
     began = time.monotonic()
     question, left_out = question_of(trace, machine, rate, options)
     bound = pooled_bound(question)
-    found, impossible, policies, by_hours = None, list[str](), dict[str, int | None](), None
-    if bound.machines is None:
-        impossible = reasons(question, bound.lost)
-    else:
+    found, policies, by_hours = None, dict[str, int | None](), None
+    if bound.machines is not None:
         found = fewest_machines(question, bound.machines, schedulers=options.schedulers, tell=tell)
         if options.compare is not None:
             policies = policy_machines(question, bound.machines, options.compare)
         if options.scaling is not None and found is not None:
             by_hours = scaled(question, bound, found, options.scaling)
     seconds = time.monotonic() - began
-    return PlanRow(machine, rate, question, bound, found, impossible, policies, left_out, by_hours, seconds)
+    return PlanRow(
+        machine,
+        rate,
+        question,
+        bound,
+        found,
+        reasons(question, bound.lost),
+        policies,
+        left_out,
+        by_hours,
+        seconds,
+    )
 
 
 def mixes(rows: Sequence[PlanRow], tell: Tell = None) -> list[tuple[Fraction, Mix]]:
@@ -278,8 +302,9 @@ def mixes(rows: Sequence[PlanRow], tell: Tell = None) -> list[tuple[Fraction, Mi
         prices = [row.machine.price for row in some if row.machine.price is not None]
         if len(prices) < len(some):
             raise InputError("mixes need a price of each type", field="prices")
-        if len({tuple(r.id for r in row.question.workload.requests) for row in some}) > 1:
-            raise InputError("mixes need types that can hold the same requests", field="machines")
+        if len({row.left_out for row in some}) > 1:
+            problem = "mixes need types that can hold the same requests, or no --skip-unfit"
+            raise InputError(problem, field="machines")
         found.append((rate, best_mix([row.question for row in some], prices, [row.upper for row in some])))
     return found
 

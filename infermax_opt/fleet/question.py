@@ -1,8 +1,8 @@
 """The question of a fleet: requests with service levels, a type of machine, the share that keeps them.
 
 A request keeps its service level if its first token comes within the TTFT of its *arrival*, and its later
-ones within the TPOT on average.  One that no machine serves misses it.  Machines share nothing: each runs
-requests of its own, as an InferMax instance.
+ones within the TPOT on average.  One that no machine serves misses it, and so does one that a machine can
+never hold.  Machines share nothing: each runs requests of its own, as an InferMax instance.
 """
 
 from __future__ import annotations
@@ -12,14 +12,23 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
+from typing import Any, NamedTuple
 
 from infermax_opt.core.checks import checked_decimal
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
-from infermax_opt.infermax.data.instance import Instance, RequestGroup, ServiceLevel
+from infermax_opt.infermax.data.instance import Instance, Request, RequestGroup, ServiceLevel
 from infermax_opt.infermax.data.objective import Objective
 
-__all__ = ["FleetQuestion"]
+__all__ = ["FleetQuestion", "Unfit"]
+
+
+class Unfit(NamedTuple):
+    """A request that the machine can never hold, where it stands in its file, and why."""
+
+    request: Request
+    line: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -29,9 +38,11 @@ class FleetQuestion:
     Parameters
     ----------
     workload : Instance
-        All requests, with their service levels, and one machine of the type.
+        All requests that the machine can hold, with their service levels, and one machine of the type.
     share : Number
-        Of the requests, that have to keep their service levels; above 0 and at most 1.
+        Of all requests, that have to keep their service levels; above 0 and at most 1.
+    unfit : tuple of Unfit
+        Requests that the machine can never hold: they miss their service levels.
 
     Raises
     ------
@@ -41,6 +52,7 @@ class FleetQuestion:
 
     workload: Instance
     share: Number = Fraction(99, 100)
+    unfit: tuple[Unfit, ...] = ()
 
     def __post_init__(self) -> None:
         share = checked_decimal(self.share, "share")
@@ -52,15 +64,41 @@ class FleetQuestion:
                 "a fleet takes no horizon, and no sets that wait for each other", field="workload"
             )
 
+    @property
+    def everyone(self) -> tuple[Request, ...]:
+        """All requests, those that the machine can hold first."""
+        return (*self.workload.requests, *(one.request for one in self.unfit))
+
+    @property
+    def size(self) -> int:
+        """Requests in all."""
+        return len(self.workload.requests) + len(self.unfit)
+
     @cached_property
     def must(self) -> int:
         """Requests that have to keep their service levels, at least."""
-        return ceil(Fraction(self.share) * len(self.workload.requests))
+        return ceil(Fraction(self.share) * self.size)
 
     @property
     def may_miss(self) -> int:
         """Requests that may miss them, at most."""
-        return len(self.workload.requests) - self.must
+        return self.size - self.must
+
+    @property
+    def spare(self) -> int:
+        """Of those that the machine can hold, requests that may miss them; below 0: too many are unfit."""
+        return self.may_miss - len(self.unfit)
+
+    def to_json(self) -> dict[str, Any]:
+        """The question as certificates hold it, requests that fit first."""
+        levels = {level: k for k, level in enumerate(dict.fromkeys(r.terms.slo for r in self.everyone))}
+        return {
+            "share": str(self.share),
+            "levels": [[None if x is None else str(x) for x in level.limits] for level in levels],
+            "requests": [
+                [str(r.arrival), r.input_tokens, r.output_tokens, levels[r.terms.slo]] for r in self.everyone
+            ],
+        }
 
     @cached_property
     def levels(self) -> tuple[ServiceLevel, ...]:

@@ -16,12 +16,10 @@ __all__ = ["plan_csv", "plan_text", "plan_to_json"]
 
 COLUMNS = (
     "machine", "rate", "requests", "left_out", "share", "may_miss", "lower", "upper", "status", "gap",
-    "relaxed", "policy", "scheduler", "missed", "refused", "price_per_hour", "cost_per_million_lower",
-    "cost_per_million_upper", "never_in_time", "machine_hours_lower",
+    "relaxed", "policy", "scheduler", "missed", "refused", "unfit", "never_in_time",
+    "price_per_hour", "cost_per_million_lower", "cost_per_million_upper", "machine_hours_lower",
     "machine_hours_upper", "peak_on", "hours_policy", "seconds",
 )  # fmt: skip
-#: Impossible requests that a text names.
-NAMED = 3
 
 
 def _number(value: Fraction | float | None) -> float | None:
@@ -34,7 +32,7 @@ def _values(row: PlanRow) -> dict[str, Any]:
     return {
         "machine": row.machine.name,
         "rate": _number(row.rate),
-        "requests": len(question.workload.requests),
+        "requests": question.size,
         "left_out": row.left_out,
         "share": _number(Fraction(question.share)),
         "may_miss": question.may_miss,
@@ -45,8 +43,9 @@ def _values(row: PlanRow) -> dict[str, Any]:
         "relaxed": _number(row.bound.relaxed),
         "policy": found and found.policy,
         "scheduler": found and found.scheduler,
-        "missed": found and len(question.workload.requests) - len(found.replay.good),
+        "missed": found and question.size - len(found.replay.good),
         "refused": found and found.refused,
+        "unfit": len(question.unfit),
         "price_per_hour": _number(row.machine.price),
         "cost_per_million_lower": _number(row.cost_per_million(lower)),
         "cost_per_million_upper": _number(row.cost_per_million(upper)),
@@ -92,11 +91,11 @@ def plan_to_json(
         "rows": [
             {
                 **_values(row),
-                "output_tokens": row.question.workload.output_tokens,
+                "output_tokens": row.output_tokens,
                 "certificate": certificates.get(k),
                 "policies": dict(row.policies),
                 "attained": _attained(row),
-                "impossible": row.impossible[:NAMED],
+                "impossible": row.impossible,
             }
             for k, row in enumerate(rows)
         ],
@@ -143,7 +142,7 @@ def _attained(row: PlanRow) -> list[dict[str, Any]]:
     """Shares of the requests in time, by number of machines."""
     if row.found is None:
         return []
-    total = len(row.question.workload.requests)
+    total = row.question.size
     known = sorted(row.found.attained.items())
     return [{"machines": machines, "share": _number(Fraction(good, total))} for machines, good in known]
 
@@ -204,9 +203,11 @@ def _remarks(row: PlanRow) -> list[str]:
         each = ", ".join(f"{policy} {_cell(count)}" for policy, count in row.policies.items())
         lines.append(f"{name}, each policy alone: {each}; bound {_cell(row.lower)}")
     if row.impossible:
-        count, may = len(row.impossible), row.question.may_miss
-        lines.append(f"{name}: {count} requests are never in time, {may} may miss")
-        lines += [f"  {reason}" for reason in row.impossible[:NAMED]]
+        unfit, never, may = len(row.question.unfit), len(row.bound.lost), row.question.may_miss
+        said = [f"{unfit} requests fit no such machine"] if unfit else []
+        said += [f"{never} can never be in time"] if never else []
+        lines.append(f"{name}: {', '.join(said)}, and count as missed; {may} may miss")
+        lines += [f"  {reason}" for reason in row.impossible]
     if row.scaled is not None:
         hours = row.scaled
         least, most, static = (

@@ -159,7 +159,7 @@ def scaled(question: FleetQuestion, bound: MachineBound, found: Found, scaling: 
     router = Router(question, preset(found.scheduler))
     for machines in (found.machines, MORE * found.machines):
         pilot = router.route(machines, "first_fit")
-        if len(pilot.missed) <= question.may_miss:
+        if len(pilot.missed) <= question.spare:
             replay = replay_fleet(question, pilot.routes, partial(schedule, options=preset(found.scheduler)))
             if replay.keeps(question):
                 tried.append((*machine_time(replay, scaling), "first_fit"))

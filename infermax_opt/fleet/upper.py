@@ -15,7 +15,7 @@ from infermax_opt.fleet.routing.policies import POLICIES, Pilot, Router
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
 
-__all__ = ["SCHEDULERS", "Found", "fewest_machines", "policy_machines"]
+__all__ = ["SCHEDULERS", "Found", "enough", "fewest_machines", "policy_machines"]
 
 #: Schedulers that are tried unless the user names some.
 SCHEDULERS = ("sarathi", "deadline", "vllm_v1")
@@ -73,26 +73,26 @@ class _Search:
 
     def candidates(self, machines: int) -> Iterator[tuple[Pilot, str, str]]:
         """Routes that reach the share by simulated clocks, each with policy and scheduler."""
-        may_miss = self.question.may_miss
+        spare = self.question.spare
         near: list[tuple[int, Pilot, str, str]] = []
         for policy in self.policies:
             for name in self.routers:
                 pilot = self._route(machines, policy, name)
-                if len(pilot.missed) <= may_miss:
+                if len(pilot.missed) <= spare:
                     yield pilot, policy, name
                 near.append((len(pilot.missed), pilot, policy, name))
         near.sort(key=lambda some: some[0])
         for count, pilot, policy, name in near[:2]:
-            if may_miss < count <= WORTHWHILE * may_miss:
+            if spare < count <= WORTHWHILE * spare:
                 again = self._route(machines, policy, name, self._dearest(pilot))
-                if len(again.missed) <= may_miss:
+                if len(again.missed) <= spare:
                     yield again, policy, name
 
     def _dearest(self, pilot: Pilot) -> list[int]:
         """Of the requests that miss, those to refuse: the longest, as many as may miss."""
         requests = self.question.workload.requests
         by_length = sorted(pilot.missed, key=lambda i: -requests[i].input_tokens - requests[i].output_tokens)
-        return by_length[: self.question.may_miss]
+        return by_length[: self.question.spare]
 
     def reached(self, machines: int) -> bool:
         """Whether some routes reach the share by simulated clocks."""
@@ -143,6 +143,19 @@ def fewest_machines(
         high += 1
         found = search.verified(high)
     return found
+
+
+def enough(question: FleetQuestion, machines: int, *, schedulers: Sequence[str] = SCHEDULERS) -> Found | None:
+    """Routes with which so many machines reach the share, replayed; None if none are found.
+
+    Parameters
+    ----------
+    question : FleetQuestion
+    machines : int
+    schedulers : sequence of str
+        What is tried, with all policies that are tried for the fewest.
+    """
+    return _Search(question, schedulers, TRIED).verified(machines)
 
 
 def _tried(search: _Search, machines: int, tell: Tell) -> bool:

@@ -14,7 +14,7 @@ from infermax_opt.fleet.bounds.mix import mix_bound
 from infermax_opt.fleet.checker import NEVER, Rejected
 from infermax_opt.fleet.mix import best_mix
 from infermax_opt.fleet.mix_checker import check
-from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from tests.campaign import campaign, in_blocks
@@ -78,6 +78,22 @@ def test_bounds_hold_for_every_mix(seeds: range) -> None:
         else:
             assert found.price is None, seed
     assert seen
+
+
+def test_a_request_that_fits_one_type_only() -> None:
+    fast, slow = two_types(30)
+    unfit = tuple(Unfit(request, "line 2", "is too large") for request in slow.workload.requests[10:])
+    groups = tuple(replace(group, input_tokens=700) for group in slow.workload.groups[:10])
+    small = replace(slow.workload, system=System(800, 1024, 1024), groups=groups)
+    everyone = replace(fast.workload, groups=(*groups, *fast.workload.groups[10:]))
+    questions = [
+        FleetQuestion(everyone), FleetQuestion(small, unfit=unfit),
+    ]  # fmt: skip
+    found = best_mix(questions, [Fraction(5), Fraction(1)], [None, None])
+    assert found.lower is not None
+    assert found.price is not None
+    assert 5 <= found.lower <= found.price
+    assert all(kind != 1 for kind, _ in found.routes[10:])
 
 
 def two_types(requests: int = 150) -> list[FleetQuestion]:

@@ -82,6 +82,29 @@ def test_an_impossible_limit_names_request_and_limit(trace: str) -> None:
     assert "the limit tpot is 0.001 s" in slow.stdout
 
 
+def test_who_fits_no_machine_is_named_and_misses(trace: str) -> None:
+    text = Path(trace).read_text() + "2.05,2000000,7\n"
+    Path(trace).write_text(text)
+    common = (trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "1")
+    done = run(*common, "--share", "0.98")
+    assert done.exit_code == 0, done.output
+    assert "1 requests fit no such machine, and count as missed; 1 may miss" in done.stdout
+    assert "request 'r22' (line 62): its peak KV of 2000006 tokens exceeds the KV capacity" in done.stdout
+    row = json.loads(run(*common, "--share", "0.98", "--json").stdout)["rows"][0]
+    assert (row["requests"], row["unfit"], row["left_out"], row["missed"]) == (61, 1, 0, 1)
+    # With a share that allows none to miss, no number of machines is enough; without it, one is.
+    strict = run(*common, "--share", "1")
+    assert strict.exit_code == 1
+    assert "0 may miss" in strict.stdout
+    left = run(*common, "--share", "1", "--skip-unfit", "--json")
+    row = json.loads(left.stdout)["rows"][0]
+    assert (row["requests"], row["unfit"], row["left_out"], row["status"]) == (60, 0, 1, "optimal")
+    Path(trace).write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n0,2000000,7\n")
+    none = run(*common)
+    assert none.exit_code == 2
+    assert "line 2: no request fits" in none.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

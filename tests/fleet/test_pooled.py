@@ -15,7 +15,8 @@ import pytest
 from infermax_opt.core.errors import InputError
 from infermax_opt.fleet import checker
 from infermax_opt.fleet.bounds.pooled import pooled_bound
-from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.question import FleetQuestion, Unfit
+from infermax_opt.fleet.upper import fewest_machines
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
 from tests.campaign import campaign, in_blocks
@@ -64,6 +65,42 @@ def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
     found = [pair for pair in map(met, seeds) if pair is not None]
     assert len(found) > len(seeds) / 2
     assert any(bound is not None and bound > 1 for bound, _ in found)
+
+
+def with_unfit(question: FleetQuestion, count: int) -> FleetQuestion:
+    """The same question with requests beside that the machine can never hold."""
+    tokens = question.workload.system.kv_capacity
+    group = RequestGroup("large", tokens, 2, count=count, slo={"ttft": "9"})
+    unfit = tuple(Unfit(request, "line 9", "is too large") for request in group.expand())
+    return FleetQuestion(question.workload, question.share, unfit)
+
+
+@in_blocks(campaign(20, 1_000), 20)
+def test_who_fits_no_machine_misses(seeds: range) -> None:
+    known = 0
+    for seed in seeds:
+        question = with_unfit(tiny_fleet(seed), 1)
+        assert question.size == len(question.workload.requests) + 1
+        try:
+            best = fewest(question)
+        except TooMany:
+            continue
+        found = pooled_bound(question)
+        assert found.machines is not None or best is None, seed
+        assert best is None or (found.machines or 0) <= best, seed
+        upper = fewest_machines(question, 1) if found.machines is not None else None
+        assert upper is None or (best is not None and upper.machines >= best), seed
+        assert upper is None or len(upper.replay.good) >= question.must
+        known += best is not None
+    assert known
+
+
+def test_too_many_that_fit_no_machine() -> None:
+    # Of 20, 5 may miss; one more is too many.
+    for unfit, machines in ((1, 3), (5, 3), (6, None)):
+        question = with_unfit(steady(20 - unfit, Fraction(3, 4)), unfit)
+        assert pooled_bound(question).machines == machines
+        assert (question.may_miss, question.spare) == (5, 5 - unfit)
 
 
 def steady(requests: int, share: Fraction = Fraction(1), ttft: str = "0.5") -> FleetQuestion:

@@ -8,11 +8,14 @@ from infermax_opt.fleet.checker import later_ticks, prompt_ticks
 from infermax_opt.fleet.machine import machine_of
 from infermax_opt.fleet.question import FleetQuestion
 
-__all__ = ["reasons"]
+__all__ = ["NAMED", "reasons"]
+
+#: Requests that are named, at most.
+NAMED = 3
 
 
 def reasons(question: FleetQuestion, lost: Sequence[int]) -> list[str]:
-    """A line for each request, by what it takes at least with a machine to itself.
+    """A line for each of the first ones: those that do not fit, then by what each takes at least alone.
 
     Parameters
     ----------
@@ -21,8 +24,8 @@ def reasons(question: FleetQuestion, lost: Sequence[int]) -> list[str]:
         Places of requests that never keep their limits, as the pooled bound finds them.
     """
     machine, unit = machine_of(question.workload), question.workload.cost.ticks_per_second
-    found = []
-    for i in lost:
+    found = [f"request {one.request.id!r} ({one.line}): {one.reason}" for one in question.unfit[:NAMED]]
+    for i in lost[: NAMED - len(found)]:
         request, slo = question.workload.requests[i], question.levels[i]
         first = prompt_ticks(machine, request.input_tokens) / unit
         steps = request.output_tokens - 1

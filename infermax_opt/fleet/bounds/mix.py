@@ -24,7 +24,7 @@ cut, if it is above 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -64,7 +64,8 @@ class MixBound:
     certificate : dict
         For `infermax_opt.fleet.mix_checker`.
     shares : list of list of float or None
-        Of each type and request: of a machine that the request takes there at least; None: never in time.
+        Of each type and request, in the order of the first question's `everyone`: of a machine that the
+        request takes there at least; None: never in time.
     cuts : Cuts
     """
 
@@ -80,7 +81,7 @@ def mix_bound(questions: Sequence[FleetQuestion], prices: Sequence[Fraction]) ->
     Parameters
     ----------
     questions : sequence of FleetQuestion
-        The same requests on each type.
+        The same requests on each type, whichever of them fit there.
     prices : sequence of Fraction
         Of an hour of each type.
     """
@@ -90,15 +91,11 @@ def mix_bound(questions: Sequence[FleetQuestion], prices: Sequence[Fraction]) ->
     asked = asked_of(certificate)
     must, charged = asked.must, [paid_by(kind, asked) for kind in certificate["types"]]
     rooms, paid = [room for room, _ in charged], [some for _, some in charged]
-    shares = [[None if p is None else p / max(1, room) for p in some] for room, some in charged]
+    shares = _shares(charged)
     table = np.array([[np.inf if p is None else p for p in some] for some in shares])
     cuts = [Cut((1,) * len(questions), 1)]
     if np.isfinite(table).any(axis=0).sum() >= must:
-        for _ in range(CUTS):
-            _, mix = cheapest(Cuts(tuple(prices), cuts))
-            weights = None if mix is None else _separated(table, np.array(mix, float), must)
-            if weights is None:
-                break
+        for weights in _weights(table, tuple(prices), cuts, must):
             whole = _whole(weights, rooms)
             cut = cut_of(whole, rooms, paid, must)
             if cut is None or not cut.least or cut in cuts:
@@ -109,6 +106,33 @@ def mix_bound(questions: Sequence[FleetQuestion], prices: Sequence[Fraction]) ->
     certificate["price"] = str(proved)
     price = None if proved == NEVER else Fraction(proved)
     return MixBound(price, certificate, shares, Cuts(tuple(prices), cuts))
+
+
+def _shares(charged: Sequence[tuple[int, list[int | None]]]) -> list[list[float | None]]:
+    """What requests pay, in machines of each type."""
+    return [[None if p is None else p / max(1, room) for p in some] for room, some in charged]
+
+
+def _weights(table: Floats, prices: tuple[Fraction, ...], cuts: list[Cut], must: int) -> Iterator[Floats]:
+    """Weights whose cut the cheapest mix breaks, as long as there are any; the cuts grow meanwhile.
+
+    Parameters
+    ----------
+    table : array
+        Shares of a machine by type and request.
+    prices : tuple of Fraction
+    cuts : list of Cut
+    must : int
+        Requests that have to be good.
+    """
+    import numpy as np
+
+    for _ in range(CUTS):
+        _, mix = cheapest(Cuts(prices, cuts))
+        weights = None if mix is None else _separated(table, np.array(mix, float), must)
+        if weights is None:
+            return
+        yield weights
 
 
 def _whole(weights: Floats, rooms: Sequence[int]) -> list[int]:
@@ -153,18 +177,16 @@ def _separated(table: Floats, mix: Floats, must: int) -> Floats | None:
 def _certificate(questions: Sequence[FleetQuestion], prices: Sequence[Fraction]) -> dict[str, Any]:
     """The certificate, without cuts and what it proves."""
     question = questions[0]
-    levels = {level: k for k, level in enumerate(dict.fromkeys(question.levels))}
-    limits = {level: (level.ttft, level.tpot, level.e2e) for level in levels}
-    requests = question.workload.requests
+    everyone = question.everyone
     kinds = []
     for asked, price in zip(questions, prices, strict=True):
         machine = machine_of(asked.workload)
         needs = [
-            needs_of(machine, r.arrival, (r.input_tokens, r.output_tokens), limits[slo], GROUPS)
-            for r, slo in zip(requests, question.levels, strict=True)
+            needs_of(machine, r.arrival, (r.input_tokens, r.output_tokens), r.terms.slo.limits, GROUPS)
+            for r in everyone
         ]
         spared = max(0, question.may_miss - needs.count(None))
-        _, windows = best_windows(machine, [r.input_tokens for r in requests], needs, spared)
+        _, windows = best_windows(machine, [r.input_tokens for r in everyone], needs, spared)
         top = max((weight for *_, weight in windows), default=1.0)
         kept = [[*some, int(weight / top * 2**WEIGHT_BITS)] for *some, weight in windows]
         kinds.append(
@@ -177,13 +199,8 @@ def _certificate(questions: Sequence[FleetQuestion], prices: Sequence[Fraction])
     return {
         "schema": SCHEMA,
         "price": None,
-        "share": str(question.share),
         "groups": GROUPS,
         "cuts": [],
         "types": kinds,
-        "levels": [[None if x is None else str(x) for x in limits[level]] for level in levels],
-        "requests": [
-            [str(r.arrival), r.input_tokens, r.output_tokens, levels[slo]]
-            for r, slo in zip(requests, question.levels, strict=True)
-        ],
+        **question.to_json(),
     }

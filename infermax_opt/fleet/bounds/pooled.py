@@ -35,8 +35,9 @@ Then
     sum over good i of sum over w of l_w F_i(w)  <=  m sum over w of l_w |w|.
 
 Whoever is good, the left side is at least the sum of the ceil(q n) smallest values among all requests that
-are not lost.  So m is at least that sum over the right factor, rounded up; and there is no m if fewer than
-ceil(q n) requests can ever be good.  Each window may take a piece, and what shares alpha, of its own.  QED.
+are not lost; one that no machine can hold is lost.  So m is at least that sum over the right factor, rounded
+up; and there is no m if fewer than ceil(q n) requests can ever be good.  Each window may take a piece, and
+what shares alpha, of its own.  QED.
 
 Which requests miss their limits is thus the choice of an adversary who sees the weights.  The best weights
 are the dual of the linear program of who misses what share (`infermax_opt.fleet.bounds.windows`); any are
@@ -50,14 +51,12 @@ another one.  It is loose where limits of the TPOT are close to the time of a ba
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from infermax_opt.fleet.bounds.windows import Weighted, best_windows
 from infermax_opt.fleet.checker import NEVER, SCHEMA, Machine, check, needs_of
 from infermax_opt.fleet.machine import machine_of, machine_to_json
 from infermax_opt.fleet.question import FleetQuestion
-from infermax_opt.infermax.data.instance import ServiceLevel
 
 __all__ = ["GROUPS", "MachineBound", "pooled_bound"]
 
@@ -93,13 +92,13 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
     """The pooled bound of a question, recomputed exactly by the checker."""
     machine, requests = machine_of(question.workload), question.workload.requests
     found = [
-        needs_of(machine, r.arrival, (r.input_tokens, r.output_tokens), _limits(slo), GROUPS)
+        needs_of(machine, r.arrival, (r.input_tokens, r.output_tokens), slo.limits, GROUPS)
         for r, slo in zip(requests, question.levels, strict=True)
     ]
     lost = tuple(i for i, needs in enumerate(found) if needs is None)
     relaxed, windows = 0.0, list[Weighted]()
-    if len(lost) <= question.may_miss:
-        prompts, spared = [r.input_tokens for r in requests], question.may_miss - len(lost)
+    if len(lost) <= question.spare:
+        prompts, spared = [r.input_tokens for r in requests], question.spare - len(lost)
         relaxed, windows = best_windows(machine, prompts, found, spared)
     certificate = _certificate(question, machine, windows)
     proved = check(certificate)
@@ -109,7 +108,6 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
 
 def _certificate(question: FleetQuestion, machine: Machine, windows: list[Weighted]) -> dict[str, Any]:
     """The certificate, but for what it proves."""
-    levels = {level: k for k, level in enumerate(dict.fromkeys(question.levels))}
     top = max((weight for *_, weight in windows), default=1.0)
     scaled = [
         [begin, end, int(weight / top * 2**WEIGHT_BITS), piece, kind]
@@ -118,17 +116,8 @@ def _certificate(question: FleetQuestion, machine: Machine, windows: list[Weight
     return {
         "schema": SCHEMA,
         "machines": None,
-        "share": str(question.share),
         "groups": GROUPS,
         "windows": [window for window in scaled if window[2]],
         "machine": machine_to_json(machine),
-        "levels": [[None if x is None else str(x) for x in _limits(level)] for level in levels],
-        "requests": [
-            [str(r.arrival), r.input_tokens, r.output_tokens, levels[slo]]
-            for r, slo in zip(question.workload.requests, question.levels, strict=True)
-        ],
+        **question.to_json(),
     }
-
-
-def _limits(level: ServiceLevel) -> tuple[Fraction | None, ...]:
-    return level.ttft, level.tpot, level.e2e

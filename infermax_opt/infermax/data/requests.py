@@ -71,6 +71,11 @@ class ServiceLevel:
         limits = {some.name: getattr(self, some.name) for some in fields(self)}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
+    @property
+    def limits(self) -> tuple[Fraction | None, Fraction | None, Fraction | None]:
+        """All three, None where there is none."""
+        return self.ttft, self.tpot, self.e2e
+
     def over(self, other: ServiceLevel) -> ServiceLevel:
         """These limits, and those of another one where there is none."""
         return ServiceLevel(**{**other.given(), **self.given()})

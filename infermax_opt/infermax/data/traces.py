@@ -8,11 +8,18 @@ from infermax_opt.files.traces import Trace, TraceRequest, check_fit, keep_fit
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 
-__all__ = ["trace_instance", "without_unfit"]
+__all__ = ["misfit", "trace_instance", "without_unfit"]
 
 
-def _misfit(request: TraceRequest, system: System, policy: Policy) -> str | None:
-    """Why no schedule can serve the request, if so."""
+def misfit(request: TraceRequest, system: System, policy: Policy) -> str | None:
+    """Why no schedule can serve the request, if so.
+
+    Parameters
+    ----------
+    request : TraceRequest
+    system : System
+    policy : Policy
+    """
     peak = system.held(request.input_tokens + request.output_tokens - 1)
     if peak > system.kv_capacity:
         return f"its peak KV of {peak} tokens exceeds the KV capacity of {system.kv_capacity}"
@@ -33,7 +40,7 @@ def without_unfit(trace: Trace, system: System, policy: Policy) -> Trace:
     system : System
     policy : Policy
     """
-    return keep_fit(trace, partial(_misfit, system=system, policy=policy))
+    return keep_fit(trace, partial(misfit, system=system, policy=policy))
 
 
 def trace_instance(
@@ -62,7 +69,7 @@ def trace_instance(
         If a request can never be served, naming its line.
     """
     policy = policy or Policy()
-    check_fit(trace, partial(_misfit, system=system, policy=policy))
+    check_fit(trace, partial(misfit, system=system, policy=policy))
     groups = tuple(
         RequestGroup(f"r{k}", r.input_tokens, r.output_tokens, r.arrival)
         for k, r in enumerate(trace.requests, 1)

@@ -27,8 +27,8 @@ from infermax_opt.core.exact import to_fraction
 from infermax_opt.core.options import also_read, decimal, window
 
 if TYPE_CHECKING:
-    from infermax_opt.fleet.mix import Mix
     from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow
+    from infermax_opt.fleet.sweep import Plan
 
 __all__ = ["plan"]
 
@@ -97,7 +97,7 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     metavar="N",
     multiple=True,
     type=click.IntRange(1),
-    help="Which rate N machines sustain.",
+    help="Search for the highest rate that N machines sustain.",
 )
 @click.option(
     "--prices", metavar="FILE", callback=also_read, shell_complete=files, help="CSV: machine,price_per_hour."
@@ -111,6 +111,12 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
 )
 @click.option(
     "--min-stay", metavar="S", callback=decimal, help="Switch machines off, but not before so long, s."
+)
+@click.option(
+    "--time-limit",
+    metavar="S",
+    type=click.FloatRange(0, 10**7, min_open=True),
+    help="Stop after so long, s, with the plan so far, as Ctrl-C does. Default: no limit.",
 )
 @click.option(
     "--certificates", metavar="FOLDER", shell_complete=folders, help="Write the proof of each row there."
@@ -144,7 +150,8 @@ def plan(
     by routing policies with online schedulers, and replayed exactly; a request that nobody serves misses.
     The lower bound holds for every routing and schedule, also for such that know everything in advance.  A
     request that a machine can never hold, or never serve in time, counts as missed; the first ones are named.
-    If there are more of them than may miss, the exit code is 1.
+    If there are more of them than may miss, the exit code is 1.  Ctrl-C and the time limit stop the search:
+    the plan so far is written, and says so.
 
     \b
     Examples:
@@ -152,9 +159,8 @@ def plan(
       infermax-opt plan azure.csv --format azure --machines llama-2-7b_a100,llama-3.1-8b_h100 \
         --rates 0.5,1,2,4 --ttft 1 --tpot 0.05 --fleet 4 --prices prices.csv -o plan.html
     """  # noqa: D301
-    from infermax_opt.fleet.plan import mixes, sustained
-    from infermax_opt.fleet.plan import plan as rows_of
     from infermax_opt.fleet.report import plan_text, plan_to_json
+    from infermax_opt.fleet.sweep import Sweep, sweep
     from infermax_opt.foreign.traces import read_trace
 
     if options["mix"] and options["prices"] is None:
@@ -169,13 +175,12 @@ def plan(
         trace_file, form, time_unit=options["time_unit"], first=options["first"], window=options["window"]
     )
     kinds = _machine_types(machines, options)
-    rows = rows_of(trace, kinds, rates, asked, progress_printer(progress))
-    held = [one for count in fleets for one in sustained(rows, count)]
-    mixed = mixes(rows, progress_printer(progress)) if options["mix"] else []
-    proofs = {} if certificates is None else _write_certificates(rows, mixed, certificates)
-    value = plan_to_json(rows, asked, held, os.path.basename(trace_file), proofs, mixed)
-    _write(value, rows, output, None if as_json else plan_text(rows, asked, held, mixed))
-    return FAILED if any(row.lower is None for row in rows) else DONE
+    everything = Sweep(kinds, rates, asked, fleets, options["mix"], options["time_limit"])
+    found = sweep(trace, everything, progress_printer(progress))
+    proofs = {} if certificates is None else _write_certificates(found, certificates)
+    value = plan_to_json(found, asked, os.path.basename(trace_file), proofs)
+    _write(value, found.rows, output, None if as_json else plan_text(found, asked))
+    return FAILED if any(row.lower is None for row in found.rows) else DONE
 
 
 def _outputs(output: str | None) -> list[str]:
@@ -250,16 +255,17 @@ def _made_folder(folder: str) -> None:
         raise InputError(f"cannot be made: {error.strerror or error}", source=folder) from None
 
 
-def _write_certificates(
-    rows: list[PlanRow], mixed: list[tuple[Fraction, Mix]], folder: str
-) -> dict[int, str]:
-    """Write the proof of each row and mix into a folder; gives the file of each row by its place."""
+def _write_certificates(plan: Plan, folder: str) -> dict[int, str]:
+    """Write all proofs of a plan into a folder; gives the file of each row by its place."""
     from infermax_opt.files.json import dump_json
 
     found = {}
-    for k, row in enumerate(rows):
+    for k, row in enumerate(plan.rows):
         found[k] = os.path.join(folder, f"{row.machine.name}-rate{float(row.rate):g}.json")
         dump_json(row.bound.certificate, found[k])
-    for rate, mix in mixed:
+    for rate, mix in plan.mixes:
         dump_json(mix.bound.certificate, os.path.join(folder, f"mix-rate{float(rate):g}.json"))
+    for name, one in plan.sustained:
+        if one.certificate is not None:
+            dump_json(one.certificate, os.path.join(folder, f"{name}-fleet{one.machines}.json"))
     return found

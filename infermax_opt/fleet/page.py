@@ -62,6 +62,7 @@ def plan_page(plan: Mapping[str, Any], beside: Sequence[str] = (), folder: str =
     files = [_links(beside)] if beside else []
     parts = [
         paragraph(answer(plan), "answer"),
+        *([paragraph(f"Not complete: stopped by {plan['stopped']}.")] if plan["stopped"] else []),
         *_others(plan),
         _machines_section(rows),
         *_optional_sections(plan),
@@ -132,11 +133,19 @@ def _others(plan: Mapping[str, Any]) -> list[str]:
     """The other machines at the same rate, and what a fleet sustains, as a list."""
     lines = [f"{_enough(row)}{_price(row)}." for row in _at_reference(plan["rows"])[1:]]
     for one in plan["sustained"]:
-        reached, most = ("none" if one[key] is None else f"{one[key]:g}" for key in ("lower", "upper"))
-        held = f"the highest rate tried that they are seen to sustain is {reached}; not refuted: {most}"
-        lines.append(f"{one['machines']} x {one['machine']}: {held}.")
+        lines.append(f"{one['machines']} x {one['machine']}: {_rates(one)}.")
     items = "".join(f"<li>{escaped(line[0].upper() + line[1:])}</li>" for line in lines)
     return [f"<ul>{items}</ul>"] if items else []
+
+
+def _rates(one: Row) -> str:
+    """Rates that a number of machines sustains, in words."""
+    reached = "no rate was found at which they reach the share"
+    if one["lower"] is not None:
+        reached = f"they are seen to reach the share at rate {one['lower']:g}"
+    if one["upper"] is None:
+        return f"{reached}; no rate is refuted"
+    return f"{reached}, and proved never to from rate {one['upper']:g} on"
 
 
 def _by_machine(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +13,6 @@ from infermax_opt.files.arrivals import compressed
 from infermax_opt.files.traces import Trace
 from infermax_opt.fleet.bounds.alone import reasons
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
-from infermax_opt.fleet.mix import Mix, best_mix
 from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.fleet.scaling import Scaled, Scaling, scaled
 from infermax_opt.fleet.upper import SCHEDULERS, Found, fewest_machines, policy_machines
@@ -27,11 +26,10 @@ __all__ = [
     "MachineType",
     "PlanOptions",
     "PlanRow",
-    "Sustained",
-    "mixes",
+    "check_limits",
     "plan",
     "question_of",
-    "sustained",
+    "row_at",
 ]
 
 Tell = Callable[[str], None] | None
@@ -158,26 +156,6 @@ class PlanRow:
         return sum(request.output_tokens for request in self.question.everyone)
 
 
-@dataclass(frozen=True)
-class Sustained:
-    """The highest rate of a sweep that so many machines of a type sustain.
-
-    Attributes
-    ----------
-    machine : str
-    machines : int
-    lower : Fraction or None
-        Highest rate at which they are seen to reach the share; None for none of the sweep.
-    upper : Fraction or None
-        Highest rate at which it is not refuted; None where all are.
-    """
-
-    machine: str
-    machines: int
-    lower: Fraction | None
-    upper: Fraction | None
-
-
 def question_of(
     trace: Trace, machine: MachineType, rate: Fraction, options: PlanOptions
 ) -> tuple[FleetQuestion, int]:
@@ -239,84 +217,58 @@ def plan(
     InputError
         If no request fits a machine, or an option is unusable.
     """
+    check_limits(options)
+    asked = [(machine, rate) for machine in machines for rate in sorted(rates)]
+    return [list(row_at(trace, *one, options, tell))[-1] for one in asked]
+
+
+def check_limits(options: PlanOptions) -> None:
+    """Check that there is a limit to keep.
+
+    Raises
+    ------
+    InputError
+    """
     if not options.slo:
         raise InputError("needs a limit of the TTFT, the TPOT or the end-to-end latency", field="slo")
-    rows = []
-    for machine in machines:
-        for rate in sorted(rates):
-            say: Tell = None
-            if tell is not None:
-                tell(f"{machine.name} at rate {float(rate):g}")
-                say = tell
-            rows.append(_row(trace, machine, rate, options, say))
-    return rows
 
 
-def _row(trace: Trace, machine: MachineType, rate: Fraction, options: PlanOptions, tell: Tell) -> PlanRow:
-    began = time.monotonic()
-    question, left_out = question_of(trace, machine, rate, options)
-    bound = pooled_bound(question)
-    found, policies, by_hours = None, dict[str, int | None](), None
-    if bound.machines is not None:
-        found = fewest_machines(question, bound.machines, schedulers=options.schedulers, tell=tell)
-        if options.compare is not None:
-            policies = policy_machines(question, bound.machines, options.compare)
-        if options.scaling is not None and found is not None:
-            by_hours = scaled(question, bound, found, options.scaling)
-    seconds = time.monotonic() - began
-    return PlanRow(
-        machine,
-        rate,
-        question,
-        bound,
-        found,
-        reasons(question, bound.lost),
-        policies,
-        left_out,
-        by_hours,
-        seconds,
-    )
-
-
-def mixes(rows: Sequence[PlanRow], tell: Tell = None) -> list[tuple[Fraction, Mix]]:
-    """The cheapest mix of all types of a sweep, at each rate.
+def row_at(
+    trace: Trace, machine: MachineType, rate: Fraction, options: PlanOptions, tell: Tell = None
+) -> Iterator[PlanRow]:
+    """A row, over again with more of it each time: first its lower bound.
 
     Parameters
     ----------
-    rows : sequence of PlanRow
+    trace : Trace
+    machine : MachineType
+    rate : Fraction
+    options : PlanOptions
     tell : callable, optional
         Takes lines of progress.
 
     Raises
     ------
     InputError
-        If a type has no price, or types cannot hold the same requests.
+        If no request fits the machine.
     """
-    by_rate: dict[Fraction, list[PlanRow]] = {}
-    for row in rows:
-        by_rate.setdefault(row.rate, []).append(row)
-    found = []
-    for rate, some in by_rate.items():
-        if tell is not None:
-            tell(f"mixes at rate {float(rate):g}")
-        prices = [row.machine.price for row in some if row.machine.price is not None]
-        if len(prices) < len(some):
-            raise InputError("mixes need a price of each type", field="prices")
-        if len({row.left_out for row in some}) > 1:
-            problem = "mixes need types that can hold the same requests, or no --skip-unfit"
-            raise InputError(problem, field="machines")
-        found.append((rate, best_mix([row.question for row in some], prices, [row.upper for row in some])))
-    return found
+    began = time.monotonic()
+    if tell is not None:
+        tell(f"{machine.name} at rate {float(rate):g}")
+    question, left_out = question_of(trace, machine, rate, options)
+    bound = pooled_bound(question)
 
+    def so_far(**known: Any) -> PlanRow:
+        return replace(row, **known, seconds=time.monotonic() - began)
 
-def sustained(rows: Sequence[PlanRow], machines: int) -> list[Sustained]:
-    """Highest rates of a sweep that so many machines sustain, for each type."""
-    kinds: dict[str, list[PlanRow]] = {}
-    for row in rows:
-        kinds.setdefault(row.machine.name, []).append(row)
-    found = []
-    for name, some in kinds.items():
-        reached: Any = [row.rate for row in some if row.upper is not None and row.upper <= machines]
-        possible: Any = [row.rate for row in some if row.lower is not None and row.lower <= machines]
-        found.append(Sustained(name, machines, max(reached, default=None), max(possible, default=None)))
-    return found
+    row = PlanRow(machine, rate, question, bound, None, reasons(question, bound.lost), left_out=left_out)
+    yield so_far()
+    if bound.machines is None:
+        return
+    row = so_far(found=fewest_machines(question, bound.machines, schedulers=options.schedulers, tell=tell))
+    yield row
+    if options.compare is not None:
+        row = so_far(policies=policy_machines(question, bound.machines, options.compare))
+        yield row
+    if options.scaling is not None and row.found is not None:
+        yield so_far(scaled=scaled(question, bound, row.found, options.scaling))

@@ -10,7 +10,9 @@ from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent
 from infermax_opt.fleet.mix import Mix
-from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow, Sustained
+from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow
+from infermax_opt.fleet.sustains import Sustained
+from infermax_opt.fleet.sweep import Plan
 
 __all__ = ["plan_csv", "plan_text", "plan_to_json"]
 
@@ -59,28 +61,20 @@ def _values(row: PlanRow) -> dict[str, Any]:
 
 
 def plan_to_json(
-    rows: Sequence[PlanRow],
-    options: PlanOptions,
-    fleets: Sequence[Sustained],
-    trace: str = "",
-    certificates: Mapping[int, str] | None = None,
-    mixed: Sequence[tuple[Fraction, Mix]] = (),
+    plan: Plan, options: PlanOptions, trace: str = "", certificates: Mapping[int, str] | None = None
 ) -> dict[str, Any]:
     """A plan as JSON.
 
     Parameters
     ----------
-    rows : sequence of PlanRow
+    plan : Plan
     options : PlanOptions
-    fleets : sequence of Sustained
     trace : str
         Its name.
     certificates : mapping of int to str, optional
         Files by the places of the rows whose proof they are.
-    mixed : sequence of (Fraction, Mix)
-        Rates and their cheapest mixes.
     """
-    certificates = certificates or {}
+    certificates, rows = certificates or {}, plan.rows
     return {
         "schema": SCHEMAS["plan"],
         "trace": trace,
@@ -99,16 +93,21 @@ def plan_to_json(
             }
             for k, row in enumerate(rows)
         ],
-        "mixes": [_mix(rate, mix, rows) for rate, mix in mixed],
-        "sustained": [
-            {
-                "machine": one.machine,
-                "machines": one.machines,
-                "lower": _number(one.lower),
-                "upper": _number(one.upper),
-            }
-            for one in fleets
-        ],
+        "mixes": [_mix(rate, mix, rows) for rate, mix in plan.mixes],
+        "sustained": [_sustained(name, one) for name, one in plan.sustained],
+        "stopped": plan.stopped,
+    }
+
+
+def _sustained(name: str, one: Sustained) -> dict[str, Any]:
+    """Rates that a number of machines sustains."""
+    return {
+        "machine": name,
+        "machines": one.machines,
+        "lower": _number(one.lower),
+        "upper": _number(one.upper),
+        "policy": one.found and one.found.policy,
+        "scheduler": one.found and one.found.scheduler,
     }
 
 
@@ -152,44 +151,31 @@ def plan_csv(rows: Sequence[PlanRow]) -> str:
     return rows_text(COLUMNS, [[_values(row)[name] for name in COLUMNS] for row in rows])
 
 
-def plan_text(
-    rows: Sequence[PlanRow],
-    options: PlanOptions,
-    fleets: Sequence[Sustained],
-    mixed: Sequence[tuple[Fraction, Mix]] = (),
-) -> str:
-    """A plan in words.
-
-    Parameters
-    ----------
-    rows : sequence of PlanRow
-    options : PlanOptions
-    fleets : sequence of Sustained
-    mixed : sequence of (Fraction, Mix)
-        Rates and their cheapest mixes.
-    """
+def plan_text(plan: Plan, options: PlanOptions) -> str:
+    """A plan in words."""
     limits = ", ".join(f"{name} {float(limit):g} s" for name, limit in options.slo.given().items())
     lines = [
         f"fewest machines so that {percent(options.share)} of the requests keep {limits}; TTFT from arrival"
     ]
     head = ("machine", "rate", "lower", "upper", "status", "found by")
     table = [head]
-    for row in rows:
+    for row in plan.rows:
         by = UNKNOWN if row.found is None else f"{row.found.policy} with {row.found.scheduler}"
         table.append(
             (row.machine.name, f"{float(row.rate):g}", _cell(row.lower), _cell(row.upper), row.status, by)
         )
     lines += aligned(table)
-    for row in rows:
+    for row in plan.rows:
         lines += _remarks(row)
-    for one in fleets:
-        reached = f"sustains rate {_rate(one.lower)} of those tried"
-        lines.append(f"{one.machines} x {one.machine}: {reached}; no more than {_rate(one.upper)}")
-    for rate, mix in mixed:
-        told = _mix(rate, mix, rows)
+    for name, one in plan.sustained:
+        lines.append(f"{one.machines} x {name}: {_rates(one)}")
+    for rate, mix in plan.mixes:
+        told = _mix(rate, mix, plan.rows)
         parts = " + ".join(f"{n} x {name}" for name, n in told["machines"].items()) or UNKNOWN
         least, most = _money(mix.lower), _money(mix.price)
         lines.append(f"cheapest mix at rate {float(rate):g}: {parts}; {least} to {most} an hour")
+    if plan.stopped is not None:
+        lines.append(f"stopped by {plan.stopped}; what is above is what was known")
     lines.append(
         "lower: every routing and schedule needs that many, proved by a certificate; upper: replayed"
     )
@@ -229,5 +215,11 @@ def _money(value: Fraction | None) -> str:
     return UNKNOWN if value is None else f"{float(value):.4g}"
 
 
-def _rate(value: Fraction | None) -> str:
-    return UNKNOWN if value is None else f"{float(value):g}"
+def _rates(one: Sustained) -> str:
+    """Rates that a number of machines sustains, in words."""
+    reached = "no rate was found at which the share is reached"
+    if one.lower is not None:
+        reached = f"the share is reached at rate {float(one.lower):g}"
+    if one.upper is None:
+        return f"{reached}; no rate is refuted"
+    return f"{reached}, and never from rate {float(one.upper):g} on"

@@ -62,10 +62,24 @@ class Reader(HTMLParser):
             self.rows[-1][-1] += data
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a plan of two types at two rates, with all that may be asked for."""
+    made = tmp_path_factory.mktemp("plan")
+    with pytest.MonkeyPatch.context() as there:
+        there.chdir(made)
+        write_plan()
+    return made
+
+
 @pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A plan of two types at two rates, with all that may be asked for."""
-    monkeypatch.chdir(tmp_path)
+def plan(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The plan, in its folder."""
+    monkeypatch.chdir(folder)
+    return dict(json.loads(Path("report.json").read_text()))
+
+
+def write_plan() -> None:
     rows = [f"{k / 10},{4000 + 13 * k % 900},{5 + k % 7}" for k in range(60)]
     Path("a&b.csv").write_text("\n".join(["arrived_at,num_prefill_tokens,num_decode_tokens", *rows]) + "\n")
     Path("prices.csv").write_text(f"machine,price_per_hour\n{PROFILE},4\nllama-2-7b_a100,1\n")
@@ -76,7 +90,6 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     done = CliRunner().invoke(cli, asked.split())
     assert done.exit_code == 0, done.output
     assert "wrote report.html\nwrote report.json\nwrote report.csv" in done.output
-    return dict(json.loads(Path("report.json").read_text()))
 
 
 def test_page_of_a_plan(plan: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from infermax_opt.cli.main import cli
 from infermax_opt.files.csv_rows import read_rows
 from infermax_opt.fleet import checker
+from infermax_opt.fleet.rate_checker import machines_from
 from infermax_opt.fleet.routing.policies import POLICIES
 from tests.support import shared_data
 
@@ -60,7 +61,11 @@ def test_rows_files_and_certificates(trace: str) -> None:
     told = json.loads(run(*common, "--fleet", "1", "--start-up", "1", "--min-stay", "2", "--json").stdout)
     assert 0 < told["rows"][1]["machine_hours_lower"] <= told["rows"][1]["machine_hours_upper"]
     assert told["schema"] == "infermax-opt/plan/1"
-    assert told["sustained"][0]["machines"] == 1
+    held = told["sustained"][0]
+    assert held["machines"] == 1
+    assert 0 < held["lower"] < held["upper"]
+    proof = json.loads(Path("proofs", f"{PROFILE}-fleet2.json").read_text())
+    assert machines_from(proof) == proof["machines_from"] > 2
     assert told["rows"][0]["status"] in ("optimal", "feasible")
 
 

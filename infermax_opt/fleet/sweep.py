@@ -1,0 +1,153 @@
+"""All that a plan asks for, one thing after the other, until it is done or was stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.interrupts import Stopped
+from infermax_opt.files.traces import Trace
+from infermax_opt.fleet.mix import Mix, best_mix
+from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow, check_limits, question_of, row_at
+from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.sustains import Sustained, sustained
+
+__all__ = ["Plan", "Sweep", "sweep"]
+
+Tell = Callable[[str], None] | None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is asked of all machines together.
+
+    Parameters
+    ----------
+    machines : sequence of MachineType
+    rates : sequence of Fraction
+    options : PlanOptions
+        Of each row.
+    fleets : sequence of int
+        Numbers of machines of which the highest rate is searched for.
+    mix : bool
+        Whether the cheapest mix of the types is searched for at each rate.
+    time_limit : float or None
+        Seconds.
+    """
+
+    machines: Sequence[MachineType]
+    rates: Sequence[Fraction]
+    options: PlanOptions
+    fleets: Sequence[int] = ()
+    mix: bool = False
+    time_limit: float | None = None
+
+
+@dataclass
+class Plan:
+    """What is known of a sweep.
+
+    Attributes
+    ----------
+    rows : list of PlanRow
+    mixes : list of (Fraction, Mix)
+        By rate.
+    sustained : list of (str, Sustained)
+        By type of machine.
+    stopped : str or None
+        Why it ended before it was done, and what it was at.
+    """
+
+    rows: list[PlanRow] = field(default_factory=list)
+    mixes: list[tuple[Fraction, Mix]] = field(default_factory=list)
+    sustained: list[tuple[str, Sustained]] = field(default_factory=list)
+    stopped: str | None = None
+
+
+class _Watch:
+    """Passes progress on, and stops the plan at its time limit, but not before a first bound is known."""
+
+    def __init__(self, tell: Tell, known: Plan, time_limit: float | None):
+        self.tell, self.known, self.last = tell, known, ""
+        self.until = None if time_limit is None else time.monotonic() + time_limit
+
+    def __call__(self, text: str) -> None:
+        self.last = text
+        if self.known.rows and self.until is not None and time.monotonic() > self.until:
+            raise Stopped
+        if self.tell is not None:
+            self.tell(text)
+
+
+def sweep(trace: Trace, asked: Sweep, tell: Tell = None) -> Plan:
+    """The plan; what is known of it where Ctrl-C or the time limit stops it.
+
+    Parameters
+    ----------
+    trace : Trace
+    asked : Sweep
+    tell : callable, optional
+        Takes lines of progress.
+
+    Raises
+    ------
+    InputError
+        If no request fits a machine, or an option is unusable.
+    KeyboardInterrupt
+        If it was stopped before anything was known.
+    """
+    check_limits(asked.options)
+    if asked.mix and any(machine.price is None for machine in asked.machines):
+        raise InputError("mixes need a price of each type", field="prices")
+    known = Plan()
+    watch = _Watch(tell, known, asked.time_limit)
+    try:
+        for _ in _steps(trace, asked, known, watch):
+            pass
+    except KeyboardInterrupt as stop:
+        if not known.rows:
+            raise
+        why = f"the time limit of {asked.time_limit:g} s" if isinstance(stop, Stopped) else "an interrupt"
+        known.stopped = f"{why}, at: {watch.last}"
+    return known
+
+
+def _steps(trace: Trace, asked: Sweep, known: Plan, watch: _Watch) -> Iterator[None]:
+    """Fill the plan, a step at a time."""
+    for machine in asked.machines:
+        for rate in sorted(asked.rates):
+            place = len(known.rows)
+            for row in row_at(trace, machine, rate, asked.options, watch):
+                known.rows[place:] = [row]
+                yield
+    if asked.mix:
+        for rate in sorted(asked.rates):
+            watch(f"mixes at rate {float(rate):g}")
+            known.mixes.append((rate, _mix([row for row in known.rows if row.rate == rate])))
+            yield
+    for machine in asked.machines:
+        for count in asked.fleets:
+            known.sustained.append((machine.name, _sustained(trace, machine, count, asked, watch)))
+            yield
+
+
+def _mix(rows: Sequence[PlanRow]) -> Mix:
+    """The cheapest mix of the types of these rows, all at one rate."""
+    if len({row.left_out for row in rows}) > 1:
+        problem = "mixes need types that can hold the same requests, or no --skip-unfit"
+        raise InputError(problem, field="machines")
+    prices = [row.machine.price for row in rows if row.machine.price is not None]
+    return best_mix([row.question for row in rows], prices, [row.upper for row in rows])
+
+
+def _sustained(trace: Trace, machine: MachineType, count: int, asked: Sweep, watch: _Watch) -> Sustained:
+    def at(rate: Fraction) -> FleetQuestion:
+        return question_of(trace, machine, rate, asked.options)[0]
+
+    def told(text: str) -> None:
+        watch(f"{machine.name}, {text}")
+
+    return sustained(at, count, max(asked.rates), asked.options.schedulers, told)

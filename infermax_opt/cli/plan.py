@@ -113,6 +113,12 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     "--min-stay", metavar="S", callback=decimal, help="Switch machines off, but not before so long, s."
 )
 @click.option(
+    "--windows",
+    metavar="S",
+    callback=decimal,
+    help="Also find the machines of each window of S seconds, which keeps the share by itself.",
+)
+@click.option(
     "--time-limit",
     metavar="S",
     type=click.FloatRange(0, 10**7, min_open=True),
@@ -226,7 +232,10 @@ def _asked(
     slo = ServiceLevel(options["ttft"], options["tpot"], options["e2e"])
     start, stay = options["start_up"], options["min_stay"]
     scaling = None if start is stay is None else Scaling(start or Fraction(0), stay or Fraction(0))
-    return PlanOptions(slo, share, schedulers or SCHEDULERS, compare, skip_unfit, scaling)
+    if options["windows"] == 0:
+        raise InputError("0 s is no length of windows; it has to be above 0", field="windows")
+    names = schedulers or SCHEDULERS
+    return PlanOptions(slo, share, names, compare, skip_unfit, scaling, options["windows"])
 
 
 def _machine_types(machines: tuple[str, ...], options: dict[str, Any]) -> list[MachineType]:
@@ -263,6 +272,9 @@ def _write_certificates(plan: Plan, folder: str) -> dict[int, str]:
     for k, row in enumerate(plan.rows):
         found[k] = os.path.join(folder, f"{row.machine.name}-rate{float(row.rate):g}.json")
         dump_json(row.bound.certificate, found[k])
+        if row.windows is not None and row.windows.certificate is not None:
+            name = f"{row.machine.name}-rate{float(row.rate):g}-hours.json"
+            dump_json(row.windows.certificate, os.path.join(folder, name))
     for rate, mix in plan.mixes:
         dump_json(mix.bound.certificate, os.path.join(folder, f"mix-rate{float(rate):g}.json"))
     for name, one in plan.sustained:

@@ -188,10 +188,18 @@ def _optional_sections(plan: Mapping[str, Any]) -> list[str]:
     for title, unit, stem in (
         ("Cost", "price of a million output tokens", "cost_per_million"),
         ("Machine-hours", "machine-hours", "machine_hours"),
+        ("Machine-hours by windows", "machine-hours with windows", "windows_hours"),
     ):
         keys = f"{stem}_lower", f"{stem}_upper"
         if any(row[keys[1]] is not None for row in rows):
             found.append(section(title, _grid([_ranges(unit, rows, keys)])))
+    over_time = [_over_time(row) for row in rows if row["windows"]]
+    if over_time:
+        words = (
+            "Each window keeps the share by itself, for the requests that arrive in it. Lower numbers are "
+            "proved for each window; with the upper ones, all windows were replayed together."
+        )
+        found.append(section("Machines over time", paragraph(words), _grid(over_time)))
     if plan["mixes"]:
         found.append(_mixes(plan["mixes"]))
     drawn = [_attained(row, plan["share"]) for row in rows if len(row["attained"]) > 1]
@@ -220,6 +228,19 @@ def _mixes(mixed: Sequence[Row]) -> str:
     )
     drawn = figure(title, range_chart(title, ranges, "price of an hour"), behind)
     return section("Mixes", paragraph(f"{words}."), _grid([drawn]))
+
+
+def _over_time(row: Row) -> str:
+    """Machines of each window of a row."""
+    title = f"{row['machine']} at rate {row['rate']:g}: machines by window"
+    low, high = (
+        [(one["begin"], one[key]) for one in row["windows"] if one[key] is not None]
+        for key in ("lower", "upper")
+    )
+    head = ("begin", "end", "requests", "lower", "upper")
+    behind = table(title, head, [[one[key] for key in head] for one in row["windows"]])
+    picture = band_chart(title, low, high, "begin of the window, s", "machines", whole=True)
+    return figure(title, picture, behind)
 
 
 def _ranges(unit: str, rows: Sequence[Row], keys: tuple[str, str]) -> str:

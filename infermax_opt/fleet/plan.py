@@ -11,6 +11,7 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.arrivals import compressed
 from infermax_opt.files.traces import Trace
+from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled
 from infermax_opt.fleet.bounds.alone import reasons
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
 from infermax_opt.fleet.question import FleetQuestion, Unfit
@@ -73,6 +74,8 @@ class PlanOptions:
         Leave out requests that a machine can never hold, rather than count them as missed.
     scaling : Scaling or None
         How machines are switched on and off; None: they are not.
+    window : Fraction or None
+        Seconds of windows, each of which keeps the share by itself with its own number; None: no windows.
     """
 
     slo: ServiceLevel
@@ -81,6 +84,7 @@ class PlanOptions:
     compare: str | None = None
     skip_unfit: bool = False
     scaling: Scaling | None = None
+    window: Fraction | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,8 @@ class PlanRow:
         Requests that no machine of this type can hold, where these are not counted.
     scaled : Scaled or None
         Machine time where machines are switched on and off.
+    windows : Autoscaled or None
+        Machines by window.
     seconds : float
         That it took to compute.
     """
@@ -117,6 +123,7 @@ class PlanRow:
     policies: Mapping[str, int | None] = field(default_factory=dict)
     left_out: int = 0
     scaled: Scaled | None = None
+    windows: Autoscaled | None = None
     seconds: float = 0.0
 
     @property
@@ -271,4 +278,8 @@ def row_at(
         row = so_far(policies=policy_machines(question, bound.machines, options.compare))
         yield row
     if options.scaling is not None and row.found is not None:
-        yield so_far(scaled=scaled(question, bound, row.found, options.scaling))
+        row = so_far(scaled=scaled(question, bound, row.found, options.scaling))
+        yield row
+    if options.window is not None:
+        how = options.scaling or Scaling()
+        yield so_far(windows=autoscaled(question, options.window, how, options.schedulers, tell))

@@ -9,6 +9,7 @@ from typing import Any
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent
+from infermax_opt.fleet.autoscaling import Autoscaled
 from infermax_opt.fleet.mix import Mix
 from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow
 from infermax_opt.fleet.sustains import Sustained
@@ -20,7 +21,8 @@ COLUMNS = (
     "machine", "rate", "requests", "left_out", "share", "may_miss", "lower", "upper", "status", "gap",
     "relaxed", "policy", "scheduler", "missed", "refused", "unfit", "never_in_time",
     "price_per_hour", "cost_per_million_lower", "cost_per_million_upper", "machine_hours_lower",
-    "machine_hours_upper", "peak_on", "hours_policy", "seconds",
+    "machine_hours_upper", "peak_on", "hours_policy", "windows_lower", "windows_upper", "windows_hours_lower",
+    "windows_hours_upper", "seconds",
 )  # fmt: skip
 
 
@@ -56,8 +58,39 @@ def _values(row: PlanRow) -> dict[str, Any]:
         "machine_hours_upper": hours and _number(hours.upper / HOUR),
         "peak_on": hours and hours.peak,
         "hours_policy": hours and hours.policy,
+        **_window_values(row.windows),
         "seconds": round(row.seconds, 1),
     }
+
+
+def _window_values(found: Autoscaled | None) -> dict[str, Any]:
+    """Machines in the mean of all windows, and machine-hours."""
+    means: list[Fraction | None] = [None, None]
+    if found is not None:
+        for k, name in enumerate(("lower", "upper")):
+            counts = [getattr(window, name) for window in found.windows]
+            means[k] = None if None in counts else Fraction(sum(counts), len(counts))
+    low, high = (None, None) if found is None else (found.lower, found.upper)
+    return {
+        "windows_lower": _number(means[0]),
+        "windows_upper": _number(means[1]),
+        "windows_hours_lower": None if low is None else _number(low / HOUR),
+        "windows_hours_upper": None if high is None else _number(high / HOUR),
+    }
+
+
+def _windows(found: Autoscaled | None) -> list[dict[str, Any]]:
+    """Machines of each window."""
+    return [
+        {
+            "begin": _number(window.begin),
+            "end": _number(window.end),
+            "requests": len(window.members),
+            "lower": window.lower,
+            "upper": window.upper,
+        }
+        for window in (() if found is None else found.windows)
+    ]
 
 
 def plan_to_json(
@@ -89,6 +122,7 @@ def plan_to_json(
                 "certificate": certificates.get(k),
                 "policies": dict(row.policies),
                 "attained": _attained(row),
+                "windows": _windows(row.windows),
                 "impossible": row.impossible,
             }
             for k, row in enumerate(rows)
@@ -201,10 +235,24 @@ def _remarks(row: PlanRow) -> list[str]:
         )
         how = f"by {hours.policy}, {hours.peak} at once; {static} if always on"
         lines.append(f"{name}, switched on and off: {least} to {most} machine-hours ({how})")
+    if row.windows is not None:
+        lines += _by_window(name, row.windows)
     if row.machine.price is not None:
         least, most = (_money(row.cost_per_million(count)) for count in (row.lower, row.upper))
         lines.append(f"{name}: {least} to {most} for a million output tokens")
     return lines
+
+
+def _by_window(name: str, found: Autoscaled) -> list[str]:
+    """Machines by window, in words."""
+    counts = " ".join(f"{_cell(w.lower)}/{_cell(w.upper)}" for w in found.windows)
+    length = float(found.windows[0].end)
+    by = "" if found.policy is None else f", found by {found.policy} with {found.scheduler}"
+    hours = [UNKNOWN if time is None else f"{float(time / HOUR):.4g}" for time in (found.lower, found.upper)]
+    return [
+        f"{name}, windows of {length:g} s, each keeps the share: {hours[0]} to {hours[1]} machine-hours{by}",
+        f"  machines by window, lower/upper: {counts}",
+    ]
 
 
 def _cell(value: int | None) -> str:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from infermax_opt.cli.main import cli
 from infermax_opt.files.page import cell
 from infermax_opt.fleet import mix_checker
+from infermax_opt.fleet.hours_checker import machine_seconds
 from infermax_opt.fleet.page import answer, plan_page
 
 PROFILE = "llama-3.1-8b_h100"
@@ -85,7 +86,7 @@ def write_plan() -> None:
     Path("prices.csv").write_text(f"machine,price_per_hour\n{PROFILE},4\nllama-2-7b_a100,1\n")
     asked = (
         f"plan a&b.csv --format vidur --machines {PROFILE},llama-2-7b_a100 --rates 1,4 --ttft 0.6 --tpot 0.1 "
-        "--prices prices.csv --fleet 2 --mix --start-up 1 --certificates proofs -o report.html"
+        "--prices prices.csv --fleet 2 --mix --start-up 1 --windows 3 --schedulers sarathi --certificates proofs -o report.html"
     )
     done = CliRunner().invoke(cli, asked.split())
     assert done.exit_code == 0, done.output
@@ -134,6 +135,12 @@ def test_page_of_a_plan(plan: dict[str, Any]) -> None:
         proof = json.loads(Path("proofs", f"mix-rate{mix['rate']:g}.json").read_text())
         assert mix_checker.check(proof) == low
     assert "Machine-hours, by type and rate" in found.tables
+    for row in plan["rows"]:
+        lines = found.tables[f"{row['machine']} at rate {row['rate']:g}: machines by window"][1:]
+        assert [line[3:] for line in lines] == [[cell(w["lower"]), cell(w["upper"])] for w in row["windows"]]
+        assert 0 < row["windows_hours_lower"] <= row["windows_hours_upper"]
+        proof = json.loads(Path("proofs", f"{row['machine']}-rate{row['rate']:g}-hours.json").read_text())
+        assert float(machine_seconds(proof)) / 3600 == pytest.approx(row["windows_hours_lower"], rel=1e-5)
 
 
 def test_answer_in_a_sentence(plan: dict[str, Any]) -> None:

@@ -123,6 +123,8 @@ def test_who_fits_no_machine_is_named_and_misses(trace: str) -> None:
         (("--machines", PROFILE, "--ttft", "1", "--prices", "none.csv"), "none.csv: has no price"),
         (("--machines", PROFILE, "--ttft", "1", "--prices", "free.csv"), "free.csv: line 2"),
         (("--machines", PROFILE, "--ttft", "1", "--mix"), "mix: needs the prices"),
+        (("--machines", PROFILE, "--ttft", "1", "--windows", "0"), "windows: 0 s is no length"),
+        (("--machines", PROFILE, "--ttft", "1", "--windows", "0.001"), "windows: 0.001 s make 5901 windows"),
         (("--machines", PROFILE, "--ttft", "1", "--certificates", "trace.csv"), "trace.csv: cannot be made"),
         (("--machines", PROFILE, "--ttft", "1", "-o", "trace.csv"), "is an input of this command"),
     ],

@@ -48,7 +48,8 @@ class Fleet(NamedTuple):
 
     One row for each machine: `decoding`, `prefilling`, `after`, `before`, `count` as in `QueueState`;
     `load`, and the `clock` in float seconds.  One entry for each request: `route`, which is its machine or
-    `REFUSED`; `given`, 0 where it is refused from the start; `first` and `last` token in float seconds;
+    `REFUSED`; `among`, to one of how many machines it is given, the first ones, 0 where it is refused at
+    once; `expected`, its output tokens as the router knows them; `first` and `last` token in float seconds;
     `ttft` and `tpot`, its limits.
     """
 
@@ -60,7 +61,8 @@ class Fleet(NamedTuple):
     load: Any
     clock: Any
     route: Any
-    given: Any
+    among: Any
+    expected: Any
     first: Any
     last: Any
     ttft: Any
@@ -81,20 +83,23 @@ def note(requests: Any, fleet: Any, state: Any, plan: Any, k: Any, now: Any) -> 
     load = fleet.load[k]
     for j in range(plan.count[STEPS]):
         i = plan.steps[j]
-        load[OUTPUTS] -= 1
-        if state.generated[i] + 1 == requests.outputs[i]:
+        made = state.generated[i] + 1
+        load[OUTPUTS] -= made <= fleet.expected[i]
+        if made == requests.outputs[i]:
             fleet.last[i] = now
+            load[OUTPUTS] -= max(0, fleet.expected[i] - made)
     for j in range(plan.count[PARTS]):
         i = plan.parts[j]
         made = state.generated[i]
         if made == 0:
             load[PROMPTS] -= plan.chunks[j]
         if state.cached[i] + plan.chunks[j] == requests.inputs[i] + made:
-            load[OUTPUTS] -= 1
+            load[OUTPUTS] -= made + 1 <= fleet.expected[i]
             if made == 0:
                 fleet.first[i] = now
             if made + 1 == requests.outputs[i]:
                 fleet.last[i] = now
+                load[OUTPUTS] -= max(0, fleet.expected[i] - made - 1)
 
 
 def run(
@@ -145,7 +150,7 @@ def choose(
     limits: Any, requests: Any, cost: Any, fleet: Any, i: Any, now: Any, policy: Any, drawn: Any
 ) -> Any:
     """Machine for a request, or `REFUSED`."""
-    machines = len(fleet.clock)
+    machines = fleet.among[i]
     if policy == ROUND_ROBIN:
         return drawn % machines
     if policy == POWER_OF_TWO:
@@ -182,7 +187,7 @@ def route_loop(
     for place in range(len(requests.order)):
         i = requests.order[place]
         now = requests.arrival[i]
-        if fleet.given[i] == 0:
+        if fleet.among[i] == 0:
             fleet.route[i] = REFUSED
             continue
         for k in range(machines):
@@ -199,7 +204,7 @@ def route_loop(
         enqueue(state, i, limits.ranked)
         fleet.load[k, JOBS] += 1
         fleet.load[k, PROMPTS] += requests.inputs[i]
-        fleet.load[k, OUTPUTS] += requests.outputs[i]
+        fleet.load[k, OUTPUTS] += fleet.expected[i]
     for k in range(machines):
         run(limits, groups, requests, shared, plan, cost, fleet, k, inf)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ ABOUT = {
     "least_kv": "fewest KV tokens held, prompts that wait counted",
     "slo_aware": "soonest first token by an estimate, batch times within the TPOT first; refuses whom all "
     "would serve too late",
-    "least_work": "least work to come; knows output tokens",
+    "least_work": "least work to come; knows output tokens, or what is predicted of them",
     "first_fit": "the first machine that has room by far, so that the last ones can be off",
 }
 """What each goes by."""
@@ -73,7 +73,13 @@ class Router:
         self._input = loop_input(question.workload, options)
         self._long = question.workload.output_tokens > PLAIN_WORK
 
-    def route(self, machines: int, policy: str, refused: Collection[int] = ()) -> Pilot:
+    def route(
+        self,
+        machines: int,
+        policy: str,
+        refused: Collection[int] = (),
+        among: Sequence[int] | None = None,
+    ) -> Pilot:
         """Routes of a policy.
 
         Parameters
@@ -83,13 +89,15 @@ class Router:
             One of `POLICIES`.
         refused : collection of int
             Places of requests that no machine serves.
+        among : sequence of int, optional
+            Of how many machines, the first ones, each request is given to one; default: of all.
         """
         import numpy as np
 
         from infermax_opt.fleet.routing._kernel import route_loop as plain
 
         start, requests = self._input, self.question.workload.requests
-        fleet = self._fleet(machines, refused)
+        fleet = self._fleet(machines, refused, among)
         shared = type(start.state)(*(column.copy() for column in start.state))
         loop = _compiled() if self._long else plain
         loop(*start[:3], shared, *start[4:], fleet, POLICIES.index(policy))
@@ -101,14 +109,14 @@ class Router:
             late |= fleet.last - arrival > np.array([FOREVER if x is None else float(x) for x in e2e])
         return Pilot(fleet.route.tolist(), np.flatnonzero(late).tolist())
 
-    def _fleet(self, machines: int, refused: Collection[int]) -> Any:
+    def _fleet(self, machines: int, refused: Collection[int], among: Sequence[int] | None) -> Any:
         import numpy as np
 
         from infermax_opt.fleet.routing._kernel import Fleet
 
         start: LoopInput = self._input
         n = len(start.requests.inputs)
-        given = np.ones(n, np.int64)
+        given = np.full(n, machines, np.int64) if among is None else np.array(among, np.int64)
         given[list(refused)] = 0
         limits = [(level.ttft, level.tpot) for level in self.question.levels]
         ttft, tpot = (
@@ -120,7 +128,8 @@ class Router:
             decoding=np.zeros((machines, n), np.int64), prefilling=np.zeros((machines, n), np.int64),
             after=ends, before=ends.copy(), count=np.zeros((machines, len(start.state.count)), np.int64),
             load=np.zeros((machines, 3), np.int64), clock=np.zeros(machines),
-            route=np.full(n, -1, np.int64), given=given,
+            route=np.full(n, -1, np.int64), among=given,
+            expected=np.where(start.requests.predicted > 0, start.requests.predicted, start.requests.outputs),
             first=np.zeros(n), last=np.zeros(n), ttft=ttft, tpot=tpot,
         )  # fmt: skip
 

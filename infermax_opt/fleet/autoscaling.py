@@ -1,0 +1,248 @@
+"""Machines for each window of a trace: fewest from below and from above, and machine-hours.
+
+A trace is cut into windows of equal length by arrivals, and each window asks for the share by itself: so many
+of the requests that arrive in it keep their limits, whatever happens in others.
+
+*Lower bound of a window.*  The machines that serve requests of the window do so by the pooled bound
+(`infermax_opt.fleet.bounds.pooled`) for these requests alone; all others may be left out.
+
+*Lower bound of machine time.*  That of `infermax_opt.fleet.scaling`, whose parts are the windows.
+
+*Upper bound.*  In each window so many machines take new requests; others finish what they have.
+A router with online schedulers is replayed exactly, and each window has to keep the share.  Numbers grow
+where the share is missed, and fall again where they can, one at a time.  When machines are on is as in
+`infermax_opt.fleet.scaling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
+from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.replay import FleetReplay, replay_fleet
+from infermax_opt.fleet.routing.policies import Pilot, Router
+from infermax_opt.fleet.scaling import Scaling, least_time, machine_time
+from infermax_opt.infermax.schedulers.algorithm1 import schedule
+from infermax_opt.infermax.schedulers.presets import preset
+
+__all__ = ["MOST_WINDOWS", "Autoscaled", "Window", "autoscaled"]
+
+#: Most windows of a trace.
+MOST_WINDOWS = 1000
+#: Rounds in which numbers grow, and machines of a window as a multiple of its bound and beyond that: most.
+ROUNDS, FAR, MORE = 200, 16, 16
+#: Share of its machines by which a window grows that misses the share, one at least.
+GROWTH = Fraction(1, 8)
+#: Policies that are tried, with each scheduler.
+POLICIES = ("least_kv", "slo_aware")
+
+Tell = Callable[[str], None] | None
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window of arrivals.
+
+    Attributes
+    ----------
+    begin, end : Fraction
+        Seconds of the trace.
+    members : tuple of int
+        Places of the requests that arrive in it.
+    question : FleetQuestion or None
+        Of these; None where there are none.
+    bound : MachineBound or None
+    upper : int or None
+        Machines that take its requests, found.
+    unfit : int
+        Requests that arrive in it and fit no machine.
+    """
+
+    begin: Fraction
+    end: Fraction
+    members: tuple[int, ...]
+    question: FleetQuestion | None
+    bound: MachineBound | None
+    upper: int | None = None
+    unfit: int = 0
+
+    @property
+    def lower(self) -> int | None:
+        """Machines that serve its requests at least; None if no number is enough."""
+        if self.bound is None:
+            return None if self.unfit else 0
+        return self.bound.machines
+
+
+@dataclass(frozen=True)
+class Autoscaled:
+    """Machines by window.
+
+    Attributes
+    ----------
+    windows : tuple of Window
+    lower, upper : Fraction or None
+        Machine time, s.
+    certificate : dict or None
+        Of the lower one, for `infermax_opt.fleet.hours_checker`.
+    policy, scheduler : str or None
+    peak : int or None
+        Most machines that are on at once.
+    """
+
+    windows: tuple[Window, ...]
+    lower: Fraction | None
+    upper: Fraction | None = None
+    certificate: dict[str, Any] | None = None
+    policy: str | None = None
+    scheduler: str | None = None
+    peak: int | None = None
+
+
+def autoscaled(
+    question: FleetQuestion, length: Fraction, scaling: Scaling, schedulers: Sequence[str], tell: Tell = None
+) -> Autoscaled:
+    """Machines for each window from below and from above.
+
+    Parameters
+    ----------
+    question : FleetQuestion
+    length : Fraction
+        Of a window, s.
+    scaling : Scaling
+    schedulers : sequence of str
+        Tried on the machines.
+    tell : callable, optional
+        Takes lines of progress.
+
+    Raises
+    ------
+    InputError
+        If there are too many windows.
+    """
+    windows = _windows(question, length)
+    if any(window.lower is None for window in windows):
+        return Autoscaled(windows, None)
+    lower, certificate = least_time([window.bound for window in windows if window.bound is not None], scaling)
+    best: tuple[Any, ...] | None = None
+    for name in schedulers:
+        router = Router(question, preset(name))
+        for policy in POLICIES:
+            if tell is not None:
+                tell(f"windows: {policy} with {name}")
+            found = _Search(question, windows, router, policy, name).found()
+            if found is not None:
+                counts, replay = found
+                total, peak = machine_time(replay, scaling)
+                key = sum(counts), total
+                if best is None or key < best[0]:
+                    best = key, counts, total, peak, policy, name
+    if best is None:
+        return Autoscaled(windows, lower, None, certificate)
+    _, counts, upper, peak, policy, name = best
+    done = tuple(
+        replace(window, upper=count if window.members else 0)
+        for window, count in zip(windows, counts, strict=True)
+    )
+    return Autoscaled(done, lower, upper, certificate, policy, name, peak)
+
+
+def _windows(question: FleetQuestion, length: Fraction) -> tuple[Window, ...]:
+    """All windows up to the last arrival, with their bounds."""
+    requests = question.workload.requests
+    last = max(r.arrival for r in (*requests, *(one.request for one in question.unfit)))
+    count = int(last / length) + 1
+    if count > MOST_WINDOWS:
+        problem = f"{float(length):g} s make {count} windows of this trace; the most is {MOST_WINDOWS}"
+        raise InputError(problem, field="windows")
+    members: list[list[int]] = [[] for _ in range(count)]
+    for i, request in enumerate(requests):
+        members[int(request.arrival / length)].append(i)
+    found = []
+    for k, some in enumerate(members):
+        unfit = tuple(one for one in question.unfit if int(one.request.arrival / length) == k)
+        part = FleetQuestion(question.machine(some), question.share, unfit) if some else None
+        bound = None if part is None else pooled_bound(part)
+        found.append(Window(k * length, (k + 1) * length, tuple(some), part, bound, unfit=len(unfit)))
+    return tuple(found)
+
+
+class _Search:
+    """Numbers of machines by window with which a policy reaches the share in each."""
+
+    def __init__(
+        self, question: FleetQuestion, windows: Sequence[Window], router: Router, policy: str, name: str
+    ):
+        self.question, self.windows, self.router = question, windows, router
+        self.policy, self.name = policy, name
+        self.most = [FAR * max(1, window.lower or 0) + MORE for window in windows]
+
+    def found(self) -> tuple[list[int], FleetReplay] | None:
+        """The numbers, and the replay that reaches the share with them; None if none do."""
+        counts = self._grown([max(1, window.lower or 0) for window in self.windows])
+        if counts is None:
+            return None
+        counts = self._shrunk(counts)
+        while counts is not None:
+            replay = replay_fleet(
+                self.question, self._routed(counts).routes, partial(schedule, options=preset(self.name))
+            )
+            failing = self._failing(frozenset(range(len(self.question.levels))) - replay.good)
+            if not failing:
+                return counts, replay
+            # Simulated clocks were wrong by a hair.
+            counts = self._more(counts, failing)
+        return None
+
+    def _routed(self, counts: Sequence[int]) -> Pilot:
+        among = [0] * len(self.question.levels)
+        for window, count in zip(self.windows, counts, strict=True):
+            for i in window.members:
+                among[i] = count
+        return self.router.route(max(counts), self.policy, among=among)
+
+    def _failing(self, missed: frozenset[int]) -> list[int]:
+        """Windows in which more requests miss their limits than may."""
+        found = []
+        for k, window in enumerate(self.windows):
+            misses = len(missed.intersection(window.members))
+            if window.question is not None and misses > window.question.spare:
+                found.append(k)
+        return found
+
+    def _more(self, counts: Sequence[int], failing: Sequence[int]) -> list[int] | None:
+        """More machines in these windows; None where they have the most already."""
+        if all(counts[k] >= self.most[k] for k in failing):
+            return None
+        more = list(counts)
+        for k in failing:
+            grown = counts[k] + max(1, int(counts[k] * GROWTH))
+            if grown > 2 * max(1, self.windows[k].lower or 0) and k:
+                # What is left of the window before may be in the way.
+                more[k - 1] = max(more[k - 1], min(self.most[k - 1], grown // 2))
+            more[k] = min(self.most[k], grown)
+        return more
+
+    def _grown(self, counts: list[int] | None) -> list[int] | None:
+        for _ in range(ROUNDS):
+            failing = [] if counts is None else self._failing(frozenset(self._routed(counts).missed))
+            if counts is None or not failing:
+                return counts
+            counts = self._more(counts, failing)
+        return None
+
+    def _shrunk(self, counts: list[int]) -> list[int]:
+        """The same with fewer where that is enough, the largest first."""
+        for k in sorted(range(len(counts)), key=lambda k: -counts[k]):
+            while counts[k] > max(1, self.windows[k].lower or 0):
+                fewer = [*counts[:k], counts[k] - 1, *counts[k + 1 :]]
+                if self._failing(frozenset(self._routed(fewer).missed)):
+                    break
+                counts = fewer
+        return counts

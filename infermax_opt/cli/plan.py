@@ -24,13 +24,16 @@ from infermax_opt.cli.console import (
 from infermax_opt.cli.options import TRACE_FORMATS
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import to_fraction
-from infermax_opt.core.options import also_read, decimal, window
+from infermax_opt.core.options import LARGEST_SEED, also_read, decimal, window
 
 if TYPE_CHECKING:
     from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow
     from infermax_opt.fleet.sweep import Plan
 
 __all__ = ["plan"]
+
+#: Largest spread of the relative error of predictions.
+MOST_ERROR = 10
 
 
 def _rates(context: click.Context, parameter: click.Parameter, value: str) -> tuple[Fraction, ...]:
@@ -41,6 +44,17 @@ def _rates(context: click.Context, parameter: click.Parameter, value: str) -> tu
     if not all(rate > 0 for rate in found):
         raise click.BadParameter(f"{value!r} is not a list of numbers above 0.")
     return found
+
+
+def _errors(context: click.Context, parameter: click.Parameter, value: str) -> tuple[Fraction, ...]:
+    """Numbers from 0 to 10; none where nothing is typed."""
+    found = []
+    for part in filter(None, value.split(",")):
+        number = decimal(context, parameter, part.strip())
+        if number is None or number > MOST_ERROR:
+            raise click.BadParameter(f"{part.strip()} is not from 0 to {MOST_ERROR}.")
+        found.append(number)
+    return tuple(dict.fromkeys(found))
 
 
 def _names(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -83,8 +97,19 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     callback=decimal,
     help="Of requests, that keep all limits.",
 )
+@click.option(
+    "--predict-error",
+    "errors",
+    metavar="E,E",
+    default="",
+    callback=_errors,
+    help="Schedulers know outputs times 1 + e, e normal with this spread; a row for each.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True, help="Of predictions."
+)
 @click.option("--schedulers", metavar="A,B", callback=lambda c, p, v: v and _names(c, p, v),
-              help="Tried on the machines. Default: sarathi,deadline,vllm_v1.")  # fmt: skip
+              help="Tried on the machines. Default: sarathi,deadline,vllm_v1 (and srpt).")  # fmt: skip
 @click.option(
     "--compare", metavar="SCHEDULER", help="Also find what each routing policy needs with this scheduler."
 )
@@ -234,8 +259,10 @@ def _asked(
     scaling = None if start is stay is None else Scaling(start or Fraction(0), stay or Fraction(0))
     if options["windows"] == 0:
         raise InputError("0 s is no length of windows; it has to be above 0", field="windows")
-    names = schedulers or SCHEDULERS
-    return PlanOptions(slo, share, names, compare, skip_unfit, scaling, options["windows"])
+    errors: tuple[Fraction, ...] = options["errors"]
+    names = schedulers or (*SCHEDULERS, *(["srpt"] if errors else []))
+    rest = options["windows"], errors, options["seed"]
+    return PlanOptions(slo, share, names, compare, skip_unfit, scaling, *rest)
 
 
 def _machine_types(machines: tuple[str, ...], options: dict[str, Any]) -> list[MachineType]:
@@ -270,11 +297,12 @@ def _write_certificates(plan: Plan, folder: str) -> dict[int, str]:
 
     found = {}
     for k, row in enumerate(plan.rows):
-        found[k] = os.path.join(folder, f"{row.machine.name}-rate{float(row.rate):g}.json")
+        stem = f"{row.machine.name}-rate{float(row.rate):g}"
+        # Rows that differ in their predictions have the same proof.
+        found[k] = os.path.join(folder, f"{stem}.json")
         dump_json(row.bound.certificate, found[k])
         if row.windows is not None and row.windows.certificate is not None:
-            name = f"{row.machine.name}-rate{float(row.rate):g}-hours.json"
-            dump_json(row.windows.certificate, os.path.join(folder, name))
+            dump_json(row.windows.certificate, os.path.join(folder, f"{stem}-hours.json"))
     for rate, mix in plan.mixes:
         dump_json(mix.bound.certificate, os.path.join(folder, f"mix-rate{float(rate):g}.json"))
     for name, one in plan.sustained:

@@ -58,7 +58,8 @@ def plan_page(plan: Mapping[str, Any], beside: Sequence[str] = (), folder: str =
     folder : str
         Of the page, to which links are relative.
     """
-    rows = plan["rows"]
+    rows = [{**row, "machine": _kind(row)} for row in plan["rows"]]
+    plan = {**plan, "rows": rows}
     files = [_links(beside)] if beside else []
     parts = [
         paragraph(answer(plan), "answer"),
@@ -71,6 +72,12 @@ def plan_page(plan: Mapping[str, Any], beside: Sequence[str] = (), folder: str =
         section("All numbers", *files, _all_numbers(rows)),
     ]
     return page("How many machines this trace needs", *parts)
+
+
+def _kind(row: Row) -> str:
+    """The type of a row, with the error of predictions where there are any."""
+    error = row["predict_error"]
+    return str(row["machine"]) if error is None else f"{row['machine']}, predictions off by {100 * error:g} %"
 
 
 def _links(names: Sequence[str]) -> str:
@@ -312,6 +319,9 @@ def _assumptions(plan: Mapping[str, Any]) -> str:
         ),
         ("cost", "price of the machines until the last arrival, for a million output tokens of the trace"),
     ]
+    if plan["predict_errors"]:
+        drawn = f"seed {plan['seed']}; the lower bounds hold for all of them"
+        said.append(("predictions", f"outputs times 1 + e, e normal with the spread that is named, {drawn}"))
     if any(row["left_out"] for row in plan["rows"]):
         left = ", ".join(f"{name} {some[0]['left_out']}" for name, some in _by_machine(plan["rows"]).items())
         said.append(("left out", f"requests that no machine of the type can hold: {left}"))

@@ -18,6 +18,7 @@ from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.fleet.scaling import Scaled, Scaling, scaled
 from infermax_opt.fleet.upper import SCHEDULERS, Found, fewest_machines, policy_machines
 from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.ecoserve import with_predictions
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, ServiceLevel, System
 from infermax_opt.infermax.data.objective import Objective
 from infermax_opt.infermax.data.traces import misfit
@@ -29,8 +30,9 @@ __all__ = [
     "PlanRow",
     "check_limits",
     "plan",
+    "predicted",
     "question_of",
-    "row_at",
+    "rows_at",
 ]
 
 Tell = Callable[[str], None] | None
@@ -76,6 +78,10 @@ class PlanOptions:
         How machines are switched on and off; None: they are not.
     window : Fraction or None
         Seconds of windows, each of which keeps the share by itself with its own number; None: no windows.
+    errors : sequence of Fraction
+        Spreads of the relative error of predicted outputs, a row for each; none: nothing is predicted.
+    seed : int
+        Of the predictions.
     """
 
     slo: ServiceLevel
@@ -85,6 +91,8 @@ class PlanOptions:
     skip_unfit: bool = False
     scaling: Scaling | None = None
     window: Fraction | None = None
+    errors: Sequence[Fraction] = ()
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,8 @@ class PlanRow:
         Machine time where machines are switched on and off.
     windows : Autoscaled or None
         Machines by window.
+    error : Fraction or None
+        Spread of the relative error of predicted outputs; None: nothing is predicted.
     seconds : float
         That it took to compute.
     """
@@ -124,6 +134,7 @@ class PlanRow:
     left_out: int = 0
     scaled: Scaled | None = None
     windows: Autoscaled | None = None
+    error: Fraction | None = None
     seconds: float = 0.0
 
     @property
@@ -226,7 +237,7 @@ def plan(
     """
     check_limits(options)
     asked = [(machine, rate) for machine in machines for rate in sorted(rates)]
-    return [list(row_at(trace, *one, options, tell))[-1] for one in asked]
+    return [row for one in asked for row in list(rows_at(trace, *one, options, tell))[-1]]
 
 
 def check_limits(options: PlanOptions) -> None:
@@ -240,10 +251,10 @@ def check_limits(options: PlanOptions) -> None:
         raise InputError("needs a limit of the TTFT, the TPOT or the end-to-end latency", field="slo")
 
 
-def row_at(
+def rows_at(
     trace: Trace, machine: MachineType, rate: Fraction, options: PlanOptions, tell: Tell = None
-) -> Iterator[PlanRow]:
-    """A row, over again with more of it each time: first its lower bound.
+) -> Iterator[list[PlanRow]]:
+    """The rows of a type at a rate, over again with more of them each time: first the lower bound.
 
     Parameters
     ----------
@@ -263,13 +274,25 @@ def row_at(
     if tell is not None:
         tell(f"{machine.name} at rate {float(rate):g}")
     question, left_out = question_of(trace, machine, rate, options)
-    bound = pooled_bound(question)
+    # It holds for schedulers that know all outputs, so for any prediction.
+    bound, known = pooled_bound(question), list[PlanRow]()
+    row = PlanRow(machine, rate, question, bound, None, reasons(question, bound.lost), left_out=left_out)
+    for error in options.errors or [None]:
+        at = question if error is None else predicted(question, error, options.seed)
+        for more in _searched(replace(row, question=at, error=error), options, began, tell):
+            yield [*known, more]
+        known.append(more)
+        began = time.monotonic()
+
+
+def _searched(row: PlanRow, options: PlanOptions, began: float, tell: Tell) -> Iterator[PlanRow]:
+    """A row with its bound, over again with more of it each time."""
 
     def so_far(**known: Any) -> PlanRow:
         return replace(row, **known, seconds=time.monotonic() - began)
 
-    row = PlanRow(machine, rate, question, bound, None, reasons(question, bound.lost), left_out=left_out)
     yield so_far()
+    question, bound = row.question, row.bound
     if bound.machines is None:
         return
     row = so_far(found=fewest_machines(question, bound.machines, schedulers=options.schedulers, tell=tell))
@@ -283,3 +306,16 @@ def row_at(
     if options.window is not None:
         how = options.scaling or Scaling()
         yield so_far(windows=autoscaled(question, options.window, how, options.schedulers, tell))
+
+
+def predicted(question: FleetQuestion, error: Fraction, seed: int) -> FleetQuestion:
+    """The question with predicted outputs, see `infermax_opt.infermax.data.ecoserve.with_predictions`.
+
+    Parameters
+    ----------
+    question : FleetQuestion
+    error : Fraction
+        Spread of the relative error.
+    seed : int
+    """
+    return replace(question, workload=with_predictions(question.workload, float(error), seed))

@@ -18,8 +18,8 @@ from infermax_opt.fleet.sweep import Plan
 __all__ = ["plan_csv", "plan_text", "plan_to_json"]
 
 COLUMNS = (
-    "machine", "rate", "requests", "left_out", "share", "may_miss", "lower", "upper", "status", "gap",
-    "relaxed", "policy", "scheduler", "missed", "refused", "unfit", "never_in_time",
+    "machine", "rate", "predict_error", "requests", "left_out", "share", "may_miss", "lower", "upper",
+    "status", "gap", "relaxed", "policy", "scheduler", "missed", "refused", "unfit", "never_in_time",
     "price_per_hour", "cost_per_million_lower", "cost_per_million_upper", "machine_hours_lower",
     "machine_hours_upper", "peak_on", "hours_policy", "windows_lower", "windows_upper", "windows_hours_lower",
     "windows_hours_upper", "seconds",
@@ -36,6 +36,7 @@ def _values(row: PlanRow) -> dict[str, Any]:
     return {
         "machine": row.machine.name,
         "rate": _number(row.rate),
+        "predict_error": _number(row.error),
         "requests": question.size,
         "left_out": row.left_out,
         "share": _number(Fraction(question.share)),
@@ -114,6 +115,8 @@ def plan_to_json(
         "slo": {name: float(limit) for name, limit in options.slo.given().items()},
         "share": float(options.share),
         "ttft_from": "arrival",
+        "predict_errors": [float(error) for error in options.errors],
+        "seed": options.seed if options.errors else None,
         "machines": [_machine(row) for row in {row.machine.name: row for row in rows}.values()],
         "rows": [
             {
@@ -191,13 +194,14 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
     lines = [
         f"fewest machines so that {percent(options.share)} of the requests keep {limits}; TTFT from arrival"
     ]
-    head = ("machine", "rate", "lower", "upper", "status", "found by")
+    errors = any(row.error is not None for row in plan.rows)
+    head = ("machine", "rate", *(["error"] if errors else []), "lower", "upper", "status", "found by")
     table = [head]
     for row in plan.rows:
         by = UNKNOWN if row.found is None else f"{row.found.policy} with {row.found.scheduler}"
-        table.append(
-            (row.machine.name, f"{float(row.rate):g}", _cell(row.lower), _cell(row.upper), row.status, by)
-        )
+        given = [] if row.error is None else [f"{float(row.error):g}"]
+        bounds = _cell(row.lower), _cell(row.upper)
+        table.append((row.machine.name, f"{float(row.rate):g}", *given, *bounds, row.status, by))
     lines += aligned(table)
     for row in plan.rows:
         lines += _remarks(row)
@@ -219,14 +223,17 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
 def _remarks(row: PlanRow) -> list[str]:
     """What else is known of a row."""
     lines, name = list[str](), f"{row.machine.name} at rate {float(row.rate):g}"
+    if row.error is not None:
+        name += f", error {float(row.error):g}"
     if row.policies:
         each = ", ".join(f"{policy} {_cell(count)}" for policy, count in row.policies.items())
         lines.append(f"{name}, each policy alone: {each}; bound {_cell(row.lower)}")
     if row.impossible:
         unfit, never, may = len(row.question.unfit), len(row.bound.lost), row.question.may_miss
-        said = [f"{unfit} requests fit no such machine"] if unfit else []
-        said += [f"{never} can never be in time"] if never else []
-        lines.append(f"{name}: {', '.join(said)}, and count as missed; {may} may miss")
+        said = (
+            f"{name}, requests that count as missed: {unfit} too large, {never} never in time; {may} may miss"
+        )
+        lines.append(said)
         lines += [f"  {reason}" for reason in row.impossible]
     if row.scaled is not None:
         hours = row.scaled

@@ -11,7 +11,15 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.interrupts import Stopped
 from infermax_opt.files.traces import Trace
 from infermax_opt.fleet.mix import Mix, best_mix
-from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow, check_limits, question_of, row_at
+from infermax_opt.fleet.plan import (
+    MachineType,
+    PlanOptions,
+    PlanRow,
+    check_limits,
+    predicted,
+    question_of,
+    rows_at,
+)
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.sustains import Sustained, sustained
 
@@ -33,7 +41,8 @@ class Sweep:
     fleets : sequence of int
         Numbers of machines of which the highest rate is searched for.
     mix : bool
-        Whether the cheapest mix of the types is searched for at each rate.
+        Whether the cheapest mix of the types is searched for at each rate.  It and the highest rates go by
+        the first of the errors of predictions.
     time_limit : float or None
         Seconds.
     """
@@ -120,13 +129,15 @@ def _steps(trace: Trace, asked: Sweep, known: Plan, watch: _Watch) -> Iterator[N
     for machine in asked.machines:
         for rate in sorted(asked.rates):
             place = len(known.rows)
-            for row in row_at(trace, machine, rate, asked.options, watch):
-                known.rows[place:] = [row]
+            for rows in rows_at(trace, machine, rate, asked.options, watch):
+                known.rows[place:] = rows
                 yield
     if asked.mix:
         for rate in sorted(asked.rates):
             watch(f"mixes at rate {float(rate):g}")
-            known.mixes.append((rate, _mix([row for row in known.rows if row.rate == rate])))
+            error = next(iter(asked.options.errors), None)
+            rows = [row for row in known.rows if (row.rate, row.error) == (rate, error)]
+            known.mixes.append((rate, _mix(rows)))
             yield
     for machine in asked.machines:
         for count in asked.fleets:
@@ -145,7 +156,9 @@ def _mix(rows: Sequence[PlanRow]) -> Mix:
 
 def _sustained(trace: Trace, machine: MachineType, count: int, asked: Sweep, watch: _Watch) -> Sustained:
     def at(rate: Fraction) -> FleetQuestion:
-        return question_of(trace, machine, rate, asked.options)[0]
+        question, _ = question_of(trace, machine, rate, asked.options)
+        error = next(iter(asked.options.errors), None)
+        return question if error is None else predicted(question, error, asked.options.seed)
 
     def told(text: str) -> None:
         watch(f"{machine.name}, {text}")

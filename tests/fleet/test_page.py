@@ -86,7 +86,8 @@ def write_plan() -> None:
     Path("prices.csv").write_text(f"machine,price_per_hour\n{PROFILE},4\nllama-2-7b_a100,1\n")
     asked = (
         f"plan a&b.csv --format vidur --machines {PROFILE},llama-2-7b_a100 --rates 1,4 --ttft 0.6 --tpot 0.1 "
-        "--prices prices.csv --fleet 2 --mix --start-up 1 --windows 3 --schedulers sarathi --certificates proofs -o report.html"
+        "--prices prices.csv --fleet 2 --mix --start-up 1 --windows 3 --schedulers sarathi "
+        "--certificates proofs -o report.html"
     )
     done = CliRunner().invoke(cli, asked.split())
     assert done.exit_code == 0, done.output

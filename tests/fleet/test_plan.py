@@ -45,6 +45,8 @@ def test_rows_files_and_certificates(trace: str) -> None:
         "0.5",
         "--tpot",
         "0.1",
+        "--schedulers",
+        "sarathi",
     )
     done = run(
         *common, "--prices", "prices.csv", "--fleet", "2", "--certificates", "proofs", "-o", "plan.csv"
@@ -67,6 +69,22 @@ def test_rows_files_and_certificates(trace: str) -> None:
     proof = json.loads(Path("proofs", f"{PROFILE}-fleet2.json").read_text())
     assert machines_from(proof) == proof["machines_from"] > 2
     assert told["rows"][0]["status"] in ("optimal", "feasible")
+
+
+def test_predictions(trace: str) -> None:
+    common = (trace, "--format", "vidur", "--machines", PROFILE, "--rates", "4", "--ttft", "0.5", "--json")
+    plain = json.loads(run(*common).stdout)["rows"][0]
+    done = run(*common, "--predict-error", "0,0.5", "--seed", "7", "-o", "plan.html", "--fleet", "1")
+    assert done.exit_code == 0, done.output
+    told = json.loads(Path("plan.json").read_text())
+    assert [row["predict_error"] for row in told["rows"]] == [0, 0.5]
+    assert {row["lower"] for row in told["rows"]} == {plain["lower"]}
+    assert all(row["lower"] <= row["upper"] for row in told["rows"])
+    assert (plain["predict_error"], told["seed"], told["predict_errors"]) == (None, 7, [0, 0.5])
+    assert "predictions off by 50 %" in Path("plan.html").read_text()
+    needs = run(*common, "--schedulers", "srpt")
+    assert needs.exit_code == 2
+    assert "predicted_output_tokens" in needs.stderr
 
 
 def test_each_policy_by_itself(trace: str) -> None:
@@ -93,7 +111,7 @@ def test_who_fits_no_machine_is_named_and_misses(trace: str) -> None:
     common = (trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "1")
     done = run(*common, "--share", "0.98")
     assert done.exit_code == 0, done.output
-    assert "1 requests fit no such machine, and count as missed; 1 may miss" in done.stdout
+    assert "requests that count as missed: 1 too large, 0 never in time; 1 may miss" in done.stdout
     assert "request 'r22' (line 62): its peak KV of 2000006 tokens exceeds the KV capacity" in done.stdout
     row = json.loads(run(*common, "--share", "0.98", "--json").stdout)["rows"][0]
     assert (row["requests"], row["unfit"], row["left_out"], row["missed"]) == (61, 1, 0, 1)
@@ -123,6 +141,8 @@ def test_who_fits_no_machine_is_named_and_misses(trace: str) -> None:
         (("--machines", PROFILE, "--ttft", "1", "--prices", "none.csv"), "none.csv: has no price"),
         (("--machines", PROFILE, "--ttft", "1", "--prices", "free.csv"), "free.csv: line 2"),
         (("--machines", PROFILE, "--ttft", "1", "--mix"), "mix: needs the prices"),
+        (("--machines", PROFILE, "--ttft", "1", "--predict-error", "11"), "11 is not from 0 to 10"),
+        (("--machines", PROFILE, "--ttft", "1", "--predict-error", "x"), "x"),
         (("--machines", PROFILE, "--ttft", "1", "--windows", "0"), "windows: 0 s is no length"),
         (("--machines", PROFILE, "--ttft", "1", "--windows", "0.001"), "windows: 0.001 s make 5901 windows"),
         (("--machines", PROFILE, "--ttft", "1", "--certificates", "trace.csv"), "trace.csv: cannot be made"),

@@ -277,7 +277,8 @@ def rows_at(
     # It holds for schedulers that know all outputs, so for any prediction.
     bound, known = pooled_bound(question), list[PlanRow]()
     row = PlanRow(machine, rate, question, bound, None, reasons(question, bound.lost), left_out=left_out)
-    for error in options.errors or [None]:
+    errors: Sequence[Fraction | None] = options.errors or (None,)
+    for error in errors:
         at = question if error is None else predicted(question, error, options.seed)
         for more in _searched(replace(row, question=at, error=error), options, began, tell):
             yield [*known, more]

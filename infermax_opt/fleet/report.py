@@ -150,14 +150,15 @@ def _sustained(name: str, one: Sustained) -> dict[str, Any]:
 
 def _mix(rate: Fraction, mix: Mix, rows: Sequence[PlanRow]) -> dict[str, Any]:
     """A mix, with prices of an hour."""
-    names = [row.machine.name for row in rows if row.rate == rate]
+    # Rows that differ in their predictions are of one type.
+    names = dict.fromkeys(row.machine.name for row in rows if row.rate == rate)
     lower, upper = mix.lower, mix.price
     return {
         "rate": _number(rate),
         "price_per_hour_lower": _number(lower),
         "price_per_hour_upper": _number(upper),
         "gap": None if lower is None or not upper else _number((upper - lower) / upper),
-        "machines": {name: n for name, n in zip(names, mix.machines, strict=False) if n},
+        "machines": {name: n for name, n in zip(names, mix.machines or (0,) * len(names), strict=True) if n},
     }
 
 

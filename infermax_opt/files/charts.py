@@ -19,6 +19,8 @@ WIDTH, HEIGHT = 360, 240
 LEFT, RIGHT, TOP, BOTTOM = 48, 14, 30, 44
 #: Height of a row of ranges: its name above its line.
 ROW = 40
+#: Height of a line of text, and letters of one that is as wide as a chart.
+LINE, LETTERS = 16, 48
 #: Steps of an axis, as multiples of a power of ten.
 NICE = (1, 2, 5, 10)
 #: Numbers along an axis, about.
@@ -153,15 +155,20 @@ def range_chart(
     whole : bool
         They are whole numbers.
     """
-    height = TOP + BOTTOM + ROW * len(rows)
+    words = [_ends(low, high) for _, low, high in rows]
+    # Where a name and its numbers are longer than a line, all rows have two.
+    long = any(len(name) + len(said) > LETTERS for (name, *_), said in zip(rows, words, strict=True))
+    step = ROW + LINE * long
+    height = TOP + BOTTOM + step * len(rows)
     known = [value for _, *ends in rows for value in ends if value is not None]
     plot = _Plot(_ticks(0, max(known, default=1) or 1, whole), (0, 1), height, left=14)
     plot.axis_across(across, plot.across)
     for k, (name, low, high) in enumerate(rows):
-        base = TOP + ROW * k + 14
-        ends = dict.fromkeys(UNKNOWN if value is None else f"{value:.4g}" for value in (low, high))
-        words = " to ".join(ends)
-        plot.text(14, base, f"{name}: {words}", "start", "name")
+        base = TOP + step * k + 14
+        plot.text(14, base, _short(name) if long else f"{name}: {words[k]}", "start", "name")
+        if long:
+            base += LINE
+            plot.text(14, base, words[k], "start", "name")
         if low is not None and high is not None:
             plot.line(plot.x(low), base + 13, plot.x(high), base + 13, "span")
         if high is not None:
@@ -170,6 +177,16 @@ def range_chart(
             plot.circle(plot.x(low), base + 13)
     plot.legend()
     return plot.svg(title)
+
+
+def _short(name: str) -> str:
+    """A name that fits a line."""
+    return name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}\u2026"
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    """Both ends of a range in words; one where they are the same."""
+    return " to ".join(dict.fromkeys(UNKNOWN if value is None else f"{value:.4g}" for value in (low, high)))
 
 
 def line_chart(title: str, points: Points, target: float, across: str, up: str) -> str:

@@ -77,7 +77,7 @@ def plan_page(plan: Mapping[str, Any], beside: Sequence[str] = (), folder: str =
 def _kind(row: Row) -> str:
     """The type of a row, with the error of predictions where there are any."""
     error = row["predict_error"]
-    return str(row["machine"]) if error is None else f"{row['machine']}, predictions off by {100 * error:g} %"
+    return str(row["machine"]) if error is None else f"{row['machine']} \u00b1{100 * error:g} %"
 
 
 def _links(names: Sequence[str]) -> str:
@@ -93,8 +93,8 @@ def _reference(rows: Sequence[Row]) -> float:
 
 
 def _at_reference(rows: Sequence[Row]) -> list[Row]:
-    rate = _reference(rows)
-    some = [row for row in rows if row["rate"] == rate]
+    rate, error = _reference(rows), min(row["predict_error"] or 0 for row in rows)
+    some = [row for row in rows if (row["rate"], row["predict_error"] or 0) == (rate, error)]
     unknown = float("inf")
     by_cost = all(row["price_per_hour"] is not None for row in some)
     key = "cost_per_million_upper" if by_cost else "upper"
@@ -231,7 +231,7 @@ def _mixes(mixed: Sequence[Row]) -> str:
     behind = table(title, ("rate", *keys, "mix found"), lines)
     words = (
         "Machines of several types together. No mix costs less than the lower bound; that of the upper was "
-        "replayed. " + "; ".join(f"rate {line[0]:g}: {line[3]}" for line in lines)
+        "replayed. Found: " + "; ".join(f"{line[3]} at rate {line[0]:g}" for line in lines)
     )
     drawn = figure(title, range_chart(title, ranges, "price of an hour"), behind)
     return section("Mixes", paragraph(f"{words}."), _grid([drawn]))
@@ -321,7 +321,7 @@ def _assumptions(plan: Mapping[str, Any]) -> str:
     ]
     if plan["predict_errors"]:
         drawn = f"seed {plan['seed']}; the lower bounds hold for all of them"
-        said.append(("predictions", f"outputs times 1 + e, e normal with the spread that is named, {drawn}"))
+        said.append(("\u00b1 %", f"outputs are predicted: times 1 + e, e normal with that spread, {drawn}"))
     if any(row["left_out"] for row in plan["rows"]):
         left = ", ".join(f"{name} {some[0]['left_out']}" for name, some in _by_machine(plan["rows"]).items())
         said.append(("left out", f"requests that no machine of the type can hold: {left}"))

@@ -43,6 +43,19 @@ def test_charts_hold_every_point() -> None:
     assert shapes(line_chart("l", [(1, 0.5), (2, 0.995)], 0.99, "machines", "share"))["circle"] == 2
 
 
+def test_names_that_are_too_long_for_a_line() -> None:
+    short = range_chart("r", [("a", 1, 2)], "x")
+    assert ">a: 1 to 2<" in short
+    long = range_chart("r", [("a", 1, 2), ("b" * 44, 1, 2.123), ("c" * 99, None, 3)], "x")
+    assert ">a<" in long
+    assert long.count(">1 to 2") == 2
+    assert "c" * 47 + "\u2026" in long
+    assert "c" * 48 not in long
+    height, taller = (float(re.search(r'viewBox="0 0 360 (\d+)', some)[1]) for some in (short, long))  # type: ignore[index]
+    assert taller - height == 3 * 56 - 40
+    assert all(float(y) < taller for y in re.findall(r' y="([^"]*)"', long))
+
+
 @pytest.mark.parametrize("value", [0, 1e-9, 1, 7, 99, 1e9])
 def test_charts_keep_within_their_frame(value: float) -> None:
     drawn = band_chart("b", [(1, value)], [(1, value)], "x", "y") + range_chart(

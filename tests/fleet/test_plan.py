@@ -81,7 +81,7 @@ def test_predictions(trace: str) -> None:
     assert {row["lower"] for row in told["rows"]} == {plain["lower"]}
     assert all(row["lower"] <= row["upper"] for row in told["rows"])
     assert (plain["predict_error"], told["seed"], told["predict_errors"]) == (None, 7, [0, 0.5])
-    assert "predictions off by 50 %" in Path("plan.html").read_text()
+    assert "\u00b150 %" in Path("plan.html").read_text()
     Path("prices.csv").write_text(f"machine,price_per_hour\nllama-2-7b_a100,9\n{PROFILE},4\n")
     two = ("--machines", f"llama-2-7b_a100,{PROFILE}", "--prices", "prices.csv", "--mix")
     mixed = run(*common, *two, "--predict-error", "0.1,0.2", "--schedulers", "sarathi")

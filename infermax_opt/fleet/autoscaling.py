@@ -31,7 +31,7 @@ from infermax_opt.fleet.scaling import Scaling, least_time, machine_time
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
 
-__all__ = ["MOST_WINDOWS", "Autoscaled", "Window", "autoscaled"]
+__all__ = ["Autoscaled", "Window", "autoscaled", "window_count"]
 
 #: Most windows of a trace.
 MOST_WINDOWS = 1000
@@ -153,14 +153,25 @@ def autoscaled(
     return Autoscaled(done, lower, upper, certificate, policy, name, peak)
 
 
-def _windows(question: FleetQuestion, length: Fraction) -> tuple[Window, ...]:
-    """All windows up to the last arrival, with their bounds."""
-    requests = question.workload.requests
-    last = max(r.arrival for r in (*requests, *(one.request for one in question.unfit)))
+def window_count(last: Fraction, length: Fraction) -> int:
+    """Windows of so many seconds up to a last arrival.
+
+    Raises
+    ------
+    InputError
+        If there are too many.
+    """
     count = int(last / length) + 1
     if count > MOST_WINDOWS:
         problem = f"{float(length):g} s make {count} windows of this trace; the most is {MOST_WINDOWS}"
         raise InputError(problem, field="windows")
+    return count
+
+
+def _windows(question: FleetQuestion, length: Fraction) -> tuple[Window, ...]:
+    """All windows up to the last arrival, with their bounds."""
+    requests = question.workload.requests
+    count = window_count(max(r.arrival for r in question.everyone), length)
     members: list[list[int]] = [[] for _ in range(count)]
     for i, request in enumerate(requests):
         members[int(request.arrival / length)].append(i)

@@ -11,7 +11,7 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.arrivals import compressed
 from infermax_opt.files.traces import Trace
-from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled
+from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled, window_count
 from infermax_opt.fleet.bounds.alone import reasons
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
 from infermax_opt.fleet.question import FleetQuestion, Unfit
@@ -28,7 +28,7 @@ __all__ = [
     "MachineType",
     "PlanOptions",
     "PlanRow",
-    "check_limits",
+    "check_asked",
     "plan",
     "predicted",
     "question_of",
@@ -179,17 +179,14 @@ def question_of(
 ) -> tuple[FleetQuestion, int]:
     """The question of a row, and how many requests it leaves out; those that do not fit miss, else.
 
+    Some request has to fit: see `check_asked`.
+
     Parameters
     ----------
     trace : Trace
     machine : MachineType
     rate : Fraction
     options : PlanOptions
-
-    Raises
-    ------
-    InputError
-        If no request fits the machine.
     """
     faster = compressed(trace, rate)
     policy, groups, unfit = Policy(), list[RequestGroup](), list[Unfit]()
@@ -200,10 +197,6 @@ def question_of(
             groups.append(group)
         else:
             unfit.append(Unfit(next(group.expand()), f"line {r.line}", reason))
-    if not groups:
-        first = unfit[0]
-        problem = f"no request fits {machine.name}; the first: {first.reason}"
-        raise InputError(problem, field=first.line, source=trace.path)
     workload = Instance(
         machine.name, tuple(groups), machine.system, machine.cost, policy, Objective.of("missed")
     )
@@ -235,20 +228,39 @@ def plan(
     InputError
         If no request fits a machine, or an option is unusable.
     """
-    check_limits(options)
+    check_asked(trace, machines, rates, options)
     asked = [(machine, rate) for machine in machines for rate in sorted(rates)]
     return [row for one in asked for row in list(rows_at(trace, *one, options, tell))[-1]]
 
 
-def check_limits(options: PlanOptions) -> None:
-    """Check that there is a limit to keep.
+def check_asked(
+    trace: Trace, machines: Sequence[MachineType], rates: Sequence[Fraction], options: PlanOptions
+) -> None:
+    """Check before the work what would end it later.
+
+    Parameters
+    ----------
+    trace : Trace
+    machines : sequence of MachineType
+    rates : sequence of Fraction
+    options : PlanOptions
 
     Raises
     ------
     InputError
+        If there is no limit to keep, no request fits a machine, or there are too many windows.
     """
     if not options.slo:
         raise InputError("needs a limit of the TTFT, the TPOT or the end-to-end latency", field="slo")
+    for machine in machines:
+        reasons_of = (misfit(request, machine.system, Policy()) for request in trace.requests)
+        if all(reason is not None for reason in reasons_of):
+            first = trace.requests[0]
+            reason = misfit(first, machine.system, Policy())
+            problem = f"no request fits {machine.name}; the first: {reason}"
+            raise InputError(problem, field=f"line {first.line}", source=trace.path)
+    if options.window is not None:
+        window_count(max(request.arrival for request in trace.requests) / min(rates), options.window)
 
 
 def rows_at(

@@ -84,6 +84,11 @@ def sustained(
         Tried on the machines.
     tell : callable, optional
         Takes lines of progress.
+
+    Raises
+    ------
+    ArithmeticError
+        If a rate is reached that is refuted: never, where both are right.
     """
 
     def told(rate: Fraction, what: str) -> FleetQuestion:
@@ -103,6 +108,8 @@ def sustained(
 
     upper, certificate = _least(refuted, start)
     lower, found = _least(reaches, start, falling=True)
+    if lower is not None and upper is not None and lower >= upper:
+        raise ArithmeticError(f"rate {lower} is reached, and refuted from {upper} on")
     return Sustained(machines, lower, upper, found, certificate)
 
 

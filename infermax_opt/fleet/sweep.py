@@ -15,7 +15,7 @@ from infermax_opt.fleet.plan import (
     MachineType,
     PlanOptions,
     PlanRow,
-    check_limits,
+    check_asked,
     predicted,
     question_of,
     rows_at,
@@ -108,9 +108,13 @@ def sweep(trace: Trace, asked: Sweep, tell: Tell = None) -> Plan:
     KeyboardInterrupt
         If it was stopped before anything was known.
     """
-    check_limits(asked.options)
+    check_asked(trace, asked.machines, asked.rates, asked.options)
     if asked.mix and any(machine.price is None for machine in asked.machines):
         raise InputError("mixes need a price of each type", field="prices")
+    if asked.mix and asked.options.skip_unfit:
+        raise InputError(
+            "goes without --skip-unfit: what fits no machine of a type may fit another", field="mix"
+        )
     known = Plan()
     watch = _Watch(tell, known, asked.time_limit)
     try:
@@ -147,9 +151,6 @@ def _steps(trace: Trace, asked: Sweep, known: Plan, watch: _Watch) -> Iterator[N
 
 def _mix(rows: Sequence[PlanRow]) -> Mix:
     """The cheapest mix of the types of these rows, all at one rate."""
-    if len({row.left_out for row in rows}) > 1:
-        problem = "mixes need types that can hold the same requests, or no --skip-unfit"
-        raise InputError(problem, field="machines")
     prices = [row.machine.price for row in rows if row.machine.price is not None]
     return best_mix([row.question for row in rows], prices, [row.upper for row in rows])
 

@@ -13,7 +13,7 @@ import pytest
 from infermax_opt.fleet.bounds.mix import mix_bound
 from infermax_opt.fleet.checker import NEVER, Rejected
 from infermax_opt.fleet.mix import best_mix
-from infermax_opt.fleet.mix_checker import check
+from infermax_opt.fleet.mix_checker import Cut, Cuts, cheapest, check
 from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
@@ -78,6 +78,26 @@ def test_bounds_hold_for_every_mix(seeds: range) -> None:
         else:
             assert found.price is None, seed
     assert seen
+
+
+def test_the_cheapest_that_keeps_all_cuts() -> None:
+    for seed in range(14):
+        rng, kinds = Random(seed), 2 + seed % 2
+        prices = tuple(Fraction(rng.randint(1, 9), rng.randint(1, 3)) for _ in range(kinds))
+        cuts = [
+            Cut(tuple(rng.randint(0, 5) for _ in range(kinds)), rng.randint(0, 20))
+            for _ in range(rng.randint(1, 4))
+        ]
+        cuts = [cut for cut in cuts if any(cut.weights)]
+        keeps = [
+            sum(price * n for price, n in zip(prices, mix, strict=True))
+            for mix in itertools.product(range(21), repeat=kinds)
+            if all(sum(w * n for w, n in zip(weights, mix, strict=True)) >= least for weights, least in cuts)
+        ]
+        price, mix = cheapest(Cuts(prices, cuts))
+        assert price == min(keeps), seed
+        assert mix is not None
+        assert price == sum(p * n for p, n in zip(prices, mix, strict=True))
 
 
 def test_a_request_that_fits_one_type_only() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -60,6 +61,21 @@ def test_a_plan_whose_time_is_over() -> None:
     plan = sweep(TRACE, asked(1e-9))
     assert [row.status for row in plan.rows] == ["bound-only"]
     assert plan.stopped == "the time limit of 1e-09 s, at: trying 1 machine"
+
+
+def test_what_would_end_a_plan_late_ends_it_at_once() -> None:
+    some = asked()
+    small = MachineType("small", System(700, 1024, 512), PAPER, Fraction(2))
+    for wrong, problem in (
+        (replace(some, machines=[*some.machines, small]), "line 2: no request fits small"),
+        (replace(some, options=replace(OPTIONS, skip_unfit=True)), "mix: goes without --skip-unfit"),
+        (replace(some, options=replace(OPTIONS, window=Fraction(1, 999))), "3897 windows"),
+        (replace(some, options=replace(OPTIONS, slo=ServiceLevel())), "slo: needs a limit"),
+    ):
+        heard: list[str] = []
+        with pytest.raises(InputError, match=problem):
+            sweep(TRACE, wrong, heard.append)
+        assert heard == []
 
 
 def test_mixes_need_prices() -> None:

@@ -82,6 +82,16 @@ def test_who_arrives_together_within_a_limit() -> None:
     assert pooled_bound(steady(20, Fraction(3, 4))).machines == 3
 
 
+def test_ticks_beyond_whole_floats_lose_no_need() -> None:
+    # Late in a long trace, floats of ticks are apart: windows began after requests that arrive together.
+    cost = CostModel([("0", "0.00100000000000001")], ("0", "0"), ("0", "0"))
+    workload = steady(20, ttft="0.501").workload
+    for arrival in ("0", "3600.0000001", "86400.00000010000007"):
+        groups = tuple(replace(group, arrival=arrival) for group in workload.groups)
+        late = replace(workload, groups=groups, cost=cost)
+        assert pooled_bound(FleetQuestion(late, Fraction(1))).machines == 4, arrival
+
+
 def test_what_no_machine_can_serve_in_time() -> None:
     found = pooled_bound(steady(3, ttft="0.05"))
     assert (found.machines, found.lost) == (None, (0, 1, 2))

@@ -213,6 +213,8 @@ def test_a_worker_is_configured_from_profiles() -> None:
     demand = infermax_opt.demand_of([(1024, 256)])
     chosen, fits = infermax_opt.configure_worker(demand, atgt="0.05", profiles=["llama-3.1-70b_h100"])
     assert chosen.best is not None
+    assert f"binds {chosen.best.binds}" in repr(chosen.best)
+    assert chosen.best.facts()["gpus"] == chosen.best.option.gpus
     assert fits == ()
     with pytest.raises(infermax_opt.InputError, match="give profiles, or samples"):
         infermax_opt.configure_worker(demand, atgt="0.05")

@@ -24,7 +24,7 @@ from infermax_opt.files.json import STANDARD
 
 __all__ = [
     "AS_JSON", "MAX_SIZE", "PROGRESS", "Program",
-    "check_inputs", "check_output", "not_done", "output_option",
+    "check_inputs", "check_output", "check_outputs_differ", "not_done", "output_option",
     "progress_printer", "save", "say", "wrote",
 ]  # fmt: skip
 
@@ -224,6 +224,22 @@ def check_output(output: str | None, *inputs: str) -> None:
             pass
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror or error}", source=output) from None
+
+
+def check_outputs_differ(*outputs: str | None) -> None:
+    """Check that no two outputs are the same file.
+
+    Raises
+    ------
+    InputError
+    """
+    seen = set[str]()
+    for output in outputs:
+        if output is not None:
+            path = os.path.realpath(output)
+            if path in seen:
+                raise InputError("is to be written twice", source=output)
+            seen.add(path)
 
 
 def say(text: str) -> None:

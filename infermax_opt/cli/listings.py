@@ -22,12 +22,16 @@ __all__ = ["problem_kinds", "profiles", "schedulers", "versions"]
 @click.command()
 @AS_JSON
 def versions(as_json: bool) -> int:
-    """Versions of this package and of what it computes with."""
+    """Versions of this package and of what it computes with, and which extras are not installed."""
     import platform
 
+    from infermax_opt.core.extras import missing_extras
     from infermax_opt.core.run import package_versions
 
     found = {**package_versions(), "python": platform.python_version()}
+    missing = "; ".join(f"{extra} ({', '.join(lacks)})" for extra, lacks in missing_extras().items())
+    if missing:
+        found["not installed"] = missing
     value = {"schema": SCHEMAS["versions"], **found}
     save(value, None, None if as_json else "\n".join(f"{name:13} {text}" for name, text in found.items()))
     return DONE

@@ -18,6 +18,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from infermax_opt.core.errors import InputError, PackageError
+from infermax_opt.core.extras import absent, remedy, require
 from infermax_opt.core.result import Answer, LowerBound, Proof, Result, SolverReport, UpperBound
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, amount
 
@@ -86,6 +87,8 @@ class SolveOptions:
     def __post_init__(self) -> None:
         if self.solver not in self.engines:
             raise InputError(f"{self.solver!r} is none of {', '.join(self.engines)}", field="solver")
+        if self.solver == "cpsat":
+            require("ortools", "the solver 'cpsat'")
         limit = self.time_limit
         if limit is not None and (math.isnan(limit) or limit <= 0):
             raise InputError(f"{limit} is not a positive number of seconds", field="time_limit")
@@ -147,6 +150,8 @@ class SolveRun(Generic[P, S, M]):
         What made schedules that do not count, and why the first of each does not.
     knowing : dict of name to text
         Heuristics that knew more than others may, and what their schedules say of that.
+    untried : dict of name to text
+        What was left out as no package for it is installed, and what to install.
     """
 
     def __init__(self, problem: Problem[P, S, M], instance: P, options: SolveOptions):
@@ -159,6 +164,7 @@ class SolveRun(Generic[P, S, M]):
         self.certified: LowerBound | None = None
         self.rejected: dict[str, str] = {}
         self.knowing: dict[str, str] = {}
+        self.untried: dict[str, str] = {}
         self.report = SolverReport(
             versions=package_versions(),
             threads=options.threads or os.cpu_count() or 1,
@@ -222,7 +228,7 @@ class SolveRun(Generic[P, S, M]):
             reached = f"a verified schedule needs {amount(self.instance, best.value)}"
             raise InputError(f"{claimed}, which is wrong: {reached}", field="bound")
         seconds = time.monotonic() - self.began
-        details = dict(self.report.details)
+        details = {**self.report.details, **({"not tried": self.untried} if self.untried else {})}
         if self.rejected:
             details["rejected"] = "; ".join(f"{source} {why}" for source, why in self.rejected.items())
         return Result(
@@ -271,6 +277,20 @@ class SolveRun(Generic[P, S, M]):
     def refuted(self, lower: LowerBound) -> bool:
         """Whether a bound is too high: a verified schedule is below it."""
         return self.best is not None and lower.value > self.best.value
+
+    def able(self, what: str, *modules: str) -> bool:
+        """Whether the packages of these modules are installed; the report names what was not tried else.
+
+        Parameters
+        ----------
+        what : str
+            What needs them, such as ``flow formulation``.
+        *modules : str
+        """
+        lacking = next(filter(absent, modules), None)
+        if lacking is not None:
+            self.untried[what] = remedy(lacking)
+        return lacking is None
 
     def say(self, text: str) -> None:
         """Tell whoever watches."""

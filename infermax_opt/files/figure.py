@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.extras import require
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.files.json import STANDARD, replacing
@@ -46,8 +47,9 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     InputError
-        If it is neither png nor svg.
+        If it is neither png nor svg, or nothing is installed that draws.
     """
+    require("matplotlib", "pictures")
     if os.fspath(path) == STANDARD:
         return "png"
     suffix = os.path.splitext(os.fspath(path))[1].lower()

@@ -17,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 
 from infermax_opt.core.columns import gap_text
+from infermax_opt.core.compiled import tell_plain
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnyInstance
@@ -97,6 +98,7 @@ def run_table(
     KeyboardInterrupt
         On Ctrl-C, after the workers were ended and the tables written.
     """
+    tell_plain()
     chosen = suite if isinstance(suite, Suite) else get_suite(suite, data)
     cores = _cores()
     workers = cores if jobs is None else jobs

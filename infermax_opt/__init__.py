@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from infermax_opt.placement.data.traces import heartbeat_instance
     from infermax_opt.placement.replay.metrics import PlacementMetrics
     from infermax_opt.placement.verify import PlacementResult, PlacementVerification
+    from infermax_opt.table.shipped import load_instance, shipped_names
 
     __version__: str
 
@@ -134,6 +135,7 @@ __all__ = [
     "gsm8k_like",
     "heartbeat_instance",
     "linear_levels",
+    "load_instance",
     "load_profile",
     "profile_names",
     "read_instance",
@@ -141,6 +143,7 @@ __all__ = [
     "read_schedule_or_claim",
     "read_trace",
     "schedule",
+    "shipped_names",
     "simulate",
     "solve",
     "trace_instance",
@@ -251,6 +254,7 @@ _HOMES = {
     "placement.data.traces": ("heartbeat_instance",),
     "placement.replay.metrics": ("PlacementMetrics",),
     "placement.verify": ("PlacementResult", "PlacementVerification"),
+    "table.shipped": ("load_instance", "shipped_names"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

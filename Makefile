@@ -19,6 +19,9 @@ help:
 	@echo "make quick      the fast ones among them, under a minute (PYTEST=... passes options)"
 	@echo "make campaigns  the tests with all random instances, not a part of them: hours (PYTEST=... as well)"
 	@echo "make lint       ruff and mypy"
+	@echo "make docs       the documentation as a site in build/docs; a warning or a dead link is an error"
+	@echo "make blocks     run the code of README and documentation (PAGES=... for some)"
+	@echo "make linkcheck  the links of the documentation that lead elsewhere; needs a network"
 	@echo "make checkers   the one-file checkers of scripts/checkers from their parts"
 	@echo "make clean      remove .venv and everything built"
 
@@ -32,6 +35,10 @@ help:
 
 .venv/.installed-dev: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch .venv/.installed $@
+
+.venv/.installed-docs: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
 	@touch .venv/.installed $@
 
 solve: .venv/.installed
@@ -59,6 +66,18 @@ lint: .venv/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+.PHONY: docs blocks linkcheck
+
+docs: .venv/.installed-docs
+	$(BIN)/sphinx-build -E -q -W --keep-going -b html -d build/doctrees docs build/docs
+	$(BIN)/python scripts/check_site.py build/docs
+
+blocks: .venv/.installed
+	$(BIN)/python scripts/run_blocks.py $(PAGES)
+
+linkcheck: .venv/.installed-docs
+	$(BIN)/sphinx-build -q -b linkcheck -d build/doctrees docs build/linkcheck
 
 # What stands in scripts/checkers, each file for use alone: a test fails where one is not current.
 checkers: .venv/.installed

@@ -10,27 +10,31 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem, Heuristic
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, Claim, LowerBound, Result
-from infermax_opt.core.values import AnyInstance, AnySchedule
+from infermax_opt.core.values import AnyInstance, AnySchedule, amount
 from infermax_opt.files import certificates
 
 if TYPE_CHECKING:
-    from infermax_opt.core.run import Progress
+    from infermax_opt.core.progress import Progress
     from infermax_opt.core.verification import AnyVerification
     from infermax_opt.export.formulation import ExportedFormulation
     from infermax_opt.export.requests import ExportedRequests
 
 __all__ = [
+    "as_claimed",
     "bound",
     "check_certificate",
     "export_formulation",
     "export_requests",
+    "on_band",
     "run_heuristic",
     "schedule",
     "solve",
@@ -39,7 +43,13 @@ __all__ = [
 ]
 
 
-def bound(instance: AnyInstance, *, time_limit: float | None = 60.0) -> tuple[LowerBound, ...]:
+def bound(
+    instance: AnyInstance,
+    *,
+    time_limit: float | None = 60.0,
+    progress: Progress | None = None,
+    band: Band | None = None,
+) -> tuple[LowerBound, ...]:
     """All lower bounds on the objective, best first, exact, in its unit (seconds, or workers).
 
     Ctrl-C ends the search for better ones; those found so far are returned, closed forms always.
@@ -49,7 +59,15 @@ def bound(instance: AnyInstance, *, time_limit: float | None = 60.0) -> tuple[Lo
     instance : instance of any problem
     time_limit : float, optional
         Seconds after which a bound that takes a search is no longer improved; None is no limit.
+    progress : callable, optional
+        As in `solve`.
+    band : Band, optional
+        Of machines that they are to hold for.
     """
+    from infermax_opt.core.progress import Teller
+
+    instance = on_band(instance, band)
+    tell = Teller(progress)
     end = None if time_limit is None else time.monotonic() + time_limit
     found: list[LowerBound] = []
     try:
@@ -57,6 +75,9 @@ def bound(instance: AnyInstance, *, time_limit: float | None = 60.0) -> tuple[Lo
             instance, stop=lambda: end is not None and time.monotonic() > end
         ):
             found.append(lower)
+            best = max(some.value for some in found)
+            text = f"lower bound {amount(instance, lower.value)} ({lower.source})"
+            tell(text, "bound", bound=best, source=lower.source)
     except KeyboardInterrupt:
         if not found:
             raise
@@ -92,6 +113,7 @@ def solve(
     seed: int = 0,
     progress: Progress | None = None,
     target: Fraction | None = None,
+    band: Band | None = None,
 ) -> AnyResult:
     """Find a schedule and a lower bound, as close to each other as the limits allow.
 
@@ -115,10 +137,14 @@ def solve(
         Threads of an engine; default: all cores.
     seed : int
     progress : callable, optional
-        Receives one line of text whenever there is news.
+        Receives a `ProgressEvent` whenever there is news: seconds, value, bound and gap, and a line of text.
+        It is called in this process and thread only; if it returns True or raises StopIteration, the search
+        ends with what it has.
     target : Fraction, optional
         Value of the objective that is asked about.  The search ends as soon as it is known whether a schedule
         reaches it, which `answer` of the result says.
+    band : Band, optional
+        Of machines: the bound then holds for all of them, and the schedule is valued by its worst case.
 
     Returns
     -------
@@ -133,7 +159,7 @@ def solve(
     """
     from infermax_opt.core.run import SolveOptions
 
-    problem = problem_of(instance)
+    problem, instance = problem_of(instance), on_band(instance, band)
     for lower in bounds:
         _require_true(problem, instance, lower)
     _require_start(problem, warm_start)
@@ -150,7 +176,37 @@ def solve(
         progress=progress,
         target=target,
     )
-    return problem.solve(instance, options)
+    result = problem.solve(instance, options)
+    return result if band is None else replace(result, band=str(band))
+
+
+def on_band(instance: AnyInstance, band: Band | None) -> AnyInstance:
+    """The instance on all machines of a band; as it is without one.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    band : Band, optional
+
+    Raises
+    ------
+    InputError
+        If the problem has no such machines.
+    """
+    return instance if band is None else problem_of(instance).scoring.banded(instance, band)
+
+
+def as_claimed(instance: AnyInstance, claim: object) -> AnyInstance:
+    """The instance on the machines that a claim names, if it names some and is not of the instance as it is.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    claim : Claim or schedule
+    """
+    if not isinstance(claim, Claim) or claim.band is None or claim.instance_sha256 == instance.sha256:
+        return instance
+    return on_band(instance, Band.parsed(claim.band))
 
 
 def _require_start(problem: AnyProblem, warm_start: object) -> None:
@@ -188,7 +244,7 @@ def export_formulation(
         Seconds, of which schedulers and other heuristics have the share that they have in `solve`.
     seed : int
     progress : callable, optional
-        Receives one line of text whenever there is news.
+        As in `solve`.
 
     Returns
     -------
@@ -200,6 +256,7 @@ def export_formulation(
         If there is no such formulation, it does not cover the instance, its model would be too large, the
         start breaks a rule, or a file cannot be written.
     """
+    from infermax_opt.core.progress import Teller
     from infermax_opt.core.run import SolveOptions
     from infermax_opt.export.formulation import companions, write_formulation
 
@@ -210,8 +267,7 @@ def export_formulation(
         engines=problem.engines, warm_start=warm_start, time_limit=time_limit, seed=seed, progress=progress
     )
     built = problem.build_formulation(instance, formulation, options)
-    if progress is not None:
-        progress(f"formulation {formulation}: built")
+    Teller(progress)(f"formulation {formulation}: built")
     return write_formulation(built, instance, path)
 
 
@@ -276,7 +332,8 @@ def verify(instance: AnyInstance, subject: AnySchedule | AnyResult | Claim) -> A
     Returns
     -------
     verification
-        Violations and faults as data; nothing is raised for a wrong schedule.
+        Violations and faults as data; nothing is raised for a wrong schedule.  A result that names a band of
+        machines is verified for these.
 
     Raises
     ------
@@ -291,7 +348,7 @@ def verify(instance: AnyInstance, subject: AnySchedule | AnyResult | Claim) -> A
             "verify takes an instance and a schedule or result of its own problem, "
             f"not {type(instance).__name__} and {type(subject).__name__}"
         )
-    return problem.verify(instance, schedule, claim)
+    return problem.verify(as_claimed(instance, claim), schedule, claim)
 
 
 def _problem(instance: object) -> AnyProblem | None:

@@ -1,4 +1,4 @@
-"""Certified gaps of a suite, several runs: the protocol behind the figures in the README.
+"""Certified gaps of a suite, several runs: the protocol behind docs/results.
 
 Usage: ``python scripts/bench_gaps.py paper-b1024 --only '*-p4096' --time-limit 60 --runs 3``
 
@@ -73,7 +73,7 @@ def main() -> None:
     print(f"{len(rows)} rows, all verified; {checked} bounds checked; {failed} rows failed")
 
 
-def note(line: str) -> None:
+def note(line: object) -> None:
     """Say how far the run is."""
     sys.stderr.write(f"{line}\n")
 

@@ -28,7 +28,7 @@ For each objective and load: the best of the schedulers of the paper, the best p
 from the start, and a bound that no schedule is below. What lies between scheduler and plan is what better
 scheduling gains at least; what lies between plan and bound is where we cannot say. Made by
 `python scripts/latency_page.py` from the tables in `instances/best-known/tables`; each row was verified, and
-each certificate checked. Real runs of vLLM are in the [README](../README.md), MC-SF's models on
+each certificate checked. Real runs of vLLM have [a page](vllm-runs.md), MC-SF's models
 [a page of their own](mcsf.md).
 
 ![Plans and bounds in shares of the best scheduler](latency.svg)

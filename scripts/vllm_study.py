@@ -22,6 +22,7 @@ from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.measured import Measured
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult
+from infermax_opt.files.figure import save_picture
 from infermax_opt.files.json import write_text
 from infermax_opt.foreign.reading import read_run
 from infermax_opt.gaps.bounds import best_bounds
@@ -305,7 +306,7 @@ def main() -> None:
         error=share(replayed(first.kernels, OWN).metrics["makespan"], first.run.metrics["makespan"]),
     )
     write_text(page, options.into / "vllm-runs.md")
-    plot_gaps(groups[first.name], options.into / "vllm-runs.svg", explanations[first.name])
+    save_picture(plot_gaps(groups[first.name], explanations[first.name]), options.into / "vllm-runs.svg")
 
 
 if __name__ == "__main__":

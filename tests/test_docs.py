@@ -13,15 +13,22 @@ from tests.support import ROOT
 DOCUMENTS = (
     "CONTRIBUTING.md",
     "docs/architecture.md",
+    "docs/checkers.md",
     "docs/ecoserve.md",
     "docs/export.md",
+    "docs/files.md",
     "docs/gap.md",
     "docs/iteration.md",
     "docs/mcsf.md",
     "docs/pipelining.md",
+    "docs/planner.md",
     "docs/schedulers.md",
+    "docs/theory/proofs.md",
+    "docs/workers.md",
     "examples/README.md",
 )
+#: Pages of the site that are written there.
+PAGES = tuple(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md")))
 #: What stands in backticks and looks like a path of the checkout.
 PATH = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]*)+|[A-Za-z0-9_-]+\.(?:py|toml|md|txt|json)")
 #: Files that a reader makes, and files named in the row of their folder.
@@ -36,6 +43,8 @@ ELSEWHERE = {
     "benchmarks.json",
     "closed_form.py",
     "by_name.py",
+    "build/docs",
+    "my.py",
     "out/tandem",
     ".venv/.installed-dev",
 }
@@ -54,11 +63,24 @@ def test_paths_exist(document: str) -> None:
     assert [path for path in paths if path not in ELSEWHERE and not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, "CHANGELOG.md", "README.md"])
+@pytest.mark.parametrize("document", sorted({*DOCUMENTS, *PAGES, "CHANGELOG.md", "README.md"}))
 def test_links_lead_somewhere(document: str) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / document).read_text())
     base = (ROOT / document).parent
     assert [link for link in links if "://" not in link and not (base / link).exists()] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_readme_names_every_command() -> None:
+    from infermax_opt.cli.main import cli
+
+    for document in ("README.md", "docs/reference/commands.md"):
+        text = (ROOT / document).read_text(encoding="utf-8")
+        table = " ".join(line for line in text.splitlines() if line.startswith("|"))
+        assert [name for name in cli.commands if not re.search(rf"`{name}\b", table)] == [], document
 
 
 def test_the_protocol_is_described_whole() -> None:

@@ -654,7 +654,7 @@ def own_files(folder: Path) -> tuple[Path, Path]:
         ("verify(self, instance, schedule, subject)", "True", "verify", "True is no BaseVerification"),
         ("objective_meaning(self, instance)", None, "solve", FAILS),
         ("remarks(self, instance, metrics)", None, "solve", FAILS),
-        ("plot(self, instance, subject, path)", None, "plot", FAILS),
+        ("draw(self, instance, subject, ax=None)", None, "plot", FAILS),
     ],
 )
 def test_method_that_fails_is_named(

@@ -100,8 +100,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("export", "foreign", "simple"),
     ("infermax", "makespan", "pipelining", "placement"),
     ("iteration", "latency"),
-    ("cluster",),
+    ("cluster", "fleet"),
     ("api",),
+    ("functions",),
     ("fronts", "gaps", "table"),
     ("cli",),
 )
@@ -113,7 +114,7 @@ WINGS: dict[str, dict[str, str]] = {
         "bounds": "data",
         "checker": "",
         "certificates": "checker data",
-        "verify": "bounds certificates data replay",
+        "verify": "band bounds certificates data replay",
         "schedulers": "data replay simulator",
         "planners": "data replay schedulers",
         "simulator": "data replay",
@@ -122,6 +123,7 @@ WINGS: dict[str, dict[str, str]] = {
         "exact": "bounds data formulation replay",
         "bound_process": "bounds certificates data",
         "solve": "bound_process data exact formulation planners replay",
+        "solve_band": "data replay solve",
         "columns": "data replay",
         "importing": "data",
         "plot": "data replay",
@@ -129,7 +131,7 @@ WINGS: dict[str, dict[str, str]] = {
         "band": "data replay",
         "scoring": "attribution band data replay",
         "problem": "bounds certificates columns data exact formulation heuristics importing plot replay "
-        "scoring solve verify",
+        "scoring solve solve_band verify",
     },
     "makespan": {
         "data": "",
@@ -198,6 +200,7 @@ WINGS: dict[str, dict[str, str]] = {
         "policies": "data replay",
         "heartbeat": "data policies replay",
         "series": "bounds data policies replay",
+        "simulation": "data policies replay",
         "prefill": "data series",
         "forecast": "",
         "report": "forecast series",
@@ -413,7 +416,7 @@ def test_public_names_load_and_are_typed() -> None:
     for name in infermax_opt.__all__:
         assert getattr(infermax_opt, name) is not None
     assert set(infermax_opt.__all__) <= set(dir(infermax_opt))
-    listed = {n for names in infermax_opt._HOMES.values() for n in names} | {"__version__"}
+    listed = {*infermax_opt._HOME, "__version__"}
     assert listed == set(infermax_opt.__all__)
     (checked,) = [node for node in tree("infermax_opt").body if typing_only(node)]
     typed = {

@@ -137,9 +137,10 @@ def calibrate_batches(
     if output is not None:
         dump_json(value, output)
     if picture is not None:
+        from infermax_opt.files.figure import save_picture
         from infermax_opt.latency.batches.plot import plot_residuals
 
-        plot_residuals(made, picture)
+        save_picture(plot_residuals(made), picture)
     if not as_json:
         wrote(output, picture)
     return DONE

@@ -21,7 +21,7 @@ from infermax_opt.cli.console import (
     save,
     wrote,
 )
-from infermax_opt.cli.options import aimed, band_option, fastest, read_aimed
+from infermax_opt.cli.options import aimed, band_option, read_aimed, read_band
 from infermax_opt.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ __all__ = ["check", "plot", "verify"]
 @INSTANCE
 @aimed
 @MAX_SIZE
+@band_option
 @SUBJECT
 @click.option("--strict", is_flag=True, help="Exit code 1 also where a claim could not be checked.")
 @AS_JSON
@@ -41,6 +42,7 @@ def verify(
     instance_file: str,
     objective: str | None,
     slos: tuple[str, ...],
+    band: str | None,
     subject_file: str,
     strict: bool,
     as_json: bool,
@@ -51,7 +53,8 @@ def verify(
     certificate checked; one that a solver proved is decided by enumerating every schedule of a small
     instance, and refuted above what a plain schedule attains.  Claims that could not be checked are
     listed, with the reason.  The placement of a stream is replayed over all heartbeats, and its limits
-    are checked at each.  A result that was found with --objective or --slo is verified with the same ones.
+    are checked at each.  A result that was found with --objective or --slo is verified with the same ones; it
+    names the band that it was found for.  A schedule is replayed for the worst case with --band.
 
     \b
     Examples:
@@ -61,12 +64,18 @@ def verify(
       infermax-opt verify instances/toy.json result.json --objective p99_ttft
     """  # noqa: D301
     from infermax_opt import api
+    from infermax_opt.core.result import Claim
     from infermax_opt.files.report import verification_text, verification_to_json
     from infermax_opt.files.results import read_subject
 
     check_inputs(instance_file, subject_file)
     instance = read_aimed(instance_file, objective, slos)
-    check = api.verify(instance, read_subject(subject_file, instance))
+    subject, machines = read_subject(subject_file, instance), read_band(instance, band)
+    named = subject.band if isinstance(subject, Claim) else None
+    if machines is not None and named is not None and named != str(machines):
+        raise InputError(f"is {machines}, but the result is for {named}", field="band", source=subject_file)
+    instance = api.as_claimed(api.on_band(instance, machines), subject)
+    check = api.verify(instance, subject)
     text = None if as_json else verification_text(instance, check)
     save(verification_to_json(instance, check), None, text)
     return FAILED if not check.ok or (strict and check.unchecked) else DONE
@@ -100,7 +109,8 @@ def check(
     from infermax_opt.files.report import value_text
 
     check_inputs(instance_file, certificate_file)
-    instance = fastest(read_aimed(instance_file, objective, slos), band)
+    instance = read_aimed(instance_file, objective, slos)
+    instance = api.on_band(instance, read_band(instance, band))
     try:
         proved = api.check_certificate(instance, certificate_file)
     except CertificateRejected as rejected:
@@ -130,7 +140,7 @@ def plot(
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.core.registry import problem_of
-    from infermax_opt.files.figure import picture_format
+    from infermax_opt.files.figure import picture_format, save_picture
     from infermax_opt.files.results import read_subject, schedule_of
 
     picture_format(output)
@@ -143,6 +153,6 @@ def plot(
     wrong = [*check.violations, *check.faults]
     if wrong:
         return not_done(subject_file, wrong, "drawn")
-    problem_of(instance).plot(instance, subject, output)
+    save_picture(problem_of(instance).draw(api.as_claimed(instance, subject), subject), output)
     wrote(output)
     return DONE

@@ -285,7 +285,7 @@ def _rescued(error: InputError, text: str) -> InputError:
     return InputError(f"{error.problem}; kept in {path}", field=error.field, source=error.source)
 
 
-def progress_printer(wanted: bool | None = None) -> Callable[[str], None] | None:
+def progress_printer(wanted: bool | None = None) -> Callable[[object], None] | None:
     """Return a printer of progress lines with the elapsed time, which also tells what is compiled.
 
     Parameters
@@ -298,7 +298,7 @@ def progress_printer(wanted: bool | None = None) -> Callable[[str], None] | None
         return None
     began = time.monotonic()
 
-    def show(line: str) -> None:
+    def show(line: object) -> None:
         click.echo(f"[{time.monotonic() - began:7.1f} s] {line}", err=True)
 
     tell_compiling(show)

@@ -98,9 +98,9 @@ def export(
 
     With --as and a schedule or result, which is verified first: its requests as JSON lines.  vllm-requests: a
     timed trace (timestamps in ms) for `vllm bench serve --dataset-name timed_trace --self-timed
-    --timed-trace-sec-multiplier 0.001 --timed-trace-chunk-hash-size 512 --ignore-eos` (vLLM 0.23), with the
-    place in the plan as `priority` for clients that send it.  llmservingsim: a workload of LLMServingSim 2
-    (arrivals in ns), no request before the one that the plan takes up first.
+    --timed-trace-sec-multiplier 0.001 --timed-trace-chunk-hash-size 512 --num-prompts LINES --ignore-eos`
+    (vLLM 0.23), with the place in the plan as `priority` for clients that send it.  llmservingsim: a workload
+    of LLMServingSim 2 (arrivals in ns), no request before the one that the plan takes up first.
 
     \b
     Examples:

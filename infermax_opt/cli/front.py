@@ -99,9 +99,10 @@ def front(
     if parts is not None:
         write_parts(found, parts)
     if plot is not None:
+        from infermax_opt.files.figure import save_picture
         from infermax_opt.fronts.plot import plot_front
 
-        plot_front(found, plot)
+        save_picture(plot_front(found), plot)
     made = None
     if output is not None and output.lower().endswith(".csv"):
         write_text(front_csv(found), output)

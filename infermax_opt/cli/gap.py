@@ -252,6 +252,7 @@ def _write(
     table: str | None,
 ) -> None:
     """All that is asked for besides the scores."""
+    from infermax_opt.files.figure import save_picture
     from infermax_opt.files.json import write_text
     from infermax_opt.gaps.plot import plot_gaps
     from infermax_opt.gaps.report import gaps_csv
@@ -259,7 +260,7 @@ def _write(
     if proofs is not None:
         _write_proofs(groups, proofs)
     if plot is not None:
-        plot_gaps(groups[0], plot, explanations[0] if explanations else ())
+        save_picture(plot_gaps(groups[0], explanations[0] if explanations else ()), plot)
     if table is not None:
         write_text(gaps_csv(groups), table)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ from infermax_opt.cli.console import AS_JSON, DONE, MAX_SIZE, check_output, outp
 from infermax_opt.cli.options import TRACE_FORMATS
 from infermax_opt.core.options import window
 from infermax_opt.core.registry import importers
-from infermax_opt.files.json import STANDARD
 from infermax_opt.files.schemas import SCHEMAS
 
 if TYPE_CHECKING:
@@ -134,6 +132,7 @@ def import_(
     """  # noqa: D301
     from infermax_opt.files.instances import write_instance
     from infermax_opt.foreign.traces import read_trace
+    from infermax_opt.functions.imports import made_of
 
     check_output(output, trace_file)
     own = _own_options(context, problem, options)
@@ -141,8 +140,7 @@ def import_(
         trace_file, form, time_unit=time_unit, first=first, window=window, offline=offline,
         benchmark=benchmark, replica=replica,
     )  # fmt: skip
-    importer = importers()[problem]
-    made = importer.make(trace, name or importer.named(_stem(trace_file), own), skip_unfit, **own)
+    made = made_of(importers()[problem], trace, name, trace_file, skip_unfit, own)
     write_instance(made.instance, output)
     for remark in trace.remarks:
         click.echo(f"infermax-opt: {trace_file}: {remark}", err=True)
@@ -191,9 +189,3 @@ def _own_options(context: click.Context, problem: str, options: dict[str, Any]) 
             which = " or ".join(owners[name])
             raise click.UsageError(f"{parameter.opts[0]} goes with --problem {which} only, not {problem}.")
     return {name: value for name, value in options.items() if problem in owners[name]}
-
-
-def _stem(path: str) -> str:
-    if path == STANDARD:
-        return "stdin"
-    return os.path.basename(path).removesuffix(".gz").rpartition(".")[0] or os.path.basename(path)

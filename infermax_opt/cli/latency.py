@@ -16,7 +16,6 @@ from infermax_opt.cli.options import TRACE_FORMATS
 
 if TYPE_CHECKING:
     from infermax_opt.latency.configuration import Demand
-    from infermax_opt.latency.fit import Fit
     from infermax_opt.placement.data.instance import Worker
 
 __all__ = ["calibrate", "configure"]
@@ -200,9 +199,8 @@ def _calibrate_worker(
     **ranges: int,
 ) -> int:
     """Fit the models of a worker, of samples or of a profile."""
-    from infermax_opt.files.json import dump_json
     from infermax_opt.latency import report
-    from infermax_opt.placement.data.formats import worker_to_json
+    from infermax_opt.placement.data.formats import write_worker
 
     if (samples_file is None) == (profile is None):
         raise click.UsageError("give a file of samples, or --profile.")
@@ -228,7 +226,7 @@ def _calibrate_worker(
         value, text = report.calibration_to_json(fitted, worker), report.calibration_text(fitted, worker)
     save(value, None, None if as_json else text)
     if output is not None and worker is not None:
-        dump_json(worker_to_json(worker), output)
+        write_worker(worker, output)
         if not as_json:
             wrote(output)
     return DONE
@@ -309,36 +307,30 @@ def configure(
       infermax-opt configure --samples samples.csv --gpu-memory 80e9 --model-memory 14e9 --gpus 1 --gpus 2 \\
         --atgt 0.03 --trace conv.csv --format azure
     """  # noqa: D301
-    from infermax_opt.latency import options, report
-    from infermax_opt.latency.configuration import configure as choose
+    from infermax_opt.latency import report
+    from infermax_opt.latency.choosing import configure_worker
+    from infermax_opt.latency.samples import read_samples
 
     if bool(profiles) == (samples_file is not None):
         raise click.UsageError("give --profile, or --samples.")
+    memory = None
     if profiles:
         _only_with(context, "--samples", "gpu_memory", "model_memory", "gpus", "weights", "cover")
     elif gpu_memory is None or model_memory is None:
         raise click.UsageError("--samples needs --gpu-memory and --model-memory.")
-    demand = _demand(input_tokens, output_tokens, trace_file, form)
-    fits: list[Fit] = []
-    if profiles:
-        names = options.chosen_profiles(profiles)
-        found = options.options_of_profiles(names, demand)
     else:
-        from infermax_opt.latency.samples import read_samples
-
-        assert samples_file is not None
-        assert gpu_memory is not None
-        assert model_memory is not None
-        found, fits = options.options_of_samples(
-            read_samples(samples_file),
-            demand,
-            gpu_memory,
-            model_memory,
-            gpus,
-            weights=weights,
-            cover=cover,
-        )
-    chosen = choose(found, demand, atgt, ttft)
+        memory = gpu_memory, model_memory
+    chosen, fits = configure_worker(
+        _demand(input_tokens, output_tokens, trace_file, form),
+        atgt=atgt,
+        ttft=ttft,
+        profiles=profiles,
+        samples=None if samples_file is None else read_samples(samples_file),
+        memory=memory,
+        gpus=gpus,
+        weights=weights,
+        cover=cover,
+    )
     text = report.configuration_text(chosen)
     value = report.configuration_to_json(chosen)
     if fits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,9 +13,6 @@ from infermax_opt.cli.console import (
 )
 from infermax_opt.files.schemas import SCHEMAS
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = ["problem_kinds", "profiles", "schedulers", "versions"]
 
 
@@ -23,15 +20,9 @@ __all__ = ["problem_kinds", "profiles", "schedulers", "versions"]
 @AS_JSON
 def versions(as_json: bool) -> int:
     """Versions of this package and of what it computes with, and which extras are not installed."""
-    import platform
+    from infermax_opt.functions.listings import versions as found_versions
 
-    from infermax_opt.core.extras import missing_extras
-    from infermax_opt.core.run import package_versions
-
-    found = {**package_versions(), "python": platform.python_version()}
-    missing = "; ".join(f"{extra} ({', '.join(lacks)})" for extra, lacks in missing_extras().items())
-    if missing:
-        found["not installed"] = missing
+    found = found_versions()
     value = {"schema": SCHEMAS["versions"], **found}
     save(value, None, None if as_json else "\n".join(f"{name:13} {text}" for name, text in found.items()))
     return DONE

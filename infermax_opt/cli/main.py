@@ -8,6 +8,7 @@ import sys
 import click
 
 from infermax_opt.cli import completion
+from infermax_opt.cli.bound import bound, schedule
 from infermax_opt.cli.check import check, plot, verify
 from infermax_opt.cli.console import Program
 from infermax_opt.cli.export import export
@@ -17,8 +18,9 @@ from infermax_opt.cli.import_ import import_
 from infermax_opt.cli.instance import instance
 from infermax_opt.cli.latency import calibrate, configure
 from infermax_opt.cli.listings import problem_kinds, profiles, schedulers, versions
+from infermax_opt.cli.plan import plan
 from infermax_opt.cli.simulate import simulate
-from infermax_opt.cli.solve import bound, schedule, solve
+from infermax_opt.cli.solve import solve
 from infermax_opt.cli.table import table
 from infermax_opt.cli.workers import workers
 from infermax_opt.core.interrupts import heed_termination
@@ -64,7 +66,7 @@ def cli(context: click.Context) -> None:
 
 for command in (
     solve, bound, schedule, verify, check, plot, front, gap, instance, import_, export, table, calibrate,
-    configure, workers, simulate, versions, schedulers, problem_kinds, profiles,
+    configure, workers, simulate, plan, versions, schedulers, problem_kinds, profiles,
 ):  # fmt: skip
     cli.add_command(command)
 cli.add_command(completion.completion)

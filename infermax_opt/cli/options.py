@@ -10,6 +10,7 @@ import click
 
 from infermax_opt.cli import completion
 from infermax_opt.cli.console import TAKEN, check_inputs
+from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.options import ALSO_READ, also_read
 from infermax_opt.files.text import printable
@@ -21,8 +22,8 @@ __all__ = [
     "asking",
     "band_option",
     "cost_option",
-    "fastest",
     "read_aimed",
+    "read_band",
     "slos_option",
 ]
 
@@ -49,7 +50,7 @@ def cost_option(command: F) -> F:
 
 
 def band_option(command: F) -> F:
-    """Give a command the option ``--band``, which `fastest` takes."""
+    """Give a command the option ``--band``, which `read_band` takes."""
     return click.option(
         "--band",
         metavar="LO:HI|PROFILE",
@@ -57,8 +58,8 @@ def band_option(command: F) -> F:
     )(command)
 
 
-def fastest(instance: Any, band: str | None) -> Any:
-    """The instance on the fastest machine of a band, whose lower bounds hold for all; as it is without one.
+def read_band(instance: Any, band: str | None) -> Band | None:
+    """The band that an option names for an instance; None without one.
 
     Parameters
     ----------
@@ -67,10 +68,7 @@ def fastest(instance: Any, band: str | None) -> Any:
     """
     from infermax_opt.core.registry import problem_of
 
-    if band is None:
-        return instance
-    scoring = problem_of(instance).scoring
-    return scoring.scaled(instance, scoring.band(band).low)
+    return None if band is None else problem_of(instance).scoring.band(band)
 
 
 def slos_option(command: F) -> F:
@@ -125,14 +123,13 @@ def asked(
     at_most, at_least : sequence of str
         ``METRIC=LIMIT``.
     """
-    from infermax_opt.core.registry import problem_of
+    from infermax_opt.functions import aims
 
     if not at_most and not at_least:
         return instance, None
     if objective is not None:
         raise InputError("a question has limits instead of an objective", field="objective")
-    question: tuple[Any, Fraction] = problem_of(instance).question(instance, at_most, at_least)
-    return question
+    return aims.asked(instance, at_most=at_most, at_least=at_least)
 
 
 def read_aimed(path: str, objective: str | None, slos: Sequence[str]) -> Any:
@@ -153,6 +150,7 @@ def read_aimed(path: str, objective: str | None, slos: Sequence[str]) -> Any:
     """
     from infermax_opt.core.registry import problem_of
     from infermax_opt.files.instances import read_instance
+    from infermax_opt.functions.aims import with_aim
 
     instance = read_instance(path)
     context = click.get_current_context(silent=True)
@@ -165,6 +163,4 @@ def read_aimed(path: str, objective: str | None, slos: Sequence[str]) -> Any:
             raise error.within(path) from error.__cause__
         text = f"cost: {printable(click.format_filename(cost))}: {printable(replaced)}"
         click.echo(text, err=TAKEN in context.meta or bool(context.params.get("as_json")))
-    if objective is None and not slos:
-        return instance
-    return problem_of(instance).aimed(instance, objective, slos)
+    return with_aim(instance, objective, slos=slos)

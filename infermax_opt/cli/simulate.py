@@ -73,9 +73,8 @@ def simulate(
       infermax-opt simulate azure.csv --format azure --ttft 2.2 --predict-error 0.3 --policy look-ahead
     """  # noqa: D301
     from infermax_opt.cluster.policies.by_name import make_policy
-    from infermax_opt.cluster.replay.check import check_stream
-    from infermax_opt.cluster.replay.replay import replay_stream
     from infermax_opt.cluster.report_requests import requests_csv, simulation_text, simulation_to_json
+    from infermax_opt.cluster.simulation import simulate_stream
     from infermax_opt.files.json import write_text
     from infermax_opt.placement.data.formats import write_placement
 
@@ -86,8 +85,8 @@ def simulate(
     stream = given_stream(context, input_file, form, seed=seed, **options)
     if tell_unplaceable(input_file, stream):
         return FAILED
-    replay = replay_stream(stream, decide)
-    check = check_stream(stream, replay.placement)
+    found = simulate_stream(stream, decide)
+    replay, check = found.replay, found.check
     if placement is not None:
         write_placement(replay.placement, placement)
     value, text = simulation_to_json(replay, check, policy), simulation_text(replay, check, policy)

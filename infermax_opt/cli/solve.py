@@ -1,4 +1,4 @@
-"""The commands `solve`, `bound` and `schedule`."""
+"""The command `solve`, and what others share with it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from infermax_opt.cli.console import (
     output_option,
     progress_printer,
     save,
+    wrote,
 )
-from infermax_opt.cli.options import aimed, asked, asking, band_option, fastest, read_aimed
+from infermax_opt.cli.options import aimed, asked, asking, band_option, read_aimed, read_band
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.script import file_and_name
 from infermax_opt.files.json import STANDARD
 
 if TYPE_CHECKING:
-    from infermax_opt.core.result import LowerBound
+    from infermax_opt.core.result import AnyResult, LowerBound
     from infermax_opt.core.values import AnyInstance, AnySchedule
 
-__all__ = ["Seconds", "bound", "naming", "read_start", "schedule", "solve"]
+__all__ = ["Seconds", "naming", "read_start", "solve", "tell_left_out"]
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions only
@@ -49,6 +50,15 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent v
         if not 0 < number <= self.MOST:
             self.fail(f"{value} is not between 0 and {self.MOST} seconds.", param, ctx)
         return number
+
+
+#: Option for a picture of the solve itself.
+PLOT = click.option(
+    "--plot",
+    metavar="PICTURE",
+    shell_complete=completion.files,
+    help="Draw how schedule and bound came together over the time of the solve (.png, .svg).",
+)
 
 
 @click.command()
@@ -103,6 +113,8 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent v
 @click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the engine. Default: all cores.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @asking
+@band_option
+@PLOT
 @output_option("RESULT", "Write the result, schedule included, to this file.")
 @PROGRESS
 @AS_JSON
@@ -120,6 +132,8 @@ def solve(
     seed: int,
     at_most: tuple[str, ...],
     at_least: tuple[str, ...],
+    band: str | None,
+    plot: str | None,
     output: str | None,
     progress: bool | None,
     as_json: bool,
@@ -129,36 +143,35 @@ def solve(
     Runs the schedulers, the closed-form bounds and one exact engine; where that has no chance,
     planners that know the output lengths, and a search for a better bound beside them.  Verifies
     what they found and reports both bounds and the gap.  Ctrl-C or SIGTERM stops early and still reports.
-    A question (--at-most, --at-least) is answered yes with a schedule, no with a bound (exit code 1), or
-    stays open.
+    A question (--at-most, --at-least) is answered yes with a schedule, no with a bound (exit code 1) or not.
+    With --band or intervals in the cost, the bound is for all these machines, the schedule's value its worst.
     With -o, the certificate of the bound is written beside the result, where there is one.
     Makespan instances: the paper's methods (with estimated and with true output lengths), then
-    the exact engine where that has a chance, then annealing.
+    the exact engine where that has a chance, then annealing.  --plot shows how both came together.
     Placements: heuristics, packing, then an engine that decides whether fewer workers are enough;
     says for every smaller number of workers why it is not enough.
 
     \b
     Examples:
       infermax-opt solve instances/toy.json
-      infermax-opt solve instances/makespan-100x20.json --time-limit 20 -o result.json
-      infermax-opt solve instances/placement-long-prompts-50.json -o result.json
+      infermax-opt solve instances/makespan-100x20.json --time-limit 20 --plot solve.svg -o result.json
       infermax-opt solve instances/paper-csp/i64.json --solver cpsat --time-limit 20 -o result.json
       infermax-opt solve trace.json --warm-start sarathi.json --json > result.json
-      infermax-opt solve trace.json --bound certificate.json.gz --time-limit 300
       infermax-opt solve trace.json --objective missed --slo ttft=0.5,tpot=0.05 --slo batch:e2e=600
       infermax-opt solve instances/toy.json --objective '{"mean_e2e": 1, "p99_ttft": 2}'
       infermax-opt solve instances/toy.json --at-most mean_e2e=0.041 --at-most max_ttft=0.02
       infermax-opt solve instances/toy.json --at-most makespan=0.9*vllm
+      infermax-opt solve instances/toy.json --band 0.96:1.04 -o result.json
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.core.result import Answer, Status
-    from infermax_opt.files.report import result_text
-    from infermax_opt.files.results import read_bound, result_to_json, write_with_certificate
+    from infermax_opt.files.results import read_bound
 
-    check_output(output, instance_file, warm_start, *bounds)
+    _check_outputs(output, plot, instance_file, warm_start, *bounds)
     instance = read_aimed(instance_file, objective, slos)
     instance, target = asked(instance, objective, at_most, at_least)
     _check_solver(solver, instance, instance_file)
+    machines = read_band(instance, band)
     with naming("warm_start", warm_start):
         result = api.solve(
             instance,
@@ -172,7 +185,39 @@ def solve(
             seed=seed,
             progress=progress_printer(progress),
             target=target,
+            band=machines,
         )
+    _write(api.on_band(instance, machines), result, output, plot, as_json)
+    return FAILED if result.status is Status.INFEASIBLE or result.answer is Answer.NO else DONE
+
+
+def _check_outputs(output: str | None, picture: str | None, *inputs: str) -> None:
+    """Find out before the work that result and picture can be written."""
+    check_output(output, *inputs)
+    if picture is not None:
+        from infermax_opt.files.figure import picture_format
+
+        picture_format(picture)
+        check_output(picture, *inputs)
+
+
+def _write(
+    instance: AnyInstance, result: AnyResult, output: str | None, picture: str | None, as_json: bool
+) -> None:
+    """Write result, certificate, report and picture.
+
+    Parameters
+    ----------
+    instance : instance
+    result : Result
+    output, picture : str, optional
+        Files to write.
+    as_json : bool
+        Whether the result itself goes to standard output, not a report.
+    """
+    from infermax_opt.files.report import result_text
+    from infermax_opt.files.results import result_to_json, write_with_certificate
+
     failure = None
     if output is not None:
         tell_left_out(result.lower, output)
@@ -181,127 +226,21 @@ def solve(
         except InputError as error:  # the result itself must not be lost for it
             failure = error
     save(result_to_json(result), output, None if as_json else result_text(instance, result))
+    _draw(result, picture, as_json)
     if failure is not None:
         raise failure
-    return FAILED if result.status is Status.INFEASIBLE or result.answer is Answer.NO else DONE
 
 
-@click.command()
-@INSTANCE
-@aimed
-@MAX_SIZE
-@click.option(
-    "--time-limit",
-    metavar="S",
-    type=Seconds(),
-    default=60.0,
-    show_default=True,
-    help="Time to improve the bounds, s.",
-)
-@click.option(
-    "--certificate",
-    metavar="FILE",
-    shell_complete=completion.files,
-    help="Write the certificate of the best bound that has one, for `check`, to this file.",
-)
-@band_option
-@output_option("RESULT", "Write the best bound to this file, as a result without a schedule.")
-@PROGRESS
-@AS_JSON
-def bound(
-    instance_file: str,
-    objective: str | None,
-    slos: tuple[str, ...],
-    time_limit: float,
-    certificate: str | None,
-    band: str | None,
-    output: str | None,
-    progress: bool | None,
-    as_json: bool,
-) -> int:
-    """Lower bounds alone; no schedule does better.
+def _draw(result: AnyResult, picture: str | None, as_json: bool) -> None:
+    """Draw how schedule and bound came together, if that is asked for and there was anything."""
+    if picture is None or not result.events:
+        return
+    from infermax_opt.files.figure import save_picture
+    from infermax_opt.functions.pictures import plot_convergence
 
-    With --band they are those of the fastest machine of the band, which hold for each; `check` takes the same
-    option.
-
-    \b
-    Examples:
-      infermax-opt bound instances/paper-csp/i64.json
-      infermax-opt bound trace.json --certificate certificate.json.gz
-    """  # noqa: D301
-    from infermax_opt import api
-    from infermax_opt.core.result import AnyResult
-    from infermax_opt.files.report import bounds_text, bounds_to_json
-    from infermax_opt.files.results import write_result, write_with_certificate
-
-    check_output(output, instance_file)
-    check_output(certificate, instance_file)
-    if output and certificate and os.path.realpath(output) == os.path.realpath(certificate):
-        raise InputError("result and certificate cannot be the same file", source=output)
-    instance = fastest(read_aimed(instance_file, objective, slos), band)
-    progress_printer(progress)
-    bounds = api.bound(instance, time_limit=time_limit)
-    if not bounds and (output or certificate):
-        raise InputError("no lower bound is known, so there is none to write", source=instance_file)
-    if certificate is not None:
-        certified = next((bound for bound in bounds if bound.evidence is not None), bounds[0])
-        api.write_certificate(instance, certified, certificate)
-        if certified is not bounds[0]:
-            text = (
-                f"the best bound, {bounds[0].source!r}, has no certificate; this is of {certified.source!r}"
-            )
-            click.echo(f"infermax-opt: {certificate}: {text}", err=True)
-    save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
-    if output is not None:
-        tell_left_out(bounds[0], output)
-        result = AnyResult(instance.name, instance.sha256, instance.objective_name, lower=bounds[0])
-        write_result(write_with_certificate(instance, result, output), output)
-    return DONE
-
-
-@click.command()
-@INSTANCE
-@aimed
-@MAX_SIZE
-@click.option(
-    "--scheduler",
-    metavar="NAME|FILE.py:NAME",
-    required=True,
-    shell_complete=completion.schedulers,
-    help="See `infermax-opt schedulers`; or one of your own in a Python file, see docs/schedulers.md.",
-)
-@output_option("SCHEDULE", "Write the schedule to this file.")
-@AS_JSON
-def schedule(
-    instance_file: str,
-    objective: str | None,
-    slos: tuple[str, ...],
-    scheduler: str,
-    output: str | None,
-    as_json: bool,
-) -> int:
-    """Run one scheduler, method or placement heuristic and print the metrics of its schedule.
-
-    With --json the schedule itself is printed, as it would be written to a file.
-
-    \b
-    Examples:
-      infermax-opt schedule instances/toy.json --scheduler vllm
-      infermax-opt schedule trace.json --scheduler sarathi@r64 -o sarathi.json
-      infermax-opt schedule trace.json --scheduler my.py:fcfs -o fcfs.json
-      infermax-opt schedule instances/placement-toy.json --scheduler best-fit
-    """  # noqa: D301
-    from infermax_opt import api
-    from infermax_opt.files.instances import any_schedule_to_json
-    from infermax_opt.files.report import verification_text
-
-    check_output(output, instance_file, *(file_and_name(scheduler) or ())[:1])
-    instance = read_aimed(instance_file, objective, slos)
-    made = api.run_heuristic(instance, scheduler)
-    check = api.verify(instance, made.schedule)
-    text = "\n".join([verification_text(instance, check), *(f"  {remark}" for remark in made.remarks)])
-    save(any_schedule_to_json(made.schedule), output, None if as_json else text)
-    return DONE if check.ok else FAILED
+    save_picture(plot_convergence(result), picture)
+    if not as_json:
+        wrote(picture)
 
 
 def _check_solver(solver: str, instance: AnyInstance, path: str) -> None:

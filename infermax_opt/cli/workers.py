@@ -105,8 +105,8 @@ def workers(
     for path in (output, placement, stream_file, plot):
         check_output(path, input_file)
     if plot is not None:
-        from infermax_opt.cluster.plot import plot_series
-        from infermax_opt.files.figure import picture_format
+        from infermax_opt.cluster.plot import plot_workers
+        from infermax_opt.files.figure import picture_format, save_picture
 
         picture_format(plot)
     stream = given_stream(context, input_file, form, seed=seed, **options)
@@ -125,7 +125,7 @@ def workers(
     if placement is not None:
         write_placement(series.placement, placement)
     if plot is not None:
-        plot_series(series, plot)
+        save_picture(plot_workers(series), plot)
     _report(series, sides, output, as_json)
     return DONE
 

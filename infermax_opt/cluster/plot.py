@@ -2,51 +2,68 @@
 
 from __future__ import annotations
 
-import os
+from typing import Any
 
 from infermax_opt.cluster.report import BOUNDS
 from infermax_opt.cluster.series import WorkerSeries
-from infermax_opt.files.figure import STYLE, picture_format, save_figure
+from infermax_opt.files.figure import entitle, panels, styled
 from infermax_opt.files.text import printable
 
-__all__ = ["plot_series"]
+__all__ = ["plot_workers"]
 
 COLOURS = {"any_policy": "#D55E00", "lower": "#009E73", "upper": "#0072B2"}
 #: What lies below is drawn broader, so that equal lines are both seen.
-WIDTHS = {"any_policy": 0.9, "lower": 0.8, "upper": 2.2}
+WIDTHS = {"any_policy": 1.6, "lower": 1.2, "upper": 2.4}
+#: Lines that differ without their colours, too.
+LINES = {"any_policy": "-", "lower": "--", "upper": "-"}
+#: Between the bound for any policy and what is used.
+ROOM = "#E3EEF7"
 
 
-def plot_series(series: WorkerSeries, path: str | os.PathLike[str]) -> None:
+def plot_workers(series: WorkerSeries, ax: Any | None = None) -> Any:
     """Draw the workers at each heartbeat: used, and both lower bounds.
+
+    The room between the workers in use and the bound for any policy is shaded.
 
     Parameters
     ----------
     series : WorkerSeries
-    path : path
-        PNG or SVG by its ending; written whole or not at all.
+    ax : matplotlib.axes.Axes, optional
+        What to draw into; default: a new figure.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The given ones, or those of the new figure.
     """
-    picture_format(path)
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     heartbeat = float(series.stream.heartbeat)
     times = [beat.beat * heartbeat for beat in series.beats]
-    with rc_context(STYLE):
-        figure = Figure(figsize=(11, 4.5), layout="constrained")
-        axes = figure.subplots()
-        for name in ("upper", "lower", "any_policy"):
+    # The last heartbeat lasts as long as the others.
+    times.append(times[-1] + heartbeat)
+    with styled():
+        (axes,) = panels(ax, (11, 4.5))
+        drawn = {}
+        for name in COLOURS:
             values = [getattr(beat, name) for beat in series.beats]
+            drawn[name] = [*values, values[-1]]
+        axes.fill_between(times, drawn["any_policy"], drawn["upper"], step="post", color=ROOM, linewidth=0)
+        for name in ("upper", "lower", "any_policy"):
             axes.step(
-                times, values, where="post", color=COLOURS[name], label=BOUNDS[name], linewidth=WIDTHS[name]
-            )
+                times, drawn[name], where="post", color=COLOURS[name], label=BOUNDS[name],
+                linewidth=WIDTHS[name], linestyle=LINES[name],
+            )  # fmt: skip
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("time, s")
+        axes.set_xlim(times[0], times[-1])
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.set_xlabel("time (s)")
         axes.set_ylabel("workers")
-        axes.set_title(printable(series.stream.name))
-        figure.legend(loc="outside lower center", ncols=3, fontsize=8)
-        save_figure(figure, path)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8, frameon=False)
+        used, least = float(series.mean("upper")), float(series.mean("any_policy"))
+        words = f"workers in use: mean {used:.4g}, at most {series.peak('upper')}"
+        bound = f"lower bound for any policy: mean {least:.4g}, at most {series.peak('any_policy')}"
+        alt = f"Steps over {len(series.beats)} heartbeats: {', '.join(BOUNDS[name] for name in COLOURS)}."
+        return entitle(ax, [axes], [printable(series.stream.name), f"{words}; {bound}"], alt)

@@ -12,12 +12,12 @@ has left, and none beside such as wait already (limit d), so there is no queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
 from infermax_opt.cluster.data.stream import Stream
 from infermax_opt.cluster.series import WorkerSeries, worker_series
+from infermax_opt.core.progress import Progress
 
 __all__ = ["prefill_series", "prefill_stream"]
 
@@ -46,7 +46,7 @@ def prefill_series(
     *,
     time_limit: float | None = None,
     seed: int = 0,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> WorkerSeries:
     """Fewest prefill workers at each heartbeat; parameters as of `worker_series`.
 

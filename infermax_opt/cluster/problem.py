@@ -107,6 +107,18 @@ class StreamProblem(Problem[Stream, Placement, StreamMetrics]):
 
         return solve_stream(self, instance, options)
 
+    def request_rows(self, instance: Stream, schedule: Placement) -> list[dict[str, Any]]:
+        """Worker, TTFT and ATGT of each request.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        from infermax_opt.cluster.replay.rows import placement_rows
+
+        return placement_rows(instance, schedule)
+
     def importers(self) -> Mapping[str, Importer]:
         """Traces as streams, and one heartbeat of a trace as a placement instance."""
         from infermax_opt.cluster import importing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from infermax_opt.cluster.replay.check import StreamCheck
-from infermax_opt.cluster.replay.metrics import request_atgt, request_ttft
 from infermax_opt.cluster.replay.replay import StreamReplay
+from infermax_opt.cluster.replay.rows import stream_rows
 from infermax_opt.cluster.report import rows_csv
 from infermax_opt.files.report import metrics_text
 from infermax_opt.files.schemas import SCHEMAS
@@ -60,34 +60,10 @@ def simulation_to_json(replay: StreamReplay, check: StreamCheck, policy: str) ->
             {"seconds": beat.number * stream.heartbeat, "new": beat.new, "workers": beat.workers}
             for beat in replay.beats
         ],
-        "requests": _requests(replay),
+        "requests": stream_rows(replay),
     }
-
-
-def _requests(replay: StreamReplay) -> list[dict[str, Any]]:
-    stream, slo = replay.stream, replay.stream.slo
-    rows = []
-    for request, worker, served, ttft, atgt in zip(
-        stream.requests, replay.worker, replay.served, request_ttft(replay), request_atgt(replay), strict=True
-    ):
-        rows.append(
-            {
-                "id": request.id,
-                "arrival": request.arrival,
-                "placed": stream.beat(request) * stream.heartbeat,
-                "worker": worker,
-                "input_tokens": request.input_tokens,
-                "predicted_output_tokens": request.predicted_output_tokens,
-                "output_tokens": request.output_tokens,
-                "ttft": ttft,
-                "atgt": atgt,
-                "evictions": served.evictions,
-                "met": ttft <= slo.ttft and (atgt is None or atgt <= slo.atgt),
-            }
-        )
-    return rows
 
 
 def requests_csv(replay: StreamReplay) -> str:
     """What each request saw, as CSV; times in seconds."""
-    return rows_csv(_requests(replay))
+    return rows_csv(stream_rows(replay))

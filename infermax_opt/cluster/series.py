@@ -21,9 +21,10 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from fractions import Fraction
+from typing import Any
 
 from infermax_opt.cluster.bounds.any_policy import any_policy_bounds
 from infermax_opt.cluster.bounds.mean_workers import WorkBound, mean_workers_bound
@@ -34,6 +35,8 @@ from infermax_opt.cluster.replay.metrics import StreamMetrics, measure_stream
 from infermax_opt.cluster.replay.replay import Beat, replay_stream
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.interrupts import Patience
+from infermax_opt.core.progress import Progress, Teller
+from infermax_opt.core.shown import ShownRows
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics.place import place
@@ -78,7 +81,7 @@ class BeatBounds:
 
 
 @dataclass(frozen=True)
-class WorkerSeries:
+class WorkerSeries(ShownRows):
     """Fewest workers over time.
 
     Attributes
@@ -109,6 +112,21 @@ class WorkerSeries:
     verified: bool
     cut_short: int | None
 
+    def facts(self) -> Mapping[str, Any]:
+        """Largest and mean number of workers, and of both bounds."""
+        return {
+            "stream": self.stream.name,
+            "heartbeats": len(self.beats),
+            **{f"peak_{name}": self.peak(name) for name in ("upper", "lower", "any_policy")},
+            **{f"mean_{name}": self.mean(name) for name in ("upper", "lower", "any_policy")},
+            "open_heartbeats": self.open_beats,
+        }
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """A row for each heartbeat; `seconds` is its time."""
+        for beat in self.beats:
+            yield {"seconds": beat.beat * self.stream.heartbeat, **asdict(beat)}
+
     def peak(self, name: str) -> int:
         """Largest of ``any_policy``, ``lower`` or ``upper``."""
         return max(int(getattr(beat, name)) for beat in self.beats)
@@ -134,7 +152,7 @@ def worker_series(
     *,
     time_limit: float | None = None,
     seed: int = 0,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
     patience: Patience | None = None,
 ) -> WorkerSeries:
     """Find the fewest workers at each heartbeat, as far as the time goes.
@@ -146,7 +164,7 @@ def worker_series(
         Seconds after which heartbeats are no longer searched.  Ctrl-C does the same.
     seed : int
     progress : callable, optional
-        Receives one line of text now and then.
+        As in `infermax_opt.solve`.
     patience : Patience, optional
         Says at each heartbeat whether to search on.
 
@@ -230,10 +248,10 @@ class _Run:
         stream: Stream,
         time_limit: float | None,
         seed: int,
-        progress: Callable[[str], None] | None,
+        progress: Progress | None,
         patience: Patience,
     ):
-        self.stream, self.seed, self.progress, self.patience = stream, seed, progress, patience
+        self.stream, self.seed, self.tell, self.patience = stream, seed, Teller(progress), patience
         self.end = None if time_limit is None else time.monotonic() + time_limit
         self.found: dict[int, _Found] = {}
         self.cut_short: int | None = None
@@ -243,9 +261,9 @@ class _Run:
         late = self.end is not None and time.monotonic() > self.end
         if self.cut_short is None and (late or self.patience.stopped):
             self.cut_short = beat.number
-        if self.progress is not None and (len(self.found) + 1) % NEWS == 0:
-            self.progress(f"heartbeat {beat.number} of {max(self.stream.beats)}")
         try:
+            if (len(self.found) + 1) % NEWS == 0:
+                self.tell(f"heartbeat {beat.number} of {max(self.stream.beats)}", "heartbeat")
             if self.cut_short is None:
                 self.patience.searching = True
                 found = fewest_at(beat.instance, seed=self.seed)

@@ -53,7 +53,11 @@ class StreamRun(SolveRun[Stream, Placement, StreamMetrics]):
     def heuristic(self, name: str) -> Placement:
         """Run a policy; the one that searches has the time that is left."""
         if name == "fewest":
-            return worker_series(
-                self.instance, time_limit=self.left(), seed=self.options.seed, progress=self.options.progress
-            ).placement
+            series = worker_series(
+                self.instance,
+                time_limit=self.left(),
+                seed=self.options.seed,
+                progress=lambda event: self.say(event.text),
+            )
+            return series.placement
         return super().heuristic(name)

@@ -29,6 +29,11 @@ class Band:
             raise InputError(f"{self} is no band: it needs 0 < low <= high", field="band")
 
     @classmethod
+    def one(cls) -> Band:
+        """That of machines which are as their model says."""
+        return cls(Fraction(1), Fraction(1))
+
+    @classmethod
     def parsed(cls, text: str) -> Band:
         """Read ``LO:HI``.
 

@@ -7,11 +7,12 @@ from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.values import AnyInstance
 
 __all__ = ["CertificateRejected", "Certification"]
 
 #: An instance, which is only taken.
-I_contra = TypeVar("I_contra", contravariant=True)
+I_contra = TypeVar("I_contra", bound=AnyInstance, contravariant=True)
 
 
 class CertificateRejected(InputError):
@@ -24,6 +25,10 @@ class Certification(Protocol[I_contra]):
     def cost(self, instance: I_contra) -> Mapping[str, Any]:
         """What a certificate says of the machine, so that the checker can tell another one."""
         ...
+
+    def sha256(self, instance: I_contra) -> str:
+        """Hash of the instance that a certificate is made out for."""
+        return instance.sha256
 
     def check(self, instance: I_contra, certificate: object) -> Fraction:
         """Bound that a certificate proves, in the unit of the objective.

@@ -105,7 +105,8 @@ def decimal_text(value: Fraction, *, digits: int = 30, rounding: Rounding = "nea
     ----------
     value : Fraction
     digits : int
-        Significant digits kept where the expansion does not end (or is longer than 60 digits).
+        Significant digits kept where the expansion does not end, or is longer than 60 digits and longer
+        than an input can be.
     rounding : {"floor", "ceiling", "nearest"}
         Direction of the rounding; a lower bound is rounded down so that it stays one.
     """
@@ -117,7 +118,7 @@ def decimal_text(value: Fraction, *, digits: int = 30, rounding: Rounding = "nea
             shift += 1
             power *= 10
         figures = str(abs(value.numerator) * (power // value.denominator))
-        if len(figures) <= 60:
+        if len(figures) <= 60 or max(shift, len(figures) - shift) <= MAX_DIGITS:
             text = figures.rjust(shift + 1, "0")
             sign = "-" if value < 0 else ""
             return f"{sign}{text[:-shift]}.{text[-shift:]}"

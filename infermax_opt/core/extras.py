@@ -13,6 +13,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "fast": ("numba",),
     "milp": ("pyomo", "ortools", "networkx"),
     "plot": ("matplotlib",),
+    "frames": ("pandas",),
     "calibrate": ("aiconfigurator_core",),
 }
 

@@ -11,8 +11,15 @@ from types import FrameType
 from typing import Any
 
 __all__ = [
-    "INTERRUPTED", "TERMINATED", "Patience", "Terminated", "exit_code", "heed_termination", "patient"
-]  # fmt: skip
+    "INTERRUPTED",
+    "TERMINATED",
+    "Patience",
+    "Stopped",
+    "Terminated",
+    "exit_code",
+    "heed_termination",
+    "patient",
+]
 
 #: Exit codes of a command that was stopped before it had a result: 128 and the number of the signal.
 INTERRUPTED, TERMINATED = 130, 143
@@ -20,6 +27,10 @@ INTERRUPTED, TERMINATED = 130, 143
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM came.  Whatever stops at Ctrl-C and reports what it has does the same here."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A callback wants the run to end: whatever stops at Ctrl-C stops likewise, with what it has."""
 
 
 def heed_termination() -> None:

@@ -8,7 +8,6 @@ Methods import what they call when they are called: a command that draws a pictu
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -218,7 +217,8 @@ class Problem(ABC, Generic[I, S, M]):
     def question(self, instance: I, at_most: Sequence[str], at_least: Sequence[str]) -> tuple[I, Fraction]:
         """What is asked with these limits: the instance to solve, and the value that its objective may have.
 
-        Unless overridden, the one limit there may be is that of the objective.
+        Unless overridden, the one limit there may be is that of the objective, or of the metric whose
+        `reciprocal` it is.
 
         Parameters
         ----------
@@ -235,11 +235,19 @@ class Problem(ABC, Generic[I, S, M]):
         """
         from infermax_opt.core.questions import parsed_limits
 
+        own = instance.objective_name
         limits = parsed_limits(self, instance, at_most)
-        if at_least or list(limits) != [instance.objective_name]:
-            text = f"{self.name} instances are asked for {instance.objective_name}=LIMIT"
-            raise InputError(text, field="at_least" if at_least else "at_most")
-        return instance, limits[instance.objective_name]
+        least = parsed_limits(self, instance, at_least, field="at_least")
+        for metric, limit in least.items():
+            known = self.reciprocal(instance, metric)
+            if known is not None and known[0] == own and not limits and len(least) == 1:
+                if not limit:
+                    raise InputError(f"{metric}: 0 is not above 0", field="at_least")
+                return instance, known[1] / limit
+        if least or list(limits) != [own]:
+            text = f"{self.name} instances are asked for {own}=LIMIT"
+            raise InputError(text, field="at_least" if least else "at_most")
+        return instance, limits[own]
 
     def metric_rows(self, metrics: M) -> Sequence[MetricRow]:
         """What a text shows of these metrics: each in a row of its own, unless overridden."""
@@ -307,6 +315,36 @@ class Problem(ABC, Generic[I, S, M]):
             field="formulation",
         )
 
+    def request_rows(self, instance: I, schedule: S) -> Sequence[Mapping[str, Any]]:
+        """What a valid schedule does to each request, in their order, as columns.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+
+        Raises
+        ------
+        InputError
+            If the schedule breaks a rule.
+        """
+        return [{} for _ in instance.requests]
+
+    def step_rows(self, instance: I, schedule: S) -> Sequence[Mapping[str, Any]]:
+        """The steps of a valid schedule, such as batches, in their order: columns of a frame.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+
+        Raises
+        ------
+        InputError
+            If the schedule breaks a rule, or schedules of this problem have no steps.
+        """
+        raise InputError(f"schedules of {self.name} instances have no batches", field="problem")
+
     def admissions(self, instance: I, schedule: S) -> Sequence[Admission]:
         """The requests that a valid schedule serves, in the order in which it first serves them.
 
@@ -319,20 +357,25 @@ class Problem(ABC, Generic[I, S, M]):
 
     # --- pictures, tables, imports --------------------------------------------------------------
 
-    def plot(self, instance: I, subject: S | Claim, path: str | os.PathLike[str]) -> None:
+    def draw(self, instance: I, subject: S | Claim, ax: Any | None = None) -> Any:
         """Draw a valid schedule, or the schedule of a result with its bound and gap.
 
         Parameters
         ----------
         instance : instance
         subject : schedule or Claim
-        path : path
-            PNG or SVG by its ending; written whole or not at all.
+        ax : matplotlib.axes.Axes, optional
+            What to draw into; default: a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The given ones, or the first of the new figure; `infermax_opt.files.figure` makes both.
 
         Raises
         ------
         InputError
-            If there is no picture of it, or the file cannot be written.
+            If there is no picture of it.
         """
         raise InputError(f"schedules of {self.name} instances have no picture", field="problem")
 

@@ -6,9 +6,16 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from infermax_opt.core.values import AnyMetrics, AnySchedule
+from infermax_opt.core.frames import frame, plain
+from infermax_opt.core.progress import ProgressEvent
+from infermax_opt.core.result_items import result_items
+from infermax_opt.core.shown import Shown, Solved, written_schedule
+from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = [
     "Answer",
@@ -83,7 +90,7 @@ class Scope(enum.Enum):
 
 
 @dataclass(frozen=True)
-class LowerBound:
+class LowerBound(Shown):
     """A proved lower bound on the objective, exact: in seconds, or workers of a placement.
 
     `certificate` names the file of its certificate, once written; `evidence` is what goes into it
@@ -97,6 +104,10 @@ class LowerBound:
     certificate: str | None = None
     evidence: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     reason: str | None = field(default=None, compare=False)
+
+    def facts(self) -> Mapping[str, Any]:
+        """Value, what found it, how it is proved."""
+        return {"value": self.value, "source": self.source, "proof": self.proof, "reason": self.reason}
 
 
 @dataclass(frozen=True)
@@ -152,7 +163,7 @@ class SolverReport:
 
 
 @dataclass(frozen=True)
-class Result(Generic[S, M]):
+class Result(Solved, Generic[S, M]):
     """Answer for one instance; `S` and `M` are the schedules and metrics of its problem.
 
     Raises
@@ -175,8 +186,39 @@ class Result(Generic[S, M]):
     target: Fraction | None = None
     #: Why it is not known whether the schedule is as it must be; then nothing follows from its value.
     undecided: str | None = None
+    #: Band of machines that both bounds hold for, ``LO:HI``; None for those of the instance as it is.
+    band: str | None = None
     #: The best bound that anyone can check, where `lower` is a solver's word.
     certified: LowerBound | None = field(default=None, compare=False, repr=False)
+    #: The instance itself; None for a result that was put together without it.
+    given: AnyInstance | None = field(default=None, compare=False, repr=False)
+    #: When each better schedule and bound came; files do not hold it.
+    events: tuple[ProgressEvent, ...] = field(default=(), compare=False, repr=False)
+
+    def convergence_frame(self) -> pandas.DataFrame:
+        """A row for each better schedule or bound, as it came; raises `InputError` without pandas."""
+        return frame(event.facts() for event in self.events)
+
+    def facts(self) -> Mapping[str, Any]:
+        """What is established, by what, and in which time."""
+        return {
+            "instance": self.instance,
+            "objective": self.objective,
+            "status": self.status,
+            "schedule": self.upper.value if self.upper else None,
+            "lower_bound": self.lower.value if self.lower else None,
+            "gap": self.gap,
+            "found_by": self.upper.source if self.upper else None,
+            "bound_by": self.lower.source if self.lower else None,
+            "proof": self.lower.proof if self.lower else None,
+            "answer": self.answer,
+            "seconds": self.solver.seconds if self.solver else None,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the file of the result holds; its decimals become the nearest float."""
+        found: dict[str, Any] = plain(result_items(self, written_schedule(self.schedule)))
+        return found
 
     def __post_init__(self) -> None:
         if self.upper and self.lower and self.lower.value > self.upper.value:
@@ -234,6 +276,7 @@ class Result(Generic[S, M]):
             target=self.target,
             answer=self.answer,
             undecided=self.undecided,
+            band=self.band,
         )
 
 
@@ -267,4 +310,5 @@ class Claim:
     target: Fraction | None = None
     answer: Answer | None = None
     undecided: str | None = None
+    band: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)

@@ -13,44 +13,28 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from infermax_opt.core.errors import InputError, PackageError
 from infermax_opt.core.extras import absent, remedy, require
+from infermax_opt.core.interrupts import Stopped
+from infermax_opt.core.progress import Progress, Teller
 from infermax_opt.core.result import Answer, LowerBound, Proof, Result, SolverReport, UpperBound
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, amount
+from infermax_opt.core.versions import package_versions
 
 if TYPE_CHECKING:
     from infermax_opt.core.problem import Problem
     from infermax_opt.core.verification import BaseVerification
 
-__all__ = ["Incumbent", "Progress", "SolveOptions", "SolveRun", "package_versions"]
+__all__ = ["Incumbent", "Progress", "SolveOptions", "SolveRun"]
 
 #: Share of the time that heuristics may take before an engine starts.
 WARM_UP = 0.25
 
-Progress = Callable[[str], None]
-
 P = TypeVar("P", bound=AnyInstance)
 S = TypeVar("S", bound=AnySchedule)
 M = TypeVar("M", bound=AnyMetrics)
-
-
-def package_versions() -> dict[str, str]:
-    """Versions of this package and of the solvers and libraries behind it."""
-    names = ("infermax-opt", "pyomo", "highspy", "ortools", "numpy", "numba")
-    return {name: version for name in names if (version := _version(name)) is not None}
-
-
-@cache
-def _version(name: str) -> str | None:
-    """Version of an installed distribution; each is read once, for it takes longer than a small search."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +130,8 @@ class SolveRun(Generic[P, S, M]):
     lower, certified : LowerBound or None
         The best bound, and the best one that anybody can check.
     report : SolverReport
+    say : Teller
+        Tells whoever watches, and keeps what was told of schedules and bounds.
     rejected : dict of source to text
         What made schedules that do not count, and why the first of each does not.
     knowing : dict of name to text
@@ -159,6 +145,7 @@ class SolveRun(Generic[P, S, M]):
         self.instance = instance
         self.options = options
         self.began = time.monotonic()
+        self.say = Teller(options.progress, self.began)
         self.best: Incumbent[S, M] | None = None
         self.lower: LowerBound | None = None
         self.certified: LowerBound | None = None
@@ -211,8 +198,9 @@ class SolveRun(Generic[P, S, M]):
                 self.run_engines()
             if self.settled() and not self.proved():
                 self.report = replace(self.report, termination="answered")
-        except KeyboardInterrupt:
-            self.report = replace(self.report, termination="interrupted")
+        except KeyboardInterrupt as stop:
+            ended = "stopped" if isinstance(stop, Stopped) else "interrupted"
+            self.report = replace(self.report, termination=ended)
 
     def result(self) -> Result[S, M]:
         """Everything known.
@@ -243,6 +231,8 @@ class SolveRun(Generic[P, S, M]):
             solver=replace(self.report, seconds=seconds, details=details),
             target=self.options.target,
             undecided=self.undecided() if best else None,
+            given=self.instance,
+            events=tuple(self.say.events),
         )
 
     def proved(self) -> bool:
@@ -292,11 +282,6 @@ class SolveRun(Generic[P, S, M]):
             self.untried[what] = remedy(lacking)
         return lacking is None
 
-    def say(self, text: str) -> None:
-        """Tell whoever watches."""
-        if self.options.progress is not None:
-            self.options.progress(text)
-
     def left(self) -> float | None:
         """Seconds left, at least a little so that engines can start."""
         if self.options.time_limit is None:
@@ -312,7 +297,8 @@ class SolveRun(Generic[P, S, M]):
             self.certified = candidate if known is None or candidate.value > known.value else known
         if self.lower is None or candidate.value > self.lower.value:
             self.lower = candidate
-            self.say(f"lower bound {amount(self.instance, candidate.value)} ({candidate.source})")
+            text = f"lower bound {amount(self.instance, candidate.value)} ({candidate.source})"
+            self.news(text, "bound", candidate.source)
 
     def credible(self, lower: LowerBound | None) -> LowerBound | None:
         """The bound, unless a verified schedule refutes it: then the engine failed, and says so."""
@@ -331,8 +317,22 @@ class SolveRun(Generic[P, S, M]):
         metrics = check.metrics
         if check.ok and metrics is not None and value is not None and self.better(metrics, value):
             self.best = Incumbent(candidate, metrics, value, source)
-            self.say(f"schedule {amount(self.instance, value)} ({source})")
+            self.news(f"schedule {amount(self.instance, value)} ({source})", "schedule", source)
         return check
+
+    def news(self, text: str, step: str, source: str) -> None:
+        """Tell of a better schedule or bound.
+
+        Parameters
+        ----------
+        text : str
+        step : {"schedule", "bound"}
+        source : str
+            What found it.
+        """
+        value = None if self.best is None else self.best.value
+        bound = None if self.lower is None else self.lower.value
+        self.say(text, step, value, bound, source)
 
     def offer_found(self, candidate: S | None, source: str) -> None:
         """Offer what an engine or a heuristic found, if anything; a wrong schedule is reported."""

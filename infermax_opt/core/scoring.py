@@ -77,6 +77,20 @@ class Scoring(Generic[I, S, M]):
         """
         raise InputError(f"machines of {self.name} instances have no band", field="band")
 
+    def banded(self, instance: I, band: Band) -> I:
+        """An instance that stands for all machines of a band; see `scaled`.
+
+        Parameters
+        ----------
+        instance : instance
+        band : Band
+        """
+        raise InputError(f"machines of {self.name} instances have no band", field="band")
+
+    def machines(self, instance: I) -> str | None:
+        """The machines that an instance stands for, in words; None for one."""
+        return None
+
     def worst_case(self, instance: I, schedule: S, band: Band) -> Measured:
         """What metrics of a valid schedule are at most on a machine of the band; see `scaled`.
 

@@ -35,3 +35,8 @@ class Case:
 
     def __post_init__(self) -> None:
         check_name(self.name, "case")
+
+    @property
+    def instance(self) -> AnyInstance:
+        """The instance, built anew each time."""
+        return self.build()

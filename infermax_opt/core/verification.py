@@ -9,12 +9,16 @@ was found; ``lower.source`` does so where the proof is no formula.  These are no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Generic, Self
 
+from infermax_opt.core.frames import plain
 from infermax_opt.core.judgement import Judgement
 from infermax_opt.core.result import Claim, Proof
+from infermax_opt.core.result_items import verification_items
+from infermax_opt.core.shown import Solved
 from infermax_opt.core.truth import (
     LOWER_BOUND,
     Fault,
@@ -26,13 +30,13 @@ from infermax_opt.core.truth import (
     Unchecked,
     V,
 )
-from infermax_opt.core.values import AnySchedule
+from infermax_opt.core.values import AnyInstance, AnySchedule
 
 __all__ = ["AnyVerification", "BaseVerification"]
 
 
 @dataclass(frozen=True)
-class BaseVerification(Generic[V, M]):
+class BaseVerification(Solved, Generic[V, M]):
     """Outcome of a verification; `V` and `M` as in `Truth`.
 
     Attributes
@@ -53,6 +57,8 @@ class BaseVerification(Generic[V, M]):
         Claims that could not be checked.
     notes : tuple of str
         Fields that tell how the result was found: no claims, and not checked.
+    given, schedule : instance and schedule
+        That were verified; None where there was no schedule.
     """
 
     violations: tuple[V, ...]
@@ -63,6 +69,26 @@ class BaseVerification(Generic[V, M]):
     bound: Trust | None
     unchecked: tuple[Unchecked, ...] = ()
     notes: tuple[str, ...] = ()
+    given: AnyInstance | None = field(default=None, compare=False, repr=False)
+    schedule: AnySchedule | None = field(default=None, compare=False, repr=False)
+
+    def facts(self) -> Mapping[str, Any]:
+        """Whether anything is wrong, and the figures."""
+        return {
+            "instance": None if self.given is None else self.given.name,
+            "ok": self.ok,
+            "objective": self.objective,
+            "lower_bound": self.lower_bound,
+            "bound": self.bound_words,
+            "violations": len(self.violations),
+            "faults": len(self.faults),
+            "unchecked": len(self.unchecked),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `verify --json` prints, but for the instance; decimals become the nearest float."""
+        found: dict[str, Any] = plain(verification_items(self))
+        return found
 
     @property
     def ok(self) -> bool:
@@ -97,6 +123,8 @@ class BaseVerification(Generic[V, M]):
             bound=trust,
             unchecked=(*truth.unchecked, *judgement.unchecked),
             notes=tuple(notes),
+            given=truth.instance,
+            schedule=schedule,
         )
 
 

@@ -65,7 +65,7 @@ def certificate_to_json(
     certificate = {
         "schema": CERTIFICATE_SCHEMA,
         "instance": instance.name,
-        "instance_sha256": instance.sha256,
+        "instance_sha256": certification.sha256(instance),
         "objective": instance.objective_name,
         "cost": dict(certification.cost(instance)),
         "lower_bound": exact_text(lower.value),

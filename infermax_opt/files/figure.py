@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
+import sys
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
 from typing import Any
 
 from infermax_opt.core.errors import InputError
@@ -12,9 +17,25 @@ from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.files.json import STANDARD, replacing
 from infermax_opt.files.report import value_text
-from infermax_opt.files.text import percent
+from infermax_opt.files.text import percent, printable
 
-__all__ = ["COLOURS", "STYLE", "Phase", "bound_words", "picture_format", "save_figure"]
+__all__ = [
+    "CATEGORIES",
+    "COLOURS",
+    "STYLE",
+    "Phase",
+    "alt_text",
+    "bound_words",
+    "entitle",
+    "panels",
+    "picture_format",
+    "save_figure",
+    "save_picture",
+    "styled",
+]
+
+#: Room between panels that take the place of one, as a share of its height.
+BETWEEN = 0.08
 
 
 class Phase(enum.Enum):
@@ -39,6 +60,8 @@ COLOURS = {
     Phase.EVICTED: "#F3D3E4",
     Phase.WAITING: "#E8E8E8",
 }
+#: The same palette for schedulers and runs, one a run, again from the start after the last.
+CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 
 
 def picture_format(path: str | os.PathLike[str]) -> str:
@@ -58,27 +81,145 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     return suffix[1:]
 
 
+@contextlib.contextmanager
+def styled() -> Iterator[None]:
+    """Draw under `STYLE`."""
+    from matplotlib import interactive, is_interactive, rc_context
+
+    with rc_context(STYLE):
+        yield
+        # A notebook's backend sets this when it loads, which may be now; it must outlive the style.
+        shows = is_interactive()
+    interactive(shows)
+
+
+def panels(
+    ax: Any | None, size: tuple[float, float], heights: Sequence[float] = (1.0,), *, shared: bool = True
+) -> list[Any]:
+    """Axes to draw into, one above the other.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes, optional
+        What they take the place of; default: a new figure.
+    size : pair of float
+        Width and height of a new figure, inches.
+    heights : sequence of float
+        Of the panels, as shares of their sum.
+    shared : bool
+        Whether they have one x axis.
+    """
+    count = len(heights)
+    if ax is None:
+        ratios = {"height_ratios": list(heights)}
+        grid = _new_figure(size).subplots(count, 1, sharex=shared, squeeze=False, gridspec_kw=ratios)
+        return list(grid[:, 0])
+    if count == 1:
+        return [ax]
+    ax.set_axis_off()
+    found: list[Any] = []
+    top, share = 1.0, (1 - BETWEEN * (count - 1)) / sum(heights)
+    for height in heights:
+        below = found[0] if found and shared else None
+        found.append(ax.inset_axes([0, top - share * height, 1, share * height], sharex=below))
+        top -= share * height + BETWEEN
+    for panel in found[:-1] if shared else []:
+        panel.tick_params(labelbottom=False)
+    return found
+
+
+def _new_figure(size: tuple[float, float]) -> Any:
+    """A figure; where pyplot or a notebook is at work, one that they show."""
+    if "matplotlib.pyplot" in sys.modules or "ipykernel" in sys.modules:
+        from matplotlib import pyplot
+
+        return pyplot.figure(figsize=size, layout="constrained")
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout="constrained")
+
+
+def entitle(ax: Any | None, drawn: Sequence[Any], lines: Sequence[str], alt: str) -> Any:
+    """Give a picture its title and its alternative text; returns the axes that the caller returns.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes, optional
+        What the caller was given.
+    drawn : sequence of matplotlib.axes.Axes
+        What `panels` gave for it.
+    lines : sequence of str
+        Of the title.
+    alt : str
+        What the picture shows, for those who do not see it; the title stands before it.
+    """
+    text = "\n".join(lines)
+    figure = drawn[0].figure
+    if ax is None:
+        figure.suptitle(text, fontsize=11, parse_math=False)
+    else:
+        ax.set_title(text, fontsize=10, parse_math=False)
+    told = f"{' '.join(lines)}. {alt}"
+    before = "" if ax is None else f"{getattr(figure, 'alt', '')} "
+    figure.alt = f"{before}{told}".strip()
+    return drawn[0] if ax is None else ax
+
+
+def alt_text(ax: Any) -> str:
+    """What a picture shows, in words: of the figure that these axes are in."""
+    figure = ax.figure
+    return str(getattr(figure, "alt", "") or figure.get_suptitle())
+
+
 def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
-    """Write a figure, made under `STYLE`, whole or not at all.
+    """Write a figure, made under `STYLE`, whole or not at all, with title and alternative text.
 
     Raises
     ------
     InputError
         If the file cannot be written, or its name is no picture's.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
     kind = picture_format(path)
-    FigureCanvasAgg(figure)
-    metadata = {"Date": None} if kind == "svg" else {}
-    with replacing(path) as temporary:
+    title = figure.get_suptitle()
+    words = {"Title": title.partition("\n")[0], "Description": getattr(figure, "alt", "") or title}
+    metadata: dict[str, Any] = {name: text for name, text in words.items() if text}
+    if kind == "svg":
+        metadata["Date"] = None
+    with styled(), replacing(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=130, metadata=metadata)
+        if kind == "svg":
+            _describe(temporary, words["Description"])
+
+
+def _describe(path: str | os.PathLike[str], words: str) -> None:
+    """Put the alternative text where browsers and screen readers look for it in an SVG file."""
+    place = Path(path)
+    text = place.read_text(encoding="utf-8")
+    start = text.index(">", text.index("<svg"))
+    head, rest = text[:start], text[start + 1 :]
+    place.write_text(f'{head} role="img">\n <desc>{escape(words)}</desc>{rest}', encoding="utf-8")
+
+
+def save_picture(ax: Any, path: str | os.PathLike[str]) -> None:
+    """Write the figure that these axes are in, and forget it; for commands.
+
+    Raises
+    ------
+    InputError
+        As `save_figure`.
+    """
+    save_figure(ax.figure, path)
+    if "matplotlib.pyplot" in sys.modules:
+        from matplotlib import pyplot
+
+        pyplot.close(ax.figure)
 
 
 def bound_words(instance: AnyInstance, claim: Claim) -> list[str]:
-    """Bound and gap of a result, for a title."""
-    proof = f" ({claim.proof.value})" if claim.proof else ""
+    """What found the schedule of a result, bound and gap, for a title."""
+    how = ", ".join(filter(None, [claim.lower_source, claim.proof.value if claim.proof else None]))
     return [
-        f"lower bound {value_text(instance, claim.lower_bound)}{proof}",
+        *([f"found by {printable(claim.upper_source)}"] if claim.upper_source else []),
+        f"lower bound {value_text(instance, claim.lower_bound)}{f' ({printable(how)})' if how else ''}",
         f"gap {percent(claim.gap, 'ceiling')}",
     ]

@@ -15,6 +15,7 @@ from infermax_opt.files.json import dump_json, read_as
 __all__ = [
     "any_schedule_from_json",
     "any_schedule_to_json",
+    "instance_from_json",
     "read_instance",
     "write_instance",
     "write_schedule",
@@ -29,19 +30,23 @@ def read_instance(path: str | os.PathLike[str]) -> Any:
     InputError
         Naming file, field, value and limit.
     """
+    return read_as(path, instance_from_json)
 
-    def parse(value: Any) -> AnyInstance:
-        # The reader of the first problem refuses what is of none.
-        named = (
-            value.get("problem") if isinstance(value, dict) and "problem" in value else first_problem().name
-        )
-        problem = problem_named(named) if isinstance(named, str) else None
-        if problem is None:
-            raise InputError(f"{shown(named)} is none of {', '.join(problem_names())}", field="problem")
-        instance: AnyInstance = problem.instance_from_json(value)
-        return instance
 
-    return read_as(path, parse)
+def instance_from_json(value: Any) -> Any:
+    """Build an instance of any problem from parsed JSON.
+
+    Raises
+    ------
+    InputError
+        Naming field, value and limit.
+    """
+    # The reader of the first problem refuses what is of none.
+    named = value.get("problem") if isinstance(value, dict) and "problem" in value else first_problem().name
+    problem = problem_named(named) if isinstance(named, str) else None
+    if problem is None:
+        raise InputError(f"{shown(named)} is none of {', '.join(problem_names())}", field="problem")
+    return problem.instance_from_json(value)
 
 
 def write_instance(instance: AnyInstance, path: str | os.PathLike[str]) -> None:

@@ -23,8 +23,8 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 
 __all__ = [
-    "MAX_BYTES", "STANDARD", "dump_json", "limit_bytes", "load_json", "parse_json", "pieces", "read_as",
-    "read_text", "replacing", "to_json_line", "to_json_text", "under", "write_bytes", "write_text",
+    "MAX_BYTES", "STANDARD", "dump_json", "limit_bytes", "load_json", "not_text", "parse_json", "pieces",
+    "read_as", "read_text", "replacing", "to_json_line", "to_json_text", "under", "write_bytes", "write_text",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -91,7 +91,32 @@ def read_text(path: str | os.PathLike[str]) -> str:
     try:
         return str(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise InputError(f"is not UTF-8 text (byte {error.start})", source=os.fspath(path)) from None
+        raise InputError(not_text(error, error.start), source=os.fspath(path)) from None
+
+
+#: How files begin that are no UTF-8 text, and what to do about them.
+OTHERS = {
+    b"\x1f\x8b": "it is gzip, whose names end in .gz",
+    b"\xff\xfe": "it is UTF-16; save it as UTF-8",
+    b"\xfe\xff": "it is UTF-16; save it as UTF-8",
+    b"PK": "it is a ZIP archive; unpack it",
+    b"(\xb5": "it is zstd; unpack it",
+    b"PA": "it is Parquet; give the tool's CSV or JSON file",
+}
+
+
+def not_text(error: UnicodeDecodeError, at: int) -> str:
+    """Why a file cannot be read that is no UTF-8.
+
+    Parameters
+    ----------
+    error : UnicodeDecodeError
+        Of its bytes, or of a piece of them.
+    at : int
+        Byte of the file that is wrong.
+    """
+    first = bytes(error.object[:2]) if at == error.start else b""
+    return f"is not UTF-8 text (byte {at})" + (f": {OTHERS[first]}" if first in OTHERS else "")
 
 
 @contextlib.contextmanager

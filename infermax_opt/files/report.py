@@ -5,17 +5,15 @@ An unknown number is a dash, never 0 and never infinite; every time and number o
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from infermax_opt.core.band import Band
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import Answer, AnyResult, LowerBound, Proof, Scope, SolverReport, Status
-from infermax_opt.core.truth import Unchecked
+from infermax_opt.core.result_items import verification_items
 from infermax_opt.core.values import (
     SHARE,
     SHARE_REACHED,
@@ -40,7 +38,6 @@ __all__ = [
     "metric_text",
     "metrics_text",
     "result_text",
-    "unchecked_items",
     "unchecked_lines",
     "value_text",
     "verification_text",
@@ -109,8 +106,20 @@ def counted(value: Fraction | int, unit: str | None) -> str:
 # --- text ---------------------------------------------------------------------------------------
 
 
-def metrics_text(metrics: AnyMetrics, rows: Sequence[MetricRow] | None = None) -> str:
-    """Metrics with their definitions, row by row; those of several values stand below, for they are wide."""
+def metrics_text(
+    metrics: AnyMetrics,
+    rows: Sequence[MetricRow] | None = None,
+    title: str = "metrics of the replayed schedule",
+) -> str:
+    """Metrics with their definitions, row by row; those of several values stand below, for they are wide.
+
+    Parameters
+    ----------
+    metrics : metrics of any problem
+    rows : sequence of MetricRow, optional
+        None for one row each.
+    title : str
+    """
     values, units = dict(metrics.items()), metrics.units
     rows = one_each(metrics) if rows is None else rows
 
@@ -120,39 +129,58 @@ def metrics_text(metrics: AnyMetrics, rows: Sequence[MetricRow] | None = None) -
 
     single = [row for row in rows if len(row.names) == 1]
     several = [row for row in rows if len(row.names) > 1]
-    return "\n".join(["metrics of the replayed schedule", *lines(single), *lines(several)])
+    return "\n".join([title, *lines(single), *lines(several)])
+
+
+def _replayed_text(instance: AnyInstance, metrics: AnyMetrics) -> str:
+    """Metrics of a schedule; of several machines those of the slowest."""
+    rows = problem_of(instance).metric_rows(metrics)
+    if problem_of(instance).scoring.machines(instance) is None:
+        return metrics_text(metrics, rows)
+    return metrics_text(metrics, rows, "metrics of the schedule, replayed on the slowest machine")
 
 
 def result_text(instance: AnyInstance, result: AnyResult) -> str:
     """A result: both bounds, the gap, how each was obtained, the metrics."""
     upper, lower = result.upper, result.lower
+    machines = _machines(instance, result)
+    made = "worst case" if machines else "schedule"
     rows = [
         ("objective", problem_of(instance).objective_meaning(instance)),
+        *([("machines", machines)] if machines else []),
         *_status_rows(result),
-        ("schedule", f"{amount(instance, upper.value)}  found by {upper.source}" if upper else UNKNOWN),
+        (made, f"{amount(instance, upper.value)}  found by {upper.source}" if upper else UNKNOWN),
         ("lower bound", f"{amount(instance, lower.value)}  from {lower.source}" if lower else UNKNOWN),
-        ("gap", f"{percent(result.gap, 'ceiling')}  (schedule - lower bound) / schedule"),
+        ("gap", f"{percent(result.gap, 'ceiling')}  ({made} - lower bound) / {made}"),
     ]
     if lower:
-        if lower.reason:
-            rows.append(("because", lower.reason))
-        rows.append(("proved by", PROOFS[lower.proof]))
-        if lower.certificate:
-            rows.append(("certificate", lower.certificate))
+        said = [("because", lower.reason), ("proved by", PROOFS[lower.proof])]
+        rows += [(name, text) for name, text in (*said, ("certificate", lower.certificate)) if text]
     if result.target is not None and result.answer is not None:
         rows.insert(1, ("question", f"is there a schedule with at most {amount(instance, result.target)}?"))
         rows.insert(2, ("answer", ANSWERS[result.answer]))
-    lines = [printable(result.instance), *aligned(rows)]
+    return "\n".join([printable(result.instance), *aligned(rows), *_found_lines(instance, result)])
+
+
+def _found_lines(instance: AnyInstance, result: AnyResult) -> list[str]:
+    """Metrics of the schedule, and how it was computed."""
+    lines: list[str] = []
     if result.metrics:
         remarks = problem_of(instance).remarks(instance, result.metrics)
         lines += [f"  {remark}" for remark in remarks]
-        lines += ["", metrics_text(result.metrics, problem_of(instance).metric_rows(result.metrics))]
+        lines += ["", _replayed_text(instance, result.metrics)]
     if result.solver:
         for name, title in SECTIONS.items():
             if name in result.solver.details:
                 lines += ["", title, *_section(result.solver.details[name])]
         lines += ["", "how it was computed", *_solver_lines(result.solver)]
-    return "\n".join(lines)
+    return lines
+
+
+def _machines(instance: AnyInstance, result: AnyResult) -> str | None:
+    """The machines that a result holds for, in words; None for one."""
+    known = problem_of(instance).scoring.machines(instance)
+    return known if known is None or result.band is None else Band.parsed(result.band).words
 
 
 def _status_rows(result: AnyResult) -> list[tuple[str, str]]:
@@ -224,7 +252,8 @@ def bounds_text(instance: AnyInstance, bounds: Sequence[LowerBound]) -> str:
     """All lower bounds, best first."""
     meaning = problem_of(instance).objective_meaning(instance)
     lines = [printable(instance.name), *aligned([("objective", meaning)])]
-    lines += ["lower bounds, best first: no schedule does better"]
+    machines = problem_of(instance).scoring.machines(instance)
+    lines += [f"lower bounds, best first: no schedule does better{f' on {machines}' if machines else ''}"]
     if not bounds:
         return "\n".join([*lines, f"  {UNKNOWN}"])
     lines += aligned((amount(instance, b.value), b.source, b.proof.value, b.reason or "") for b in bounds)
@@ -241,16 +270,18 @@ def verification_text(instance: AnyInstance, check: AnyVerification) -> str:
     lines = [f"{printable(instance.name)}: {verdict}"]
     lines += wrong_lines(check.violations, check.faults)
     lines += unchecked_lines(check.unchecked)
+    machines = problem_of(instance).scoring.machines(instance)
     rows = [
         ("objective", problem_of(instance).objective_meaning(instance)),
-        ("replayed", value_text(instance, check.objective)),
+        *([("machines", machines)] if machines else []),
+        ("worst case" if machines else "replayed", value_text(instance, check.objective)),
         ("lower bound", _trust(instance, check)),
     ]
     if check.notes:
         rows.append(("notes", f"{', '.join(check.notes)}: how it was found; no claims, and not checked"))
     lines += aligned(rows)
     if check.metrics:
-        lines += ["", metrics_text(check.metrics, problem_of(instance).metric_rows(check.metrics))]
+        lines += ["", _replayed_text(instance, check.metrics)]
     return "\n".join(lines)
 
 
@@ -269,11 +300,6 @@ def unchecked_lines(found: Sequence[Unchecked]) -> list[str]:
     return [f"not checked: {len(found)}", *(f"  {printable(some)}" for some in found)] if found else []
 
 
-def unchecked_items(found: Sequence[Unchecked]) -> list[dict[str, str]]:
-    """Claims that could not be checked, as JSON values."""
-    return [{"claim": some.claim, "reason": some.reason} for some in found]
-
-
 def _trust(instance: AnyInstance, check: AnyVerification) -> str:
     if check.lower_bound is None:
         return f"{UNKNOWN}  (none claimed)"
@@ -284,32 +310,13 @@ def _trust(instance: AnyInstance, check: AnyVerification) -> str:
 # --- JSON values --------------------------------------------------------------------------------
 
 
-def _metrics_json(metrics: AnyMetrics | None) -> dict[str, Any] | None:
-    return None if metrics is None else dict(metrics.items())
-
-
-def _violation(violation: Any) -> dict[str, Any]:
-    """The fields of a violation of any problem."""
-    found = {field.name: getattr(violation, field.name) for field in fields(violation)}
-    return {name: value.value if isinstance(value, Enum) else value for name, value in found.items()}
-
-
 def verification_to_json(instance: AnyInstance, check: AnyVerification) -> dict[str, Any]:
     """The verifier's findings."""
     return {
         "schema": SCHEMAS["verify"],
         "instance": instance.name,
-        "ok": check.ok,
-        "rules": dict(Counter(v.rule.value for v in check.violations)),
-        "violations": [_violation(v) for v in check.violations],
-        "faults": [{"kind": f.kind.value, "message": f.message} for f in check.faults],
         "objective": problem_of(instance).objective_to_json(instance),
-        "objective_value": check.objective,
-        "lower_bound": check.lower_bound,
-        "bound": check.bound_words,
-        "unchecked": unchecked_items(check.unchecked),
-        "notes": list(check.notes),
-        "metrics": _metrics_json(check.metrics),
+        **verification_items(check),
     }
 
 

@@ -9,11 +9,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
+from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.exact import Rounding, decimal_text, to_fraction
+from infermax_opt.core.exact import to_fraction
 from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.registry import problem_of
-from infermax_opt.core.result import Answer, AnyResult, Claim, LowerBound, Proof, SolverReport, Status
+from infermax_opt.core.result import Answer, AnyResult, Claim, LowerBound, Proof, Status
+from infermax_opt.core.result_items import result_items
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.certificates import CERTIFICATE_SCHEMA, write_certificate
 from infermax_opt.files.fields import SCHEDULE_SCHEMA, Fields, shown
@@ -40,52 +42,10 @@ E = TypeVar("E", bound=Enum)
 R = TypeVar("R", bound=AnyResult)
 
 
-def _rounded(value: Fraction | None, rounding: Rounding) -> Fraction | None:
-    if value is None:
-        return None
-    return Fraction(decimal_text(value, rounding=rounding))
-
-
 def result_to_json(result: AnyResult) -> dict[str, Any]:
-    """Return the JSON value of a result.
-
-    Bounds are exact decimals where they end; else a lower bound is rounded down and an upper
-    bound up, in the 30th digit.
-    """
-    upper, lower = result.upper, result.lower
-    return {
-        "schema": RESULT_SCHEMA,
-        "instance": result.instance,
-        "instance_sha256": result.instance_sha256,
-        "objective": result.objective,
-        "status": result.status.value,
-        "upper_bound": _rounded(upper.value if upper else None, "ceiling"),
-        "lower_bound": _rounded(lower.value if lower else None, "floor"),
-        "gap": result.gap,
-        **({} if result.answer is None else {"target": result.target, "answer": result.answer.value}),
-        **({} if result.undecided is None else {"undecided": result.undecided}),
-        "upper": {"source": upper.source} if upper else None,
-        "lower": {
-            "source": lower.source,
-            "proof": lower.proof.value,
-            "certificate": lower.certificate,
-        }
-        if lower
-        else None,
-        "metrics": dict(result.metrics.items()) if result.metrics else None,
-        "solver": _solver(result.solver) if result.solver else None,
-        "schedule": any_schedule_to_json(result.schedule) if result.schedule else None,
-    }
-
-
-def _solver(report: SolverReport) -> dict[str, Any]:
-    def plain(value: object) -> object:
-        if isinstance(value, Enum):
-            return value.value
-        return round(value, 6) if isinstance(value, float) else value
-
-    names = SolverReport.__dataclass_fields__
-    return {name: plain(getattr(report, name)) for name in names}
+    """Return the JSON value of a result; see `infermax_opt.core.result_items.result_items`."""
+    schedule = any_schedule_to_json(result.schedule) if result.schedule else None
+    return {"schema": RESULT_SCHEMA, **result_items(result, schedule)}
 
 
 def write_result(result: AnyResult, path: str | os.PathLike[str]) -> None:
@@ -103,9 +63,8 @@ def claim_from_json(value: object, expected: AnyProblem | None = None) -> Claim:
     """
     required = ["schema", "instance", "instance_sha256", "objective", "status", "upper_bound"]
     required += ["lower_bound", "gap", "schedule"]
-    top = Fields(
-        value, "", required, ["upper", "lower", "metrics", "solver", "target", "answer", "undecided"]
-    )
+    optional = ["upper", "lower", "metrics", "solver", "target", "answer", "undecided", "band"]
+    top = Fields(value, "", required, optional)
     top.schema(RESULT_SCHEMA)
     lower = top.get("lower")
     source = proof = certificate = None
@@ -144,6 +103,7 @@ def claim_from_json(value: object, expected: AnyProblem | None = None) -> Claim:
         target=top.seconds("target") if "target" in top.values else None,
         answer=_member(top, "answer", Answer) if "answer" in top.values else None,
         undecided=top.text("undecided") if "undecided" in top.values else None,
+        band=str(Band.parsed(top.text("band"))) if "band" in top.values else None,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.files.json import pieces
+from infermax_opt.files.json import not_text, pieces
 
 __all__ = ["open_text", "utf8_pieces"]
 
@@ -36,7 +36,7 @@ def utf8_pieces(path: str | os.PathLike[str]) -> Iterator[bytes]:
         start = count - held
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
-        raise InputError(f"is not UTF-8 text (byte {start + error.start})", source=os.fspath(path)) from None
+        raise InputError(not_text(error, start + error.start), source=os.fspath(path)) from None
 
 
 class _Bytes(io.RawIOBase):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
-from infermax_opt.files.figure import STYLE, picture_format, save_figure
-from infermax_opt.files.text import printable
+from infermax_opt.files.figure import entitle, panels, styled
+from infermax_opt.files.text import percent, printable
 from infermax_opt.fronts.axes import Axis
 from infermax_opt.fronts.trace import Front, Point
 
@@ -20,27 +19,22 @@ BEYOND = 1.6
 FRONT, OTHERS, EXCLUDED = "#0072B2", "#B7DDF2", "#F3D3E4"
 
 
-def plot_front(front: Front, path: str | os.PathLike[str]) -> None:
+def plot_front(front: Front, ax: Any | None = None) -> Any:
     """Draw a front.
 
     Parameters
     ----------
     front : Front
-    path : path
-        PNG or SVG by its ending; written whole or not at all.
+    ax : matplotlib.axes.Axes, optional
+        What to draw into; default: a new figure.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The given ones, or those of the new figure.
     """
-    picture_format(path)
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(STYLE):
-        figure = Figure(figsize=(8, 5.5), layout="constrained")
-        axes = figure.subplots()
+    with styled():
+        (axes,) = panels(ax, (8, 5.5))
         most_x, most_y = (
             BEYOND * max((float(value) for value in values), default=1.0) or 1.0
             for values in ([p.x for p in front.points], [p.y for p in front.points])
@@ -51,9 +45,16 @@ def plot_front(front: Front, path: str | os.PathLike[str]) -> None:
         _scatter(axes, front, front.points, FRONT, "schedules on the front")
         axes.set_xlabel(_label(front.x))
         axes.set_ylabel(_label(front.y))
-        axes.set_title(printable(front.instance.name))
-        figure.legend(loc="outside lower center", ncols=3, fontsize=8)
-        save_figure(figure, path)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8, frameon=False)
+        words = f"{front.x.name} and {front.y.name}: {len(front.points)} schedules that no known one beats"
+        if front.points:
+            words += f", gap at most {percent(max(map(front.gap, front.points)), 'ceiling')}"
+        sources = ", ".join(sorted({plane.bound.source for plane in front.half_planes})) or "none"
+        alt = (
+            f"{len(front.points)} points on the front and {len(front.others)} others; shaded is what no "
+            f"schedule reaches, by lower bounds: {sources}."
+        )
+        return entitle(ax, [axes], [printable(front.instance.name), words], alt)
 
 
 def _label(axis: Axis) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,8 +19,10 @@ from infermax_opt import api
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.problem import AnyProblem
+from infermax_opt.core.progress import Progress, Teller
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, LowerBound
+from infermax_opt.core.shown import ShownRows
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.fronts.axes import Axis
 
@@ -57,7 +59,7 @@ class HalfPlane:
 
 
 @dataclass(frozen=True)
-class Front:
+class Front(ShownRows):
     """What two metrics can be together.
 
     Attributes
@@ -77,6 +79,28 @@ class Front:
     others: tuple[Point, ...]
     half_planes: tuple[HalfPlane, ...]
 
+    def facts(self) -> Mapping[str, Any]:
+        """The instance, both metrics, and how much is known."""
+        return {
+            "instance": self.instance.name,
+            "x": self.x.name,
+            "y": self.y.name,
+            "points": len(self.points),
+            "half_planes": len(self.half_planes),
+            "largest_gap": max(map(self.gap, self.points), default=None),
+        }
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """A row for each schedule, those that no other one beats first."""
+        for point in (*self.points, *self.others):
+            yield {
+                self.x.name: self.x.shown(point.x),
+                self.y.name: self.y.shown(point.y),
+                "gap": self.gap(point),
+                "on_front": point in self.points,
+                "found_by": point.source,
+            }
+
     def gap(self, point: Point) -> Fraction:
         """Share by which no schedule has both metrics lower."""
         sums = ((plane, plane.u * point.x + plane.v * point.y) for plane in self.half_planes)
@@ -91,7 +115,7 @@ def trace_front(
     directions: int = DIRECTIONS,
     time_limit: float = 60.0,
     seed: int = 0,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Front:
     """Trace the front of two metrics.
 
@@ -107,7 +131,7 @@ def trace_front(
         Seconds for all of it.
     seed : int
     progress : callable, optional
-        Receives one line of text whenever there is news.
+        As in `infermax_opt.solve`.
 
     Raises
     ------
@@ -122,16 +146,14 @@ def trace_front(
         raise InputError(f"{directions} is too few; a front has 2 at least", field="directions")
     for axis in axes:  # what cannot be minimised is refused before anything runs
         problem.aimed(instance, json.dumps({axis.metric: 1}), ())
-    tracer = _Tracer(problem, instance, axes, progress or (lambda _: None))
+    tracer = _Tracer(problem, instance, axes, Teller(progress))
     return tracer.run(directions, time_limit, seed)
 
 
 class _Tracer:
     """The points and half-planes so far."""
 
-    def __init__(
-        self, problem: AnyProblem, instance: AnyInstance, axes: tuple[Axis, Axis], say: Callable[[str], None]
-    ):
+    def __init__(self, problem: AnyProblem, instance: AnyInstance, axes: tuple[Axis, Axis], say: Teller):
         self.problem, self.instance, self.axes, self.say = problem, instance, axes, say
         self.points: list[Point] = []
         self.half_planes: list[HalfPlane] = []
@@ -181,7 +203,7 @@ class _Tracer:
         # One metric alone goes by its name: more bounds know it so.
         objective = json.dumps(weights) if len(weights) > 1 else next(iter(weights))
         aimed = self.problem.aimed(self.instance, objective, ())
-        self.say(f"{aimed.objective_name}: {seconds:.3g} s")
+        self.say(f"{aimed.objective_name}: {seconds:.3g} s", "direction", source=aimed.objective_name)
         result = api.solve(aimed, time_limit=seconds, seed=seed)
         if result.schedule is not None and result.upper is not None:
             self.take(result.schedule, result.upper.source)

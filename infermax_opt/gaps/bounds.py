@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from infermax_opt.core.progress import Progress, Teller
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, LowerBound
 from infermax_opt.core.values import AnyInstance
@@ -41,7 +42,7 @@ def best_bounds(
     *,
     time_limit: float,
     known: Sequence[LowerBound] = (),
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[MetricBound, ...]:
     """Bound several metrics of an instance: by closed forms first, then by a search for each in turn.
 
@@ -56,7 +57,7 @@ def best_bounds(
     known : sequence of LowerBound
         Bounds from elsewhere, with certificates; each counts for the metrics that it is proved for.
     progress : callable, optional
-        Receives one line of text whenever there is news.
+        As in `infermax_opt.solve`.
 
     Raises
     ------
@@ -70,13 +71,13 @@ def best_bounds(
     ]
     found = [list(problem.bounds(some, stop=lambda: True)) for some in aimed]
     searched = 0
+    tell = Teller(progress)
     with suppress(KeyboardInterrupt):
         began = time.monotonic()
         for done, (metric, some) in enumerate(zip(metrics, aimed, strict=True)):
             now = time.monotonic()
             end = now + (time_limit - (now - began)) / (len(aimed) - done)
-            if progress is not None:
-                progress(f"lower bound of {metric}: {end - now:.3g} s")
+            tell(f"lower bound of {metric}: {end - now:.3g} s", "metric", source=metric)
             for lower in problem.bounds(some, stop=lambda end=end: time.monotonic() > end):  # type: ignore[misc]
                 found[done].append(lower)
             searched = done + 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from infermax_opt import api
 from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.progress import Progress
 from infermax_opt.core.registry import first_problem, problem_of
 from infermax_opt.core.result import AnyResult, LowerBound
 from infermax_opt.core.values import AnyInstance, AnySchedule
@@ -18,7 +20,15 @@ from infermax_opt.gaps.bounds import best_bounds
 from infermax_opt.gaps.score import Group, compare
 from infermax_opt.gaps.subjects import Subject, of_given, of_run, of_schedule
 
-__all__ = ["Source", "gap", "score", "subjects_of_instance", "subjects_on_machine"]
+__all__ = [
+    "Source",
+    "compare_schedulers",
+    "gap",
+    "gaps_on_machine",
+    "score",
+    "subjects_of_instance",
+    "subjects_on_machine",
+]
 
 #: Schedules and results, among the formats.
 OWN = "schedule"
@@ -113,10 +123,11 @@ def subjects_on_machine(
 def gap(
     instance: AnyInstance,
     *runs: AnySchedule | AnyResult | Run,
+    labels: Sequence[str] = (),
     metrics: Sequence[str] = (),
     time_limit: float = 60.0,
     band: Band | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Group:
     """How far runs are from optimal, metric by metric.
 
@@ -125,6 +136,8 @@ def gap(
     instance : instance of any problem
     *runs : schedule, Result or Run
         Of the requests of the instance; in the result they are called 1, 2, ..., runs by their path.
+    labels : sequence of str
+        What they are called instead, one each.
     metrics : sequence of str
         To be compared; none are those that the problem compares.
     time_limit : float
@@ -132,7 +145,7 @@ def gap(
     band : Band, optional
         Of machines that the bounds are to hold for.
     progress : callable, optional
-        Receives one line of text whenever there is news.
+        As in `infermax_opt.solve`.
 
     Returns
     -------
@@ -148,9 +161,104 @@ def gap(
     """
     if not runs:
         raise InputError("at least one is needed", field="runs")
-    subjects = [of_given(instance, given, str(k), band) for k, given in enumerate(runs, 1)]
+    if labels and len(labels) != len(runs):
+        raise InputError(f"{len(labels)} for {len(runs)} runs", field="labels")
+    names = labels or [str(k) for k in range(1, len(runs) + 1)]
+    subjects = [of_given(instance, given, label, band) for given, label in zip(runs, names, strict=True)]
+    if labels:
+        subjects = [replace(some, label=label) for some, label in zip(subjects, labels, strict=True)]
     (group,) = score(subjects, metrics=metrics, time_limit=time_limit, band=band, progress=progress)
     return group
+
+
+def compare_schedulers(
+    instance: AnyInstance,
+    schedulers: Sequence[str] = (),
+    *,
+    metrics: Sequence[str] = (),
+    time_limit: float = 60.0,
+    progress: Progress | None = None,
+) -> Group:
+    """How far schedulers are from optimal on an instance, side by side.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    schedulers : sequence of str
+        Names, or ``FILE.py:NAME``; none are all that `solve` would try.
+    metrics : sequence of str
+        As in `gap`.
+    time_limit : float
+        Seconds for the search for bounds, all metrics together; schedulers come on top.
+    progress : callable, optional
+        As in `gap`.
+
+    Raises
+    ------
+    InputError
+        If one makes no valid schedule of the instance; of all that are tried, such are left out.
+    """
+    made = {}
+    for name in schedulers or problem_of(instance).heuristics_for(instance):
+        try:
+            made[name] = api.schedule(instance, name)
+        except InputError:
+            if schedulers:
+                raise
+    return gap(
+        instance,
+        *made.values(),
+        labels=tuple(made),
+        metrics=metrics,
+        time_limit=time_limit,
+        progress=progress,
+    )
+
+
+def gaps_on_machine(
+    machine: str | os.PathLike[str],
+    *paths: str | os.PathLike[str],
+    format: str | None = None,
+    limits: Mapping[str, Any] | None = None,
+    slos: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    time_limit: float = 60.0,
+    band: Band | None = None,
+    **choices: Any,
+) -> list[Group]:
+    """How far runs of other systems are from optimal, where there is no instance but a machine.
+
+    Parameters
+    ----------
+    machine : path
+        Instance, whose requests do not matter, or cost profile.
+    *paths : path
+        Of runs.
+    format : str, optional
+        Of them; default: guessed where it is safe.
+    limits : mapping of limit to value, optional
+        Of the machine, such as ``kv_capacity``.
+    slos : sequence of str
+        Service levels, as `with_aim` takes them.
+    metrics, time_limit, band
+        As in `gap`.
+    **choices
+        What runs do not say themselves, as `read_run` takes it.
+
+    Returns
+    -------
+    list of Group
+        Of one instance each.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, or a request can never fit.
+    """
+    source = Source(tuple(os.fspath(path) for path in paths), format, choices)
+    told = {name: str(value) for name, value in (limits or {}).items()}
+    subjects = subjects_on_machine(os.fspath(machine), source, limits=told, slos=slos, band=band)
+    return score(subjects, metrics=metrics, time_limit=time_limit, band=band)
 
 
 def score(
@@ -160,7 +268,7 @@ def score(
     time_limit: float = 60.0,
     known: Sequence[LowerBound] = (),
     band: Band | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Group]:
     """Set runs against the best checked bounds, instance by instance.
 
@@ -176,7 +284,7 @@ def score(
     band : Band, optional
         Of machines that the bounds are to hold for.
     progress : callable, optional
-        Receives one line of text whenever there is news.
+        As in `infermax_opt.solve`.
 
     Raises
     ------

@@ -62,7 +62,7 @@ def _too_fast(groups: Sequence[Group]) -> list[str]:
 def _group(group: Group) -> list[str]:
     count = len(group.instance.requests)
     lines = [f"{printable(group.instance.name)}: {count} request{'' if count == 1 else 's'}"]
-    machine = "this machine" if group.band is None else group.band.words
+    machine = _machines(group) or "this machine"
     lines += [f"lower bounds, each metric by itself: no schedule has less on {machine}"]
     lines += aligned(_bound(group, some) for some in group.bounds)
     if len(group.runs) > 1:
@@ -70,6 +70,13 @@ def _group(group: Group) -> list[str]:
     for run in group.runs:
         lines += _run(group, run)
     return lines
+
+
+def _machines(group: Group) -> str | None:
+    """The machines that all holds for, in words; None for one."""
+    if group.band is not None:
+        return group.band.words
+    return problem_of(group.instance).scoring.machines(group.instance)
 
 
 def _bound(group: Group, some: MetricBound) -> tuple[str, str, str]:
@@ -93,7 +100,7 @@ def _gap(row: Row) -> str:
 
 def _run(group: Group, run: Compared) -> list[str]:
     subject = run.subject
-    worst = ", worst case" if group.band is not None and subject.schedule is not None else ""
+    worst = ", worst case" if _machines(group) is not None and subject.schedule is not None else ""
     lines = ["", f"{printable(subject.label)} ({subject.kind}{worst})"]
     rows = [
         (

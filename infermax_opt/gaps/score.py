@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from infermax_opt.core.band import Band
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import LowerBound
+from infermax_opt.core.shown import ShownRows
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.gaps.bounds import MetricBound
 from infermax_opt.gaps.subjects import Subject
@@ -72,7 +74,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(ShownRows):
     """Runs of one instance, with the bounds that they share.
 
     Attributes
@@ -90,6 +92,34 @@ class Group:
     bounds: tuple[MetricBound, ...]
     runs: tuple[Compared, ...]
     band: Band | None = None
+
+    def facts(self) -> Mapping[str, Any]:
+        """The instance, and how many runs and metrics there are."""
+        return {
+            "instance": self.instance.name,
+            "runs": ", ".join(run.subject.label for run in self.runs),
+            "metrics": len(self.bounds),
+            "largest_gap": max(
+                (r.gap for run in self.runs for r in run.rows if r.gap is not None), default=None
+            ),
+            "band": None if self.band is None else str(self.band),
+        }
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """A row for each run and metric, in the metric's unit."""
+        for run in self.runs:
+            for row in run.rows:
+                yield {
+                    "run": run.subject.label,
+                    "metric": row.metric,
+                    "value": row.value,
+                    "lower_bound": row.lower.value if row.lower else None,
+                    "gap": row.gap,
+                    "gain": row.gain,
+                    "bound_by": row.lower.source if row.lower else None,
+                    "proof": row.lower.proof if row.lower else None,
+                    "faster_than_bound": row.faster is not None,
+                }
 
 
 def compare(

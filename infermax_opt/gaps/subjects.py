@@ -125,8 +125,8 @@ def _replayed(instance: AnyInstance, schedule: AnySchedule, path: str, band: Ban
     if wrong or check.metrics is None:
         raise WrongSchedule(path, wrong)
     scoring = problem_of(instance).scoring
-    if band is not None:
-        return scoring.worst_case(instance, schedule, band)
+    if band is not None or scoring.machines(instance) is not None:
+        return scoring.worst_case(instance, schedule, band or Band.one())
     return Measured(dict(check.metrics.items()), scoring.latencies(check.metrics))
 
 

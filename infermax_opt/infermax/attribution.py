@@ -23,18 +23,19 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 from infermax_opt.core.explanation import Explanation, Part
 from infermax_opt.files.figure import Phase
 from infermax_opt.infermax.bounds.lone import LoneLatency
-from infermax_opt.infermax.data.cost import BatchFeatures, prefill_work
+from infermax_opt.infermax.data.cost import BatchFeatures
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.fast import valid_replay
 from infermax_opt.infermax.replay.plain import Replay
-from infermax_opt.infermax.replay.timeline import Walk, each_batch
+from infermax_opt.infermax.replay.sparse_walk import SparseWalk
+from infermax_opt.infermax.replay.timeline import each_batch
 
 __all__ = ["explain"]
 
@@ -82,7 +83,7 @@ class _Walked:
     counts : dict of reason to int
         Batches.
     phases : dict of Phase to int
-        Requests times ticks.
+        Requests times ticks, of those that were in a batch.
     begins : list of int, one per request
         First batch; -1 for none.
     tokens_again : int
@@ -95,14 +96,14 @@ class _Walked:
     counts: dict[str, int]
     phases: dict[Phase, int]
     begins: list[int]
-    tokens_again: int = 0
-    waiting: list[int] = field(default_factory=list)
+    tokens_again: int
+    waiting: list[int]
 
 
 class _Queue:
     """Requests that have arrived and hold no KV: how many, and the least that one of them needs."""
 
-    def __init__(self, instance: Instance, walk: Walk, unit: int):
+    def __init__(self, instance: Instance, walk: SparseWalk, unit: int):
         self.instance, self.walk = instance, walk
         self.ticks = [int(request.arrival * unit) for request in instance.requests]
         self.order = sorted(range(len(self.ticks)), key=lambda i: self.ticks[i])
@@ -112,13 +113,15 @@ class _Queue:
 
     def move(self, now: int, evicted: Sequence[int]) -> None:
         """Let those in that have arrived, and those that were evicted."""
-        before, self.arrived = self.arrived, bisect_right(self.arrivals, now)
+        before, count = self.arrived, len(self.arrivals)
+        while self.arrived < count and self.arrivals[self.arrived] <= now:
+            self.arrived += 1
         for i in [*self.order[before : self.arrived], *evicted]:
             heapq.heappush(self.needs, (self.need(i), i))
 
     def need(self, i: int) -> int:
         """KV tokens that a request needs for its prompt, or for what it had before an eviction."""
-        tokens = self.instance.requests[i].input_tokens + self.walk.state.generated[i]
+        tokens = self.instance.requests[i].input_tokens + self.walk.generated[i]
         return self.instance.system.held(tokens)
 
     def least(self) -> int | None:
@@ -127,7 +130,7 @@ class _Queue:
         while self.needs:
             need, i = self.needs[0]
             # One that ran since then, and was evicted again, has another entry.
-            if (i not in walk.begun or i in walk.evicted) and need == self.need(i):
+            if (walk.begins[i] < 0 or i in walk.evicted) and need == self.need(i):
                 return need
             heapq.heappop(self.needs)
         return None
@@ -135,101 +138,111 @@ class _Queue:
 
 def _walked(instance: Instance, schedule: Schedule, replayed: Replay) -> _Walked:
     scale = replayed.ticks_per_second // instance.cost.ticks_per_second
-    found = _Walked(
-        {name: [] for name in PARTS}, dict.fromkeys(REASONS, 0), dict.fromkeys(Phase, 0),
-        [-1] * len(instance.requests),
-    )  # fmt: skip
-    walk = Walk(instance)
+    walk = SparseWalk(instance, replayed)
     queue = _Queue(instance, walk, replayed.ticks_per_second)
-    highest = [0] * len(instance.requests)
-    end = done = 0
+    price = _Prices(instance)
+    # A batch has few of the parts: the others stay 0.
+    ticks = {name: [0] * len(replayed.ends) for name in PARTS}
+    counts = dict.fromkeys(REASONS, 0)
+    decode = prefill = refill = holding = evicted = 0
+    waiting: list[int] = []
+    end = again = 0
     for j, (batch, evict) in enumerate(each_batch(instance, schedule.batches)):
         start, features = replayed.starts[j], replayed.features[j]
-        empty = _empty(queue, end, start, done)
-        active = walk.step(batch, evict)
+        took = replayed.ends[j] - start
+        if start > end:
+            ticks[EMPTY][j] = empty = _empty(queue, end, start, walk.done)
+            ticks[IDLE][j] = start - end - empty
+        walk.step(j, batch, evict)
         queue.move(start, evict)
-        again = _again(instance, walk, active, highest)
-        found.tokens_again += again[0]
-        parts = {name: ticks * scale for name, ticks in _parts(instance, features, *again).items()}
-        reason = _reason(instance, queue, features, len(active), replayed.kv_used[j], replayed.running[j])
-        parts[reason] = replayed.ends[j] - start - sum(parts.values())
-        parts |= {EMPTY: empty, IDLE: start - end - empty}
-        for name in PARTS:
-            found.ticks[name].append(parts.get(name, 0))
-        found.counts[reason] += 1
-        tally = walk.tally(active, queue.arrived)
-        for phase, number in tally.items():
-            found.phases[phase] += number * (replayed.ends[j] - start)
-        found.waiting.append(tally[Phase.WAITING])
-        for i in active:
-            found.begins[i] = j if found.begins[i] < 0 else found.begins[i]
-        done += len(walk.finished)
-        walk.settle()
+        again += walk.tokens_again
+        fixed = took
+        for name, some in price.of(features, walk.tokens_again, walk.work_again):
+            ticks[name][j] = some * scale
+            fixed -= some * scale
+        active = features.decodes + features.prefills
+        held_back = replayed.running[j] - active
+        waiting.append(queue.arrived - walk.begun)
+        there = held_back + waiting[-1] + len(walk.evicted)
+        reason = _reason(instance, queue, features, held_back, replayed.kv_used[j]) if there > 0 else ALONE
+        ticks[reason][j] = fixed
+        counts[reason] += 1
+        decode += features.decodes * took
+        prefill += (features.prefills - walk.refills) * took
+        refill += walk.refills * took
+        holding += held_back * took
+        evicted += len(walk.evicted) * took
         end = replayed.ends[j]
-    return found
+    phases = {
+        Phase.PREFILL: prefill, Phase.DECODE: decode, Phase.REFILL: refill, Phase.HOLDING: holding,
+        Phase.EVICTED: evicted,
+    }  # fmt: skip
+    return _Walked(ticks, counts, phases, walk.begins, again, waiting)
 
 
 def _empty(queue: _Queue, end: int, start: int, done: int) -> int:
     """Ticks between two batches in which no request is there: all that had arrived are finished."""
     known = bisect_right(queue.arrivals, end)
-    if start == end or known > done:
+    if known > done:
         return 0
     following = queue.arrivals[known] if known < len(queue.arrivals) else start
     return min(start, following) - end
 
 
-def _again(
-    instance: Instance, walk: Walk, active: dict[int, tuple[Phase, int]], highest: list[int]
-) -> tuple[int, int]:
-    """Tokens of a batch, and units of attention work, that were processed before."""
-    tokens = work = 0
-    exact = instance.cost.exact_attention
-    for i, (phase, count) in active.items():
-        before = walk.cached[i]
-        repeated = min(count, max(0, highest[i] - before))
-        if repeated and phase is not Phase.DECODE:
-            new = count - repeated
-            tokens += repeated
-            work += prefill_work(exact, count, before) - prefill_work(exact, new, before + repeated)
-        highest[i] = max(highest[i], before + count)
-    return tokens, work
-
-
-def _token_ticks(instance: Instance, tokens: int) -> int:
-    """What so many tokens add to the fixed time of a batch, in ticks of the cost model."""
-    alpha, beta = instance.cost.ticks.alpha, instance.cost.ticks.beta
-    return int(max(a + b * tokens for a, b in zip(alpha, beta, strict=True)) - max(alpha))
-
-
-def _parts(instance: Instance, features: BatchFeatures, tokens_again: int, work_again: int) -> dict[str, int]:
+class _Prices:
     """The time of a batch but for what is fixed, in ticks of the cost model."""
-    cost = instance.cost.ticks
-    whole, once = (_token_ticks(instance, n) for n in (features.tokens, features.tokens - tokens_again))
-    extra = instance.cost.extra_ticks
-    behind = extra.p2 * features.prefill_kv
-    return {
-        TOKENS: once,
-        READS: cost.d1 * features.decode_kv,
-        PREFILLS: cost.p1 * (features.prefill_work - work_again) + behind,
-        AGAIN: whole - once + cost.p1 * work_again,
-        BOTH: int(extra.of(features)) - behind,
-    }
+
+    def __init__(self, instance: Instance):
+        self.cost, self.extra = instance.cost.ticks, instance.cost.extra_ticks
+        self.pieces = list(zip(self.cost.alpha, self.cost.beta, strict=True))
+        self.fixed = max(self.cost.alpha)
+
+    def tokens(self, count: int) -> int:
+        """What so many tokens add to the fixed time of a batch."""
+        return int(max([a + b * count for a, b in self.pieces]) - self.fixed)
+
+    def of(self, features: BatchFeatures, tokens_again: int, work_again: int) -> list[tuple[str, int]]:
+        """Those parts of a batch that it can have.
+
+        Parameters
+        ----------
+        features : BatchFeatures
+        tokens_again, work_again : int
+            What was processed before.
+        """
+        cost, once = self.cost, self.tokens(features.tokens - tokens_again)
+        found = [(TOKENS, once), (READS, cost.d1 * features.decode_kv)]
+        if features.prefills or self.extra.p2:
+            behind = self.extra.p2 * features.prefill_kv
+            found += [
+                (PREFILLS, cost.p1 * (features.prefill_work - work_again) + behind),
+                (BOTH, int(self.extra.of(features)) - behind),
+            ]
+        if tokens_again:
+            found.append((AGAIN, self.tokens(features.tokens) - once + cost.p1 * work_again))
+        return found
 
 
-def _reason(
-    instance: Instance, queue: _Queue, features: BatchFeatures, active: int, kv_used: int, running: int
-) -> str:
-    """Why a batch did not hold more."""
-    system, walk = instance.system, queue.walk
-    held_back = walk.state.running - active
-    if held_back + queue.arrived - len(walk.begun) + len(walk.evicted) <= 0:
-        return ALONE
+def _reason(instance: Instance, queue: _Queue, features: BatchFeatures, held_back: int, kv_used: int) -> str:
+    """Why a batch did not hold more, though somebody was not in it.
+
+    Parameters
+    ----------
+    instance : Instance
+    queue : _Queue
+    features : BatchFeatures
+    held_back : int
+        Requests with KV that are not in the batch.
+    kv_used : int
+        Tokens of KV after it.
+    """
+    system = instance.system
     prefill = features.tokens - features.decodes
     if features.tokens == system.max_batch_tokens or (prefill == system.max_prefill_tokens and not held_back):
         return BUDGET
     if held_back > 0:
         return APART
-    if running == system.max_running:
+    if features.decodes + features.prefills == system.max_running:
         return SEATS
     least = queue.least()
     return MEMORY if least is not None and least > system.kv_capacity - kv_used else ROOM
@@ -321,7 +334,7 @@ def _latency(instance: Instance, replayed: Replay, walked: _Walked) -> Explanati
     unit, count = replayed.ticks_per_second, len(served)
     arrivals = {i: int(instance.requests[i].arrival * unit) for i in served}
     total = sum(ends[replayed.last_batch[i]] - arrivals[i] for i in served)
-    ticks = {phase: walked.phases[phase] for phase in STAYS}
+    ticks = dict(walked.phases)
     ticks[Phase.WAITING] = sum(replayed.starts[walked.begins[i]] - arrivals[i] for i in served)
     lone = LoneLatency(instance)
     needed = {Phase.PREFILL: Fraction(0), Phase.DECODE: Fraction(0)}

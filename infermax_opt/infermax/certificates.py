@@ -1,6 +1,8 @@
 """Certificates of InferMax bounds: what their evidence holds, and how they are checked.
 
-``cost`` repeats the cost model of the instance.  Evidence of the kind
+``cost`` repeats the cost model of the instance.  Where coefficients are intervals, the certificate is that of
+the instance with their low ends: cost and hash are those of the fastest machine, and the checker reads these
+ends.  Evidence of the kind
 
 - ``closed-form`` names the argument for the number of batches (``argument``, with its ``cut`` for
   KV area and slots), the affine ``piece``, the arrival ``since`` which counts (seconds), and J0 of the
@@ -24,6 +26,8 @@
   ``exponent`` (levels in units of 2**-exponent) and ``cells``, a list of [end, level]: steps of time in
   ticks, and the share of the memory that is left in each at least, which falls: see
   `infermax_opt.infermax.bounds.filling`;
+- ``ramp`` holds the ``piece`` and the number of ``batches`` in which memory is looked at while it fills: see
+  `infermax_opt.infermax.bounds.ramp`;
 - ``backwards`` holds the ``piece`` (0), the ``unit`` (units of a round), the holds d at which requests
   ``leave``, rising (each request takes the first that is I - 1 or more), and the ``prices`` in units, one
   for all requests of the same I, O and arrival, in order of their first appearance: see
@@ -69,27 +73,32 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.core.certification import CertificateRejected
+from infermax_opt.core.certification import CertificateRejected, Certification
 from infermax_opt.files.certificates import exact_text
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.intervals import fastest
 
 __all__ = ["CERTIFICATION", "InferMaxCertification"]
 
 
-class InferMaxCertification:
+class InferMaxCertification(Certification[Instance]):
     """How bounds of InferMax instances are certified; see `infermax_opt.core.certification.Certification`."""
 
     def cost(self, instance: Instance) -> dict[str, Any]:
         """The cost model, spelled out."""
         return cost_to_json(instance.cost)
 
+    def sha256(self, instance: Instance) -> str:
+        """Of a machine that is known within limits only, that of the fastest: a bound is about that one."""
+        return fastest(instance).sha256
+
     def check(self, instance: Instance, certificate: object) -> Fraction:
         """Bound that a certificate proves, in seconds; raises `CertificateRejected`."""
         from infermax_opt.infermax import checker
 
         # As the checker would read it from a file: numbers as text, the cost model spelled out.
-        shown = _spelled({**instance_to_json(instance), "cost": cost_to_json(instance.cost)})
+        shown = _spelled({**instance_to_json(fastest(instance)), "cost": cost_to_json(instance.cost)})
         try:
             return checker.check(shown, certificate)
         except checker.Rejected as problem:

@@ -40,7 +40,7 @@ __all__ = [
 Scheduler = Callable[[Instance], Schedule]
 
 #: Output tokens up to which schedulers that tell classes apart are tried unasked.
-MOST_TOLD = 20_000
+MOST_TOLD = 60_000
 #: Entry points of schedulers.
 GROUP = "infermax_opt.schedulers"
 #: What the source of a schedule says of a scheduler that was shown output lengths, and that in words.

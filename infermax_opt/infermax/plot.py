@@ -5,7 +5,6 @@ Few requests are drawn one by one, many as counts per phase.  Matplotlib loads o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnySchedule
-from infermax_opt.files.figure import COLOURS, STYLE, Phase, bound_words, picture_format, save_figure
+from infermax_opt.files.figure import COLOURS, Phase, bound_words, entitle, panels, styled
 from infermax_opt.files.text import printable, seconds
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
@@ -43,60 +42,81 @@ KV = "#009E73"
 Floats = NDArray[np.float64]
 
 
-def plot_schedule(instance: Instance, subject: AnySchedule | Claim, path: str | os.PathLike[str]) -> None:
+def plot_schedule(instance: Instance, subject: AnySchedule | Claim, ax: Any | None = None) -> Any:
     """Draw a valid schedule, or the schedule of a result with its bound and gap.
 
     Parameters
     ----------
     instance : Instance
     subject : schedule or Claim
-    path : path
-        PNG or SVG by its ending; written whole or not at all.
+    ax : matplotlib.axes.Axes, optional
+        What to draw into; default: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The given ones, or the first of the new figure.
 
     Raises
     ------
     InputError
-        If there is no schedule of such an instance, or the file cannot be written.
+        If there is no schedule of such an instance.
     """
-    picture_format(path)
     schedule = subject.schedule if isinstance(subject, Claim) else subject
     if not isinstance(schedule, Schedule):
         raise InputError("holds no schedule to draw", field="schedule")
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
 
     count = len(instance.requests)
     lines = timeline(instance, schedule, rows=count <= INDIVIDUAL)
     scale, unit = (1e3, "ms") if lines.ends[-1] < 2 else (1.0, "s")
-    with rc_context(STYLE):
+    with styled():
         if lines.rows is not None:
             height = min(3.6 + 0.28 * max(count, 4), 16.0)
-            figure = Figure(figsize=(11, height), layout="constrained")
-            axes = figure.subplots(
-                2, 1, sharex=True, gridspec_kw={"height_ratios": [max(0.28 * count, 1.1), 1.5]}
-            )
-            _requests(axes[0], instance, lines, scale)
-            _kv(axes[1], instance, lines, scale)
+            drawn = panels(ax, (11, height), [max(0.28 * count, 1.1), 1.5])
+            _requests(drawn[0], instance, lines, scale)
         else:
-            figure = Figure(figsize=(11, 8), layout="constrained")
-            axes = figure.subplots(3, 1, sharex=True, gridspec_kw={"height_ratios": [2.2, 1.3, 1.3]})
-            _phases(axes[0], lines, scale)
-            _tokens(axes[1], instance, lines, scale)
-            _kv(axes[2], instance, lines, scale)
-        axes[-1].set_xlabel(f"time ({unit})")
-        axes[-1].set_xlim(0, lines.ends[-1] * scale or 1)
-        figure.suptitle(_title(instance, subject, lines), fontsize=11, parse_math=False)
-        save_figure(figure, path)
+            drawn = panels(ax, (11, 8), [2.2, 1.3, 1.3])
+            _phases(drawn[0], lines, scale)
+            _tokens(drawn[1], instance, lines, scale)
+        _kv(drawn[-1], instance, lines, scale)
+        _bound(drawn, instance, subject, scale)
+        drawn[-1].set_xlabel(f"time ({unit})")
+        drawn[-1].set_xlim(0, lines.ends[-1] * scale or 1)
+        return entitle(ax, drawn, _title(instance, subject, lines), _alt(lines, count))
 
 
-def _title(instance: Instance, subject: AnySchedule | Claim, lines: Timeline) -> str:
+def _alt(lines: Timeline, count: int) -> str:
+    """What the panels show, in words."""
+    shown = "what each request does" if lines.rows is not None else "requests by what they do, tokens a batch"
+    most = {phase.value: max(lines.counts[phase], default=0) for phase in (Phase.WAITING, Phase.EVICTED)}
+    words = ", ".join(f"at most {number} {name}" for name, number in most.items())
+    return (
+        f"Over time: {shown}, and KV tokens held. {count} requests in {len(lines.ends)} batches, {words}, "
+        f"{lines.replay.evictions} evictions, at most {max(lines.replay.kv_used)} KV tokens."
+    )
+
+
+def _bound(drawn: Sequence[Any], instance: Instance, subject: AnySchedule | Claim, scale: float) -> None:
+    """A line where no schedule ends before, of results whose objective is the makespan."""
+    if not isinstance(subject, Claim) or subject.lower_bound is None or not instance.objective.is_makespan:
+        return
+    at = float(subject.lower_bound) * scale
+    for axes in drawn:
+        axes.axvline(at, color=LIMIT, linewidth=1.2, linestyle=":", zorder=6)
+    drawn[-1].annotate(
+        "lower bound", (at, 0), xycoords=("data", "axes fraction"), xytext=(-3, 4),
+        textcoords="offset points", ha="right", va="bottom", fontsize=8, rotation=90,
+    )  # fmt: skip
+
+
+def _title(instance: Instance, subject: AnySchedule | Claim, lines: Timeline) -> list[str]:
     makespan = lines.replay.seconds(lines.replay.ends[-1])
     parts = [f"makespan {seconds(makespan)}"]
     if isinstance(subject, Claim):
         if not instance.objective.is_makespan:
             parts.append(f"{instance.objective} {seconds(subject.upper_bound)}")
         parts += bound_words(instance, subject)
-    return f"{printable(instance.name)}\n{', '.join(parts)}"
+    return [printable(instance.name), ", ".join(parts)]
 
 
 def _legend(axes: Any, phases: Sequence[Phase], eviction: bool = False) -> None:

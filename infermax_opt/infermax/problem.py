@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -15,6 +14,7 @@ from infermax_opt.core.result import Claim, LowerBound, Result
 from infermax_opt.core.values import MetricRow
 from infermax_opt.infermax.certificates import CERTIFICATION, InferMaxCertification
 from infermax_opt.infermax.data.instance import Instance, Metric
+from infermax_opt.infermax.data.intervals import refuse_intervals, slowest
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.metrics import DEFINITIONS, Metrics
 
@@ -153,7 +153,8 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         found, old = read_profile(path), instance.cost.profile
         own = f"the profile {old} that" if old else "the coefficients that"
         only = " (kernel time only)" if found.kernel_time_only else ""
-        return replace(instance, cost=found.cost), f"{found.name}{only}, instead of {own} the instance has"
+        made = replace(instance, cost=found.cost, slowest=None)
+        return made, f"{found.name}{only}, instead of {own} the instance has"
 
     def reciprocal(self, instance: Instance, metric: str) -> tuple[str, int] | None:
         """Tokens per second are the generated tokens divided by the makespan.
@@ -235,9 +236,17 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         )
 
     def run_heuristic(self, instance: Instance, name: str) -> Heuristic[Schedule]:
-        """Run a scheduler or planner; one in a Python file is called ``FILE.py:NAME``."""
+        """Run a scheduler or planner; one in a Python file is called ``FILE.py:NAME``.
+
+        Of machines between two limits it runs on the slowest one, and its batches wait for those they name.
+        """
         from infermax_opt.infermax.heuristics import is_added, run_added, run_scheduler
 
+        if instance.slowest is not None:
+            from infermax_opt.infermax.replay.waits import after_arrivals
+
+            made = self.run_heuristic(slowest(instance), name)
+            return replace(made, schedule=after_arrivals(instance, made.schedule))
         if is_added(name):
             return run_added(instance, name)
         return Heuristic(run_scheduler(instance, name))
@@ -250,10 +259,17 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         return formulation_names(GROUP)
 
     def solve(self, instance: Instance, options: SolveOptions) -> Result[Schedule, Metrics]:
-        """Schedulers, then an exact engine, or planners beside a search for bounds."""
+        """Schedulers, then an exact engine, or planners beside a search for bounds.
+
+        Where the machine is known within limits only, this is done for the fastest and for the slowest one.
+        """
         from infermax_opt.infermax.solve import InferMaxRun, check_options
 
         check_options(options)
+        if instance.slowest is not None:
+            from infermax_opt.infermax.solve_band import solve_band
+
+            return solve_band(self, instance, options)
         run = InferMaxRun(self, instance, options)
         run.run()
         return run.result()
@@ -272,9 +288,34 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         from infermax_opt.infermax.exact.solve_formulation import build_formulation, covering
         from infermax_opt.infermax.solve import InferMaxRun
 
+        refuse_intervals(instance, "a formulation")
         covering(instance, name)  # before the schedulers run
         start = InferMaxRun(self, instance, options).find_start()
         return build_formulation(instance, name, warm=start)
+
+    def request_rows(self, instance: Instance, schedule: Schedule) -> list[dict[str, Any]]:
+        """First token, finish, latencies and evictions of each request.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        from infermax_opt.infermax.replay.rows import request_rows
+
+        return request_rows(instance, schedule)
+
+    def step_rows(self, instance: Instance, schedule: Schedule) -> list[dict[str, Any]]:
+        """Times, tokens and requests of each batch.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        from infermax_opt.infermax.replay.rows import batch_rows
+
+        return batch_rows(instance, schedule)
 
     def admissions(self, instance: Instance, schedule: Schedule) -> Sequence[Admission]:
         """Requests by the batch that first processes them; within it in the order of its entry."""
@@ -282,19 +323,18 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
 
         return admissions(instance, schedule)
 
-    def plot(self, instance: Instance, subject: Schedule | Claim, path: str | os.PathLike[str]) -> None:
+    def draw(self, instance: Instance, subject: Schedule | Claim, ax: Any | None = None) -> Any:
         """Draw what each request does over time, and the KV cache it takes.
 
         Parameters
         ----------
         instance : instance
         subject : schedule or Claim
-        path : path
-            PNG or SVG by its ending; written whole or not at all.
+        ax : matplotlib.axes.Axes, optional
         """
         from infermax_opt.infermax.plot import plot_schedule
 
-        plot_schedule(instance, subject, path)
+        return plot_schedule(slowest(instance), subject, ax)
 
     @property
     def row_kind(self) -> RowKind:

@@ -14,6 +14,7 @@ from infermax_opt.core.measured import Measured
 from infermax_opt.core.scoring import Scoring
 from infermax_opt.foreign.run import Run
 from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.intervals import refuse_intervals
 from infermax_opt.infermax.data.objective import Metric
 from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.schedule import Schedule
@@ -52,6 +53,7 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
     def explain(self, instance: Instance, schedule: Schedule) -> Sequence[Explanation]:
         """Makespan and mean end-to-end latency in parts."""
         refuse_release(instance, "the account of a schedule")
+        refuse_intervals(instance, "the account of a schedule")
         from infermax_opt.infermax.attribution import explain
 
         return explain(instance, schedule)
@@ -82,6 +84,22 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
 
         return scaled(instance, factor)
 
+    def banded(self, instance: Instance, band: Band) -> Instance:
+        """The instance with intervals of coefficients, for the machines of a band.
+
+        Parameters
+        ----------
+        instance : Instance
+        band : Band
+        """
+        from infermax_opt.infermax.band import banded
+
+        return banded(instance, band)
+
+    def machines(self, instance: Instance) -> str | None:
+        """Of an instance with intervals of coefficients: all between their ends."""
+        return None if instance.slowest is None else "any machine between the ends of the cost's intervals"
+
     def worst_case(self, instance: Instance, schedule: Schedule, band: Band) -> Measured:
         """What metrics of a valid schedule are at most on a machine of the band.
 
@@ -91,7 +109,6 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
         schedule : Schedule
         band : Band
         """
-        refuse_release(instance, "a band")
         from infermax_opt.infermax.band import worst_case
 
         return worst_case(instance, schedule, band)

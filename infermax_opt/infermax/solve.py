@@ -144,7 +144,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         try:
             outcome = solve_formulation(
                 self.instance, "flow", "highs",
-                warm=self.best.schedule, limits=limits, progress=self.options.progress,
+                warm=self.best.schedule, limits=limits, progress=self.say,
             )  # fmt: skip
         except InputError:  # more batches than were thought may be needed: too large after all
             return
@@ -378,7 +378,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         if self.options.target is not None and upper is not None:
             # If there is none that is better than a little above what is asked for, the answer is no.
             upper = min(upper, self.options.target * (1 + ABOVE) + ABOVE)
-        return staged_search(self.instance, upper=upper, limits=limits, progress=self.options.progress)
+        return staged_search(self.instance, upper=upper, limits=limits, progress=self.say)
 
     def formulated(self, engine: str, limits: EngineLimits) -> EngineOutcome[Schedule]:
         """Solve a formulation as a whole."""
@@ -388,9 +388,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         self.report = replace(self.report, formulation=name)
         kind: Literal["highs", "cpsat"] = "highs" if engine == "highs" else "cpsat"
         warm = self.best.schedule if self.best else None
-        outcome = solve_formulation(
-            self.instance, name, kind, warm=warm, limits=limits, progress=self.options.progress
-        )
+        outcome = solve_formulation(self.instance, name, kind, warm=warm, limits=limits, progress=self.say)
         scope = outcome.details.get("scope")
         if isinstance(scope, str):
             self.report = replace(self.report, scope=Scope(scope))

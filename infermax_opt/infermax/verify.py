@@ -15,9 +15,11 @@ from infermax_opt.core.result import Claim, LowerBound
 from infermax_opt.core.truth import ROUNDING, Finding, Truth, best_of, found_by_enumerating
 from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.certificates import certified_bound
+from infermax_opt.infermax.band import worst_objective
 from infermax_opt.infermax.bounds import all_own, closed_form_bounds, exhaustive, own_bounds
 from infermax_opt.infermax.certificates import CERTIFICATION
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective, RequestGroup
+from infermax_opt.infermax.data.intervals import slowest
 from infermax_opt.infermax.data.objective import BY_COUNT
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.fast import replay
@@ -50,15 +52,20 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
     -------
     Verification
         Violations and faults as data; nothing is raised for a wrong schedule.  ``unchecked`` names the claims
-        that could not be checked, with the reason, and ``notes`` the fields that claim nothing.
+        that could not be checked, with the reason, and ``notes`` the fields that claim nothing.  Of machines
+        between two limits, metrics are those on the slowest, and the objective is the worst case.
     """
     violations: tuple[Violation, ...] = ()
     metrics = None
     objective = None
     if schedule is not None:
+        # On the fastest machine; what is valid there is so on all, as no batch starts earlier.
         replayed = replay(instance, schedule)
         violations = replayed.violations
-        if replayed.valid:
+        if replayed.valid and instance.slowest is not None:
+            metrics = measure(slowest(instance), replay(slowest(instance), schedule))
+            objective = worst_objective(instance, schedule)
+        elif replayed.valid:
             metrics = measure(instance, replayed)
             objective = objective_value(instance.objective, metrics)
 

@@ -21,14 +21,14 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.core.certification import CertificateRejected
+from infermax_opt.core.certification import CertificateRejected, Certification
 from infermax_opt.iteration.data.formats import iteration_instance_to_json, machine_cost_to_json
 from infermax_opt.iteration.data.instance import IterationInstance
 
 __all__ = ["CERTIFICATION", "IterationCertification"]
 
 
-class IterationCertification:
+class IterationCertification(Certification[IterationInstance]):
     """How bounds of iteration instances are certified; see
     `infermax_opt.core.certification.Certification`.
     """

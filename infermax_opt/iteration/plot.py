@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnySchedule
-from infermax_opt.files.figure import COLOURS, STYLE, Phase, bound_words, picture_format, save_figure
+from infermax_opt.files.figure import COLOURS, Phase, bound_words, entitle, panels, styled
 from infermax_opt.files.text import printable
 from infermax_opt.iteration.data.instance import IterationInstance
 from infermax_opt.iteration.data.selection import Selection
@@ -21,44 +20,45 @@ __all__ = ["plot_selection"]
 SELECTED, WAITS, LATE = COLOURS[Phase.DECODE], COLOURS[Phase.HOLDING], COLOURS[Phase.REFILL]
 
 
-def plot_selection(
-    instance: IterationInstance, subject: AnySchedule | Claim, path: str | os.PathLike[str]
-) -> None:
+def plot_selection(instance: IterationInstance, subject: AnySchedule | Claim, ax: Any | None = None) -> Any:
     """Draw a valid selection, or the selection of a result with its bound and gap.
 
     Parameters
     ----------
     instance : IterationInstance
     subject : schedule or Claim
-    path : path
-        PNG or SVG by its ending; written whole or not at all.
+    ax : matplotlib.axes.Axes, optional
+        What to draw into; default: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The given ones, or the first of the new figure.
 
     Raises
     ------
     InputError
-        If there is no selection, or the file cannot be written.
+        If there is no selection.
     """
-    picture_format(path)
     selection = subject.schedule if isinstance(subject, Claim) else subject
     if not isinstance(selection, Selection):
         raise InputError("holds no schedule to draw", field="schedule")
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
 
     batch = check_selection(instance, selection).batch
     metrics = measure_batch(instance, batch)
-    with rc_context(STYLE):
-        figure = Figure(figsize=(11, 6.5), layout="constrained")
-        slacks, uses = figure.subplots(2, 1, height_ratios=(3, 1))
+    with styled():
+        slacks, uses = drawn = panels(ax, (11, 6.5), [3, 1], shared=False)
         _draw_slacks(slacks, instance, set(batch), float(metrics.iteration_time))
         _draw_uses(uses, instance, batch)
         tokens = metrics.be_tokens_per_second or 0
         words = [f"{metrics.rt_served} RT, {metrics.be_served} BE, {float(tokens):.5g} BE tokens/s"]
         if isinstance(subject, Claim):
             words += bound_words(instance, subject)
-        title = f"{printable(instance.name)}\n{', '.join(words)}"
-        figure.suptitle(title, fontsize=11, parse_math=False)
-        save_figure(figure, path)
+        alt = (
+            "Bars: the time that each real-time request allows the batch, least slack first; "
+            f"{len(batch)} are selected. Below: shares of the batch size and of the empty blocks in use."
+        )
+        return entitle(ax, drawn, [printable(instance.name), ", ".join(words)], alt)
 
 
 def _draw_slacks(axes: Any, instance: IterationInstance, batch: set[int], time: float) -> None:

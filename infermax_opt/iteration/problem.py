@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -186,9 +185,18 @@ class IterationProblem(Problem[IterationInstance, Selection, IterationMetrics]):
         start = IterationRun(self, instance, options).find_start()
         return build_formulation(instance, name, warm=start)
 
-    def plot(
-        self, instance: IterationInstance, subject: Selection | Claim, path: str | os.PathLike[str]
-    ) -> None:
+    def request_rows(self, instance: IterationInstance, schedule: Selection) -> list[dict[str, Any]]:
+        """Whether the batch takes a request.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        taken = set(schedule.select)
+        return [{"selected": request.id in taken} for request in instance.requests]
+
+    def draw(self, instance: IterationInstance, subject: Selection | Claim, ax: Any | None = None) -> Any:
         """Draw slacks against the time of the batch, and what the batch uses.
 
         Parameters
@@ -201,7 +209,7 @@ class IterationProblem(Problem[IterationInstance, Selection, IterationMetrics]):
         """
         from infermax_opt.iteration.plot import plot_selection
 
-        plot_selection(instance, subject, path)
+        return plot_selection(instance, subject, ax)
 
     @property
     def row_kind(self) -> RowKind:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.core.certification import CertificateRejected
+from infermax_opt.core.certification import CertificateRejected, Certification
 from infermax_opt.makespan.data.formats import makespan_instance_to_json
 from infermax_opt.makespan.data.instance import MakespanInstance
 
 __all__ = ["CERTIFICATION", "MakespanCertification"]
 
 
-class MakespanCertification:
+class MakespanCertification(Certification[MakespanInstance]):
     """How bounds of makespan instances are certified; see `infermax_opt.core.certification.Certification`."""
 
     def cost(self, instance: MakespanInstance) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,9 +153,33 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
 
         return admissions(instance, schedule)
 
-    def plot(
-        self, instance: MakespanInstance, subject: MakespanSchedule | Claim, path: str | os.PathLike[str]
-    ) -> None:
+    def request_rows(self, instance: MakespanInstance, schedule: MakespanSchedule) -> list[dict[str, Any]]:
+        """Client, start and finish of each request.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        from infermax_opt.makespan.replay.rows import request_rows
+
+        return request_rows(instance, schedule)
+
+    def step_rows(self, instance: MakespanInstance, schedule: MakespanSchedule) -> list[dict[str, Any]]:
+        """Times and requests of each bin.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        from infermax_opt.makespan.replay.rows import bin_rows
+
+        return bin_rows(instance, schedule)
+
+    def draw(
+        self, instance: MakespanInstance, subject: MakespanSchedule | Claim, ax: Any | None = None
+    ) -> Any:
         """Draw a Gantt chart of the clients.
 
         Parameters
@@ -169,7 +192,7 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
         """
         from infermax_opt.makespan.plot import plot_bins
 
-        plot_bins(instance, subject, path)
+        return plot_bins(instance, subject, ax)
 
     @property
     def row_kind(self) -> RowKind:

@@ -114,7 +114,7 @@ class MakespanRun(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics])
             time_limit=None if left is None else left * share,
             threads=self.report.threads or 1,
             seed=self.options.seed,
-            progress=self.options.progress,
+            progress=self.say,
             stop=None,
         )
         self.take(found, "exact")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.core.certification import CertificateRejected
+from infermax_opt.core.certification import CertificateRejected, Certification
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.files.fields import INSTANCE_SCHEMA
 from infermax_opt.pipelining.data.instance import PipeliningInstance
@@ -19,7 +19,7 @@ from infermax_opt.simple.json import record_to_json
 __all__ = ["CERTIFICATION", "PipeliningCertification"]
 
 
-class PipeliningCertification:
+class PipeliningCertification(Certification[PipeliningInstance]):
     """How bounds are certified; see `infermax_opt.core.certification.Certification`."""
 
     def cost(self, instance: PipeliningInstance) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnySchedule
-from infermax_opt.files.figure import COLOURS, STYLE, Phase, bound_words, picture_format, save_figure
+from infermax_opt.files.figure import COLOURS, Phase, bound_words, entitle, panels, styled
 from infermax_opt.files.text import printable
 from infermax_opt.pipelining.data.instance import PipeliningInstance
 from infermax_opt.pipelining.data.schedule import Pipelining
@@ -22,8 +22,8 @@ SHADES = (COLOURS[Phase.DECODE], COLOURS[Phase.PREFILL], "#56B4E9", "#009E73", "
 
 
 def plot_reservation(
-    instance: PipeliningInstance, subject: AnySchedule | Claim, path: str | os.PathLike[str]
-) -> None:
+    instance: PipeliningInstance, subject: AnySchedule | Claim, ax: Any | None = None
+) -> Any:
     """Draw a valid schedule, or the schedule of a result with its bound and gap.
 
     A request of g tokens is a triangle: it reaches the k-th of its tokens at iteration k, and holds it until
@@ -33,30 +33,31 @@ def plot_reservation(
     ----------
     instance : PipeliningInstance
     subject : schedule or Claim
-    path : path
-        PNG or SVG by its ending; written whole or not at all.
+    ax : matplotlib.axes.Axes, optional
+        What to draw into; default: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The given ones, or the first of the new figure.
 
     Raises
     ------
     InputError
-        If there is no schedule, or the file cannot be written.
+        If there is no schedule.
     """
-    picture_format(path)
     schedule = subject.schedule if isinstance(subject, Claim) else subject
     if not isinstance(schedule, Pipelining):
         raise InputError("holds no schedule to draw", field="schedule")
-    from matplotlib import rc_context
     from matplotlib.collections import PolyCollection
-    from matplotlib.figure import Figure
 
     placed = sorted(
         (offset, instance.sizes[instance.index[name]], name) for name, offset in schedule.offsets.items()
     )
     depths = _depths([(offset, size) for offset, size, _ in placed])
     metrics = measure(instance, schedule)
-    with rc_context(STYLE):
-        figure = Figure(figsize=(11, 6), layout="constrained")
-        axes = figure.subplots()
+    with styled():
+        (axes,) = panels(ax, (11, 6))
         corners = [[(s, 0), (s, g), (s + g, g)] for s, g, _ in placed]
         shades = [SHADES[min(depth, len(SHADES) - 1)] for depth in depths]
         edge = 0.4 if len(placed) <= INDIVIDUAL else 0
@@ -75,8 +76,8 @@ def plot_reservation(
         ]
         if isinstance(subject, Claim):
             words += bound_words(instance, subject)
-        figure.suptitle(f"{printable(instance.name)}\n{', '.join(words)}", fontsize=11, parse_math=False)
-        save_figure(figure, path)
+        alt = "A triangle for each request: the tokens of the reservation that it uses, over iterations."
+        return entitle(ax, [axes], [printable(instance.name), ", ".join(words)], alt)
 
 
 def _depths(placed: list[tuple[int, int]]) -> list[int]:

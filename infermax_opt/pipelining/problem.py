@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -208,9 +207,17 @@ class PipeliningProblem(Problem[PipeliningInstance, Pipelining, PipeliningMetric
         start = PipeliningRun(self, instance, options).find_start()
         return build_formulation(instance, name, warm=start)
 
-    def plot(
-        self, instance: PipeliningInstance, subject: Pipelining | Claim, path: str | os.PathLike[str]
-    ) -> None:
+    def request_rows(self, instance: PipeliningInstance, schedule: Pipelining) -> list[dict[str, Any]]:
+        """Offset of each request in the reservation; None for those left out.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        return [{"offset": schedule.offsets.get(request.id)} for request in instance.requests]
+
+    def draw(self, instance: PipeliningInstance, subject: Pipelining | Claim, ax: Any | None = None) -> Any:
         """Draw which request uses each cell of the reservation at each iteration.
 
         Parameters
@@ -223,7 +230,7 @@ class PipeliningProblem(Problem[PipeliningInstance, Pipelining, PipeliningMetric
         """
         from infermax_opt.pipelining.plot import plot_reservation
 
-        plot_reservation(instance, subject, path)
+        return plot_reservation(instance, subject, ax)
 
     @property
     def row_kind(self) -> RowKind:

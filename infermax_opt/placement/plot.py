@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnySchedule, amount
-from infermax_opt.files.figure import COLOURS, STYLE, Phase, bound_words, picture_format, save_figure
+from infermax_opt.files.figure import COLOURS, Phase, bound_words, entitle, panels, styled
 from infermax_opt.files.text import printable
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.limits import Limits
@@ -33,55 +32,56 @@ PANELS = {
 Parts = dict[int, tuple[WorkerUse, list[WorkerUse]]]
 
 
-def plot_workers(
-    instance: PlacementInstance, subject: AnySchedule | Claim, path: str | os.PathLike[str]
-) -> None:
+def plot_workers(instance: PlacementInstance, subject: AnySchedule | Claim, ax: Any | None = None) -> Any:
     """Draw a valid placement, or the placement of a result with its bound and gap.
 
     Parameters
     ----------
     instance : PlacementInstance
     subject : schedule or Claim
-    path : path
-        PNG or SVG by its ending; written whole or not at all.
+    ax : matplotlib.axes.Axes, optional
+        What to draw into; default: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The given ones, or the first of the new figure.
 
     Raises
     ------
     InputError
-        If there is no placement, or the file cannot be written.
+        If there is no placement.
     """
-    picture_format(path)
     placement = subject.schedule if isinstance(subject, Claim) else subject
     if not isinstance(placement, Placement):
         raise InputError("holds no schedule to draw", field="schedule")
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
     from matplotlib.ticker import MaxNLocator
 
     parts = _parts(instance, placement)
-    with rc_context(STYLE):
-        figure = Figure(figsize=(11, 7.5), layout="constrained")
-        panels = figure.subplots(len(PANELS), 1, sharex=True)
-        for axes, (limit, title) in zip(panels, PANELS.items(), strict=True):
+    with styled():
+        drawn = panels(ax, (11, 7.5), [1.0] * len(PANELS))
+        for axes, (limit, title) in zip(drawn, PANELS.items(), strict=True):
             _draw(axes, list(parts.values()), limit)
             axes.set_ylabel(f"{title}, %")
         numbers = list(parts)
-        panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-        panels[-1].xaxis.set_major_formatter(
+        drawn[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        drawn[-1].xaxis.set_major_formatter(
             lambda x, _: str(numbers[round(x) - 1]) if 1 <= round(x) <= len(numbers) else ""
         )
-        panels[-1].set_xlabel("worker")
+        drawn[-1].set_xlabel("worker")
         handles = [Patch(facecolor=NEW, label="new requests")]
         if any(request.ongoing for request in instance.requests):
             handles.insert(0, Patch(facecolor=ONGOING, label="ongoing requests"))
-        panels[0].legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+        drawn[0].legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
         words = [amount(instance, len(parts)), f"{len(parts) * instance.worker.gpus} GPUs"]
         if isinstance(subject, Claim):
             words += bound_words(instance, subject)
-        title = f"{printable(instance.name)}\n{', '.join(words)}"
-        figure.suptitle(title, fontsize=11, parse_math=False)
-        save_figure(figure, path)
+        alt = (
+            f"Bars for each of {len(parts)} workers: what its requests use of its iteration time, its "
+            "prefill time and its KV cache, in percent of each limit."
+        )
+        return entitle(ax, drawn, [printable(instance.name), ", ".join(words)], alt)
 
 
 def _parts(instance: PlacementInstance, placement: Placement) -> Parts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -144,9 +143,20 @@ class PlacementProblem(Problem[PlacementInstance, Placement, PlacementMetrics]):
         start = PlacementRun(self, instance, options).find_start()
         return build_formulation(instance, name, warm=start)
 
-    def plot(
-        self, instance: PlacementInstance, subject: Placement | Claim, path: str | os.PathLike[str]
-    ) -> None:
+    def request_rows(self, instance: PlacementInstance, schedule: Placement) -> list[dict[str, Any]]:
+        """Worker of each request.
+
+        Parameters
+        ----------
+        instance : instance
+        schedule : schedule
+        """
+        return [
+            {"worker": request.worker if request.ongoing else schedule.workers[request.id]}
+            for request in instance.requests
+        ]
+
+    def draw(self, instance: PlacementInstance, subject: Placement | Claim, ax: Any | None = None) -> Any:
         """Draw what each worker uses of its limits.
 
         Parameters
@@ -159,7 +169,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement, PlacementMetrics]):
         """
         from infermax_opt.placement.plot import plot_workers
 
-        plot_workers(instance, subject, path)
+        return plot_workers(instance, subject, ax)
 
     @property
     def row_kind(self) -> RowKind:

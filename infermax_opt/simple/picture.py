@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
-from infermax_opt.files.figure import COLOURS, STYLE, Phase, save_figure
+from infermax_opt.files.figure import COLOURS, Phase, entitle, panels, styled
 
 __all__ = ["Bar", "draw_bars"]
 
@@ -22,7 +22,7 @@ class Bar:
     phase: Phase
 
 
-def draw_bars(bars: Iterable[Bar], words: Sequence[str], path: str | os.PathLike[str]) -> None:
+def draw_bars(bars: Iterable[Bar], words: Sequence[str], ax: Any | None = None) -> Any:
     """Draw bars.
 
     Parameters
@@ -30,22 +30,19 @@ def draw_bars(bars: Iterable[Bar], words: Sequence[str], path: str | os.PathLike
     bars : iterable of Bar
     words : sequence of str
         Of the title.
-    path : path
-        PNG or SVG by its ending; written whole or not at all.
+    ax : matplotlib.axes.Axes, optional
+        What to draw into; default: a new figure.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The given ones, or the first of the new figure.
+
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     bars = list(bars)
     rows = list(dict.fromkeys(bar.row for bar in bars))
-    with rc_context(STYLE):
-        figure = Figure(figsize=(11, 1.5 + 0.6 * len(rows)), layout="constrained")
-        axes = figure.subplots()
+    with styled():
+        (axes,) = panels(ax, (11, 1.5 + 0.6 * len(rows)))
         for phase in dict.fromkeys(bar.phase for bar in bars):
             own = [bar for bar in bars if bar.phase is phase]
             axes.barh(
@@ -59,5 +56,5 @@ def draw_bars(bars: Iterable[Bar], words: Sequence[str], path: str | os.PathLike
         axes.set_xlabel("time (s)")
         axes.invert_yaxis()
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
-        figure.suptitle(", ".join(words), fontsize=11, parse_math=False)
-        save_figure(figure, path)
+        alt = f"Bars over time, a row for each of {', '.join(rows)}."
+        return entitle(ax, [axes], [", ".join(words)], alt)

@@ -6,7 +6,6 @@ schedule of a small instance give its verifier.  Bars give its picture, and metr
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -158,25 +157,26 @@ class SimpleProblem(Problem[I, S, M]):
             return super().run_heuristic(instance, name)  # raises, and names the rules
         return Heuristic(self.rules[name](instance))
 
-    def plot(self, instance: I, subject: S | Claim, path: str | os.PathLike[str]) -> None:
+    def draw(self, instance: I, subject: S | Claim, ax: Any | None = None) -> Any:
         """Draw the bars of a schedule under its value, and bound and gap of a result.
 
         Parameters
         ----------
         instance : instance
         subject : schedule or Claim
-        path : path
-            As in `Problem.plot`.
+        ax : matplotlib.axes.Axes, optional
+            As in `Problem.draw`.
         """
         schedule = subject.schedule if isinstance(subject, Claim) else subject
         if not isinstance(schedule, self.schedule):
             raise InputError("holds no schedule to draw", field="schedule")
         bars = tuple(self.bars(instance, schedule))
         if not bars:
-            super().plot(instance, subject, path)  # raises
+            super().draw(instance, subject, ax)  # raises
         value = value_text(instance, self._value(instance, schedule))
         words = [printable(instance.name), f"{instance.objective_name} {value}"]
-        draw_bars(bars, words + (bound_words(instance, subject) if isinstance(subject, Claim) else []), path)
+        more = bound_words(instance, subject) if isinstance(subject, Claim) else []
+        return draw_bars(bars, words + more, ax)
 
     @cached_property
     def _columns(self) -> RowKind:

@@ -23,6 +23,7 @@ from infermax_opt.core.checks import (
     checked_whole,
 )
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.shown import ShownInstance, ShownMetrics, ShownSchedule
 
 __all__ = [
     "BrokenRule",
@@ -65,7 +66,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class InstanceRecord(Record):
+class InstanceRecord(ShownInstance, Record):
     """An instance with a `name` and `requests`, each with an `id` of its own.
 
     Attributes
@@ -98,14 +99,14 @@ class InstanceRecord(Record):
 
 
 @dataclass(frozen=True)
-class ScheduleRecord(Record):
+class ScheduleRecord(ShownSchedule, Record):
     """A schedule, with the name of the instance it is for."""
 
     instance: str
 
 
 @dataclass(frozen=True)
-class MetricsRecord:
+class MetricsRecord(ShownMetrics):
     """Metrics: each field is one, and may be None where it is undefined.
 
     Attributes

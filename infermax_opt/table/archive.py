@@ -20,7 +20,7 @@ from pathlib import Path
 from infermax_opt.api import verify
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
-from infermax_opt.core.result import AnyResult, Claim, Result
+from infermax_opt.core.result import AnyResult, Claim, LowerBound, Proof, Result, UpperBound
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.core.verification import AnyVerification
 from infermax_opt.files.fields import Fields
@@ -149,6 +149,30 @@ class Archive:
                 f"{decimal_text(check.objective)}",
             )
         return schedule
+
+    def best(self, instance: AnyInstance) -> AnyResult:
+        """The best known of an instance, as a result: its schedule is replayed, its bound as it was verified.
+
+        Raises
+        ------
+        InputError
+            If the entry of that name is for another instance, or its schedule is not what it claims.
+        """
+        entry = self.entry(instance)
+        schedule, upper, lower = self.schedule(instance), entry.upper, entry.lower
+        certificate = str(self.directory / lower.certificate) if lower and lower.certificate else None
+        return AnyResult(
+            instance=instance.name,
+            instance_sha256=instance.sha256,
+            objective=instance.objective_name,
+            upper=None if upper is None else UpperBound(upper.value, upper.source),
+            lower=None
+            if lower is None
+            else LowerBound(lower.value, lower.source, Proof(lower.proof), certificate),
+            schedule=schedule,
+            metrics=None if schedule is None else verify(instance, schedule).metrics,
+            given=instance,
+        )
 
     def beaten_by(self, name: str, upper: Fraction | None, lower: Fraction | None) -> bool:
         """Whether such bounds would improve the entry of that name, or contradict it.

@@ -7,13 +7,14 @@ CSV holds rows only; the other two end with the summary.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.columns import UNKNOWN, Columns, RowKind, gap_text, percent
 from infermax_opt.core.exact import decimal_text
+from infermax_opt.core.shown import ShownRows
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.table.row import Row, RowOptions
@@ -51,7 +52,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(ShownRows):
     """The rows of one suite under the same options, in the suite's order.
 
     Attributes
@@ -76,6 +77,26 @@ class Table:
     total: int
     failures: Mapping[str, str] = field(default_factory=dict)
     computed: int = 0
+
+    def facts(self) -> Mapping[str, Any]:
+        """The suite and what its rows come to."""
+        own = self.summary
+        found = {name: getattr(own, name) for name in ("median_gap", "mean_gap", "max_gap", "verified")}
+        return {
+            "suite": self.suite,
+            "rows": own.rows,
+            "total": own.total,
+            **found,
+            "failures": len(self.failures),
+        }
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """A row for each instance: the columns of the CSV file, and the gap of each scheduler, in percent."""
+        for row in self.rows:
+            cells = {name: cell(row) for name, cell in self.columns.csv.items()}
+            cells["gap_percent"] = None if row.gap is None else 100 * row.gap
+            gaps = {name: row.distance(row.schedulers.get(name)) for name in self.schedulers}
+            yield cells | {f"{n}_gap_percent": None if gap is None else 100 * gap for n, gap in gaps.items()}
 
     @property
     def summary(self) -> Summary:

@@ -19,6 +19,8 @@ from pathlib import Path
 from infermax_opt.core.columns import gap_text
 from infermax_opt.core.compiled import tell_plain
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.interrupts import Stopped
+from infermax_opt.core.progress import Progress, Teller
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.files.instances import read_instance, write_instance
@@ -54,7 +56,7 @@ def run_table(
     data: str | os.PathLike[str] | None = None,
     seed: int = 0,
     best_known: str | os.PathLike[str] | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Table:
     """Compute the rows of a suite that the directory's journal lacks, and write the tables.
 
@@ -84,7 +86,7 @@ def run_table(
         Archive (`infermax_opt.table.archive`) whose schedules rows start from, and which is given
         whatever improves it.
     progress : callable, optional
-        Receives one line per finished row.
+        Receives a `ProgressEvent` per finished row; as in `infermax_opt.solve`, it may end the run.
 
     Returns
     -------
@@ -159,7 +161,7 @@ class _Run:
         journal: Journal,
         instances: Sequence[AnyInstance],
         workers: int,
-        progress: Callable[[str], None] | None,
+        progress: Progress | None,
     ) -> Table:
         """Compute what is missing; whatever ends that, the tables hold what there is."""
         keys = {instance.name: (instance.sha256, self.protocol) for instance in instances}
@@ -169,7 +171,8 @@ class _Run:
                 if key in journal.rows:
                     # The run that computed it may have been killed before it told the archive.
                     self._archive(journal.rows[key])
-            self._compute(journal, missing, workers, len(instances), progress)
+            with contextlib.suppress(Stopped):
+                self._compute(journal, missing, workers, len(instances), progress)
         except BaseException:
             with contextlib.suppress(InputError, OSError):
                 # Whatever came in between, the file tells which rows are finished.
@@ -184,15 +187,20 @@ class _Run:
         missing: Sequence[AnyInstance],
         workers: int,
         wanted: int,
-        progress: Callable[[str], None] | None,
+        progress: Progress | None,
     ) -> None:
-        began = time.monotonic()
+        began, tell = time.monotonic(), Teller(progress)
         with contextlib.closing(run_jobs(self._jobs(missing), min(workers, len(missing)))) as answers:
             for count, answer in enumerate(answers, 1):
                 self._take(journal, answer)
-                if progress is not None:
-                    left = (time.monotonic() - began) / count * (len(missing) - count)
-                    progress(_news(answer, wanted - len(missing) + count, wanted, left))
+                left = (time.monotonic() - began) / count * (len(missing) - count)
+                tell(
+                    _news(answer, wanted - len(missing) + count, wanted, left),
+                    "row",
+                    value=answer.row.upper_bound if answer.row else None,
+                    bound=answer.row.lower_bound if answer.row else None,
+                    source=answer.job.name,
+                )
                 if time.monotonic() - self.written > PAUSE:
                     self._write(journal)
 

@@ -7,20 +7,22 @@ on the clock, the machine or the order of calls.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.registry import first_of_each, left_out, problems
+from infermax_opt.core.shown import ShownRows, request_count
 from infermax_opt.core.suite import Case, check_name
 
 __all__ = ["Case", "Suite", "get_suite", "suite_names"]
 
 
 @dataclass(frozen=True)
-class Suite:
+class Suite(ShownRows):
     """Named instances in the order of a table's rows.
 
     Raises
@@ -36,6 +38,43 @@ class Suite:
         check_name(self.name, "suite")
         if len({case.name for case in self.cases}) < len(self.cases):
             raise InputError("two cases share a name", field=f"suite {self.name}")
+
+    def facts(self) -> Mapping[str, Any]:
+        """Name, number of rows, and what the first is called."""
+        return {
+            "suite": self.name,
+            "cases": len(self.cases),
+            "first": self.cases[0].name if self.cases else None,
+        }
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """A row for each case, whose instance is built for it."""
+        for case in self.cases:
+            instance: Any = case.build()
+            yield {
+                "name": case.name,
+                "requests": request_count(instance),
+                "objective": instance.objective_name,
+            }
+
+    def __iter__(self) -> Iterator[Case]:
+        return iter(self.cases)
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    def __getitem__(self, name: str) -> Case:
+        """The case of that name.
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        """
+        for case in self.cases:
+            if case.name == name:
+                return case
+        raise InputError(f"no case {name!r} in {self.name!r}", field="case")
 
     def select(self, only: Sequence[str] = (), first: int | None = None) -> tuple[Case, ...]:
         """Return the cases whose name matches one of the globs `only` (all, if none), the first so many.

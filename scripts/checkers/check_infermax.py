@@ -25,7 +25,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Container, Iterator
 from copy import copy
 from fractions import Fraction
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise, product
 from operator import le
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -472,6 +472,16 @@ class Piece(NamedTuple):
         return units
 
 
+def low_end(coefficient: Field) -> Fraction:
+    """A coefficient; of an interval its low end."""
+    if not isinstance(coefficient.value, list):
+        return coefficient.decimal()
+    low, high = (end.decimal() for end in coefficient.items(2))
+    if low > high:
+        coefficient.fail(f"{seconds(low)} to {seconds(high)} is no interval")
+    return low
+
+
 def read_cost(
     cost: Field,
 ) -> tuple[list[list[Fraction]], list[Fraction], list[Fraction], str, list[Fraction]]:
@@ -480,13 +490,13 @@ def read_cost(
     Each proof is about the cost without the latter.  A schedule whose batches all start later by that, and so
     end when they did, makes each token at the same time: no objective is less than one without it may be.
     """
-    batch = cost["batch"].items()
+    batch = cost["batch"].items()  # of intervals the low ends: no batch takes less, and it may end later
     if not 1 <= len(batch) <= MAX_RATES:
         cost["batch"].fail(f"holds {len(batch)} pieces, not 1 to {MAX_RATES}")
-    pieces = [[v.decimal() for v in pair.items(2)] for pair in batch]
-    decode, prefill = ([v.decimal() for v in cost[key].items(2)] for key in ("decode", "prefill"))
-    mixed = [v.decimal() for v in cost["mixed"].items(2)] if "mixed" in cost else [Fraction(0)] * 2
-    prefix = cost["prefix"].decimal() if "prefix" in cost else Fraction(0)
+    pieces = [[low_end(v) for v in pair.items(2)] for pair in batch]
+    decode, prefill = ([low_end(v) for v in cost[key].items(2)] for key in ("decode", "prefill"))
+    mixed = [low_end(v) for v in cost["mixed"].items(2)] if "mixed" in cost else [Fraction(0)] * 2
+    prefix = low_end(cost["prefix"]) if "prefix" in cost else Fraction(0)
     return pieces, decode, prefill, cost["attention"].text(), [*mixed, prefix]
 
 
@@ -707,11 +717,10 @@ class Instance:
         """Least attention work of the prompts in so many batches at most, in ticks."""
         return self.p1 * sum(c * max(i, i * i // (limit - o + 1 if self.spread else 1)) for i, o, c in kinds)
 
-    def presence(self, piece: Piece, young: bool = False) -> list[int]:
-        """Units of a batch without first tokens, with them, and with them alone; rho."""
-        d0, p0, either = self.d0, self.p0, min(self.d0, self.p0)
-        costs = [either] * 3 if young else [either if self.preemption else d0, d0 + p0, p0]
-        return [piece.units(v) for v in [*(piece.alpha + c for c in costs), max(0, piece.beta - self.d1)]]
+    def presence(self, piece: Piece) -> list[int]:
+        """Units of a batch of decodes, with prefills besides, and of prefills alone; rho."""
+        costs = [piece.alpha + c for c in (self.d0, self.d0 + self.p0, self.p0)]
+        return [piece.units(v) for v in [*costs, max(0, piece.beta - self.d1)]]
 
 
 def blocks_up_to(last: int, size: int) -> int:
@@ -2315,7 +2324,7 @@ class Occupancy:
 
     def __init__(self, instance: Instance, evidence: Field, piece: Piece):
         young, prices = evidence["young"].whole(0), evidence["prices"]
-        kinds = instance.since()
+        kinds, self.young = instance.since(), young > 0
         self.old = [(i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in kinds]
         names = ("token", "size", "out_fixed", "out_size")
         self.token, self.size, *self.out = Field([prices[n].value for n in names], prices.path).integers()
@@ -2326,7 +2335,8 @@ class Occupancy:
         self.idle = self.token + self.size * self.shortest
         require(self.size >= 0 and self.idle >= 0, "prices: idling would earn")
         self.evictions = instance.preemption and self.longest > self.shortest
-        self.plain, self.mixed, self.pure, self.rho = instance.presence(piece, young > 0)
+        self.late = self.evictions and instance.chunked
+        self.plain, self.mixed, self.pure, self.rho = instance.presence(piece)
         self._read_potential(instance, evidence["potential"])
 
     def _read_potential(self, instance: Instance, given: Field) -> None:
@@ -2381,7 +2391,7 @@ def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
 
 
 def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
-    """No refill between batches earns; return the least potentials of k requests in a batch.
+    """Nobody earns by turning up; return the least potentials of k requests in a batch.
 
     A request joins fewer by one; in a last list for several numbers, those of that list, too.
 
@@ -2395,18 +2405,16 @@ def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
     work : Work
         Counts the steps.
     """
-    token, size, (fixed, slope) = graph.token, graph.size, graph.out
-    starts, span, several = graph.starts.items(), graph.ranges[k], graph.last_of_several(k)
-    mixed: list[Step] = [(i, i, -pay, 0) for i, pay in starts]
-    pure: list[Step] = [(i + 1, i + 1, -pay - token - size * i, 0) for i, pay in starts]
+    span, several = graph.ranges[k], graph.last_of_several(k)
+    mixed, pure = returns(graph)
+    starts: list[Step] = [(i, i, -pay, 0) for i, pay in graph.starts.items()]
+    pure += [(i + 1, i + 1, pay - graph.token - graph.size * i, 0) for i, _, pay, _ in starts]
     layers = [graph.potential[k]]
-    if graph.evictions:
-        back, each = -graph.rho - fixed, graph.rho - slope
-        pure.append((graph.shortest + 2, graph.longest + 1, back - each - token + size, each - size))
-        refill = (graph.shortest + 1, graph.longest, back, each)
-        for number in (k - 1, k) if several else (k - 1,):
-            reached = reach(graph.potential[number], graph.ranges[number], span, refill, work)
-            require(all(map(le, layers[0], reached)), "potential: a refill earns")
+    if not graph.young:
+        mixed += starts
+    for number, start in product((k - 1, k) if several else (k - 1,), starts if graph.young else ()):
+        reached = reach(graph.potential[number], graph.ranges[number], span, start, work)
+        require(all(map(le, layers[0], reached)), "potential: turning up earns")
     for layer, joins in ((1, mixed), (2, pure)):
         source = list(map(min, below[0], below[layer]))
         least: list[Any] = [FAR] * len(layers[0])
@@ -2416,6 +2424,23 @@ def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
             join_again(layers[0], least, span[0], joins, work)
         layers.append(least)
     return layers
+
+
+def returns(graph: Occupancy) -> tuple[list[Step], list[Step]]:
+    """Returns of evicted requests into a batch with decodes, and into one without.
+
+    With chunked prefill, late ones, too, that make no token in it.
+    """
+    if not graph.evictions:
+        return [], []
+    token, size, (fixed, slope) = graph.token, graph.size, graph.out
+    low, high, back, each = graph.shortest + 1, graph.longest, -graph.rho - fixed, graph.rho - slope
+    mixed: list[Step] = [(low, high, back, each)]
+    pure: list[Step] = [(low + 1, high + 1, back - each - token + size, each - size)]
+    if graph.late:
+        mixed.append((low - 1, high - 1, back + each + token, each + size))
+        pure.append((low, high, back, each))
+    return mixed, pure
 
 
 def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:
@@ -3078,6 +3103,64 @@ def laid(dense: list[tuple[int, int]], cells: list[tuple[int, int]]) -> int:
     return total
 
 
+# --- infermax_opt/infermax/checker/ramp.py --------------------------------------------------------
+# Proof: ramp, by what it costs to fill the memory no faster than tokens are processed.
+
+
+def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Work, attention constants, batches by KV area, and what filling the memory costs besides.
+
+    See `infermax_opt.infermax.bounds.ramp`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    kinds = instance.since()
+    instance.work.spend(50 * len(kinds))
+    served = Served(instance, kinds, evidence, piece)
+    capacity, volume = instance.capacity // instance.block, tokens_above(served, 0)[1]
+    require(capacity > 0, "there is no memory")
+    least = -(-volume // capacity)
+    length = evidence["batches"].whole(1, least)
+    batches = max(served.prefill, least)
+    paid = Fraction(piece.alpha * volume, capacity) + instance.p0 * served.prefill
+    paid += least_presence(served, batches) + instance.token_work(kinds, piece.beta)
+    pairs = sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
+    return (paid + instance.p1 * pairs + ramp_terms(instance, piece, length)) / instance.scale
+
+
+def ramp_terms(instance: Instance, piece: Piece, length: int) -> Fraction:
+    """Least cost of not yet full memory and of tokens beyond the piece, in so many batches.
+
+    Parameters
+    ----------
+    instance : Instance
+    piece : Piece
+        Affine piece of the batch time.
+    length : int
+        Batches, the last of which is the first term.
+    """
+    most, free = instance.batch_tokens, instance.capacity // instance.block
+    full, together = free * instance.block, 0
+    for i, _, count in sorted(instance.since()):
+        size = -(-i // instance.block)
+        fitting = min(count, free // size)
+        together, free = together + fitting, free - fitting * size
+    pairs = ((one, other) for one in instance.pieces for other in instance.pieces if one[1] < other[1])
+    crossings = [Fraction(one[0] - other[0], other[1] - one[1]) for one, other in pairs]
+    corners = [Fraction(0), Fraction(most), *(x for x in crossings if 0 < x < most)]
+    instance.work.spend(length * (5 + 20 * len(corners)))
+    above = [max(a + b * x for a, b in instance.pieces) - piece.alpha - piece.beta * x for x in corners]
+    missing = Fraction(piece.alpha * (full - (instance.block - 1) * together), full)
+    lines = [(piece.alpha * x / full, more) for x, more in zip(corners, above, strict=True)]
+    return sum((missing - max(k * a - b for a, b in lines) for k in range(1, length + 1)), Fraction(0))
+
+
 # --- infermax_opt/infermax/checker/state_flow.py --------------------------------------------------
 # Proof: state flow, by potentials on the sets of requests in memory.
 
@@ -3163,7 +3246,7 @@ def list_states(
 
 
 class Costs:
-    """Units of the steps, by element: to leave, to come back between batches, and to enter one.
+    """Units of the steps, by element: to leave, to enter a batch with decodes, and to enter one without.
 
     FAR is what cannot be: only requests that have all their tokens leave, unless there are evictions.
     """
@@ -3177,18 +3260,23 @@ class Costs:
         out: list[list[int]],
     ):
         self.plain, self.mixed, self.pure, rho = instance.presence(piece)
-        self.leave, self.refill, self.enter = list[Any](), list[Any](), list[Any]()
+        self.leave: list[Any] = [0 if some.last else FAR for some in elements]
+        self.admit: list[Any] = [FAR if some.n else -first[some.kind] for some in elements]
+        self.enter: list[Any] = [-first[some.kind] if some.n == 1 else FAR for some in elements]
         for x, some in enumerate(elements):
-            pay = 0 if some.last else FAR
             if instance.preemption and some.n > 0 and not some.last:
-                pay = out[some.kind][some.n - 1]
-            self.leave.append(pay)
-            self.refill.append(FAR if pay == FAR or some.last else rho * (some.size - 1) - pay)
-            self.enter.append(self.refill[x - 1] if some.n > 1 else -first[some.kind])
+                self.leave[x] = out[some.kind][some.n - 1]
+                self._come_back(x, rho * (some.size - 1) - self.leave[x], instance.chunked)
+
+    def _come_back(self, x: int, pay: int, chunked: bool) -> None:
+        """Let an element come into a batch in which it makes a token; with chunks also one token short."""
+        self.admit[x], self.enter[x + 1] = min(self.admit[x], pay), min(self.enter[x + 1], pay)
+        if chunked:
+            self.admit[x - 1], self.enter[x] = min(self.admit[x - 1], pay), min(self.enter[x], pay)
 
 
 def check_states(elements: list[Element], between: dict[State, Any], costs: Costs, work: Work) -> None:
-    """No refill, finish, eviction, idling or batch earns, from any state.
+    """No finish, eviction, idling or batch earns, from any state.
 
     Parameters
     ----------
@@ -3206,9 +3294,8 @@ def check_states(elements: list[Element], between: dict[State, Any], costs: Cost
         for x in distinct:
             some, at = elements[x], state.index(x)
             rest = state[:at] + state[at + 1 :]
-            layer = alone if some.n else admitted
-            layer[state] = min(layer[state], min(between[rest], layer[rest]) + costs.enter[x])
-            require(here <= between[rest] + costs.refill[x], "potential: a refill earns")
+            for layer, enter in ((admitted, costs.admit), (alone, costs.enter)):
+                layer[state] = min(layer[state], min(between[rest], layer[rest]) + enter[x])
             require(between[rest] <= here + costs.leave[x], "potential: finishing or an eviction earns")
             if some.n and not some.last:
                 idle = (*state[:at], x - 1, *state[at + 1 :])
@@ -3311,6 +3398,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "state-flow": of_all(state_flow),
         "lagrangian": lagrangian,
         "filling": filling,
+        "ramp": ramp,
     },
     "mean_e2e": {
         "occupancy": in_order(occupancy),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import resource
 import subprocess
@@ -13,20 +14,25 @@ from typing import Any
 
 import pytest
 
-import infermax_opt as imx
 from infermax_opt.checking import main as command
 from infermax_opt.checking.errors import Unusable
 from infermax_opt.core.registry import problems
 from tests.support import ROOT, stand_alone
 
-INSTANCES = ROOT / "instances"
-#: An instance of each problem that has certificates.
-SMALL = {
-    "infermax": "toy.json",
-    "iteration": "iteration-toy.json",
-    "makespan": "makespan-100x20.json",
-    "pipelining": "pipelining-small.json",
-}
+VECTORS = ROOT / "instances" / "vectors"
+
+
+def pairs() -> dict[str, tuple[Path, Path]]:
+    """An instance of each problem that has certificates, and one of these."""
+    found: dict[str, tuple[Path, Path]] = {}
+    for vector in json.loads((VECTORS / "index.json").read_text())["vectors"]:
+        if vector["outcome"] == "accepted":
+            files = VECTORS / vector["instance"], VECTORS / vector["certificate"]
+            found.setdefault(vector["problem"], files)
+    return found
+
+
+PAIRS = pairs()
 MODULE = ("-m", "infermax_opt.checking")
 
 
@@ -37,60 +43,50 @@ def run(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str
     return done
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A certificate of each of them."""
-    made = {}
-    for problem, name in SMALL.items():
-        instance = imx.read_instance(INSTANCES / name)
-        bound = next(some for some in imx.bound(instance, time_limit=5) if some.evidence)
-        made[problem] = tmp_path_factory.mktemp(problem) / "certificate.json"
-        imx.write_certificate(instance, bound, made[problem])
-    return made
+def changed(path: Path, **fields: object) -> str:
+    """The text of a certificate with other fields."""
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return json.dumps({**json.loads(data), **fields})
 
 
-@pytest.mark.parametrize("problem", SMALL)
-def test_it_says_what_the_one_file_says(problem: str, certificates: dict[str, Path], tmp_path: Path) -> None:
-    value = json.loads(certificates[problem].read_text())
-    (tmp_path / "more.json").write_text(json.dumps({**value, "lower_bound": "1e9"}))
-    (tmp_path / "half.json").write_text(certificates[problem].read_text()[:-9])
-    pairs = [(INSTANCES / SMALL[problem], path) for path in (certificates[problem], *tmp_path.glob("*.json"))]
-    pairs.append((certificates[problem], INSTANCES / SMALL[problem]))
+@pytest.mark.parametrize("problem", PAIRS)
+def test_it_says_what_the_one_file_says(problem: str, tmp_path: Path) -> None:
+    instance, certificate = PAIRS[problem]
+    (tmp_path / "more.json").write_text(changed(certificate, lower_bound="1e9"))
+    (tmp_path / "half.json").write_text(changed(certificate)[:-9])
     codes = []
-    for pair in pairs[:-1]:
-        ours, alone = run(*MODULE, *pair), run("-I", "-S", stand_alone(problem), *pair)
+    for path in (certificate, *tmp_path.glob("*.json")):
+        ours = run(*MODULE, instance, path)
+        alone = run("-I", "-S", stand_alone(problem), instance, path)
         assert (ours.returncode, ours.stdout, ours.stderr) == (alone.returncode, alone.stdout, alone.stderr)
         assert (ours.stdout + ours.stderr).count("\n") == 1
         codes.append(ours.returncode)
     assert sorted(codes) == [0, 1, 2]
-    assert run(*MODULE, *pairs[-1]).returncode == 2
+    assert run(*MODULE, certificate, instance).returncode == 2
 
 
-def test_json_says_the_same(certificates: dict[str, Path], tmp_path: Path) -> None:
-    toy, good = INSTANCES / "toy.json", certificates["infermax"]
-    value = json.loads(good.read_text())
+def test_json_says_the_same() -> None:
+    instance, good = PAIRS["infermax"]
     for program in (MODULE, ("-I", "-S", stand_alone("infermax"))):
-        for path, code, outcome in (
-            (good, 0, "certified"),
-            (toy, 1, "rejected"),
-            ("no.json", 2, "unreadable"),
-        ):
-            plain, done = run(*program, toy, path), run(*program, toy, path, "--json")
+        outcomes = (good, 0, "certified"), (instance, 1, "rejected"), ("no.json", 2, "unreadable")
+        for path, code, outcome in outcomes:
+            plain, done = run(*program, instance, path), run(*program, instance, path, "--json")
             assert (done.returncode, done.stderr) == (code, "")
             said = json.loads(done.stdout)
             assert (said["schema"], said["outcome"]) == ("infermax-opt/checked/1", outcome)
             assert said["message"] + "\n" == plain.stdout + plain.stderr
             if code == 0:
-                assert (said["instance"], said["bounded"]) == ("toy", "makespan")
-                assert Fraction(said["lower_bound"]) == Fraction(value["lower_bound"])
-    placement = run(*MODULE, INSTANCES / "placement-toy.json", good, "--json")
+                given = json.loads(good.read_text())
+                assert (said["instance"], said["bounded"]) == (given["instance"], "makespan")
+                assert Fraction(said["lower_bound"]) == Fraction(given["lower_bound"])
+    placement = run(*MODULE, ROOT / "instances" / "placement-toy.json", good, "--json")
     assert (placement.returncode, json.loads(placement.stdout)["outcome"]) == (2, "unusable")
 
 
 def test_a_problem_has_a_checker_if_it_has_certificates() -> None:
     points = {point.name for point in command.entry_points(group=command.GROUP)}
     certified = {problem.name for problem in problems() if problem.certification is not None}
-    assert points == certified == set(SMALL)
+    assert points == certified == set(PAIRS)
 
 
 @pytest.mark.parametrize(
@@ -129,15 +125,13 @@ def test_no_other_package_replaces_a_checker(monkeypatch: pytest.MonkeyPatch) ->
             command.checker_of({"problem": problem})
 
 
-@pytest.mark.parametrize("problem", SMALL)
-def test_it_loads_the_standard_library_and_its_parts_alone(
-    problem: str, certificates: dict[str, Path]
-) -> None:
+@pytest.mark.parametrize("problem", PAIRS)
+def test_it_loads_the_standard_library_and_its_parts_alone(problem: str) -> None:
     code = (
         "import sys\n"
         "before = set(sys.modules)\n"
         "from infermax_opt.checking.main import main\n"
-        f"sys.argv[1:] = [{str(INSTANCES / SMALL[problem])!r}, {str(certificates[problem])!r}]\n"
+        f"sys.argv[1:] = {list(map(str, PAIRS[problem]))!r}\n"
         "assert main() == 0\n"
         "print(' '.join(sorted(set(sys.modules) - before)))\n"
     )
@@ -152,13 +146,13 @@ def test_it_loads_the_standard_library_and_its_parts_alone(
     assert roots - sys.stdlib_module_names == set()
 
 
-def test_it_is_done_soon(certificates: dict[str, Path]) -> None:
+def test_it_is_done_soon() -> None:
     """Of processor time, as other processes may keep this one waiting."""
 
     def seconds() -> float:
         spent = resource.getrusage(resource.RUSAGE_CHILDREN)
         before = spent.ru_utime + spent.ru_stime
-        assert run(*MODULE, INSTANCES / "toy.json", certificates["infermax"]).returncode == 0
+        assert run(*MODULE, *PAIRS["infermax"]).returncode == 0
         spent = resource.getrusage(resource.RUSAGE_CHILDREN)
         return spent.ru_utime + spent.ru_stime - before
 

@@ -245,7 +245,7 @@ def test_options_reach_the_solver(monkeypatch: pytest.MonkeyPatch, solved: Path)
     ok("solve", TOY)
     assert seen == {
         "formulation": None, "solver": "auto", "warm_start": "best", "time_limit": 60.0, "memory_limit": None,
-        "threads": None, "seed": 0, "progress": None, "bounds": [], "target": None,
+        "threads": None, "seed": 0, "progress": None, "bounds": [], "target": None, "band": None,
     }  # fmt: skip
     ok(
         "solve", TOY, "--formulation", "csp", "--solver", "highs", "--warm-start", "none", "--seed", "9",
@@ -254,6 +254,7 @@ def test_options_reach_the_solver(monkeypatch: pytest.MonkeyPatch, solved: Path)
     assert seen == {
         "formulation": "csp", "solver": "highs", "warm_start": "none", "time_limit": 1.5,
         "memory_limit": 64 * 2**20, "threads": 3, "seed": 9, "progress": None, "bounds": [], "target": None,
+        "band": None,
     }  # fmt: skip
     ok("solve", TOY, "--warm-start", solved)
     assert isinstance(seen["warm_start"], Schedule)

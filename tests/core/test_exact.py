@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from infermax_opt.core.columns import gap_text
-from infermax_opt.core.exact import Rounding, fixed_text, percent_text
+from infermax_opt.core.exact import Rounding, decimal_text, fixed_text, percent_text, to_fraction
 from infermax_opt.files.report import percent
 
 ALMOST = Fraction(9996, 10_000)
@@ -43,3 +43,8 @@ def test_fixed_decimals() -> None:
     assert fixed_text(100 * ALMOST, 1, "floor") == "99.9"
     assert fixed_text(Fraction(100), 1, "floor") == "100.0"
     assert fixed_text(Fraction(1, 3), 2, "ceiling") == "0.34"
+
+
+def test_what_may_be_put_in_is_written_out_exactly() -> None:
+    for text in ("1" * 40 + "." + "1" * 40, "0." + "0" * 39 + "1", "9" * 40):
+        assert decimal_text(to_fraction(text)) == text

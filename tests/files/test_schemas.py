@@ -27,6 +27,7 @@ CALLS = [
     ("import", "trace.csv", "--format", "vidur", "-o", "instance.json"),
     ("workers", STREAM),
     ("simulate", STREAM),
+    ("plan", "trace.csv", "--format", "vidur", "--machines", "llama-3.1-8b_h100", "--ttft", "1"),
     ("table", "paper-csp", "--only", "csp-i1-o4-b4", "--time-limit", "5", "-o", "table"),
     ("calibrate", "--profile", "llama-3.1-8b_h100"),
     ("calibrate", "samples.csv"),

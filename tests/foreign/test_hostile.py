@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import pickle
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.json import limit_bytes
 from infermax_opt.foreign.reading import RUN_FORMATS, guess_format, read_run
+from tests.campaign import one_in
 from tests.foreign import samples
 
 TEXTS = samples.texts()
@@ -170,3 +174,75 @@ def test_rounding_is_no_contradiction(tmp_path: Path) -> None:
     )
     run = read_run(samples.put(tmp_path, text))
     assert run.requests[1].ttft == run.requests[1].e2e
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        (gzip.compress(b"{}", mtime=0), "it is gzip, whose names end in .gz"),
+        ("{}".encode("utf-16"), "it is UTF-16; save it as UTF-8"),
+        (b"PK\x03\x04\xff", "it is a ZIP archive"),
+        (b"(\xb5/\xfd\x04", "it is zstd"),
+        (b"PAR1\x15\x84", "it is Parquet"),
+    ],
+)
+@pytest.mark.parametrize("form", ["vllm", "aiperf", "vidur"])
+def test_what_is_no_text_is_named(tmp_path: Path, form: str, first: bytes, words: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(first)
+    assert words in fails(path, form)
+
+
+#: What may stand for a number and is none, or none that can be.
+ODD = (
+    "NaN",
+    "-1",
+    "1e400",
+    "1e-400",
+    '"\u0663"',
+    '"0x10"',
+    '"1_000"',
+    "true",
+    "[]",
+    "{}",
+    '"5 ms"',
+    "9" * 31,
+)
+
+
+def mutants(text: str) -> Iterator[bytes]:
+    """Files with one number changed, one key renamed, other line ends, or something before or behind."""
+    for odd in ODD:
+        for found in re.finditer(r'(?<![\w"\-.])-?\d+(?:\.\d+)?(?![\w".])', text):
+            yield (text[: found.start()] + odd + text[found.end() :]).encode()
+    for found in re.finditer(r'"([A-Za-z_.]+)":', text):
+        yield (text[: found.start(1)] + "x" + text[found.start(1) :]).encode()
+    header, _, rest = text.partition("\n")
+    columns = header.split(",")
+    for k in range(len(columns)):
+        for other in ([], columns[:1], [columns[k].upper()]):
+            yield (",".join([*columns[:k], *other, *columns[k + 1 :]]) + "\n" + rest).encode()
+    data = text.encode()
+    yield from (
+        b"\xef\xbb\xbf" + data,
+        data.replace(b"\n", b"\r\n"),
+        data.replace(b"\n", b"\r"),
+        data + b"\0",
+    )
+    yield from (data + data, data + b"}", text.encode("utf-16"), data.replace(b",", b"\t"), data + b'"' * 3)
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_mutants_are_read_or_named(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "run"
+    read = 0
+    for mutant in one_in(7, mutants(TEXTS[form])):
+        path.write_bytes(mutant)
+        try:
+            read += len(read_run(path, form).requests) > 0
+        except InputError as error:
+            text = str(error)
+            assert text.startswith(str(path))
+            assert text.isprintable()
+            assert len(text) < 600
+    assert read or form in ("vidur-chrome-trace",)

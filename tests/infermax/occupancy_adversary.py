@@ -25,14 +25,16 @@ from tests.support import certificate_to_json
 
 #: Steps that occur with any last list, and those of a last list that stands for several numbers.
 BASIC_KINDS = (
-    "refill", "pure refill", "admit", "pure admit", "pure end", "idle", "plain batch", "mixed batch",
-    "finish", "evict",
+    "return", "late return", "pure return", "late entry", "admit", "pure admit", "pure end", "idle",
+    "plain batch", "mixed batch", "finish", "evict",
 )  # fmt: skip
+#: Those that only matter where memory is short of one token.
+LATE = ("late return", "late entry")
 WIDE_KINDS = ("again", "growth", "beyond")
 KINDS = BASIC_KINDS + WIDE_KINDS
 
-#: Active requests, tokens, and P: between batches, A: in a batch with first tokens, U: in a batch
-#: with first tokens and no decode.
+#: Active requests, tokens, and P: between batches, A: in a batch with decodes and prefills, U: in a batch
+#: with prefills and no decode.
 Node = tuple[int, int, str]
 #: Prices, and what the last list's batches earn for their number of requests.  Then come those of first
 #: tokens, by size of the prompt, and of finishes, by size of the request.
@@ -83,10 +85,8 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
     most = min(len(instance.requests), capacity // shortest, system.max_running or capacity)
     top = min(top, most)
     preemption = instance.policy.preemption
-    plain = alpha + (min(ticks.d0, ticks.p0) if preemption else ticks.d0)
-    mixed, pure = alpha + ticks.d0 + ticks.p0, alpha + ticks.p0
-    if young > 0:
-        plain = mixed = pure = alpha + min(ticks.d0, ticks.p0)
+    plain, mixed, pure = alpha + ticks.d0, alpha + ticks.d0 + ticks.p0, alpha + ticks.p0
+    joined = "P" if young > 0 else "A"
     rho = max(0, beta - ticks.d1)
     sizes = range(shortest + 1, longest + 1) if preemption else range(0)
     ranges = [(k * shortest, min(k * max(ends), capacity + k)) for k in range(top + 1)]
@@ -117,13 +117,19 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
             for u in range(ranges[below][0], ranges[below][1] + 1):
                 for s in sizes:
                     back = rho * (s - 1)
-                    add("refill", (below, u, "P"), (k, u + s, "P"), back, 0, 0, -1, -s, also=also)
+                    for layer in "PA":
+                        add("return", (below, u, layer), (k, u + s, "A"), back, 0, 0, -1, -s, also=also)
                     for layer in "PU":
                         target = (k, u + s + 1, "U")
-                        add("pure refill", (below, u, layer), target, back, -1, -s, -1, -s, also=also)
+                        add("pure return", (below, u, layer), target, back, -1, -s, -1, -s, also=also)
+                    for layer in "PA" if instance.policy.chunked_prefill else "":
+                        target = (k, u + s - 1, "A")
+                        add("late return", (below, u, layer), target, back, 1, s - 1, -1, -s, also=also)
+                    for layer in "PU" if instance.policy.chunked_prefill else "":
+                        add("late entry", (below, u, layer), (k, u + s, "U"), back, 0, 0, -1, -s, also=also)
                 for index, i in enumerate(prompts):
-                    for layer in "PA":
-                        add("admit", (below, u, layer), (k, u + i, "A"), 0, also=also, pays=index)
+                    for layer in {"P", joined}:
+                        add("admit", (below, u, layer), (k, u + i, joined), 0, also=also, pays=index)
                     for layer in "PU":
                         target = (k, u + i + 1, "U")
                         add("pure admit", (below, u, layer), target, 0, -1, -i, also=also, pays=index)
@@ -244,9 +250,9 @@ def reachable(steps: list[Edge]) -> list[Edge]:
 
 
 def certified(
-    instance: Instance, graph: Graph, prices: list[int], without: str = "none"
+    instance: Instance, graph: Graph, prices: list[int], without: str = "none", start: Node = (0, 0, "P")
 ) -> dict[str, Any] | None:
-    """Certificate of these prices with distances as potentials; None where a cycle earns.
+    """Certificate of these prices with distances from `start` as potentials; None where a cycle earns.
 
     What the last list's batches earn for their number of requests is set here.
     """
@@ -257,7 +263,7 @@ def certified(
         (edge.cost << EXPONENT) + sum(f * p for f, p in zip(edge.prices, paid, strict=True)) for edge in steps
     ]
     arcs = ((edge.source, edge.target, weight) for edge, weight in zip(steps, weights, strict=True))
-    distance = distances((0, 0, "P"), arcs)
+    distance = distances(start, arcs)
     if distance is None:
         return None
     ticks = least_work(instance, instance.types, graph.piece)

@@ -6,11 +6,11 @@ force, prices and potentials come from one linear program, and exact potentials 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations_with_replacement
 from typing import Any
 
 import highspy
@@ -23,13 +23,13 @@ from tests.support import certificate_to_json
 
 #: Kinds of steps that a checker might forget.
 KINDS = (
-    "finish", "evict", "idle", "refill", "plain batch", "admit", "another admit", "mixed batch",
-    "enter", "another enter", "enter again", "pure batch",
+    "finish", "evict", "idle", "plain batch", "admit", "another admit", "return", "late return",
+    "mixed batch", "enter", "another enter", "enter again", "late entry", "pure batch",
 )  # fmt: skip
 EXPONENT = 20
 
 State = tuple[tuple[int, int], ...]
-#: P: between batches, A: with first tokens for a batch in which others decode, U: for one without decodes.
+#: P: between batches, A: with prefills for a batch in which others decode, U: for one without decodes.
 Node = tuple[str, State]
 START: Node = ("P", ())
 
@@ -75,7 +75,7 @@ def graph(instance: Instance, piece: int) -> Graph:
     states = [
         state
         for size in range(most + 1)
-        for state in combinations_with_replacement(elements, size)
+        for state in itertools.combinations_with_replacement(elements, size)
         if held(state) <= capacity + len(state)
         and all(sum(kind == k for kind, _ in state) <= kinds[k][2] for k, _ in state)
     ]
@@ -105,15 +105,16 @@ def graph(instance: Instance, piece: int) -> Graph:
             for layer, kind in (("P", ""), ("U", "another ")):
                 target = ("U", tuple(sorted([*state, (k, 1)])))
                 add(f"{kind}enter", (layer, state), target, 0, (k, 0), -1)
-            for n in range(1, o if preemption else 0):
-                back = rho * (i + n - 1)
-                add("refill", here, ("P", tuple(sorted([*state, (k, n)]))), back, (k, n), -1)
-                for layer in "PU":
-                    target = ("U", tuple(sorted([*state, (k, n + 1)])))
-                    add("enter again", (layer, state), target, back, (k, n), -1)
+            comes = [("return", "A", 0), ("enter again", "U", 1)]
+            if instance.policy.chunked_prefill:
+                comes += [("late return", "A", -1), ("late entry", "U", 0)]
+            for n, (kind, batch, more) in itertools.product(range(1, o if preemption else 0), comes):
+                target = (batch, tuple(sorted([*state, (k, n + more)])))
+                for layer in ("P", batch):
+                    add(kind, (layer, state), target, rho * (i + n - 1), (k, n), -1)
         if state and held(state) <= capacity and all(n < kinds[k][1] for k, n in state):
             grown = ("P", tuple((k, n + 1) for k, n in state))
-            add("plain batch", here, grown, alpha + (min(d0, p0) if preemption else d0))
+            add("plain batch", here, grown, alpha + d0)
             add("mixed batch", ("A", state), grown, alpha + d0 + p0)
         add("pure batch", ("U", state), here, alpha + p0)
     return Graph(piece, kinds, states, steps, max(1, alpha + d0 + p0))
@@ -171,14 +172,16 @@ def strongest(instance: Instance, listed: Graph, most: float = 1e3) -> dict[str,
     return None
 
 
-def certified(instance: Instance, listed: Graph, prices: dict[tuple[int, int], int]) -> dict[str, Any] | None:
-    """Certificate of these prices with distances as potentials; None where a cycle earns."""
+def certified(
+    instance: Instance, listed: Graph, prices: dict[tuple[int, int], int], start: Node = START
+) -> dict[str, Any] | None:
+    """Certificate of these prices with distances from `start` as potentials; None where a cycle earns."""
     steps = reachable(listed.steps)
     weights = [
         (step.cost << EXPONENT) + (step.sign * prices[step.price] if step.price else 0) for step in steps
     ]
     arcs = ((step.source, step.target, weight) for step, weight in zip(steps, weights, strict=True))
-    distance = distances(START, arcs)
+    distance = distances(start, arcs)
     if distance is None:
         return None
     earned = sum(count * prices[k, 0] for k, (_, _, count) in enumerate(listed.kinds))

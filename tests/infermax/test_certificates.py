@@ -28,6 +28,7 @@ from infermax_opt.core.certification import CertificateRejected
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.bounds.ramp import ramp_bound
 from infermax_opt.infermax.bounds.searched import searched_bounds
 from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
@@ -75,7 +76,8 @@ NAMES = ("offline", "arrivals", "separate", "blocks", "throughput", "exact")
 def bounds(of: Instance) -> list[LowerBound]:
     searched = list(searched_bounds(of))
     searched.sort(key=lambda bound: bound.source)
-    sources = ["Lagrangian", *([] if of.offline else ["filling"]), "occupancy", "state flow"]
+    slow = [] if ramp_bound(of) is None else ["ramp"]
+    sources = ["Lagrangian", *([] if of.offline else ["filling"]), "occupancy", *slow, "state flow"]
     assert [bound.source for bound in searched] == sources
     return [*closed_form_bounds(of), *searched]
 
@@ -117,7 +119,7 @@ def test_every_argument_has_certificates() -> None:
         assert check_evidence(of, bound) == bound.value
     assert seen - {None} == {
         "longest request", "prefill tail", "token budget", "KV area", "KV slots", "running limit",
-        "separate phases", "arrivals", "KV age", "occupancy", "state flow", "Lagrangian", "filling",
+        "separate phases", "arrivals", "KV age", "occupancy", "state flow", "Lagrangian", "filling", "ramp",
     }  # fmt: skip
 
 
@@ -149,7 +151,7 @@ def test_no_certificate_without_evidence(tmp_path: Path) -> None:
 # --- the stand-alone file -----------------------------------------------------------------------
 
 
-CHECKERS = tuple(stand_alone(problem) for problem in ("infermax", "iteration", "makespan", "pipelining"))
+CHECKERS = tuple(stand_alone(problem) for problem in ("infermax", "makespan", "pipelining"))
 #: Lines of code (no blank line, comment or docstring) of a proof, lines of a function, and its branches.
 MOST_LINES, MOST_LONG, MOST_BRANCHES = 120, 80, 12
 BRANCHES = (

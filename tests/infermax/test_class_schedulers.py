@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infermax_opt import verify
+from infermax_opt.infermax.data.classes import bros_instance
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import (
     Instance,
@@ -23,6 +24,7 @@ from infermax_opt.infermax.data.instance import (
 from infermax_opt.infermax.data.release import Release
 from infermax_opt.infermax.data.schedule import Batch
 from infermax_opt.infermax.heuristics import names_for, run_scheduler, scheduler_lines
+from infermax_opt.infermax.schedulers._draft import Draft
 from infermax_opt.infermax.schedulers.bros import Bros, BrosOptions
 from infermax_opt.infermax.schedulers.classed import CLASSED, TRIED
 from infermax_opt.infermax.simulator import Simulator, simulate
@@ -243,3 +245,25 @@ def test_sets_that_must_be_served_wait_for_those_before_them_beyond_the_horizon(
     loop = replace(instance(*groups), horizon=Fraction(0), release=Release("be", 1))
     done = verify(loop, run_scheduler(loop, name))
     assert done.ok, done.violations
+
+
+# --- the quick way to put decodes into a batch ---
+
+
+@examples(60, 5_000)
+@given(found=mixed(), name=st.sampled_from(["bros", "bros-literal"]))
+def test_decodes_put_in_at_once_make_the_same_schedule(found: Instance, name: str) -> None:
+    quick = run_scheduler(found, name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Draft, "add_decodes", lambda *_: 0)
+        assert run_scheduler(found, name) == quick
+
+
+def test_decodes_put_in_at_once_where_there_is_a_crowd() -> None:
+    for blocks in (1, 16):
+        made = bros_instance("sharegpt", "10", "3", 1)
+        found = replace(made, system=replace(made.system, kv_capacity=9_600, block_size=blocks))
+        quick = run_scheduler(found, "bros")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Draft, "add_decodes", lambda *_: 0)
+            assert run_scheduler(found, "bros") == quick

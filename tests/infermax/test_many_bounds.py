@@ -18,6 +18,7 @@ from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.state_flow import state_flow_bound
 from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.exact.staged import staged_search
@@ -25,7 +26,9 @@ from tests.campaign import campaign, in_blocks, one_in
 from tests.infermax import state_flow_adversary as states
 from tests.infermax.occupancy_adversary import (
     BESIDES,
+    EXPONENT,
     KINDS,
+    LATE,
     WIDE_KINDS,
     Graph,
     certified,
@@ -35,7 +38,7 @@ from tests.infermax.occupancy_adversary import (
 )
 from tests.infermax.oracle import optimum
 from tests.infermax.tiny import cost_model, tiny
-from tests.support import certificate_to_json, check_evidence, few
+from tests.support import case, certificate_to_json, check_evidence, few
 
 
 def slight(seed: int) -> Instance:
@@ -167,7 +170,7 @@ def listed(make: Callable[[int], Instance], seed: int, top: int) -> tuple[Graph,
     return graph, strongest(instance, graph)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "growth"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "growth" and kind not in LATE])
 def test_certificates_that_leave_out_steps(kind: str) -> None:
     """Without one kind of step the potentials prove too much: the checker must know every kind."""
     refused = 0
@@ -263,7 +266,7 @@ def listed_states(seed: int) -> tuple[states.Graph, dict[str, Any] | None]:
     return graph, states.strongest(instance, graph)
 
 
-@pytest.mark.parametrize("kind", states.KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in states.KINDS if kind not in LATE])
 def test_state_certificates_that_leave_out_steps(kind: str) -> None:
     """Without one kind of step the potentials prove too much: the checker must know every kind."""
     refused = 0
@@ -280,6 +283,61 @@ def test_state_certificates_that_leave_out_steps(kind: str) -> None:
                 submit(instance, bold)
             refused += 1
     assert refused > 0, "no instance where this kind matters"
+
+
+#: Late returns only matter where memory is short of one token and prices of evictions rise with the tokens.
+TIGHT = case(3, 1, 4, 5, cost=CostModel([("1", "0")], ("0", "0"), ("1", "0")))
+RISE = TIGHT.cost.ticks_per_second << (EXPONENT - 2)
+
+
+@pytest.mark.parametrize("kind", LATE)
+def test_certificates_that_leave_out_late_returns(kind: str) -> None:
+    """Potentials are least costs from some state on, so that all steps from there matter."""
+    graph = edges(TIGHT, 0, 99)
+    prices, refused = [0, 0, 0, RISE, 0, 0, 0], 0
+    for start in sorted({edge.source for edge in graph.edges if edge.source[2] == "P"}):
+        bold = certified(TIGHT, graph, prices, without=kind, start=start)
+        refused += refuses(TIGHT, bold, certified(TIGHT, graph, prices, start=start))
+    assert refused > 0, "no state where this kind matters"
+
+
+@pytest.mark.parametrize("kind", LATE)
+def test_state_certificates_that_leave_out_late_returns(kind: str) -> None:
+    graph = states.graph(TIGHT, 0)
+    lacking, prices, refused = states.lacking(graph, kind), {(0, n): 2 * n * RISE for n in range(4)}, 0
+    for state in graph.states:
+        bold = states.certified(TIGHT, lacking, prices, ("P", state))
+        refused += refuses(TIGHT, bold, states.certified(TIGHT, graph, prices, ("P", state)))
+    assert refused > 0, "no state where this kind matters"
+
+
+def test_certificates_that_leave_out_who_turns_up() -> None:
+    """Where first tokens are left out, requests come between batches, and pay for it."""
+    refused = 0
+    for seed in campaign(12, 60):
+        instance = crowd(seed)
+        if instance.system.kv_capacity > 14:
+            continue
+        graph = edges(instance, 0, 1 if seed % 2 else 99, young=1)
+        bold, honest = strongest(instance, graph, without="admit"), strongest(instance, graph)
+        if bold is None or honest is None:
+            continue
+        if Fraction(bold["lower_bound"]) > Fraction(honest["lower_bound"]) * Fraction("1.002"):
+            with pytest.raises(Rejected):
+                submit(instance, bold)
+            refused += 1
+    assert refused > 0, "no instance where it matters"
+
+
+def refuses(instance: Instance, bold: dict[str, Any] | None, honest: dict[str, Any] | None) -> bool:
+    """Submit potentials; whether the greatest ones at these prices are lower, so that they are refused."""
+    assert bold is not None
+    if honest is not None and honest["evidence"] == bold["evidence"]:
+        submit(instance, bold)
+        return False
+    with pytest.raises(Rejected):
+        submit(instance, bold)
+    return True
 
 
 def test_numbers_too_large_for_the_checker_prove_nothing() -> None:

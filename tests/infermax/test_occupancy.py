@@ -119,7 +119,7 @@ def test_order_of_requests_does_not_matter() -> None:
     for seed in range(4):
         random.Random(seed).shuffle(groups)
         instance = Instance("order", tuple(groups), System(15, 50, 50), PAPER)
-        bounds.append(occupancy_bound(instance, stop=few(200)))
+        bounds.append(occupancy_bound(instance, stop=few(400)))
     assert bounds[0] is not None
     for bound in bounds[1:]:
         assert bound == bounds[0]
@@ -208,8 +208,9 @@ def test_plain_python_and_compiled_kernels_agree(monkeypatch: pytest.MonkeyPatch
     from infermax_opt.infermax.bounds import _kernels_occupancy as kernels
 
     instance = case(4, 2, 3, 9)
+    monkeypatch.setattr(_occupancy_graph, "is_tiny", lambda kinds: False)
     compiled = occupancy_bound(instance, stop=few(40))
-    monkeypatch.setattr(_occupancy_graph, "kernels", lambda: (kernels.settle, kernels.weigh))
+    monkeypatch.setattr(_occupancy_graph, "kernels", lambda small: (kernels.settle, kernels.weigh))
     plain = occupancy_bound(instance, stop=few(40))
     assert compiled is not None
     assert compiled == plain

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.data.cost import Attention, CostModel
-from infermax_opt.infermax.data.instance import Instance, Objective, System
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch
 from infermax_opt.infermax.data.suites import paper_cost
 from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 from infermax_opt.infermax.planners.plan import _placement, planner
 from infermax_opt.infermax.planners.plan import _run as _planner_run
-from infermax_opt.infermax.planners.plan._options import decide
+from infermax_opt.infermax.planners.plan._options import decide, knee_share
 from infermax_opt.infermax.planners.plan._write import batches_of
 from infermax_opt.infermax.planners.plan.planner import ArrivalsError, PlannerOptions, plan, plans
 from infermax_opt.infermax.replay.fast import replay
@@ -106,6 +106,29 @@ def test_prompts_are_interleaved_where_squares_are_paid() -> None:
     features = replay(instance, plan(instance)).features
     assert max(f.prefills for f in features) > 1
     assert sum(f.prefill_work for f in features) < 8 * 64**2
+
+
+def test_prompts_ride_along_up_to_the_knee() -> None:
+    """The pieces cross at 40 tokens: with no more in any batch all of them have the lower slope."""
+    cost = CostModel([("0.012", "0.00001"), ("0.004", "0.00021")], ("0.001", "0"), ("0.0001", "0"))
+    groups = tuple(RequestGroup(f"g{k}", 60 + 10 * k, 60 + 14 * k, count=20) for k in range(6))
+    instance = Instance("knee", groups, System(1600, 400, 400), cost)
+    assert knee_share(instance) == pytest.approx(0.1)
+    at_knee, whole = (decide(instance, PlannerOptions(fill=fill), 0) for fill in (0.1, 1.0))
+    assert at_knee.seconds < whole.seconds
+    assert knee_share(replace(instance, policy=Policy(chunked_prefill=False))) == 1
+    assert knee_share(replace(instance, system=System(16000, 400, 400))) == 1  # decodes alone need more
+    first = next(plans(instance))[1]
+    assert max(sum(batch.tokens.values()) for batch in first.batches) <= 40
+
+
+def test_the_last_requests_are_considered_by_output() -> None:
+    groups = tuple(RequestGroup(f"g{k}", 5 + k % 4, 3 + 5 * k % 17) for k in range(16))
+    instance = Instance("last", groups, System(80, 50, 50), paper_cost())
+    by_output = PlannerOptions(by_output=1.0, noise=0.0)
+    assert decide(instance, replace(by_output, last=1.0), 0) == decide(instance, by_output, 0)
+    assert decide(instance, PlannerOptions(last=1.0), 0) == decide(instance, by_output, 0)
+    assert decide(instance, PlannerOptions(last=0.0), 0) != decide(instance, by_output, 0)
 
 
 def test_a_neighbour_changes_settings_that_exist() -> None:

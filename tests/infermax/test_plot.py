@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.files.figure import Phase
+from infermax_opt.files.figure import Phase, save_picture
 from infermax_opt.infermax import plot
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
@@ -84,7 +84,7 @@ def test_wrong_schedules_have_no_timeline() -> None:
 )
 def test_pictures(tmp_path: Path, suffix: str, instance: Instance, schedule: Schedule) -> None:
     path = tmp_path / f"picture.{suffix}"
-    plot.plot_schedule(instance, schedule, path)
+    save_picture(plot.plot_schedule(instance, schedule), path)
     content = path.read_bytes()
     if suffix == "png":
         assert content.startswith(b"\x89PNG")
@@ -97,7 +97,7 @@ def test_pictures(tmp_path: Path, suffix: str, instance: Instance, schedule: Sch
 
 def test_equal_schedules_give_equal_svg(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
-        plot.plot_schedule(TOY, EVICTING, tmp_path / name)
+        save_picture(plot.plot_schedule(TOY, EVICTING), tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
@@ -119,9 +119,9 @@ def test_failures_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     from matplotlib.figure import Figure
 
     with pytest.raises(InputError, match="ends in"):
-        plot.plot_schedule(TOY, EVICTING, tmp_path / "picture.jpg")
+        save_picture(plot.plot_schedule(TOY, EVICTING), tmp_path / "picture.jpg")
     with pytest.raises(InputError, match="cannot be written"):
-        plot.plot_schedule(TOY, EVICTING, tmp_path / "missing" / "picture.png")
+        save_picture(plot.plot_schedule(TOY, EVICTING), tmp_path / "missing" / "picture.png")
     path = tmp_path / "picture.png"
     path.write_text("before")
 
@@ -131,6 +131,6 @@ def test_failures_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Figure, "savefig", full)
     with pytest.raises(InputError, match="No space left"):
-        plot.plot_schedule(TOY, EVICTING, path)
+        save_picture(plot.plot_schedule(TOY, EVICTING), path)
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]

@@ -194,10 +194,11 @@ def test_plain_python_and_compiled_kernels_agree(preemption: bool, monkeypatch: 
     from infermax_opt.infermax.bounds import _kernels_state_flow as plain
 
     instance = case(4, 2, 3, 9, preemption=preemption)
+    monkeypatch.setattr(_state_flow_search, "is_tiny", lambda kinds: False)
     compiled = proved(instance)
     again = proved(instance)
     functions = plain.listed, plain.link, plain.settle, plain.weigh
-    monkeypatch.setattr(_state_flow_search, "kernels", lambda: functions)
+    monkeypatch.setattr(_state_flow_search, "kernels", lambda small: functions)
     interpreted = proved(instance)
     assert compiled == interpreted == again
     assert compiled.evidence == interpreted.evidence == again.evidence

@@ -235,3 +235,14 @@ def test_an_instance_goes_through_its_file(tmp_path: Path) -> None:
     for made in (generate_snapshot(5, 6, seed=1, values=True), generate_snapshot(3, 4, swap=1.0)):
         write_iteration_instance(made, tmp_path / "i.json.gz")
         assert imx.read_instance(tmp_path / "i.json.gz") == made
+
+
+@pytest.mark.parametrize(("rate", "answer"), [("409", "yes"), ("410", "no"), ("0", None)])
+def test_a_least_rate_is_a_limit_of_its_reciprocal(rate: str, answer: str | None) -> None:
+    done = run("solve", TOY, "--at-least", f"be_tokens_per_second={rate}")
+    if answer is None:
+        assert (done.exit_code, len(done.output.splitlines())) == (2, 1), done.output
+    else:
+        assert f"{answer}:" in done.stdout, done.output
+    other = run("solve", TOY, "--at-least", "value_per_second=1")
+    assert (other.exit_code, len(other.output.splitlines())) == (2, 1), other.output

@@ -43,7 +43,7 @@ def crowded() -> IterationInstance:
 
 def given_up(monkeypatch: pytest.MonkeyPatch) -> IterationInstance:
     """The instance, where the search gives up at once."""
-    monkeypatch.setattr(searched, "MOST_STEPS", 3)
+    monkeypatch.setattr(searched, "MOST_LABELS", 0)
     instance = crowded()
     found = searched.most_kept(Ticks.of(instance))
     assert found.least < found.most

@@ -162,7 +162,12 @@ def test_annealing_stops_at_the_bound(engines: dict[str, Any]) -> None:
     engines["plans"] = [MakespanSchedule("equal", []), slow, good, AssertionError("asked in vain")]
     lines: list[str] = []
     result = api.solve(
-        instance, solver="anneal", warm_start="none", time_limit=30, threads=1, progress=lines.append
+        instance,
+        solver="anneal",
+        warm_start="none",
+        time_limit=30,
+        threads=1,
+        progress=lambda event: lines.append(str(event)),
     )
     assert result.status is Status.OPTIMAL
     assert result.upper is not None

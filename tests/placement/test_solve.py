@@ -124,7 +124,7 @@ def test_optima_are_those_of_the_oracle(seed: int) -> None:
 
 def test_a_bound_that_meets_a_heuristic_needs_no_engine(engines: dict[str, Any]) -> None:
     lines: list[str] = []
-    result = api.solve(TOY, time_limit=20, progress=lines.append)
+    result = api.solve(TOY, time_limit=20, progress=lambda event: lines.append(str(event)))
     assert isinstance(result, Result)
     assert (result.status, result.gap, result.objective) == (Status.OPTIMAL, 0, "workers")
     assert result.upper is not None

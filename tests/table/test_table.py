@@ -418,7 +418,9 @@ def test_rows_start_from_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Table]:
     folder = tmp_path_factory.mktemp("table") / "new" / "folder"
     lines: list[str] = []
-    table = run_table("paper-csp", folder, time_limit=2, only=SMALL, jobs=2, progress=lines.append)
+    table = run_table(
+        "paper-csp", folder, time_limit=2, only=SMALL, jobs=2, progress=lambda event: lines.append(str(event))
+    )
     assert len(lines) == 3
     assert all(line.startswith(f"{k}/3 csp-i") for k, line in enumerate(lines, 1))
     assert "gap 0 %; about " in lines[0]
@@ -558,7 +560,7 @@ def test_kill_9_loses_and_doubles_nothing(tmp_path: Path) -> None:
 def test_a_killed_worker_costs_its_row(tmp_path: Path) -> None:
     killed: list[int] = []
 
-    def kill(line: str) -> None:
+    def kill(event: object) -> None:
         # The first row is there; the one that is being computed now takes its full time.
         if not killed:
             until(lambda: workers_of(os.getpid()))

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from infermax_opt.core.checks import MAX_REQUESTS, Meaning, checked_decimal, checked_text, checked_whole
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.shown import ShownInstance
 from infermax_opt.placement.data.instance import (
     MAX_TOKENS,
     PlacementGroup,
@@ -37,7 +38,7 @@ class StreamRequest:
 
 
 @dataclass(frozen=True)
-class Stream:
+class Stream(ShownInstance):
     """Requests over time, the workers, and the latency limits.
 
     Parameters

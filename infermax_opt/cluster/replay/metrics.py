@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
+from infermax_opt.core.shown import ShownMetrics
 from infermax_opt.core.values import SHARE_REACHED
 from infermax_opt.placement.data.instance import Slo
 
@@ -62,7 +63,7 @@ UNITS = {
 
 
 @dataclass(frozen=True)
-class StreamMetrics:
+class StreamMetrics(ShownMetrics):
     """Metrics of a replayed stream; `STREAM_DEFINITIONS` says what each one means.  Times in seconds."""
 
     definitions: ClassVar[Mapping[str, str]] = STREAM_DEFINITIONS

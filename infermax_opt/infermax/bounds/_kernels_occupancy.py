@@ -19,17 +19,17 @@ FAR = 2**60
 LOOKS = 4
 #: Kinds of edges; what is stored with a state is EDGES * (state it came from) + kind, or -1.
 EDGES = 16
-ADMIT, FIRST, PURE, REFILL, REFILLED, PLAIN, MIXED, IDLE, FINISH, EVICT = range(10)
+ADMIT, FIRST, RETURN, LATE_RETURN, ENTER, LATE_ENTRY, PLAIN, MIXED, PURE, IDLE, FINISH, EVICT = range(12)
 
 
 class Costs(NamedTuple):
     """Weights of the edges, in units.
 
-    `plain`, `mixed`, `pure`: a batch without first tokens, with first tokens and decodes, with
-    first tokens and no decode.  `token`, `size`: payment of a generated token, and per token of KV
-    its request then holds.  `out_fixed + out_size * s`: cost of evicting a request of size s, and
-    `in_fixed + in_size * s` of refilling it.  `first`, `finish`: columns of what a first token and a
-    finish pay besides, by size of the prompt and of the finished request.
+    `plain`, `mixed`, `pure`: a batch of decodes, with prefills besides, of prefills alone.  `token`,
+    `size`: payment of a generated token, and per token of KV its request then holds.  `out_fixed +
+    out_size * s`: cost of evicting a request of size s, and `in_fixed + in_size * s` of its return.
+    `first`, `finish`: columns of what a first token and a finish pay besides, by size of the prompt and
+    of the finished request.
     """
 
     plain: Any
@@ -60,20 +60,26 @@ def shift(
 
 
 def lift(
-    source: Any, target: Any, first: Any, last: Any, low: Any, high: Any, fixed: Any, slope: Any,
-    came: Any, origin: Any, kind: Any,
+    between: Any, layer: Any, target: Any, first: Any, last: Any, low: Any, high: Any, fixed: Any, slope: Any,
+    came: Any, at: Any, at_layer: Any, kind: Any,
 ) -> Any:  # fmt: skip
-    """Relax target[U] by source[U - s] + fixed + slope * s for s in low..high, U in first..last."""
+    """Relax target[U] by the lower source at U - s, plus fixed + slope * s, s in low..high, U in first..last.
+
+    Sources: `between` batches, from state `at` on, and the `layer` of a batch, from `at_layer` on.
+    """
     changed = False
     queue = np.empty(last - first + high - low + 2, np.int64)
     head = tail = 0
     fed = max(0, first - high)
     for u in range(first, last + 1):
         while fed <= u - low:
-            value = source[fed]
+            value = min(between[fed], layer[fed])
             if value < FAR:
                 value -= slope * fed
-                while tail > head and source[queue[tail - 1]] - slope * queue[tail - 1] >= value:
+                while tail > head:
+                    known = queue[tail - 1]
+                    if min(between[known], layer[known]) - slope * known < value:
+                        break
                     tail -= 1
                 queue[tail] = fed
                 tail += 1
@@ -81,10 +87,11 @@ def lift(
         while tail > head and queue[head] < u - high:
             head += 1
         if tail > head:
-            value = source[queue[head]] + fixed + slope * (u - queue[head])
+            used = queue[head]
+            value = min(between[used], layer[used]) + fixed + slope * (u - used)
             if value < target[u]:
                 target[u] = value
-                came[u] = (origin + queue[head]) * EDGES + kind
+                came[u] = ((at if between[used] <= layer[used] else at_layer) + used) * EDGES + kind
                 changed = True
     return changed
 
@@ -122,7 +129,8 @@ def drop(
 
 def relax(
     tables: Any, came: Any, first: Any, last: Any, capacity: Any, wide: Any,
-    prompts: Any, ends: Any, shortest: Any, longest: Any, evictions: Any, costs: Any,
+    prompts: Any, ends: Any, shortest: Any, longest: Any, young: Any, evictions: Any, chunked: Any,
+    costs: Any,
 ) -> Any:  # fmt: skip
     """Relax every edge once, by number of requests; return whether a distance fell.
 
@@ -142,25 +150,35 @@ def relax(
             at = other * width
             at_admitted, at_pure = (rows + other) * width, (2 * rows + other) * width
             if evictions:
+                low, high, fixed, slope = shortest + 1, longest, costs.in_fixed, costs.in_size
                 changed |= lift(
-                    potential[other], potential[k], begin, end,
-                    shortest + 1, longest, costs.in_fixed, costs.in_size, came[0, k], at, REFILL,
+                    potential[other], admitted[other], admitted[k], begin, end,
+                    low, high, fixed, slope, came[1, k], at, at_admitted, RETURN,
                 )  # fmt: skip
-                # In a batch without decodes the refilled request makes its token and grows.
-                low, high = shortest + 2, longest + 1
-                fixed, slope = costs.in_fixed - costs.in_size - token + size, costs.in_size - size
+                # In a batch without decodes a request that makes its token grows.
                 changed |= lift(
-                    pure[other], pure[k], begin, end, low, high, fixed, slope, came[2, k], at_pure, REFILLED
-                )
+                    potential[other], pure[other], pure[k], begin, end,
+                    low + 1, high + 1, fixed - slope - token + size, slope - size,
+                    came[2, k], at, at_pure, ENTER,
+                )  # fmt: skip
+            if evictions and chunked:
                 changed |= lift(
-                    potential[other], pure[k], begin, end, low, high, fixed, slope, came[2, k], at, REFILLED
-                )
+                    potential[other], admitted[other], admitted[k], begin, end,
+                    low - 1, high - 1, fixed + slope + token, slope + size,
+                    came[1, k], at, at_admitted, LATE_RETURN,
+                )  # fmt: skip
+                changed |= lift(
+                    potential[other], pure[other], pure[k], begin, end,
+                    low, high, fixed, slope, came[2, k], at, at_pure, LATE_ENTRY,
+                )  # fmt: skip
             for index in range(len(prompts)):
                 by, pay = prompts[index], costs.first[index]
-                changed |= shift(potential[other], admitted[k], begin, end, by, -pay, came[1, k], at, ADMIT)
-                changed |= shift(
-                    admitted[other], admitted[k], begin, end, by, -pay, came[1, k], at_admitted, ADMIT
-                )
+                joined, layer = (potential[k], 0) if young else (admitted[k], 1)
+                changed |= shift(potential[other], joined, begin, end, by, -pay, came[layer, k], at, ADMIT)
+                if not young:
+                    changed |= shift(
+                        admitted[other], joined, begin, end, by, -pay, came[1, k], at_admitted, ADMIT
+                    )
                 pay += token + size * by
                 by += 1
                 changed |= shift(potential[other], pure[k], begin, end, by, -pay, came[2, k], at, FIRST)
@@ -235,13 +253,14 @@ def gains(came: Any, seen: Any, cycles: Any) -> Any:
 
 def settle(
     tables: Any, came: Any, first: Any, last: Any, capacity: Any, wide: Any,
-    prompts: Any, ends: Any, shortest: Any, longest: Any, evictions: Any, costs: Any, sweeps: Any,
-    cycles: Any,
+    prompts: Any, ends: Any, shortest: Any, longest: Any, young: Any, evictions: Any, chunked: Any,
+    costs: Any, sweeps: Any, cycles: Any,
 ) -> Any:  # fmt: skip
     """Potentials, by lowering those given until no edge lowers any.
 
-    `tables`, int64 (3, rows, width): potentials of states as they are, in a batch with first tokens and
-    decodes, and in one without decodes.  `came`, of that shape: the last edge to each.
+    `tables`, int64 (3, rows, width): potentials of states as they are, in a batch that prefills and
+    decodes, and in one without decodes.  `came`, of that shape: the last edge to each.  `young`: whether
+    first tokens may be decodes of requests that were not looked at before.
 
     Returns
     -------
@@ -255,7 +274,7 @@ def settle(
     for sweep in range(sweeps):
         if not relax(
             tables, came, first, last, capacity, wide,
-            prompts, ends, shortest, longest, evictions, costs,
+            prompts, ends, shortest, longest, young, evictions, chunked, costs,
         ):  # fmt: skip
             return 0
         if sweep % LOOKS == LOOKS - 1 or tables[0, 0, 0] < begun:
@@ -292,14 +311,17 @@ def weigh(
             weights[5 + len(prompts) + np.searchsorted(ends, -grown)] -= 1
         elif kind == PURE:
             weights[0] += costs.pure
-        elif kind in (REFILL, REFILLED):
-            size = grown if kind == REFILL else grown - 1
+        elif kind in (RETURN, LATE_RETURN, ENTER, LATE_ENTRY):
+            size = grown + (1 if kind == LATE_RETURN else -1 if kind == ENTER else 0)
             weights[0] += rho * (size - 1)
             weights[3] -= 1
             weights[4] -= size
-            if kind == REFILLED:
+            if kind == ENTER:
                 weights[1] -= 1
                 weights[2] -= size
+            elif kind == LATE_RETURN:
+                weights[1] += 1
+                weights[2] += size - 1
         elif kind in (PLAIN, MIXED):
             weights[0] += costs.plain if kind == PLAIN else costs.mixed
             weights[1] -= wide if wide and k == rows - 1 and costs.token > 0 else k

@@ -13,14 +13,13 @@ import numpy as np
 
 from infermax_opt.infermax.bounds._kernels_occupancy import EDGES, FAR, gains
 
-__all__ = ["ADMIT", "ENTER", "FAR", "LEAVE", "REFILL", "find", "gains", "link", "listed", "relax", "settle",
-           "weigh"]  # fmt: skip
+__all__ = ["ADMIT", "ENTER", "FAR", "LEAVE", "find", "gains", "link", "listed", "relax", "settle", "weigh"]
 
-#: Steps that add or take an element, rows of their costs: into a batch with first tokens and decodes,
-#: into one without decodes, between batches, and out of the state.
-ADMIT, ENTER, REFILL, LEAVE = range(4)
-#: The other steps: a batch without first tokens, with them, without decodes; a request stays idle.
-PLAIN, MIXED, PURE, IDLE = range(4, 8)
+#: Steps that add or take an element, rows of their costs: into a batch with decodes, into one without,
+#: and out of the state.
+ADMIT, ENTER, LEAVE = range(3)
+#: The other steps: a batch of decodes alone, one that prefills, too, or alone; a request stays idle.
+PLAIN, MIXED, PURE, IDLE = range(3, 7)
 #: Sweeps between two looks for a cycle that gains.
 LOOKS = 4
 
@@ -141,10 +140,6 @@ def relax(
                     alone[state] = value + cost[ENTER, x]
                     came[2, state], moved[2, state] = origin * EDGES + ENTER, x
                     changed = True
-            if before < FAR and cost[REFILL, x] < FAR and before + cost[REFILL, x] < between[state]:
-                between[state] = before + cost[REFILL, x]
-                came[0, state], moved[0, state] = other * EDGES + REFILL, x
-                changed = True
         if alone[state] < FAR and alone[state] + pure < between[state]:
             between[state] = alone[state] + pure
             came[0, state] = (2 * states + state) * EDGES + PURE
@@ -183,7 +178,7 @@ def settle(
 ) -> Any:  # fmt: skip
     """Potentials, by lowering those given until no step lowers any.
 
-    `tables`, int64 (3, states): potentials of states as they are, in a batch with first tokens and
+    `tables`, int64 (3, states): potentials of states as they are, in a batch that prefills and
     decodes, and in one without decodes.  `came`, `moved`, of that shape: the last step to each, and the
     element that it adds or takes.  `cost`: of each step that does, by element.
 

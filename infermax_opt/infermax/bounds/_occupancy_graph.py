@@ -46,8 +46,7 @@ class Prices:
 class OccupancyGraph:
     """The graph of one instance and piece, possibly at a coarser scale; costs in units.
 
-    `plain`, `mixed`, `pure`: fixed cost of a batch without first tokens, with first tokens and
-    decodes, with first tokens and no decode; `least`: the least of any batch.
+    `plain`, `mixed`, `pure`: fixed cost of a batch of decodes, with prefills besides, of prefills alone.
     `kinds`: input tokens, output tokens and number of requests, less the first `young` outputs.
     `limit`: most active requests that are told apart, MAX_ACTIVE if None.
     """
@@ -58,9 +57,9 @@ class OccupancyGraph:
     plain: int
     mixed: int
     pure: int
-    least: int
     rho: int
     evictions: bool
+    chunked: bool
     young: int = 0
     limit: int | None = None
 
@@ -126,9 +125,6 @@ class OccupancyGraph:
             self,
             most=max(1, min(self.most, self.capacity // min(i for i, _, _ in kinds))),
             kinds=kinds,
-            plain=self.least,
-            mixed=self.least,
-            pure=self.least,
             young=young,
         )
 
@@ -148,7 +144,6 @@ class OccupancyGraph:
             plain=self.plain * scale,
             mixed=self.mixed + self.plain * (scale - 1),
             pure=self.pure + self.plain * (scale - 1),
-            least=self.least * scale,
             rho=self.rho * scale,
         )
 
@@ -220,7 +215,7 @@ class OccupancyGraph:
         settle, weigh = kernels(is_tiny(self.kinds))
         found = settle(
             tables, came, first, last, self.capacity, self.wide, prompts, ends,
-            shortest, self.ends[-1] - 1, self.evictions, costs, SWEEPS, cycles,
+            shortest, self.ends[-1] - 1, self.young > 0, self.evictions, self.chunked, costs, SWEEPS, cycles,
         )  # fmt: skip
         weights = np.zeros((max(0, found), 5 + len(prompts) + len(ends)), np.int64)
         for row, state in zip(weights, cycles, strict=False):

@@ -90,8 +90,9 @@ class FlowSpace:
 class FlowGraph:
     """Costs of all steps in the space of states, in units of 2**-exponent ticks.
 
-    `plain`, `mixed`, `pure`: batches without first tokens, with them, and with them but no decodes.
-    `fixed`, `column`: `weigh` of the kernels.  Prices: one for each kind's first tokens, then, with
+    `plain`, `mixed`, `pure`: batches of decodes, with prefills besides, and of prefills alone.
+    `fixed`, `column`: `weigh` of the kernels, for requests that make a token in the batch which they
+    come into, and for those that do not.  Prices: one for each kind's first tokens, then, with
     evictions, one for each number of tokens of each kind.
     """
 
@@ -110,7 +111,7 @@ class FlowGraph:
         """The graph of one affine piece; None where batches cost nothing."""
         import numpy as np
 
-        from infermax_opt.infermax.bounds._kernels_state_flow import ADMIT, ENTER, FAR, LEAVE, REFILL
+        from infermax_opt.infermax.bounds._kernels_state_flow import ADMIT, ENTER, FAR, LEAVE
 
         ticks, evictions = instance.cost.ticks, instance.policy.preemption
         alpha, beta = ticks.alpha[piece], ticks.beta[piece]
@@ -120,24 +121,27 @@ class FlowGraph:
         units = functools.partial(in_units, exponent=exponent)
         # A smaller rho proves no more than the real one, and no sum leaves int64.
         rho = min(units(max(0, beta - ticks.d1)), 2**52 // (space.capacity + space.most + 1))
-        fixed = np.full((4, len(space.kind)), FAR, np.int64)
+        fixed = np.full((2, 3, len(space.kind)), FAR, np.int64)
         column = np.full(fixed.shape, -1, np.int64)
+        # Late or not, into which batch, and what n is there beside the tokens that the request has.
+        comes = [(0, ADMIT, 0), (0, ENTER, 1)]
+        if instance.policy.chunked_prefill:
+            comes += [(1, ADMIT, -1), (1, ENTER, 0)]
         price = len(space.kinds)
         for x, (kind, n) in enumerate(zip(space.kind.tolist(), space.tokens.tolist(), strict=True)):
             i, o, _ = space.kinds[kind]
             if n <= 1:
                 move = ENTER if n else ADMIT
-                fixed[move, x], column[move, x] = 0, kind
+                fixed[0, move, x], column[0, move, x] = 0, kind
             if evictions and 1 <= n < o:
-                fixed[REFILL, x] = fixed[ENTER, x + 1] = rho * (i + n - 1)
-                fixed[LEAVE, x] = 0
-                column[REFILL, x] = column[ENTER, x + 1] = column[LEAVE, x] = price
+                for late, move, more in comes:
+                    fixed[late, move, x + more], column[late, move, x + more] = rho * (i + n - 1), price
+                fixed[0, LEAVE, x], column[0, LEAVE, x] = 0, price
                 price += 1
             if n == o:
-                fixed[LEAVE, x] = 0
-        presence = min(ticks.d0, ticks.p0) if evictions else ticks.d0
+                fixed[0, LEAVE, x] = 0
         return cls(
-            space, exponent, units(alpha + presence), units(alpha + ticks.d0 + ticks.p0),
+            space, exponent, units(alpha + ticks.d0), units(alpha + ticks.d0 + ticks.p0),
             units(alpha + ticks.p0), rho, evictions, fixed, column,
         )  # fmt: skip
 
@@ -170,9 +174,11 @@ class FlowGraph:
         tables = np.full((3, len(space.grown)), FAR, np.int64) if start is None else start.copy()
         tables[0, 0] = min(0, tables[0, 0])
         came, moved = np.full((2, *tables.shape), -1, np.int64)
-        sign = np.where(np.arange(4) == LEAVE, 1, -1)[:, None]
+        sign = np.where(np.arange(3) == LEAVE, 1, -1)[:, None]
         paid = sign * np.append(prices, 0)[self.column]
-        cost = np.where(self.fixed < FAR, self.fixed + paid, FAR)
+        costs = np.where(self.fixed < FAR, self.fixed + paid, FAR)
+        late = costs[1] < costs[0]
+        cost, fixed, column = (np.where(late, both[1], both[0]) for both in (costs, self.fixed, self.column))
         cycles = np.zeros(CYCLES, np.int64)
         _, _, settle, weigh = kernels(is_tiny(space.kinds))
         for _ in range(0, MAX_SWEEPS, SWEEPS):
@@ -184,7 +190,7 @@ class FlowGraph:
                 break
         weights = np.zeros((max(0, found), 1 + len(prices)), np.int64)
         for row, state in zip(weights, cycles, strict=False):
-            weigh(came, moved, state, self.fixed, self.column, self.plain, self.mixed, self.pure, row)
+            weigh(came, moved, state, fixed, column, self.plain, self.mixed, self.pure, row)
         return (tables if found == 0 else None), weights
 
 

@@ -44,7 +44,7 @@ from infermax_opt.infermax.bounds.trade_off import trade_off
 from infermax_opt.infermax.data.instance import Instance, Metric, RequestType
 from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, ratio
 
-__all__ = ["closed_form_bounds"]
+__all__ = ["closed_form_bounds", "presence_ticks"]
 
 #: Name of the argument of `age`.
 AGE = "KV age"
@@ -182,24 +182,11 @@ def _cost(
     """Least makespan of a schedule with at least `number` batches (module docstring); None: `age`."""
     ticks = instance.cost.ticks
     squares = [(k.input_tokens**2 * len(k.members) * ticks.p1, k.output_tokens) for k in kinds]
-    later = sum(
-        len(k.members)
-        * ((k.output_tokens - 1) * k.input_tokens + k.output_tokens * (k.output_tokens - 1) // 2)
-        for k in kinds
-    )
-    capacity = instance.system.kv_capacity
     best = _LeastMakespan(-1, 0, None)
     for piece, (alpha, beta) in enumerate(zip(ticks.alpha, ticks.beta, strict=True)):
-        # More batches never cost less presence, so the least number may be used.
-        least = min(ticks.p0, ticks.d0)
         batches = _aged(instance, kinds, piece) if number is None else number
         batches = max(batches, counts.prefill)
-        presence = ticks.d0 * counts.decode + least * max(0, batches - counts.prefill - counts.decode)
-        if not instance.policy.preemption or (beta - ticks.d1) * capacity >= 2 * ticks.d0:
-            others = max(0, batches - counts.prefill - -(-later // capacity))
-            presence = max(presence, ticks.d0 * later // capacity + least * others)
-        presence += ticks.p0 * counts.prefill
-        total = alpha * batches + presence
+        total = alpha * batches + presence_ticks(instance, kinds, counts, beta, batches)
         reference = None
         if spreads(instance):
             spread, reference = _spread_squares(squares, batches, alpha)
@@ -209,6 +196,34 @@ def _cost(
         if total > best.ticks:
             best = _LeastMakespan(total, piece, reference)
     return best
+
+
+def presence_ticks(
+    instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts, beta: int, batches: int
+) -> int:
+    """Least sum of d0 and p0 in so many batches or more: more of them never cost less.
+
+    Parameters
+    ----------
+    instance : Instance
+    kinds : sequence of RequestType
+        The requests that count.
+    counts : BatchCounts
+        Theirs.
+    beta : int
+        Ticks of a token.
+    batches : int
+        At least as many as prefill.
+    """
+    ticks, capacity = instance.cost.ticks, instance.system.kv_capacity
+    least = min(ticks.p0, ticks.d0)
+    presence = ticks.d0 * counts.decode + least * max(0, batches - counts.prefill - counts.decode)
+    if not instance.policy.preemption or (beta - ticks.d1) * capacity >= 2 * ticks.d0:
+        lengths = [(k.input_tokens, k.output_tokens, len(k.members)) for k in kinds]
+        later = sum(count * ((o - 1) * i + o * (o - 1) // 2) for i, o, count in lengths)
+        others = max(0, batches - counts.prefill - -(-later // capacity))
+        presence = max(presence, ticks.d0 * later // capacity + least * others)
+    return int(presence + ticks.p0 * counts.prefill)
 
 
 def _aged(instance: Instance, kinds: Sequence[RequestType], piece: int) -> int:

@@ -120,6 +120,7 @@ class LoneLatency:
     def __init__(self, instance: Instance):
         self._instance = instance
         self._found: dict[tuple[int, int], Lone] = {}
+        self._firsts: dict[int, Fraction] = {}
         ticks, policy = instance.cost.ticks, instance.policy
         longest = max(r.input_tokens + r.output_tokens for r in instance.groups)
         #: Largest s that a refill can have.
@@ -139,7 +140,9 @@ class LoneLatency:
         """Lone latency of a request."""
         key = request.input_tokens, request.output_tokens
         if key not in self._found:
-            self._found[key] = Lone(self._first(key[0]), self._later(*key))
+            if key[0] not in self._firsts:
+                self._firsts[key[0]] = self._first(key[0])
+            self._found[key] = Lone(self._firsts[key[0]], self._later(*key))
         return self._found[key]
 
     def _first(self, prompt: int) -> Fraction:

@@ -4,22 +4,27 @@ Where few requests fit into memory at once, area arguments ignore that memory is
 finishing or evicting whole requests, whole numbers at a time.  This bound does not.
 
 *Walk.*  Fix one affine piece of the batch time.  Call a request active from the batch of its first
-token until it finishes, except between an eviction and the batch of its next token.  Let k be the
-number of active requests and U the sum of s = I + n, their KV after their next token (n tokens
-exist).  Any schedule moves (k, U), from (0, 0) back to (0, 0), in steps of these kinds:
+token until it finishes, except between an eviction and its return: the batch after which it holds I+n-1
+tokens of KV again, or more.  Let k be the number of active requests and U the sum of s = I + n, their KV
+after their next token (n tokens exist).  Any schedule moves (k, U), from (0, 0) back to (0, 0), in steps
+of these kinds:
 
 - *admit*, a first token comes: (k+1, U+I); *finish*: (k-1, U-I-O);
-- *evict*: (k-1, U-s); *refill*: (k+1, U+s), for some I+1 <= s <= I+O-1;
+- *evict*: (k-1, U-s); *return*: (k+1, U+s), for some I+1 <= s <= I+O-1;
 - *batch*: (k, U+k), only if U <= M.  A request that stays idle counts as one whose s is one less
-  during the batch, as that is what it holds: *idle* steps (k, U-1).
+  during the batch, as that is what it holds: *idle* steps (k, U-1).  With chunked prefill a request may
+  return and make no token in that batch, a *late return*: (k+1, U+s-1).
+- In a batch in which nobody decodes, only first tokens and returns count: (k+1, U+I+1), (k+1, U+s+1) with
+  a token, (k+1, U+s) without.
 
 *Payments.*  Each generated token earns a + b s.  A batch earns at most a k + b U, less a + b s' for
-each idle request, with s' >= min I.  A batch without first tokens costs at least alpha + d0, or
-alpha + min(d0, p0) if only refills end in it; with first tokens alpha + p0, and alpha + d0 + p0 if
-anything decodes (in a batch where nothing does, only first tokens and refills earn).  An eviction
-with its refill makes the token s cost beta s rather than beta + d1 (s-1) or more: at least
-rho(s) = max(0, beta - d1) (s-1) more, of which out(s) is charged to the eviction and in(s) <=
-rho(s) - out(s) to the refill.
+each idle request, with s' >= min I, and s' = s-1 where it returns late; where nobody decodes, what first
+tokens and returns with a token earn.  Who returns was not in decode, so its batch prefills, as it does
+for first tokens.  So a batch costs at least alpha + d0, with first tokens or returns alpha + d0 + p0, and
+alpha + p0 where nobody decodes.  An eviction with its return makes the token s cost beta s rather than
+beta + d1 (s-1) or more: at least rho(s) = max(0, beta - d1) (s-1) more, of which out(s) is charged to the
+eviction and rho(s) - out(s) to the return.  Where the return is late, the refill itself costs beta (s-1),
+and the token, should it ever be made without another return, costs no less than without the eviction.
 
 *Bound.*  If every cycle of this graph costs at least what it earns, so does every schedule: its
 makespan is at least the work F of `closed_form`, in which each later token of request i costs
@@ -30,9 +35,9 @@ exact numbers: costs are rounded down to units, payments are whole units.
 *Old requests only.*  Crowds of young requests that turn into one old one are allowed in this graph,
 and spoil the bound where prompts are short.  For any y, only tokens n > y may be looked at (in a
 request of no more tokens, the last one): each request is then one with a prompt of I + min(y, O-1)
-tokens that turns up in memory when it makes that token, and what it did before is free.  A batch
-then costs alpha + min(d0, p0), with first tokens or without, and the payments of all other tokens
-are lost.
+tokens that turns up in memory when it makes that token, and what it did before is free.  That token
+may be a decode, so who turns up does not make a batch pay p0 in which somebody decodes; who returns does.
+The payments of all other tokens are lost.
 
 *Many requests.*  The last k has the edges of all larger numbers, too: steps into and out of itself,
 batches that earn and grow as any of those numbers.
@@ -132,11 +137,11 @@ def _graph(instance: Instance, piece: int) -> tuple[OccupancyGraph | None, int]:
         capacity=system.kv_capacity,
         most=most,
         kinds=kinds,
-        plain=units(alpha + (min(ticks.d0, ticks.p0) if policy.preemption else ticks.d0)),
+        plain=units(alpha + ticks.d0),
         mixed=units(fixed),
         pure=units(alpha + ticks.p0),
-        least=units(alpha + min(ticks.d0, ticks.p0)),
         rho=min(units(max(0, beta - ticks.d1)), 2**52 // (system.kv_capacity + most + 1)),
         evictions=policy.preemption,
+        chunked=policy.chunked_prefill,
     )
     return graph, exponent

@@ -19,6 +19,7 @@ from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.overload import overload_bound
 from infermax_opt.infermax.bounds.parts import part_bounds
 from infermax_opt.infermax.bounds.progress import progress_bound
+from infermax_opt.infermax.bounds.ramp import ramp_bound
 from infermax_opt.infermax.bounds.ranks import rank_bounds
 from infermax_opt.infermax.bounds.state_flow import state_flow_bound
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective
@@ -93,7 +94,7 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
 
 
 def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
-    """How memory fills with arrivals; three searches, in an order that depends on how many requests fit."""
+    """How memory fills; three searches, in an order that depends on how many requests fit."""
     tokens = volume = 0
     for kind in instance.types:
         i, o = kind.input_tokens, kind.output_tokens
@@ -105,6 +106,9 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
     small = capacity * min(MAX_ACTIVE + 1, capacity // shortest + 1) <= SMALL
     few = capacity * tokens < FEW_SLOTS * volume and (small or volume > LONG * longest * capacity)
     others = (occupancy_bound, lagrangian_bound) if few else (lagrangian_bound, occupancy_bound)
+    ramp = ramp_bound(instance)
+    if ramp is not None:
+        yield ramp
     # Where all states can be listed this is nearly always the best, and finding out takes no time.
     for search in (filling_bound, state_flow_bound, *others):
         found = search(instance, stop=stop)

@@ -24,6 +24,7 @@ from infermax_opt.infermax.checker.overload import overload
 from infermax_opt.infermax.checker.payments import Proof, in_order, of_all
 from infermax_opt.infermax.checker.pieces import Piece, read_cost
 from infermax_opt.infermax.checker.progress import progress
+from infermax_opt.infermax.checker.ramp import ramp
 from infermax_opt.infermax.checker.state_flow import state_flow
 
 #: Metrics whose bounds count in that of a weighted sum.
@@ -114,6 +115,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "state-flow": of_all(state_flow),
         "lagrangian": lagrangian,
         "filling": filling,
+        "ramp": ramp,
     },
     "mean_e2e": {
         "occupancy": in_order(occupancy),

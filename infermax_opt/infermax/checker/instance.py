@@ -194,11 +194,10 @@ class Instance:
         """Least attention work of the prompts in so many batches at most, in ticks."""
         return self.p1 * sum(c * max(i, i * i // (limit - o + 1 if self.spread else 1)) for i, o, c in kinds)
 
-    def presence(self, piece: Piece, young: bool = False) -> list[int]:
-        """Units of a batch without first tokens, with them, and with them alone; rho."""
-        d0, p0, either = self.d0, self.p0, min(self.d0, self.p0)
-        costs = [either] * 3 if young else [either if self.preemption else d0, d0 + p0, p0]
-        return [piece.units(v) for v in [*(piece.alpha + c for c in costs), max(0, piece.beta - self.d1)]]
+    def presence(self, piece: Piece) -> list[int]:
+        """Units of a batch of decodes, with prefills besides, and of prefills alone; rho."""
+        costs = [piece.alpha + c for c in (self.d0, self.d0 + self.p0, self.p0)]
+        return [piece.units(v) for v in [*costs, max(0, piece.beta - self.d1)]]
 
 
 def blocks_up_to(last: int, size: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import accumulate
+from itertools import accumulate, product
 from operator import le
 from typing import Any
 
@@ -27,7 +27,7 @@ class Occupancy:
 
     def __init__(self, instance: Instance, evidence: Field, piece: Piece):
         young, prices = evidence["young"].whole(0), evidence["prices"]
-        kinds = instance.since()
+        kinds, self.young = instance.since(), young > 0
         self.old = [(i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in kinds]
         names = ("token", "size", "out_fixed", "out_size")
         self.token, self.size, *self.out = Field([prices[n].value for n in names], prices.path).integers()
@@ -38,7 +38,8 @@ class Occupancy:
         self.idle = self.token + self.size * self.shortest
         require(self.size >= 0 and self.idle >= 0, "prices: idling would earn")
         self.evictions = instance.preemption and self.longest > self.shortest
-        self.plain, self.mixed, self.pure, self.rho = instance.presence(piece, young > 0)
+        self.late = self.evictions and instance.chunked
+        self.plain, self.mixed, self.pure, self.rho = instance.presence(piece)
         self._read_potential(instance, evidence["potential"])
 
     def _read_potential(self, instance: Instance, given: Field) -> None:
@@ -93,7 +94,7 @@ def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
 
 
 def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
-    """No refill between batches earns; return the least potentials of k requests in a batch.
+    """Nobody earns by turning up; return the least potentials of k requests in a batch.
 
     A request joins fewer by one; in a last list for several numbers, those of that list, too.
 
@@ -107,18 +108,16 @@ def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
     work : Work
         Counts the steps.
     """
-    token, size, (fixed, slope) = graph.token, graph.size, graph.out
-    starts, span, several = graph.starts.items(), graph.ranges[k], graph.last_of_several(k)
-    mixed: list[Step] = [(i, i, -pay, 0) for i, pay in starts]
-    pure: list[Step] = [(i + 1, i + 1, -pay - token - size * i, 0) for i, pay in starts]
+    span, several = graph.ranges[k], graph.last_of_several(k)
+    mixed, pure = returns(graph)
+    starts: list[Step] = [(i, i, -pay, 0) for i, pay in graph.starts.items()]
+    pure += [(i + 1, i + 1, pay - graph.token - graph.size * i, 0) for i, _, pay, _ in starts]
     layers = [graph.potential[k]]
-    if graph.evictions:
-        back, each = -graph.rho - fixed, graph.rho - slope
-        pure.append((graph.shortest + 2, graph.longest + 1, back - each - token + size, each - size))
-        refill = (graph.shortest + 1, graph.longest, back, each)
-        for number in (k - 1, k) if several else (k - 1,):
-            reached = reach(graph.potential[number], graph.ranges[number], span, refill, work)
-            require(all(map(le, layers[0], reached)), "potential: a refill earns")
+    if not graph.young:
+        mixed += starts
+    for number, start in product((k - 1, k) if several else (k - 1,), starts if graph.young else ()):
+        reached = reach(graph.potential[number], graph.ranges[number], span, start, work)
+        require(all(map(le, layers[0], reached)), "potential: turning up earns")
     for layer, joins in ((1, mixed), (2, pure)):
         source = list(map(min, below[0], below[layer]))
         least: list[Any] = [FAR] * len(layers[0])
@@ -128,6 +127,23 @@ def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
             join_again(layers[0], least, span[0], joins, work)
         layers.append(least)
     return layers
+
+
+def returns(graph: Occupancy) -> tuple[list[Step], list[Step]]:
+    """Returns of evicted requests into a batch with decodes, and into one without.
+
+    With chunked prefill, late ones, too, that make no token in it.
+    """
+    if not graph.evictions:
+        return [], []
+    token, size, (fixed, slope) = graph.token, graph.size, graph.out
+    low, high, back, each = graph.shortest + 1, graph.longest, -graph.rho - fixed, graph.rho - slope
+    mixed: list[Step] = [(low, high, back, each)]
+    pure: list[Step] = [(low + 1, high + 1, back - each - token + size, each - size)]
+    if graph.late:
+        mixed.append((low - 1, high - 1, back + each + token, each + size))
+        pure.append((low, high, back, each))
+    return mixed, pure
 
 
 def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:

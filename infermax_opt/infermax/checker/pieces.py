@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from typing import NamedTuple
 
+from infermax_opt.checking.envelope import seconds
 from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
 from infermax_opt.checking.limits import MAX_RATES
@@ -29,6 +30,16 @@ class Piece(NamedTuple):
         return units
 
 
+def low_end(coefficient: Field) -> Fraction:
+    """A coefficient; of an interval its low end."""
+    if not isinstance(coefficient.value, list):
+        return coefficient.decimal()
+    low, high = (end.decimal() for end in coefficient.items(2))
+    if low > high:
+        coefficient.fail(f"{seconds(low)} to {seconds(high)} is no interval")
+    return low
+
+
 def read_cost(
     cost: Field,
 ) -> tuple[list[list[Fraction]], list[Fraction], list[Fraction], str, list[Fraction]]:
@@ -37,11 +48,11 @@ def read_cost(
     Each proof is about the cost without the latter.  A schedule whose batches all start later by that, and so
     end when they did, makes each token at the same time: no objective is less than one without it may be.
     """
-    batch = cost["batch"].items()
+    batch = cost["batch"].items()  # of intervals the low ends: no batch takes less, and it may end later
     if not 1 <= len(batch) <= MAX_RATES:
         cost["batch"].fail(f"holds {len(batch)} pieces, not 1 to {MAX_RATES}")
-    pieces = [[v.decimal() for v in pair.items(2)] for pair in batch]
-    decode, prefill = ([v.decimal() for v in cost[key].items(2)] for key in ("decode", "prefill"))
-    mixed = [v.decimal() for v in cost["mixed"].items(2)] if "mixed" in cost else [Fraction(0)] * 2
-    prefix = cost["prefix"].decimal() if "prefix" in cost else Fraction(0)
+    pieces = [[low_end(v) for v in pair.items(2)] for pair in batch]
+    decode, prefill = ([low_end(v) for v in cost[key].items(2)] for key in ("decode", "prefill"))
+    mixed = [low_end(v) for v in cost["mixed"].items(2)] if "mixed" in cost else [Fraction(0)] * 2
+    prefix = low_end(cost["prefix"]) if "prefix" in cost else Fraction(0)
     return pieces, decode, prefill, cost["attention"].text(), [*mixed, prefix]

@@ -94,7 +94,7 @@ def list_states(
 
 
 class Costs:
-    """Units of the steps, by element: to leave, to come back between batches, and to enter one.
+    """Units of the steps, by element: to leave, to enter a batch with decodes, and to enter one without.
 
     FAR is what cannot be: only requests that have all their tokens leave, unless there are evictions.
     """
@@ -108,18 +108,23 @@ class Costs:
         out: list[list[int]],
     ):
         self.plain, self.mixed, self.pure, rho = instance.presence(piece)
-        self.leave, self.refill, self.enter = list[Any](), list[Any](), list[Any]()
+        self.leave: list[Any] = [0 if some.last else FAR for some in elements]
+        self.admit: list[Any] = [FAR if some.n else -first[some.kind] for some in elements]
+        self.enter: list[Any] = [-first[some.kind] if some.n == 1 else FAR for some in elements]
         for x, some in enumerate(elements):
-            pay = 0 if some.last else FAR
             if instance.preemption and some.n > 0 and not some.last:
-                pay = out[some.kind][some.n - 1]
-            self.leave.append(pay)
-            self.refill.append(FAR if pay == FAR or some.last else rho * (some.size - 1) - pay)
-            self.enter.append(self.refill[x - 1] if some.n > 1 else -first[some.kind])
+                self.leave[x] = out[some.kind][some.n - 1]
+                self._come_back(x, rho * (some.size - 1) - self.leave[x], instance.chunked)
+
+    def _come_back(self, x: int, pay: int, chunked: bool) -> None:
+        """Let an element come into a batch in which it makes a token; with chunks also one token short."""
+        self.admit[x], self.enter[x + 1] = min(self.admit[x], pay), min(self.enter[x + 1], pay)
+        if chunked:
+            self.admit[x - 1], self.enter[x] = min(self.admit[x - 1], pay), min(self.enter[x], pay)
 
 
 def check_states(elements: list[Element], between: dict[State, Any], costs: Costs, work: Work) -> None:
-    """No refill, finish, eviction, idling or batch earns, from any state.
+    """No finish, eviction, idling or batch earns, from any state.
 
     Parameters
     ----------
@@ -137,9 +142,8 @@ def check_states(elements: list[Element], between: dict[State, Any], costs: Cost
         for x in distinct:
             some, at = elements[x], state.index(x)
             rest = state[:at] + state[at + 1 :]
-            layer = alone if some.n else admitted
-            layer[state] = min(layer[state], min(between[rest], layer[rest]) + costs.enter[x])
-            require(here <= between[rest] + costs.refill[x], "potential: a refill earns")
+            for layer, enter in ((admitted, costs.admit), (alone, costs.enter)):
+                layer[state] = min(layer[state], min(between[rest], layer[rest]) + enter[x])
             require(between[rest] <= here + costs.leave[x], "potential: finishing or an eviction earns")
             if some.n and not some.last:
                 idle = (*state[:at], x - 1, *state[at + 1 :])

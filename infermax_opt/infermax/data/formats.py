@@ -10,7 +10,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, Fields, shown
 from infermax_opt.files.json import dump_json, read_as, under
 from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.cost_format import cost_from_json, cost_to_json
+from infermax_opt.infermax.data.cost_format import cost_to_json
 from infermax_opt.infermax.data.instance import (
     Instance,
     Objective,
@@ -21,6 +21,7 @@ from infermax_opt.infermax.data.instance import (
     ServiceLevel,
     System,
 )
+from infermax_opt.infermax.data.intervals import costs_from_json, costs_to_json
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, run_length
 
 __all__ = [
@@ -62,6 +63,7 @@ def instance_from_json(value: object) -> Instance:
         ["kv_capacity", "max_batch_tokens", "max_prefill_tokens"],
         ["max_running", "block_size"],
     )
+    cost, slowest = _costs(top.get("cost"))
     policy = Fields(top.get("policy"), "policy", ["hybrid_batching", "chunked_prefill", "preemption"])
     return Instance(
         name=top.text("name"),
@@ -74,11 +76,12 @@ def instance_from_json(value: object) -> Instance:
             block_size=system.get("block_size", 1),
         ),
         policy=Policy(**policy.values),
-        cost=_cost(top.get("cost")),
+        cost=cost,
         objective=Objective.of(top.get("objective")),
         classes=_classes(top.get("classes", {})),
         horizon=_present(top, "horizon") if "horizon" in top.values else None,
         release=_release(top.get("release")) if "release" in top.values else None,
+        slowest=slowest,
     )
 
 
@@ -133,12 +136,13 @@ def _classes(value: object) -> tuple[RequestClass, ...]:
     return tuple(found)
 
 
-def _cost(value: object) -> CostModel:
+def _costs(value: object) -> tuple[CostModel, CostModel | None]:
+    """Of the fastest machine, and of the slowest where that is another one."""
     if isinstance(value, dict) and "profile" in value:
         from infermax_opt.infermax.data.profiles import load_profile
 
-        return load_profile(Fields(value, "cost", ["profile"]).text("profile")).cost
-    return cost_from_json(value)
+        return load_profile(Fields(value, "cost", ["profile"]).text("profile")).cost, None
+    return costs_from_json(value)
 
 
 def read_instance(path: str | os.PathLike[str]) -> Instance:
@@ -170,7 +174,9 @@ def instance_to_json(instance: Instance) -> dict[str, Any]:
             "chunked_prefill": policy.chunked_prefill,
             "preemption": policy.preemption,
         },
-        "cost": {"profile": cost.profile} if cost.profile else cost_to_json(cost),
+        "cost": {"profile": cost.profile}
+        if cost.profile and instance.slowest is None
+        else costs_to_json(cost, instance.slowest),
         "objective": instance.objective.to_json(),
         **({} if instance.horizon is None else {"horizon": Fraction(instance.horizon)}),
         **({} if loop is None else {"release": {"class": loop.class_name, "batch": loop.batch}}),

@@ -19,7 +19,9 @@ from infermax_opt.core.checks import (
 )
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
+from infermax_opt.core.shown import ShownInstance
 from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.intervals import check_intervals, coefficients
 from infermax_opt.infermax.data.objective import BY_COUNT, Metric, Objective, shares
 from infermax_opt.infermax.data.release import Release, check_release, release_sets
 from infermax_opt.infermax.data.requests import (
@@ -106,7 +108,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Instance:
+class Instance(ShownInstance):
     """A workload, a machine, a policy, a cost model and an objective.
 
     Parameters
@@ -122,6 +124,9 @@ class Instance:
         Seconds.  Only what ends by then counts as served, or as keeping a service level.
     release : Release, optional
         A class whose requests arrive in sets, each when the one before it is complete.
+    slowest : CostModel, optional
+        Where the machine is known within limits only: `cost` is that of the fastest one, this of the slowest.
+        Bounds read the former; see `infermax_opt.infermax.data.intervals`.
 
     Raises
     ------
@@ -139,6 +144,7 @@ class Instance:
     classes: tuple[RequestClass, ...] = ()
     horizon: Number | None = None
     release: Release | None = None
+    slowest: CostModel | None = None
 
     def __post_init__(self) -> None:
         checked_text(self.name, "name")
@@ -154,6 +160,9 @@ class Instance:
         if len({known.name for known in self.classes}) < len(self.classes):
             raise InputError("a class is there twice", field="classes")
         check_release(self)
+        check_intervals(self)
+        if self.slowest == self.cost:  # one machine after all
+            object.__setattr__(self, "slowest", None)
 
     def _check_fits(self, group: RequestGroup, where: str) -> None:
         """Whatever passes here can be served alone, so every instance has a schedule."""
@@ -318,6 +327,8 @@ class Instance:
             feed("horizon", self.horizon)
         if self.release is not None:
             feed("release", self.release.class_name, self.release.batch)
+        if self.slowest is not None:
+            feed("slowest", *(value for _, value in coefficients(self.slowest)))
         for r in self.requests:
             feed(*r.meaning())
         return meaning.hexdigest()

@@ -186,6 +186,12 @@ class Latencies:
     @cached_property
     def class_spread(self) -> Fraction | None:
         """Largest difference between classes' mean normalised latencies, s; None with one class."""
+        means = self.class_means.values()
+        return max(means) - min(means) if len(means) > 1 else None
+
+    @cached_property
+    def class_means(self) -> dict[str | None, Fraction]:
+        """Mean normalised latency of each class, s; requests without one are a class."""
         sums: dict[str | None, dict[int, int]] = {}
         counts: dict[str | None, int] = {}
         for request, ticks in zip(self.instance.requests, self.e2e, strict=True):
@@ -193,13 +199,11 @@ class Latencies:
             by_tokens = sums.setdefault(name, {})
             by_tokens[tokens] = by_tokens.get(tokens, 0) + ticks
             counts[name] = counts.get(name, 0) + 1
-        if len(sums) < 2:
-            return None
-        means = [
-            sum((Fraction(ticks, tokens) for tokens, ticks in found.items()), Fraction(0)) / counts[name]
+        return {
+            name: sum((Fraction(ticks, tokens) for tokens, ticks in found.items()), Fraction(0))
+            / (counts[name] * self.unit)
             for name, found in sums.items()
-        ]
-        return (max(means) - min(means)) / self.unit
+        }
 
     @cached_property
     def broken(self) -> list[bool] | None:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import read_whole, to_fraction
+from infermax_opt.core.shown import ShownSchedule
 
 __all__ = ["MAX_BATCHES", "Batch", "Schedule", "add_decodes", "run_length"]
 
@@ -78,7 +79,7 @@ def _read_start(value: object) -> Fraction:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(ShownSchedule):
     """A sequence of batches for the instance of that name."""
 
     instance: str

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
+from infermax_opt.core.shown import ShownMetrics
 from infermax_opt.core.values import SHARE, SHARE_REACHED, MetricRow, one_each
 from infermax_opt.infermax.data.instance import Instance, Objective
 from infermax_opt.infermax.data.objective import QUANTILES, Latency, Metric
@@ -106,7 +107,7 @@ UNITS = {
 
 
 @dataclass(frozen=True)
-class Metrics(LatencyMetrics):
+class Metrics(ShownMetrics, LatencyMetrics):
     """Metrics of one schedule; `DEFINITIONS` says what each one means.
 
     Times are exact seconds; None where a metric is undefined (of the TPOT, when no request has two output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 
 from infermax_opt.infermax.data.cost import PRICED, BatchFeatures, Extra, batch_time, prefill_work
@@ -32,12 +33,16 @@ class Rules:
         self.exact = instance.cost.exact_attention
         self.cost = instance.cost.floats
         self._extra = Extra(*map(float, instance.cost.extra))
-        self._plain = not any(self._extra)
+        #: Whether the time of a batch has none of these terms.
+        self.plain = not any(self._extra)
+        self.block = system.block_size
+        # The same sums in the same order as `batch_time` of one decode.
+        self.decode_alone = float(batch_time(*self.cost, 1, 1, 0, 0, 0))
 
     def seconds(self, batch: BatchFeatures) -> float:
         """Time of a batch."""
         time = float(batch_time(*self.cost, *batch[:PRICED]))
-        return time if self._plain else time + float(self._extra.of(batch))
+        return time if self.plain else time + float(self._extra.of(batch))
 
     def protected(self, request: Request) -> bool:
         """Whether a request reserves its peak KV and is never evicted, as it could not come back."""
@@ -62,11 +67,14 @@ class Job:
         Seconds of the first token, of the latest one or the arrival.
     mark : float
         Seconds of the token with which its token group began.
+    alone : (int, float)
+        Tokens, and the seconds that a prefill of so many takes alone: worked out once.
     queue : int
         1 if it has a service level and so is real-time, 0 if it is best-effort; a scheduler may change it.
     """
 
     __slots__ = (
+        "alone",
         "arrival",
         "cached",
         "class_name",
@@ -101,7 +109,7 @@ class Job:
         self.protected = rules.protected(request)
         self.peak = rules.held(request.peak_kv) if self.protected else 0
         self.cached = self.generated = self.reserved = 0
-        self.first = inf
+        self.first, self.alone = inf, (0, 0.0)
         self.last = self.mark = self.arrival
 
     @property
@@ -189,6 +197,47 @@ class Draft:
             work += prefill_work(rules.exact, tokens, job.cached)
         return rules.seconds(BatchFeatures(self.tokens + tokens, decodes, decode_kv, prefills, work, behind))
 
+    def add_decodes(self, jobs: Iterable[Job], limit: float, size: int) -> int:
+        """Put in jobs in decode, one after the other, up to the first that needs a closer look; how many.
+
+        The same as `chunk`, `need`, `seconds_with` and `add` for each of them, without the steps between:
+        most of what a scheduler does is this.
+
+        Parameters
+        ----------
+        jobs : iterable of Job
+        limit : float
+            Seconds that the batch may take.
+        size : int
+            Jobs that it may hold.
+        """
+        rules, count = self.rules, 0
+        if not rules.plain or (self.prefills and not rules.hybrid):
+            return 0
+        cost, prefills, work, block = rules.cost, self.prefills, self.work, rules.block
+        room = min(rules.tokens - self.tokens, size - len(self.jobs))
+        tokens, decodes, read, free = self.tokens, self.decodes, self.decode_kv, self.free
+        seconds, inside, before = self.seconds, self.jobs, self._before
+        for job in jobs:
+            cached, length = job.cached, job.prompt + job.generated
+            if count >= room or not job.generated or length - cached != 1:
+                break
+            need = (job.peak if job.protected else -(-length // block) * block) - job.reserved
+            if need < 0 and not job.protected:
+                need = 0
+            if need > free:
+                break
+            time = batch_time(*cost, tokens + 1, decodes + 1, read + cached, prefills, work)
+            if time > limit:
+                break
+            seconds, free, tokens, decodes, read = time, free - need, tokens + 1, decodes + 1, read + cached
+            inside[job], before[job] = 1, job.reserved
+            job.reserved += need
+            count += 1
+        self.seconds, self.free = float(seconds), free
+        self.tokens, self.decodes, self.decode_kv = tokens, decodes, read
+        return count
+
     def add(self, job: Job, tokens: int) -> None:
         """Put a job into it, which fits."""
         self.seconds = self.seconds_with(job, tokens)
@@ -231,5 +280,9 @@ class Draft:
 def alone(rules: Rules, job: Job) -> float:
     """Seconds until a job makes its next token with the machine to itself."""
     if job.decoding:
-        return float(batch_time(*rules.cost, 1, 1, job.cached, 0, 0))
-    return lone_prefill(rules.cost, rules.exact, min(rules.budget, job.missing), job.missing)
+        return rules.decode_alone + float(rules.cost.d1 * job.cached)
+    missing = job.missing
+    if job.alone[0] != missing:
+        cost, budget = rules.cost, min(rules.budget, missing)
+        job.alone = missing, lone_prefill(cost, rules.exact, budget, missing)
+    return job.alone[1]

@@ -10,7 +10,7 @@ import enum
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.core.errors import InputError
@@ -32,7 +32,7 @@ from infermax_opt.infermax.schedulers._state import (
     SchedulerLimits,
 )
 
-__all__ = ["Options", "Order", "schedule"]
+__all__ = ["LoopInput", "Options", "Order", "loop_input", "schedule"]
 
 #: Below so many request-tokens plain Python takes less time than loading compiled code.
 PLAIN_WORK = 50_000
@@ -117,6 +117,17 @@ class Options:
     resume: bool = False
 
 
+class LoopInput(NamedTuple):
+    """What `infermax_opt.infermax.schedulers._algorithm1_loop.schedule_loop` takes."""
+
+    limits: SchedulerLimits
+    groups: Any
+    requests: RequestColumns
+    state: QueueState
+    plan: BatchPlan
+    cost: Coefficients
+
+
 def schedule(instance: Instance, options: Options) -> Schedule:
     """Schedule an instance by Algorithm 1.
 
@@ -182,6 +193,36 @@ def _run(
     integers: Callable[[Iterable[int]], Any],
     floats: Callable[[Iterable[float]], Any],
 ) -> Schedule:
+    finished, *entries = loop(*_input(instance, options, limits, integers, floats))
+    if not finished:
+        raise InputError(f"needs more than {MAX_BATCHES} batches, the most a schedule may hold")
+    return Schedule(instance.name, _batches(instance.requests, *entries))
+
+
+def loop_input(instance: Instance, options: Options) -> LoopInput:
+    """What the loop takes to schedule an instance, in arrays, for loops that run it on several machines.
+
+    Raises
+    ------
+    InputError
+        If the instance lacks what the order goes by.
+    """
+    import numpy as np
+
+    refuse_release(instance, f"the scheduler by {options.order.value}")
+    _check_knowledge(instance, options.order)
+    integers = functools.partial(np.array, dtype=np.int64)
+    floats = functools.partial(np.array, dtype=np.float64)
+    return _input(instance, options, _limits(instance, options), integers, floats)
+
+
+def _input(
+    instance: Instance,
+    options: Options,
+    limits: SchedulerLimits,
+    integers: Callable[[Iterable[int]], Any],
+    floats: Callable[[Iterable[float]], Any],
+) -> LoopInput:
     requests, order = instance.requests, options.order
     n = len(requests)
     rank = _ranks(instance, options)
@@ -207,10 +248,7 @@ def _run(
     unit = instance.cost.floats
     cost = Coefficients(floats(unit.alpha), floats(unit.beta), *unit[2:])
     groups = integers(_GROUPS.get(order, (DECODES | PREFILLS | WAITS,)))
-    finished, *entries = loop(limits, groups, columns, state, plan, cost)
-    if not finished:
-        raise InputError(f"needs more than {MAX_BATCHES} batches, the most a schedule may hold")
-    return Schedule(instance.name, _batches(requests, *entries))
+    return LoopInput(limits, groups, columns, state, plan, cost)
 
 
 def _ranks(instance: Instance, options: Options) -> list[int]:

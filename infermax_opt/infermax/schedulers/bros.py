@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from math import inf
 from typing import NamedTuple
 
@@ -86,14 +86,15 @@ class Bros(ClassScheduler):
 
     def slack(self, job: Job, now: float) -> float:
         """Seconds until a job has to have its next token, later ones of its group taking average batches."""
-        last = job.e2e_due - job.to_come * self.average
+        last = inf if job.e2e_due == inf else job.e2e_due - job.to_come * self.average
         if not job.generated:
             return min(job.ttft_due, last) - now
         group = self.options.group
         left = group - (job.generated - 1) % group
         if left == group:
             job.mark = job.last
-        return min(job.mark + group * job.tpot - (left - 1) * self.average, last) - now
+        due = job.mark + group * job.tpot - (left - 1) * self.average
+        return (due if due < last else last) - now
 
     def fill(self, draft: Draft, now: float) -> None:
         """Steps (i) to (iii)."""
@@ -105,7 +106,7 @@ class Bros(ClassScheduler):
         self._add_best_effort(draft, [entry for entry in entries if entry.job in draft.jobs], limit)
 
     def _entries(self, now: float) -> list[_Entry]:
-        """Step (i): those that limit the time by slack, then the others by arrival."""
+        """Step (i): those that limit the time by slack, then the others by arrival, but those that wait."""
         for job in [job for job in self.running[LATE] if job.generated]:
             self.take_back(job)
         entries, late = list[_Entry](), list[Job]()
@@ -119,13 +120,33 @@ class Bros(ClassScheduler):
                 self.give_up(job)
         entries.sort()
         late = sorted((*late, *self.running[LATE]), key=by_place)
-        return [*entries, *(_Entry(inf, job.place, job, False) for job in chain(late, self.waiting[LATE]))]
+        return [*entries, *(_Entry(inf, job.place, job, False) for job in late)]
 
-    def _add_real_time(self, draft: Draft, entries: Sequence[_Entry], limit: float) -> list[_Entry]:
+    def _and_late(self, entries: list[_Entry]) -> Iterator[_Entry]:
+        """All entries, then those of late requests that wait, which are added to the list as they come.
+
+        There may be thousands of them, and few are looked at.
+        """
+        yield from tuple(entries)
+        for job in tuple(self.waiting[LATE]):
+            entries.append(_Entry(inf, job.place, job, False))
+            yield entries[-1]
+
+    def _but_decodes(self, draft: Draft, entries: list[_Entry], limit: float) -> Iterator[tuple[int, _Entry]]:
+        """Put in decodes, as long as they fit; the others, and where they stand."""
+        past = 0
+        for k, entry in enumerate(self._and_late(entries)):
+            if k >= past:
+                jobs = (entry.job for entry in islice(entries, k, None))
+                past = k + draft.add_decodes(jobs, limit, self.size)
+            if k >= past:
+                yield k, entry
+
+    def _add_real_time(self, draft: Draft, entries: list[_Entry], limit: float) -> list[_Entry]:
         """Step (ii), and the size of the next batch; those that stay out."""
         self._fixed: set[Job] = set()
-        timed, k = False, 0
-        for k, entry in enumerate(entries):
+        timed = False
+        for k, entry in self._but_decodes(draft, entries, limit):
             job = entry.job
             if len(draft.jobs) >= self.size:
                 break
@@ -152,6 +173,7 @@ class Bros(ClassScheduler):
     def _add_best_effort(self, draft: Draft, inside: list[_Entry], limit: float) -> None:
         """Step (iii)."""
         jobs = sorted((job for job in self.running[BEST_EFFORT] if job.cached), key=by_place)
+        jobs = jobs[draft.add_decodes(jobs, limit, self.size) :]
         for job in chain(jobs, [j for j in self.waiting[BEST_EFFORT] if j not in draft.evicted]):
             tokens = draft.chunk(job)
             if not tokens:

@@ -12,6 +12,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, System
+from infermax_opt.infermax.data.intervals import refuse_intervals
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
 from infermax_opt.infermax.replay.machine import Machine, Step
 from infermax_opt.infermax.replay.plain import tick_unit
@@ -63,6 +64,7 @@ class Simulator:
     """
 
     def __init__(self, instance: Instance, *, clairvoyant: bool = False):
+        refuse_intervals(instance, "a simulator")
         self.system: System = instance.system
         self.policy: Policy = instance.policy
         self.cost: CostModel = instance.cost

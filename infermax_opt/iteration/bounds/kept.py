@@ -7,20 +7,38 @@ fits.
 
 *As many as possible.*  In a family of `infermax_opt.iteration.bounds.cases` the free ones are kept; of the
 calls as many as fit a batch of at most tau.  Only calls are worth selecting, as others make it longer.  So
-the most is the largest, over all families, of the free ones and the largest set of calls that fits.  A
-search decides that (include or exclude a call, the one with the least work first), with a bound for each
-limit by itself: of the calls left, the smallest that fit into what is left of it.
+the most is the largest, over all families, of the free ones and the largest set of calls that fits.
+
+*With separable attention* the calls of a family that are decodes, that are prefills, and all of them are
+three parts, in each of which what fits is a sum for each line of the time, and one for the blocks
+(`infermax_opt.iteration.bounds.cases`; a part of both with the fixed times of both, though one phase may be
+missing: that batch is in another part).  `infermax_opt.iteration.bounds.largest_set` decides the largest set
+of a part exactly, within a limit on its table.  Families are looked at by what they can hold at most, until
+none can hold more than is found.
+
+*With attention as a product, and numbers beyond 64 bits*, a search decides (include or exclude a call, the
+one with the least work first), with a bound for each limit by itself: of the calls left, the smallest that
+fit into what is left of it.
 """
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from infermax_opt.iteration.bounds.cases import Case, Kinds
+from infermax_opt.iteration.bounds.largest_set import MOST_SUM, largest_set, most_by_weights
 from infermax_opt.iteration.data.ticks import Ticks
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Whole = npt.NDArray[np.int64]
 
 __all__ = ["Kept", "all_kept", "most_kept", "note_kept", "undecided_text"]
 
@@ -30,6 +48,10 @@ MOST_STEPS = 4_000
 MOST_WORK = 1_000_000
 #: Calls of a family up to which it is searched; of more, only the first that fit are taken.
 MOST_CALLS = 300
+#: Labels of the tables of all families together; after that the rest is left undecided.
+MOST_LABELS = 3_000_000
+#: What bounding one part counts, in labels.
+BOUNDING = 1_000
 
 
 @dataclass(frozen=True)
@@ -85,6 +107,8 @@ def _search(ticks: Ticks) -> Kept:
     everyone, batch = len(ticks.savable), all_kept(ticks)
     if batch is not None:
         return Kept(everyone, everyone, batch)
+    if not ticks.machine.product and _largest_sum(ticks) < MOST_SUM:
+        return _Parts(ticks).most_kept()
     best: tuple[int, ...] = ()
     least, most = len(ticks.kept(())), 0
     rows, left = _Rows(ticks), MOST_WORK
@@ -114,6 +138,98 @@ def _families(ticks: Ticks) -> Iterator[tuple[int, int, Sequence[int]]]:
         # Savable requests stand by slack.
         first, free = bisect_left(limits, tau), bisect_left(limits, tau + ticks.t_avg)
         yield tau, len(limits) - free, ticks.savable[first:free]
+
+
+def _largest_sum(ticks: Ticks) -> int:
+    """No sum of a line or of blocks is larger."""
+    return max(ticks.all_time, sum(r.new_blocks for r in ticks.instance.requests))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Calls of a family (positions among the savable ones) in one part: which rows, and their limits."""
+
+    free: int
+    calls: tuple[int, int]
+    phases: tuple[bool, bool]
+    tau: int
+
+
+class _Parts:
+    """The search by tables."""
+
+    def __init__(self, ticks: Ticks):
+        import numpy as np
+
+        self.ticks, kinds = ticks, Kinds.of(ticks)
+        kind_of = {k: t for t, some in enumerate(kinds.members) for k in some}
+        types = [kind_of[k] for k in ticks.savable]
+        nobody = [0] * len(kinds.members)
+        self.prefills = np.array([kinds.requests[t].prefills for t in types], dtype=bool)
+        self.fixed: dict[tuple[bool, bool], list[int]] = {}
+        self.rows: dict[tuple[bool, bool], Whole] = {}
+        for phases in ((True, False), (False, True), (True, True)):
+            lines = Case(kinds, ticks.all_time, frozenset(), 0, *phases, None).lines(nobody)
+            self.fixed[phases] = [base for base, _ in lines]
+            columns = [kinds.blocks, *(each for _, each in lines)]
+            self.rows[phases] = np.array([[column[t] for column in columns] for t in types], dtype=np.int64)
+
+    def most_kept(self) -> Kept:
+        """The most that a batch can keep."""
+        best, labels = tuple[int, ...](), MOST_LABELS
+        least = len(self.ticks.kept(best))
+        # By what a part may hold at most; first by its calls alone, then by their bound.
+        queue = [(-part.free - size, n, False, part) for n, (size, part) in enumerate(self._all())]
+        heapq.heapify(queue)
+        most = least
+        while queue and -queue[0][0] > max(least, most):
+            could, n, bounded, part = heapq.heappop(queue)
+            if labels <= 0:
+                most = -could
+                break
+            rows, room, at = self._vectors(part)
+            size = self.ticks.machine.batch
+            if not bounded:
+                labels -= BOUNDING
+                heapq.heappush(queue, (-part.free - most_by_weights(rows, room, size), n, True, part))
+                continue
+            found = largest_set(rows, room, size, max(0, least - part.free), labels)
+            labels -= found.labels + BOUNDING
+            if found.best is not None:
+                best = tuple(self.ticks.savable[at[k]] for k in found.best)
+                # Never fewer than the family says; the time may be shorter than its tau.
+                least = len(self.ticks.kept(best))
+            most = max(most, part.free + found.most)
+        return Kept(least, max(least, most), best)
+
+    def _all(self) -> Iterator[tuple[int, _Part]]:
+        """All parts that may hold somebody, and how many calls each has."""
+        import numpy as np
+
+        prefills = np.concatenate([[0], np.cumsum(self.prefills)])
+        everyone = len(self.ticks.savable)
+        for tau, free, calls in _families(self.ticks):
+            last = everyone - free
+            first = last - len(calls)
+            second = int(prefills[last] - prefills[first])
+            for phases, size in (
+                ((True, False), len(calls) - second), ((False, True), second), ((True, True), len(calls))
+            ):  # fmt: skip
+                both = all(phases)
+                if size and min(self.fixed[phases]) <= tau and not (both and second in (0, len(calls))):
+                    yield min(size, self.ticks.machine.batch), _Part(free, (first, last), phases, tau)
+
+    def _vectors(self, part: _Part) -> tuple[Whole, Whole, list[int]]:
+        """Vectors and limits of a part, and where among the savable ones they stand."""
+        import numpy as np
+
+        first, last = part.calls
+        prefills = self.prefills[first:last]
+        ours = np.flatnonzero(np.where(prefills, part.phases[1], part.phases[0]))
+        limits = [self.ticks.machine.blocks, *(part.tau - base for base in self.fixed[part.phases])]
+        room = np.array([min(limit, MOST_SUM) for limit in limits], dtype=np.int64)
+        rows = self.rows[part.phases][first:last][ours]
+        return (rows if (room >= 0).all() else rows[:0]), np.maximum(room, 0), (ours + first).tolist()
 
 
 class _Rows:

@@ -18,6 +18,7 @@ from infermax_opt.core.checks import (
     checked_whole,
 )
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.shown import ShownInstance
 from infermax_opt.files.fields import shown
 from infermax_opt.infermax.data.cost import Attention, CostModel
 
@@ -201,7 +202,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class IterationInstance:
+class IterationInstance(ShownInstance):
     """Requests that wait at one moment, of which the next batch takes some.
 
     Parameters

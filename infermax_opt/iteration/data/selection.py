@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.shown import ShownSchedule
 
 __all__ = ["Selection"]
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(ShownSchedule):
     """The requests that the batch takes, by id.
 
     Raises

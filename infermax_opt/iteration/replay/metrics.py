@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import ClassVar
 
+from infermax_opt.core.shown import ShownMetrics
 from infermax_opt.core.values import SHARE
 from infermax_opt.iteration.data.instance import BE_TOKENS, VALUES, IterationInstance
 from infermax_opt.iteration.data.ticks import Ticks
@@ -45,7 +46,7 @@ UNITS = {
 
 
 @dataclass(frozen=True)
-class IterationMetrics:
+class IterationMetrics(ShownMetrics):
     """Metrics of one selection; `ITERATION_DEFINITIONS` says what each one means.
 
     A quotient is None where it is divided by nothing.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from infermax_opt.files.figure import COLOURS, STYLE, Phase, picture_format, save_figure
+from infermax_opt.files.figure import COLOURS, Phase, entitle, panels, styled
 from infermax_opt.latency.batches.errors import predicted
 from infermax_opt.latency.batches.fit import BatchFit
 from infermax_opt.latency.batches.samples import REGIONS, region
@@ -17,27 +16,22 @@ SHADES = dict(zip(REGIONS, (COLOURS[Phase.DECODE], COLOURS[Phase.PREFILL], "#009
 MOST_POINTS = 5000
 
 
-def plot_residuals(made: BatchFit, path: str | os.PathLike[str]) -> None:
+def plot_residuals(made: BatchFit, ax: Any | None = None) -> Any:
     """Draw the residuals by kind of batch, with the band.
 
     Parameters
     ----------
     made : BatchFit
-    path : path
-        PNG or SVG by its ending; written whole or not at all.
+    ax : matplotlib.axes.Axes, optional
+        What to draw into; default: a new figure.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The given ones, or those of the new figure.
     """
-    picture_format(path)
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(STYLE):
-        figure = Figure(figsize=(9, 5), layout="constrained")
-        axes = figure.subplots()
+    with styled():
+        (axes,) = panels(ax, (9, 5))
         for name, tokens, ratios in _series(made):
             axes.plot(tokens, ratios, ".", ms=3, alpha=0.5, color=SHADES.get(name, "#555555"), label=name)
         lo, hi = float(made.band.lo), float(made.band.hi)
@@ -49,7 +43,9 @@ def plot_residuals(made: BatchFit, path: str | os.PathLike[str]) -> None:
         axes.set_xlabel("tokens of the batch")
         axes.set_ylabel("measured / fit")
         axes.legend(loc="best", fontsize=9, markerscale=3)
-        save_figure(figure, path)
+        title = f"measured over fitted time: {share} between {lo:g} and {hi:g}"
+        alt = "A point for each sample: its measured over its fitted time, against the tokens of its batch."
+        return entitle(ax, [axes], [title], alt)
 
 
 def _series(made: BatchFit) -> list[tuple[str, list[int], list[float]]]:

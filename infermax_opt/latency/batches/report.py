@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -117,6 +118,34 @@ def profile_to_json(
             "notes": list(made.notes),
         },
     }
+
+
+def write_profile(
+    made: BatchFit,
+    path: str | os.PathLike[str],
+    *,
+    name: str,
+    model: str | None = None,
+    device: str | None = None,
+    kv_capacity: int | None = None,
+    overhead: Fraction = Fraction(0),
+) -> None:
+    """Write the profile file of a fit, which `with_cost` and `import_trace` take.
+
+    Parameters
+    ----------
+    made : BatchFit
+    path : path
+        Written whole or not at all.
+    name, model, device, kv_capacity, overhead
+        As in `profile_to_json`.
+    """
+    from infermax_opt.files.json import dump_json
+
+    value = profile_to_json(
+        made, name=name, model=model, device=device, kv_capacity=kv_capacity, overhead=overhead
+    )
+    dump_json(value, path)
 
 
 def _counts(made: BatchFit) -> str:

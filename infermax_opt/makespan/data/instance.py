@@ -20,6 +20,7 @@ from infermax_opt.core.checks import (
 )
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number, common_denominator
+from infermax_opt.core.shown import ShownInstance
 
 __all__ = ["ClientRequest", "ClientRequestGroup", "MakespanInstance", "PrefillLevel", "linear_levels"]
 
@@ -101,7 +102,7 @@ def linear_levels(
 
 
 @dataclass(frozen=True)
-class MakespanInstance:
+class MakespanInstance(ShownInstance):
     """Requests to be served by clients that take turns between prefill and decode stages.
 
     A bin is one prefill stage and one decode stage after it; all clients are in the same stage.  A

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import read_whole
+from infermax_opt.core.shown import ShownSchedule
 
 __all__ = ["MAX_BINS", "Bin", "MakespanSchedule", "merged"]
 
@@ -63,7 +64,7 @@ def _whole(value: object, where: str) -> int:
 
 
 @dataclass(frozen=True)
-class MakespanSchedule:
+class MakespanSchedule(ShownSchedule):
     """Bins for the instance named `instance`."""
 
     instance: str

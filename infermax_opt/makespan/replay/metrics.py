@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
+from infermax_opt.core.shown import ShownMetrics
 from infermax_opt.core.values import SHARE
 from infermax_opt.makespan.data.schedule import MakespanSchedule
 
@@ -37,7 +38,7 @@ UNITS = {
 
 
 @dataclass(frozen=True)
-class MakespanMetrics:
+class MakespanMetrics(ShownMetrics):
     """Metrics of one schedule; `MAKESPAN_DEFINITIONS` says what each one means.  Times in seconds."""
 
     definitions: ClassVar[Mapping[str, str]] = MAKESPAN_DEFINITIONS

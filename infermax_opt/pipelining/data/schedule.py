@@ -10,6 +10,7 @@ from typing import Any
 
 from infermax_opt.core.checks import MAX_TOKENS, checked_text, checked_whole
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.shown import ShownSchedule
 from infermax_opt.files.fields import SCHEDULE_SCHEMA, Fields, shown
 from infermax_opt.files.json import under
 
@@ -17,7 +18,7 @@ __all__ = ["Pipelining", "pipelining_from_json", "pipelining_to_json"]
 
 
 @dataclass(frozen=True)
-class Pipelining:
+class Pipelining(ShownSchedule):
     """Where in the reservation each selected request begins, in tokens; those not named wait.
 
     Raises

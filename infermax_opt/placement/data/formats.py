@@ -180,6 +180,11 @@ def placement_to_json(placement: Placement) -> dict[str, Any]:
     }
 
 
+def write_worker(worker: Worker, path: str | os.PathLike[str]) -> None:
+    """Write a worker file, which `import_trace` and instances take."""
+    dump_json(worker_to_json(worker), path)
+
+
 def read_placement_instance(path: str | os.PathLike[str]) -> PlacementInstance:
     """Read an instance file."""
     return read_as(path, placement_instance_from_json)

@@ -19,6 +19,7 @@ from infermax_opt.core.checks import (
 )
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
+from infermax_opt.core.shown import ShownInstance
 
 __all__ = ["PlacementGroup", "PlacementInstance", "PlacementRequest", "Slo", "Worker"]
 
@@ -165,7 +166,7 @@ class Slo:
 
 
 @dataclass(frozen=True)
-class PlacementInstance:
+class PlacementInstance(ShownInstance):
     """New and ongoing requests at a heartbeat, to be placed on as few workers as possible.
 
     Parameters

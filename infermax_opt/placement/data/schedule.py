@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import read_whole
+from infermax_opt.core.shown import ShownSchedule
 from infermax_opt.placement.data.instance import MAX_WORKERS
 
 __all__ = [
@@ -16,7 +17,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Placement:
+class Placement(ShownSchedule):
     """Worker of each new request, from 1; ongoing ones stay where they are and may be named or not.
 
     Raises

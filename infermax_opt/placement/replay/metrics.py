@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import ClassVar
 
+from infermax_opt.core.shown import ShownMetrics
 from infermax_opt.core.values import SHARE
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.limits import Limits
@@ -51,7 +52,7 @@ UNITS = {
 
 
 @dataclass(frozen=True)
-class PlacementMetrics:
+class PlacementMetrics(ShownMetrics):
     """Metrics of one placement; `PLACEMENT_DEFINITIONS` says what each one means.
 
     A use is a share; above 1 only on a worker whose ongoing requests exceed a limit by themselves, and None

@@ -54,6 +54,9 @@ class PlannerOptions:
     slack : float
         Batches, relative to the longest output, by which the KV area of the requests started may
         run ahead of the clock: paces the start, so that requests do not end all at once.
+    last : float
+        Share of the requests, those of least priority, that are considered by output instead, longest
+        first: planned backwards the schedule begins with them, and its KV fills up sooner.
     window, walk, choice : int
         Requests that may fail to fit, be looked at, and be compared (the largest that fits starts)
         in one batch.
@@ -86,6 +89,7 @@ class PlannerOptions:
     backwards: bool = True
     chunk: float | None = 1.0
     slack: float = 0.5
+    last: float = 0.0
     window: int = 16
     walk: int = 512
     choice: int = 1
@@ -142,6 +146,8 @@ def decide(
             order = pilot_order(instance, rules, width, bias, far)
         if order is None:
             order = sorted(range(len(priority)), key=lambda i: -priority[i])
+            rest = len(order) - round(options.last * len(order))
+            order[rest:] = sorted(order[rest:], key=lambda i: -instance.requests[i].output_tokens)
     found = run_kernel(instance, rules, order, width)
     policy = instance.policy
     if options.early > 0 and options.backwards and policy.hybrid_batching and policy.preemption:
@@ -217,6 +223,25 @@ def expected_batches(instance: Instance, tokens: int) -> float:
     processed = sum(r.peak_kv for r in requests)
     longest = max(r.output_tokens for r in requests)
     return max(filled_batches(instance), processed / tokens, longest)
+
+
+def knee_share(instance: Instance) -> float:
+    """Share of C at the first knee of the batch time that a full KV leaves room for; 1 if there is none.
+
+    A token beyond the knee costs more than the same one in another batch, while memory, not tokens, decides
+    how many batches there are.
+    """
+    pieces, most = instance.cost.floats, instance.system.max_batch_tokens
+    if not instance.policy.chunked_prefill:
+        return 1.0
+    mean = sum(r.peak_kv for r in instance.requests) / filled_batches(instance)
+    shares = [
+        (low - high) / (steep - flat) / most
+        for low, flat in zip(pieces.alpha, pieces.beta, strict=True)
+        for high, steep in zip(pieces.alpha, pieces.beta, strict=True)
+        if steep > flat
+    ]
+    return min((share for share in shares if mean / most <= share < 1), default=1.0)
 
 
 def filled_batches(instance: Instance) -> float:

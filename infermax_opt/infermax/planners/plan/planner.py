@@ -12,6 +12,8 @@ a good plan keeps the KV full, or every batch, from the first batch to the last:
   request idles up to its second token (`infermax_opt.infermax.planners.polish._kernel`).
 - The KV fills up slowly at the start.  Where KV is scarce, requests that are evicted later make
   use of what is free (`infermax_opt.infermax.planners.plan._early_evictions`).
+- Where the batch time has several pieces, prompts ride along at the lower slope up to the knee
+  (`infermax_opt.infermax.planners.plan._options.knee_share`).
 - With "square" attention a prompt of I tokens in q chunks does I**2 / q of work but holds about
   I q / 2 of KV area; the chunk that balances them is sqrt(I alpha / (2 p1 M)) tokens.
 """
@@ -34,6 +36,7 @@ from infermax_opt.infermax.planners.plan._options import (
     balanced_width,
     decide,
     expected_batches,
+    knee_share,
 )
 from infermax_opt.infermax.planners.plan._write import batches_of
 from infermax_opt.infermax.planners.polish.polish import polish
@@ -48,6 +51,8 @@ NOISE = 1e-9
 HOPELESS = 1.03
 #: Longest output relative to the batches, from which on it is worth to look after the start.
 RAMP = 0.005
+#: Slack at which no start waits.
+UNPACED = 100.0
 #: Shares of early starts to try.
 EARLY_SHARES = (1.0, 1.3, 0.7)
 #: Most batches that all tries of the pilot method together may look at.
@@ -214,7 +219,7 @@ def _candidate(
 
 def _opening(instance: Instance) -> list[PlannerOptions]:
     """Settings that are tried first."""
-    base = PlannerOptions()
+    base = PlannerOptions(fill=knee_share(instance))
     settings = [
         base,
         replace(base, by_output=1.0, by_input=-0.5, noise=0.0, slack=1.0, window=1),
@@ -222,8 +227,12 @@ def _opening(instance: Instance) -> list[PlannerOptions]:
         replace(base, by_output=0.9, noise=0.0, slack=1.0, choice=2),
         replace(base, by_output=0.4, by_input=-1.0, noise=0.9, window=1, walk=64, choice=3),
         replace(base, by_output=0.8, noise=0.4),
-        replace(base, backwards=False, slack=100.0, by_output=0.5, noise=0.5),
+        replace(base, backwards=False, slack=UNPACED, by_output=0.5, noise=0.5),
     ]
+    if len(instance.types) > 1:
+        settings.insert(1, replace(base, by_output=0.0, noise=1.0, slack=UNPACED, window=1, last=0.25))
+    if base.fill < 1:
+        settings.insert(2, replace(base, fill=1.0))
     if balanced_width(instance) is not None:
         settings[1:1] = [replace(base, chunk=chunk) for chunk in (0.5, 0.25, 0.17, 2.0)]
     if _groups_help(instance):
@@ -234,7 +243,7 @@ def _opening(instance: Instance) -> list[PlannerOptions]:
     if not instance.policy.hybrid_batching:
         settings += [replace(base, every=every) for every in (4, 16, 64)]
     if _pilot_helps(instance):
-        near = replace(base, noise=0.0, by_output=0.0, window=1, slack=100.0, pilot=0.4)
+        near = replace(base, noise=0.0, by_output=0.0, window=1, slack=UNPACED, pilot=0.4)
         settings += [replace(near, by_input=bias) for bias in (0.15, 0.3, 0.0)]
     return settings
 
@@ -298,6 +307,7 @@ def _changes(instance: Instance, options: PlannerOptions, early: bool, rng: rand
         Change("by_input", options.by_input + rng.gauss(0, 0.2)),
         Change("noise", max(0.0, options.noise + rng.gauss(0, 0.2))),
         Change("slack", max(0.0, options.slack + rng.gauss(0, 0.3))),
+        Change("last", min(1.0, max(0.0, options.last + rng.gauss(0, 0.2)))),
         Change("reserve", max(0.0, options.reserve * math.exp(rng.gauss(0, 0.2)))),
         Change("window", rng.choice([1, 2, 4, 8, 16, 32, 64])),
         Change("walk", rng.choice([4, 8, 16, 32, 64, 128, 512, 2048])),
@@ -329,7 +339,7 @@ def _changes(instance: Instance, options: PlannerOptions, early: bool, rng: rand
     changes.append(Change("seed", rng.randrange(2**31)))
     if len(instance.types) == 1:
         # The order of alike requests decides nothing, except which of them start early.
-        alike = {"by_output", "by_input", "window", "walk", "choice"}
+        alike = {"by_output", "by_input", "last", "window", "walk", "choice"}
         alike |= set() if options.early > 0 else {"noise", "seed"}
         changes = [change for change in changes if change.name not in alike]
     return sorted(changes, key=lambda change: change.name)

@@ -1,0 +1,1 @@
+"""Lower bounds on the machines of a fleet, whatever routes and schedules."""

@@ -1,0 +1,134 @@
+r"""The pooled bound: machines that any routing and any schedules need for a share of service levels.
+
+Let n requests run on m equal machines, each request on one of them, and let at least ceil(q n) be *good*:
+keep all their limits.  Routing and schedules may know everything in advance; who is not good may be left
+out.
+
+*Needs.* A good request that arrives at a does its prompt between a and E, and its later tokens, taken in
+groups, each between a + first + (what the tokens before the group take at least) and D - (what those after
+it take at least).  Here D = a + min(e2e, ttft + tpot (O - 1)), E = min(a + ttft, D - later), `first` and
+`later` are what prompt and later tokens take at least with a machine to themselves.  A later token takes
+the time of a batch that decodes it, or of one that ends a refill of all s tokens cached after it: at least
+alpha + beta + min(d0 + d1 (s - 1), p0 + beta (s - 1)), the latter only with preemption.  The batches of one
+request follow each other, so all of this lies in batches that begin and end within the need.  Who breaks a
+limit even so is never good.
+
+*Cost.* Fix an affine piece.  What a batch of one machine takes is at least what its good requests are
+charged:
+
+* beta for each token they process, d1 for each token that a decode reads, p1 for the attention work of a
+  prompt;
+* p0 c / P for c tokens of a prompt, as a batch holds at most P;
+* alpha is shared by one thing of which a batch has at most so much: the KV tokens s that a request holds
+  after the batch that makes a token, s / M; or tokens, c / C; or requests that hold KV, 1 / R;
+* d0 s / M for each later token, if nothing is ever evicted.
+
+A token that ends a refill is charged as if it had been decoded.  Its chunks process s tokens, all after the
+token before, so beta s <= what they cost; beta + min(d1, beta) (s - 1) is no more than that.  If (beta -
+d1) M >= 2 d0, then beta s >= beta + d1 (s - 1) + d0 s / M too, as s <= 2 (s - 1): the share of d0 may be
+charged with evictions. So in every window of time the needs that lie within it, of the good requests of one
+machine, cost at most its length; those of all machines together at most m times that.
+
+*Weights.* Let windows w have weights l_w >= 0, and let F_i(w) be the cost of the needs of request i in w.
+Then
+
+    sum over good i of sum over w of l_w F_i(w)  <=  m sum over w of l_w |w|.
+
+Whoever is good, the left side is at least the sum of the ceil(q n) smallest values among all requests that
+are not lost.  So m is at least that sum over the right factor, rounded up; and there is no m if fewer than
+ceil(q n) requests can ever be good.  Each window may take a piece, and what shares alpha, of its own.  QED.
+
+Which requests miss their limits is thus the choice of an adversary who sees the weights.  The best weights
+are the dual of the linear program of who misses what share (`infermax_opt.fleet.bounds.windows`); any are
+valid.
+
+What it does not see: that a request needs as many batches as it has tokens while prompts of others fill these
+(the TPOT enters only by D), that batches hold whole requests, and that a machine cannot share its work with
+another one.  It is loose where limits of the TPOT are close to the time of a batch, or m is small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from infermax_opt.fleet.bounds.windows import Weighted, best_windows
+from infermax_opt.fleet.checker import NEVER, SCHEMA, Machine, check, needs_of
+from infermax_opt.fleet.machine import machine_of, machine_to_json
+from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.infermax.data.instance import ServiceLevel
+
+__all__ = ["GROUPS", "MachineBound", "pooled_bound"]
+
+#: Stretches into which the later tokens of a request are divided.
+GROUPS = 4
+#: Bits of the largest weight of a window.
+WEIGHT_BITS = 40
+
+
+@dataclass(frozen=True)
+class MachineBound:
+    """Fewest machines, proved.
+
+    Attributes
+    ----------
+    machines : int or None
+        None: no number of machines is enough.
+    certificate : dict
+        For `infermax_opt.fleet.checker`.
+    lost : tuple of int
+        Places of the requests that never keep their limits, whatever serves them.
+    relaxed : float
+        The bound before it was rounded up, about.
+    """
+
+    machines: int | None
+    certificate: dict[str, Any]
+    lost: tuple[int, ...]
+    relaxed: float
+
+
+def pooled_bound(question: FleetQuestion) -> MachineBound:
+    """The pooled bound of a question, recomputed exactly by the checker."""
+    machine, requests = machine_of(question.workload), question.workload.requests
+    found = [
+        needs_of(machine, r.arrival, (r.input_tokens, r.output_tokens), _limits(slo), GROUPS)
+        for r, slo in zip(requests, question.levels, strict=True)
+    ]
+    lost = tuple(i for i, needs in enumerate(found) if needs is None)
+    relaxed, windows = 0.0, list[Weighted]()
+    if len(lost) <= question.may_miss:
+        prompts, spared = [r.input_tokens for r in requests], question.may_miss - len(lost)
+        relaxed, windows = best_windows(machine, prompts, found, spared)
+    certificate = _certificate(question, machine, windows)
+    proved = check(certificate)
+    certificate["machines"] = proved
+    return MachineBound(None if proved == NEVER else int(proved), certificate, lost, relaxed)
+
+
+def _certificate(question: FleetQuestion, machine: Machine, windows: list[Weighted]) -> dict[str, Any]:
+    """The certificate, but for what it proves."""
+    levels = {level: k for k, level in enumerate(dict.fromkeys(question.levels))}
+    top = max((weight for *_, weight in windows), default=1.0)
+    scaled = [
+        [begin, end, int(weight / top * 2**WEIGHT_BITS), piece, kind]
+        for begin, end, piece, kind, weight in windows
+    ]
+    return {
+        "schema": SCHEMA,
+        "machines": None,
+        "share": str(question.share),
+        "groups": GROUPS,
+        "windows": [window for window in scaled if window[2]],
+        "machine": machine_to_json(machine),
+        "levels": [[None if x is None else str(x) for x in _limits(level)] for level in levels],
+        "requests": [
+            [str(r.arrival), r.input_tokens, r.output_tokens, levels[slo]]
+            for r, slo in zip(question.workload.requests, question.levels, strict=True)
+        ],
+    }
+
+
+def _limits(level: ServiceLevel) -> tuple[Fraction | None, ...]:
+    return level.ttft, level.tpot, level.e2e

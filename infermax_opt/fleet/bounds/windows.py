@@ -1,0 +1,208 @@
+"""Windows and weights for the pooled bound: a linear program, grown by the windows that bind.
+
+Minimise m, where each request may miss a share of its limits, all shares together are at most what may be
+missed, and in each window what is left of the needs costs at most m times its length.  Duals are the
+weights.  Floats suffice: the bound holds for any windows and weights (`infermax_opt.fleet.bounds.pooled`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from infermax_opt.fleet.checker import KINDS, Machine, Need, cost_of, unit_of
+from infermax_opt.infermax.bounds.pieces import quiet_solver
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Integers = npt.NDArray[np.int64]
+
+__all__ = ["Weighted", "best_windows"]
+
+#: Begin and end in ticks, piece, what shares alpha, weight.
+Weighted = tuple[int, int, int, str, float]
+#: Needs up to which every pair of a begin and an end is a window.
+FEW = 40
+#: Windows that begin within the length of one.
+STEPS = 8
+#: Lengths of windows, each half of the one before.
+LENGTHS = 14
+#: Rounds of the program, at most.
+ROUNDS = 40
+#: Share by which the best window may exceed the program when it ends.
+CLOSE = 5e-4
+
+
+class _Needs(NamedTuple):
+    """Columns of all needs: times in ticks, whose they are, and their cost in ticks by piece and kind."""
+
+    begin: Floats
+    end: Floats
+    owner: Integers
+    cost: dict[tuple[int, str], Floats]
+
+
+class _Window(NamedTuple):
+    """A window with what each request costs in it, in shares of its length."""
+
+    begin: int
+    end: int
+    piece: int
+    kind: str
+    owners: Integers
+    costs: Floats
+
+
+def best_windows(
+    machine: Machine, prompts: Sequence[int], needs: Sequence[list[Need] | None], spared: int
+) -> tuple[float, list[Weighted]]:
+    """About the best bound, and its windows with their weights.
+
+    Parameters
+    ----------
+    machine : Machine
+    prompts : sequence of int
+        Prompt tokens of each request.
+    needs : sequence of list of Need or None
+        Of each request; None where it never keeps its limits.
+    spared : int
+        Requests of the others that may miss them.
+    """
+    import numpy as np
+
+    table = _table(machine, prompts, needs)
+    if not len(table.begin):
+        return 0.0, []
+    missed, value = np.zeros(len(prompts)), 0.0
+    windows: list[_Window] = []
+    weights: Floats = np.zeros(0)
+    for _ in range(ROUNDS):
+        ratio, fresh = _tightest(table, 1.0 - missed)
+        if windows and ratio <= value * (1 + CLOSE) + 1e-12:
+            break
+        windows += fresh
+        value, missed, weights = _solved(windows, len(prompts), spared)
+    return value, [
+        (w.begin, w.end, w.piece, w.kind, float(weight) / (w.end - w.begin))
+        for w, weight in zip(windows, weights, strict=True)
+        if weight > 1e-9
+    ]
+
+
+def _table(machine: Machine, prompts: Sequence[int], needs: Sequence[list[Need] | None]) -> _Needs:
+    import numpy as np
+
+    rows = [(need, i) for i, some in enumerate(needs) for need in some or ()]
+    unit = float(unit_of(machine))
+    kinds = KINDS if machine.running else KINDS[:2]
+    costs = {
+        (piece, kind): np.array([cost_of(machine, prompts[i], need, piece, kind) / unit for need, i in rows])
+        for piece in range(len(machine.alpha))
+        for kind in kinds
+    }
+    begin = np.array([need.begin for need, _ in rows], float)
+    end = np.array([need.end for need, _ in rows], float)
+    return _Needs(begin, end, np.array([i for _, i in rows], np.int64), costs)
+
+
+def _tightest(table: _Needs, left: Floats) -> tuple[float, list[_Window]]:
+    """The best ratio of what is left to a length, and the best window of each length and cost."""
+    found: list[tuple[float, float, float, tuple[int, str]]] = []
+    for key, cost in table.cost.items():
+        weighed = cost * left[table.owner]
+        tried = _every_pair(table, weighed) if len(table.begin) <= FEW else _grids(table, weighed)
+        found += [(*some, key) for some in tried]
+    found.sort(reverse=True)
+    best = found[0][0]
+    fresh = [_window(table, begin, end, key) for ratio, begin, end, key in found[:6] if ratio > best * 0.8]
+    return best, fresh
+
+
+def _every_pair(table: _Needs, weighed: Floats) -> list[tuple[float, float, float]]:
+    """Ratio, begin and end of the best window of all."""
+    import numpy as np
+
+    begins, ends = np.unique(table.begin), np.unique(table.end)
+    inside = (table.begin >= begins[:, None, None]) & (table.end <= ends[None, :, None])
+    lengths = ends[None, :] - begins[:, None]
+    ratios = np.where(lengths > 0, (inside * weighed).sum(axis=2) / np.where(lengths > 0, lengths, 1), 0)
+    k, j = np.unravel_index(int(np.argmax(ratios)), ratios.shape)
+    return [(float(ratios[k, j]), float(begins[k]), float(ends[j]))]
+
+
+def _grids(table: _Needs, weighed: Floats) -> list[tuple[float, float, float]]:
+    """Ratio, begin and end of the best window of each length on a grid, drawn in to what it holds."""
+    import numpy as np
+
+    origin = table.begin.min()
+    length = float(table.end.max() - origin)
+    found = []
+    for _ in range(LENGTHS):
+        step = length / STEPS
+        latest = np.floor((table.begin - origin) / step).astype(np.int64)
+        earliest = np.maximum(0, np.ceil((table.end - origin - length) / step).astype(np.int64))
+        some = np.flatnonzero(latest >= earliest)
+        if not len(some):
+            break
+        # Each need counts in the windows from its earliest to its latest one.
+        sums = np.zeros(int(latest.max()) + 2)
+        np.add.at(sums, earliest[some], weighed[some])
+        np.add.at(sums, latest[some] + 1, -weighed[some])
+        k = int(np.argmax(np.cumsum(sums)))
+        begin, end = origin + k * step, origin + k * step + length
+        within = (table.begin >= begin) & (table.end <= end) & (weighed > 0)
+        if within.any():
+            begin, end = table.begin[within].min(), table.end[within].max()
+            held = (table.begin >= begin) & (table.end <= end)
+            found.append((float(weighed[held].sum() / (end - begin)), float(begin), float(end)))
+        length /= 2
+    return found
+
+
+def _window(table: _Needs, begin: float, end: float, key: tuple[int, str]) -> _Window:
+    import numpy as np
+
+    inside = np.flatnonzero((table.begin >= begin) & (table.end <= end))
+    owners, places = np.unique(table.owner[inside], return_inverse=True)
+    costs = np.bincount(places, table.cost[key][inside]) / (end - begin)
+    return _Window(int(begin), int(end), *key, owners, costs)
+
+
+def _solved(windows: Sequence[_Window], requests: int, spared: int) -> tuple[float, Floats, Floats]:
+    """Value of the program, the shares that are missed, and the weights of the windows."""
+    import highspy
+    import numpy as np
+
+    used = np.unique(np.concatenate([window.owners for window in windows]))
+    column = np.full(requests, -1, np.int64)
+    column[used] = np.arange(len(used))
+    rows = [np.full(len(w.owners), k) for k, w in enumerate(windows)]
+    last = len(windows)
+    row = np.concatenate([*rows, np.arange(last), np.full(len(used), last)])
+    col = np.concatenate(
+        [*(column[w.owners] for w in windows), np.full(last, len(used)), np.arange(len(used))]
+    )
+    value = np.concatenate([*(w.costs for w in windows), np.ones(last), np.ones(len(used))])
+    order = np.argsort(col, kind="stable")
+    program = highspy.HighsLp()
+    program.num_col_, program.num_row_ = len(used) + 1, last + 1
+    program.col_cost_ = np.append(np.zeros(len(used)), 1.0)
+    program.col_lower_ = np.zeros(len(used) + 1)
+    program.col_upper_ = np.append(np.ones(len(used)), np.inf)
+    program.row_lower_ = np.append([float(w.costs.sum()) for w in windows], -np.inf)
+    program.row_upper_ = np.append(np.full(last, np.inf), float(spared))
+    program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    program.a_matrix_.start_ = np.searchsorted(col[order], np.arange(len(used) + 2))
+    program.a_matrix_.index_ = row[order]
+    program.a_matrix_.value_ = value[order]
+    solver = quiet_solver()
+    solver.passModel(program)
+    solver.run()
+    solution = solver.getSolution()
+    missed = np.zeros(requests)
+    missed[used] = np.clip(np.array(solution.col_value[:-1]), 0, 1)
+    duals = np.maximum(0.0, np.array(solution.row_dual[:last]))
+    return float(solution.col_value[-1]), missed, duals

@@ -1,0 +1,132 @@
+"""Routing policies by name, and the routes that they choose with a scheduler on every machine."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from infermax_opt.core.compiled import compiled
+from infermax_opt.core.errors import InputError
+from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.infermax.schedulers.algorithm1 import LoopInput, Options, Order, loop_input
+
+__all__ = ["ABOUT", "POLICIES", "Pilot", "Router"]
+
+POLICIES = ("round_robin", "jsq", "power_of_two", "least_kv", "slo_aware", "least_work", "first_fit")
+"""Names of the policies, in the order of their numbers in the kernel."""
+
+ABOUT = {
+    "round_robin": "one machine after the other; knows nothing",
+    "jsq": "fewest unfinished requests",
+    "power_of_two": "of two machines drawn at random, the one with fewer unfinished requests",
+    "least_kv": "fewest KV tokens held, prompts that wait counted",
+    "slo_aware": "soonest first token by an estimate, batch times within the TPOT first; refuses whom all "
+    "would serve too late",
+    "least_work": "least work to come; knows output tokens",
+    "first_fit": "the first machine that has room by far, so that the last ones can be off",
+}
+"""What each goes by."""
+
+#: Output tokens up to which plain Python takes less time than loading compiled code.
+PLAIN_WORK = 3_000
+#: Limit of a request that was promised none, seconds.
+FOREVER = 1e9
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """Routes, and what the simulated clocks say of them.
+
+    Attributes
+    ----------
+    routes : list of int
+        Machine of each request; -1 where none serves it.
+    missed : list of int
+        Places of the requests that miss their service level by these clocks, refused ones included.
+    """
+
+    routes: list[int]
+    missed: list[int]
+
+
+class Router:
+    """Routes the requests of a question, with one scheduler on all machines.
+
+    Parameters
+    ----------
+    question : FleetQuestion
+    options : Options
+        The scheduler.
+
+    Raises
+    ------
+    InputError
+        If the scheduler cannot run here.
+    """
+
+    def __init__(self, question: FleetQuestion, options: Options):
+        if options.order is Order.QUALITY:
+            raise InputError("sorted_f forms its batches for a single machine", field="scheduler")
+        self.question = question
+        self._input = loop_input(question.workload, options)
+        self._long = question.workload.output_tokens > PLAIN_WORK
+
+    def route(self, machines: int, policy: str, refused: Collection[int] = ()) -> Pilot:
+        """Routes of a policy.
+
+        Parameters
+        ----------
+        machines : int
+        policy : str
+            One of `POLICIES`.
+        refused : collection of int
+            Places of requests that no machine serves.
+        """
+        import numpy as np
+
+        from infermax_opt.fleet.routing._kernel import route_loop as plain
+
+        start, requests = self._input, self.question.workload.requests
+        fleet = self._fleet(machines, refused)
+        shared = type(start.state)(*(column.copy() for column in start.state))
+        loop = _compiled() if self._long else plain
+        loop(*start[:3], shared, *start[4:], fleet, POLICIES.index(policy))
+        arrival, outputs = start.requests.arrival, start.requests.outputs
+        span = np.where(outputs > 1, (fleet.last - fleet.first) / np.maximum(1, outputs - 1), 0.0)
+        late = (fleet.route < 0) | (fleet.first - arrival > fleet.ttft) | (span > fleet.tpot)
+        e2e = [r.terms.slo.e2e for r in requests]
+        if any(limit is not None for limit in e2e):
+            late |= fleet.last - arrival > np.array([FOREVER if x is None else float(x) for x in e2e])
+        return Pilot(fleet.route.tolist(), np.flatnonzero(late).tolist())
+
+    def _fleet(self, machines: int, refused: Collection[int]) -> Any:
+        import numpy as np
+
+        from infermax_opt.fleet.routing._kernel import Fleet
+
+        start: LoopInput = self._input
+        n = len(start.requests.inputs)
+        given = np.ones(n, np.int64)
+        given[list(refused)] = 0
+        limits = [(level.ttft, level.tpot) for level in self.question.levels]
+        ttft, tpot = (
+            np.array([FOREVER if pair[k] is None else float(pair[k] or 0) for pair in limits]) for k in (0, 1)
+        )
+        ends = np.zeros((machines, n + 1), np.int64)
+        ends[:, n] = n
+        return Fleet(
+            decoding=np.zeros((machines, n), np.int64), prefilling=np.zeros((machines, n), np.int64),
+            after=ends, before=ends.copy(), count=np.zeros((machines, len(start.state.count)), np.int64),
+            load=np.zeros((machines, 3), np.int64), clock=np.zeros(machines),
+            route=np.full(n, -1, np.int64), given=given,
+            first=np.zeros(n), last=np.zeros(n), ttft=ttft, tpot=tpot,
+        )  # fmt: skip
+
+
+@functools.cache
+def _compiled() -> Callable[..., Any]:
+    from infermax_opt.fleet.routing import _kernel as kernel
+
+    return compiled(kernel.route_loop, kernel.HELPERS, allocates=False)

@@ -1,0 +1,160 @@
+"""Fewest machines that some routing and an online scheduler are seen to need: the upper bound.
+
+Simulated clocks choose (`infermax_opt.fleet.routing`); what counts is the exact replay of each machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.replay import FleetReplay, replay_fleet
+from infermax_opt.fleet.routing.policies import POLICIES, Pilot, Router
+from infermax_opt.infermax.schedulers.algorithm1 import schedule
+from infermax_opt.infermax.schedulers.presets import preset
+
+__all__ = ["SCHEDULERS", "Found", "fewest_machines", "policy_machines"]
+
+#: Schedulers that are tried unless the user names some.
+SCHEDULERS = ("sarathi", "deadline", "vllm_v1")
+#: Policies in the order in which they are tried: those that are mostly best come first.
+TRIED = ("least_kv", "slo_aware", "jsq", "least_work")
+#: Times the requests that may miss, up to which refusing some of those that do is tried.
+WORTHWHILE = 8
+#: Most machines that are tried: in all, as a multiple of the lower bound, and beyond that.
+MOST = 4096
+FAR = 16
+MORE = 16
+
+Tell = Callable[[str], None] | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """Routes that reach the share, replayed.
+
+    Attributes
+    ----------
+    machines : int
+    policy, scheduler : str
+    refused : int
+        Requests that no machine serves.
+    routes : list of int
+    replay : FleetReplay
+    """
+
+    machines: int
+    policy: str
+    scheduler: str
+    refused: int
+    routes: list[int]
+    replay: FleetReplay
+
+
+class _Search:
+    """Candidates of a question, by number of machines."""
+
+    def __init__(self, question: FleetQuestion, schedulers: Sequence[str], policies: Sequence[str]):
+        self.question, self.policies = question, policies
+        self.routers = {name: Router(question, preset(name)) for name in schedulers}
+
+    def candidates(self, machines: int) -> Iterator[tuple[Pilot, str, str]]:
+        """Routes that reach the share by simulated clocks, each with policy and scheduler."""
+        may_miss = self.question.may_miss
+        near: list[tuple[int, Pilot, str, str]] = []
+        for policy in self.policies:
+            for name, router in self.routers.items():
+                pilot = router.route(machines, policy)
+                if len(pilot.missed) <= may_miss:
+                    yield pilot, policy, name
+                near.append((len(pilot.missed), pilot, policy, name))
+        near.sort(key=lambda some: some[0])
+        for count, pilot, policy, name in near[:2]:
+            if may_miss < count <= WORTHWHILE * may_miss:
+                again = self.routers[name].route(machines, policy, self._dearest(pilot))
+                if len(again.missed) <= may_miss:
+                    yield again, policy, name
+
+    def _dearest(self, pilot: Pilot) -> list[int]:
+        """Of the requests that miss, those to refuse: the longest, as many as may miss."""
+        requests = self.question.workload.requests
+        by_length = sorted(pilot.missed, key=lambda i: -requests[i].input_tokens - requests[i].output_tokens)
+        return by_length[: self.question.may_miss]
+
+    def reached(self, machines: int) -> bool:
+        """Whether some routes reach the share by simulated clocks."""
+        return next(self.candidates(machines), None) is not None
+
+    def verified(self, machines: int) -> Found | None:
+        """Routes that reach the share by exact replay."""
+        for pilot, policy, name in self.candidates(machines):
+            replay = replay_fleet(self.question, pilot.routes, partial(schedule, options=preset(name)))
+            if replay.keeps(self.question):
+                refused = sum(route < 0 for route in pilot.routes)
+                return Found(machines, policy, name, refused, pilot.routes, replay)
+        return None
+
+
+def fewest_machines(
+    question: FleetQuestion,
+    least: int,
+    *,
+    schedulers: Sequence[str] = SCHEDULERS,
+    policies: Sequence[str] = TRIED,
+    tell: Tell = None,
+) -> Found | None:
+    """Fewest machines found with which the share is reached; None if too many would be.
+
+    Parameters
+    ----------
+    question : FleetQuestion
+    least : int
+        A lower bound, from which the search starts.
+    schedulers, policies : sequence of str
+        What is tried.
+    tell : callable, optional
+        Takes a line on what is being tried.
+    """  # fmt: skip
+    search = _Search(question, schedulers, policies)
+    low, high, step = max(1, least) - 1, max(1, least), 1
+    top = max(high, min(MOST, FAR * high + MORE, len(question.workload.requests)))
+    while not _tried(search, high, tell):
+        if high >= top:
+            return None
+        low, high, step = high, min(top, high + step), step * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _tried(search, middle, tell) else (middle, high)
+    found = search.verified(high)
+    while found is None and high < top:
+        high += 1
+        found = search.verified(high)
+    return found
+
+
+def _tried(search: _Search, machines: int, tell: Tell) -> bool:
+    if tell is not None:
+        tell(f"trying {machines} machine{'s' * (machines > 1)}")
+    return search.reached(machines)
+
+
+def policy_machines(
+    question: FleetQuestion, least: int, scheduler: str, policies: Sequence[str] = POLICIES
+) -> dict[str, int | None]:
+    """Fewest machines of each policy by itself, with one scheduler, replayed.
+
+    Parameters
+    ----------
+    question : FleetQuestion
+    least : int
+        A lower bound.
+    scheduler : str
+    policies : sequence of str
+    """
+    found: dict[str, int | None] = {}
+    for policy in policies:
+        some = fewest_machines(question, least, schedulers=(scheduler,), policies=(policy,))
+        found[policy] = None if some is None else some.machines
+    return found

@@ -1,0 +1,1 @@
+"""What commands do beside solving, as functions: listings, imports, aims, solves in the background."""

@@ -1,0 +1,1 @@
+"""Test vectors for checkers: small certificates, accepted and rejected, with what comes of each."""

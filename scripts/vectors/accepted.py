@@ -1,0 +1,213 @@
+"""Small instances and a certificate of each kind of proof.
+
+Bounds that are searched come with more evidence than a vector needs.  Some evidence is therefore written
+here: coarser, and true all the same, as a checker takes any prices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import infermax_opt as imx
+from infermax_opt.checking.fields import Field
+from infermax_opt.core.registry import problem_of
+from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.core.values import AnyInstance
+from infermax_opt.files.certificates import certificate_to_json, exact_text
+from infermax_opt.infermax.checker import instance as checked
+from infermax_opt.infermax.checker.certificate import prove
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
+from infermax_opt.infermax.data.instance import (
+    Instance,
+    Objective,
+    Policy,
+    RequestGroup,
+    ServiceLevel,
+    System,
+)
+from infermax_opt.makespan.data.generate import gsm8k_like
+
+#: Seconds for the bounds of an instance, which take less.
+SECONDS = 30.0
+COST = CostModel([("1", "0.1"), ("0.5", "0.2")], ("0.25", "0.05"), ("0.3", "0.02"))
+ROUNDS = CostModel([("1", "0")], ("0", "0"), ("0", "0"))
+TWO = (RequestGroup("a", 2, 3, count=2), RequestGroup("b", 3, 2, Fraction("1.5")))
+RIGID = Policy(hybrid_batching=False, chunked_prefill=False, preemption=False)
+KEPT = Policy(hybrid_batching=True, chunked_prefill=False, preemption=False)
+
+
+class Accepted(NamedTuple):
+    """A certificate that proves its bound; `kind` names the proof in file names."""
+
+    instance: AnyInstance
+    kind: str
+    certificate: dict[str, Any]
+
+
+# --- instances of InferMax --------------------------------------------------------------------------
+
+
+def offline() -> Instance:
+    """Equal requests, at most two of them at a time; a name that is hashed as escapes."""
+    return Instance("offline-\u00e9", (RequestGroup("r", 2, 3, count=3),), System(8, 50, 50, 2), COST)
+
+
+def arrivals(objective: str = "makespan") -> Instance:
+    """Two kinds of requests, one of which comes later."""
+    return Instance("arrivals", TWO, System(8, 5, 4, 2), COST, objective=Objective.of(objective))
+
+
+def rigid() -> Instance:
+    """Prefill and decode apart, and nobody evicted."""
+    return Instance("rigid", TWO, System(9, 5, 4), COST, RIGID)
+
+
+def rounds() -> Instance:
+    """Batches that take the same time, and little KV."""
+    groups = RequestGroup("a", 1, 4, count=3), RequestGroup("b", 2, 2, count=2)
+    aim = Objective.of("mean_e2e")
+    return Instance("rounds", groups, System(6, 50, 50), ROUNDS, KEPT, objective=aim)
+
+
+def late(objective: Any = "missed") -> Instance:
+    """Service levels that cannot all be kept."""
+    groups = (
+        RequestGroup("r", 2, 3, count=6, slo=ServiceLevel(e2e=Fraction(6))),
+        RequestGroup("s", 3, 2, count=2, weight="2", slo=ServiceLevel(ttft=Fraction(3))),
+    )
+    aim = Objective.of(objective)
+    return Instance("late", groups, System(12, 20, 20, 3), COST, objective=aim)
+
+
+def optional(objective: str) -> Instance:
+    """More optional requests than there is time for."""
+    groups = RequestGroup("m", 2, 2), RequestGroup("r", 2, 3, count=6, optional=True)
+    aim = Objective.of(objective)
+    return Instance("optional", groups, System(12, 20, 20, 3), COST, objective=aim, horizon="7")
+
+
+def crowd() -> Instance:
+    """Twelve equal requests on a machine that holds three of them."""
+    aim = Objective.of("p50_e2e")
+    return Instance("crowd", (RequestGroup("r", 6, 6, count=12),), System(40, 50, 50, 3), COST, objective=aim)
+
+
+# --- evidence that is written here ------------------------------------------------------------------
+
+MISSED = {
+    "kind": "attainment", "piece": 0, "exponent": 16, "groups": 2,
+    "cells": [[600, 504, 4194304, 0, 8388608]], "shares": [[0, 0], [0, 1048576]],
+}  # fmt: skip
+UNSERVED = {
+    "kind": "attainment", "piece": 0, "exponent": 16, "groups": 2,
+    "cells": [[700, 356, 0, 0, 8388608], [1000, 16, 0, 4194304, 8388608]], "shares": [[0, 524288, 524288]],
+}  # fmt: skip
+RANK = {
+    "kind": "rank", "limit": "14", "piece": 0, "exponent": 16, "groups": 2,
+    "cells": [[1400, 118, 1048576, 4194304, 4194304]], "shares": [[0, 524288]],
+}  # fmt: skip
+#: Cells that are left of evidence that has many.
+FEW = 6
+
+
+def certificate(instance: AnyInstance, value: Fraction, source: str, evidence: Any) -> dict[str, Any]:
+    """The certificate of a value.
+
+    Parameters
+    ----------
+    instance : AnyInstance
+    value : Fraction
+    source : str
+    evidence : Any
+        As its file has it.
+    """
+    lower = LowerBound(value, source, Proof.CLOSED_FORM, evidence=evidence)
+    return certificate_to_json(instance, lower, problem_of(instance).require_certification())
+
+
+def proved(instance: Instance, evidence: dict[str, Any]) -> Fraction:
+    """What evidence proves, as the checker computes it."""
+    spelled = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
+    read = json.loads(json.dumps(spelled, default=exact_text))
+    return prove(checked.Instance(read, None), Field(evidence, "evidence"))
+
+
+# --- certificates -----------------------------------------------------------------------------------
+
+
+def searched(instance: AnyInstance) -> Iterator[Accepted]:
+    """The first certificate of each kind, and of each closed form, among the bounds of an instance."""
+    certification, seen = problem_of(instance).require_certification(), set[str]()
+    for lower in imx.bound(instance, time_limit=SECONDS):
+        if lower.evidence is not None:
+            name = str(lower.evidence.get("argument", lower.evidence["kind"])).replace(" ", "-").lower()
+            if name not in seen:
+                seen.add(name)
+                yield Accepted(instance, name, certificate_to_json(instance, lower, certification))
+
+
+def of_infermax() -> Iterator[Accepted]:
+    """Of every kind of proof of every objective that has certificates."""
+    yield from searched(offline())
+    makespan = {some.kind: some for some in searched(arrivals())}
+    yield from (makespan[kind] for kind in ("lagrangian", "state-flow", "occupancy"))
+    for some in searched(rigid()):
+        if some.kind in ("separate-phases", "filling"):
+            yield coarse(some) if some.kind == "filling" else some
+    mean = arrivals("mean_e2e")
+    for some in searched(mean):
+        yield coarse(some) if some.kind in ("interaction", "progress") else some
+    yield from (some for some in searched(rounds()) if some.kind == "backwards")
+    yield written(late(), "missed", MISSED)
+    yield written(optional("unserved"), "unserved", UNSERVED)
+    yield written(optional("unserved_tokens"), "unserved-tokens", UNSERVED)
+    yield written(crowd(), "rank", RANK)
+    limits = replace(arrivals(), objective=Objective.of({"at_most": {"makespan": "3", "mean_e2e": "2"}}))
+    yield written(limits, "limits", {**makespan["state-flow"].certificate["evidence"], "metric": "makespan"})
+    weights = late({"missed": "1", "makespan": "0.1", "mean_e2e": "0.5"})
+    parts = [{**MISSED, "metric": "missed"}, {**longest(weights), "metric": "makespan"}]
+    yield written(weights, "parts", {"kind": "parts", "parts": parts})
+
+
+def coarse(fine: Accepted) -> Accepted:
+    """The same with few cells, each with the level of its end, which proves somewhat less."""
+    assert isinstance(fine.instance, Instance)
+    evidence = dict(fine.certificate["evidence"])
+    key = "cells" if "cells" in evidence else "levels"
+    step = -(-len(evidence[key]) // FEW)
+    evidence[key] = evidence[key][step - 1 :: step]
+    return written(fine.instance, fine.kind, evidence)
+
+
+def longest(instance: Instance) -> dict[str, Any]:
+    """Evidence of the makespan by the longest request, which needs no search."""
+    alone = replace(instance, objective=Objective.of("makespan"))
+    (some,) = (some for some in searched(alone) if some.kind == "longest-request")
+    evidence: dict[str, Any] = some.certificate["evidence"]
+    return evidence
+
+
+def written(instance: Instance, kind: str, evidence: dict[str, Any]) -> Accepted:
+    """A certificate of evidence that is at hand.
+
+    Parameters
+    ----------
+    instance : Instance
+    kind : str
+        In its name.
+    evidence : dict
+    """
+    value = proved(instance, evidence)
+    return Accepted(instance, kind, certificate(instance, value, kind, evidence))
+
+
+def of_others() -> Iterator[Accepted]:
+    """Of the wings beside it, from shipped instances and a small one of clients."""
+    yield from searched(gsm8k_like(seed=0, requests=6, clients=2))
+    for name in ("iteration-toy", "pipelining-small"):
+        yield from searched(imx.read_instance(f"instances/{name}.json"))

@@ -1,0 +1,118 @@
+"""The command `plan`: rows, files, prices, and what it says of wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from infermax_opt.cli.main import cli
+from infermax_opt.files.csv_rows import read_rows
+from infermax_opt.fleet import checker
+from infermax_opt.fleet.routing.policies import POLICIES
+from tests.support import shared_data
+
+PROFILE = "llama-3.1-8b_h100"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["plan", *arguments])
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A request every tenth of a second, for six seconds."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{k / 10},{4000 + 13 * k % 900},{5 + k % 7}" for k in range(60)]
+    Path("trace.csv").write_text("\n".join(["arrived_at,num_prefill_tokens,num_decode_tokens", *rows]) + "\n")
+    return "trace.csv"
+
+
+def test_rows_files_and_certificates(trace: str) -> None:
+    Path("prices.csv").write_text(f"machine,price_per_hour\n{PROFILE},4\n")
+    common = (
+        trace,
+        "--format",
+        "vidur",
+        "--machines",
+        PROFILE,
+        "--rates",
+        "1,4",
+        "--ttft",
+        "0.5",
+        "--tpot",
+        "0.1",
+    )
+    done = run(
+        *common, "--prices", "prices.csv", "--fleet", "2", "--certificates", "proofs", "-o", "plan.csv"
+    )
+    assert done.exit_code == 0, done.output
+    rows = read_rows(Path("plan.csv").read_text())
+    assert [row["rate"] for row in rows] == ["1.0", "4.0"]
+    for row in rows:
+        assert 1 <= int(row["lower"]) <= int(row["upper"])
+        proof = json.loads(Path("proofs", f"{PROFILE}-rate{float(row['rate']):g}.json").read_text())
+        assert checker.check(proof) == int(row["lower"])
+        assert 0 < float(row["cost_per_million_lower"]) <= float(row["cost_per_million_upper"])
+    assert int(rows[1]["lower"]) > 1
+    told = json.loads(run(*common, "--fleet", "1", "--start-up", "1", "--min-stay", "2", "--json").stdout)
+    assert 0 < told["rows"][1]["machine_hours_lower"] <= told["rows"][1]["machine_hours_upper"]
+    assert told["schema"] == "infermax-opt/plan/1"
+    assert told["sustained"][0]["machines"] == 1
+    assert told["rows"][0]["status"] in ("optimal", "feasible")
+
+
+def test_each_policy_by_itself(trace: str) -> None:
+    done = run(
+        trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "0.5", "--compare", "sarathi", "--json"
+    )
+    row = json.loads(done.stdout)["rows"][0]
+    assert set(row["policies"]) == set(POLICIES)
+    assert all(count >= row["lower"] for count in row["policies"].values())
+
+
+def test_an_impossible_limit_names_request_and_limit(trace: str) -> None:
+    done = run(trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "0.01")
+    assert done.exit_code == 1
+    assert "request 'r1' (4000 input, 5 output tokens): first token after" in done.stdout
+    assert "the limit ttft is 0.01 s" in done.stdout
+    slow = run(trace, "--format", "vidur", "--machines", PROFILE, "--tpot", "0.001", "--ttft", "9")
+    assert "the limit tpot is 0.001 s" in slow.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--machines", PROFILE), "slo: needs a limit"),
+        (("--machines", "abacus", "--ttft", "1"), "'abacus' is no profile"),
+        (("--machines", PROFILE, "--ttft", "1", "--share", "0"), "share: 0 is not above 0 and at most 1"),
+        (("--machines", PROFILE, "--ttft", "1", "--share", "2"), "share: 2 is not above 0 and at most 1"),
+        (("--machines", PROFILE, "--ttft", "1", "--rates", "0"), "not a list of numbers above 0"),
+        (("--machines", PROFILE, "--ttft", "1", "--rates", "x"), "'x'"),
+        (("--machines", PROFILE, "--ttft", "1", "--schedulers", "magic"), "no scheduler 'magic'"),
+        (("--machines", PROFILE, "--ttft", "1", "--prices", "none.csv"), "none.csv: has no price"),
+        (("--machines", PROFILE, "--ttft", "1", "--prices", "free.csv"), "free.csv: line 2"),
+        (("--machines", PROFILE, "--ttft", "1", "--certificates", "trace.csv"), "trace.csv: cannot be made"),
+        (("--machines", PROFILE, "--ttft", "1", "-o", "trace.csv"), "is an input of this command"),
+    ],
+)
+def test_wrong_input_is_one_line(trace: str, options: tuple[str, ...], problem: str) -> None:
+    Path("none.csv").write_text("machine,price_per_hour\nother,1\n")
+    Path("free.csv").write_text(f"machine,price_per_hour\n{PROFILE},0\n")
+    done = run(trace, "--format", "vidur", *options)
+    assert done.exit_code == 2
+    assert problem in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(shared_data("data/AzureLLMInferenceTrace_code.csv") is None, reason="no Azure trace here")
+def test_azure() -> None:
+    path = shared_data("data/AzureLLMInferenceTrace_code.csv")
+    done = run(
+        str(path), "--format", "azure", "--first", "300", "--machines", "llama-2-7b_a100", "--rates", "2",
+        "--ttft", "2", "--tpot", "0.05", "--json",
+    )  # fmt: skip
+    (row,) = json.loads(done.stdout)["rows"]
+    assert 1 <= row["lower"] <= row["upper"] <= 12

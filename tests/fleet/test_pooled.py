@@ -1,0 +1,132 @@
+"""The pooled bound against every routing and schedule of tiny fleets, and its certificates."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.fleet import checker
+from infermax_opt.fleet.bounds.pooled import pooled_bound
+from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
+from tests.campaign import campaign, in_blocks
+from tests.fleet.tiny import fewest, tiny_fleet
+from tests.infermax.vector_oracle import TooMany
+
+
+def met(seed: int) -> tuple[int | None, int | None] | None:
+    """The bound and the optimum; None where the instance is too large."""
+    question = tiny_fleet(seed)
+    try:
+        best = fewest(question)
+    except TooMany:
+        return None
+    found = pooled_bound(question)
+    if found.machines is None:
+        assert best is None, seed
+        return None, best
+    proofs = [found.certificate, *random_proofs(found.certificate, random.Random(seed))]
+    for proof in proofs:
+        proved = checker.check(proof)
+        assert best is None or (isinstance(proved, int) and proved <= best), (seed, proved, best)
+    return found.machines, best
+
+
+def random_proofs(certificate: dict[str, Any], rng: random.Random) -> Iterator[dict[str, Any]]:
+    """Any windows, pieces, shares of alpha, weights and groups that the checker allows."""
+    machine = checker.machine_of(certificate["machine"])
+    levels = [[None if x is None else Fraction(x) for x in level] for level in certificate["levels"]]
+    needs = []
+    for arrival, prompt, outputs, level in certificate["requests"]:
+        needs += checker.needs_of(machine, Fraction(arrival), (prompt, outputs), levels[level], 1) or []
+    for _ in range(8):
+        windows = []
+        for _ in range(rng.randint(1, 3) if needs else 0):
+            begin = max(0, rng.choice(needs).begin - rng.choice([0, 0, 1, 10]))
+            end = rng.choice(needs).end + rng.choice([0, 0, 1, 10])
+            if begin < end:
+                piece = rng.randrange(len(machine.alpha))
+                windows.append([begin, end, rng.randint(1, 9), piece, rng.choice(checker.KINDS)])
+        yield {**certificate, "windows": windows, "groups": rng.randint(1, 3)}
+
+
+@in_blocks(campaign(80, 5_000), 40)
+def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
+    found = [pair for pair in map(met, seeds) if pair is not None]
+    assert len(found) > len(seeds) / 2
+    assert any(bound is not None and bound > 1 for bound, _ in found)
+
+
+def steady(requests: int, share: Fraction = Fraction(1), ttft: str = "0.5") -> FleetQuestion:
+    """Equal requests that arrive together, each one batch of a second's tenth with its prompt alone."""
+    groups = tuple(RequestGroup(f"r{k}", 100, 1, slo={"ttft": ttft}) for k in range(requests))
+    cost = CostModel([("0", "0.001")], ("0", "0"), ("0", "0"))
+    return FleetQuestion(Instance("steady", groups, System(1_000, 100, 100), cost, objective="missed"), share)
+
+
+def test_who_arrives_together_within_a_limit() -> None:
+    # Each takes 0.1 s, so a machine keeps five of them in half a second.
+    assert pooled_bound(steady(20)).machines == 4
+    assert pooled_bound(steady(21)).machines == 5
+    # Of 20, 5 may miss it.
+    assert pooled_bound(steady(20, Fraction(3, 4))).machines == 3
+
+
+def test_what_no_machine_can_serve_in_time() -> None:
+    found = pooled_bound(steady(3, ttft="0.05"))
+    assert (found.machines, found.lost) == (None, (0, 1, 2))
+    assert checker.check(found.certificate) == checker.NEVER
+
+
+def test_a_share_is_a_share() -> None:
+    for share in (Fraction(0), Fraction(3, 2)):
+        with pytest.raises(InputError, match="share"):
+            steady(2, share)
+
+
+def altered(certificate: dict[str, Any]) -> list[dict[str, Any]]:
+    """Certificates that claim more, or that are malformed."""
+    found = []
+    for path, value in (
+        (("machines",), certificate["machines"] + 1),
+        (("machine", "alpha"), [-1]),
+        (("machine", "kv"), 0),
+        (("share",), "1.5"),
+        (("windows", 0, 1), certificate["windows"][0][0]),
+        (("windows", 0, 2), 0),
+        (("windows", 0, 3), 7),
+        (("windows", 0, 4), "air"),
+        (("requests", 0, 1), 0),
+        (("requests", 0, 3), 9),
+        (("groups",), 0),
+        (("schema",), "x"),
+    ):
+        other = copy.deepcopy(certificate)
+        place = other
+        for key in path[:-1]:
+            place = place[key]  # type: ignore[index]
+        place[path[-1]] = value  # type: ignore[index]
+        found.append(other)
+    return found
+
+
+def test_the_checker_as_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    certificate = pooled_bound(steady(20)).certificate
+    path = tmp_path / "proof.json"
+    path.write_text(json.dumps(certificate))
+    assert checker.main([str(path)]) == 0
+    assert "proves: at least 4 machines" in capsys.readouterr().out
+    for other in altered(certificate):
+        path.write_text(json.dumps(other))
+        assert checker.main([str(path)]) == 1, other
+    path.write_text("{")
+    assert checker.main([str(path)]) == 2

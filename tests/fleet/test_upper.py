@@ -1,0 +1,101 @@
+"""Routes and their replay: simulated clocks agree with exact ones, and upper bounds with lower ones."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import pytest
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.fleet.bounds.pooled import pooled_bound
+from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.replay import members_of, replay_fleet
+from infermax_opt.fleet.routing import policies
+from infermax_opt.fleet.routing.policies import ABOUT, POLICIES, Router
+from infermax_opt.fleet.upper import fewest_machines
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.schedulers.algorithm1 import schedule
+from infermax_opt.infermax.schedulers.presets import preset
+from tests.campaign import campaign, in_blocks
+from tests.fleet.tiny import fewest, tiny_fleet
+from tests.infermax.vector_oracle import TooMany
+from tests.support import PAPER
+
+
+def stream(seed: int, requests: int = 60) -> FleetQuestion:
+    """Requests of some seconds, of which a machine keeps some."""
+    rng = random.Random(seed)
+    slo = {"ttft": "0.2", "tpot": "0.03"}
+    arrival, groups = Fraction(0), []
+    for k in range(requests):
+        arrival += Fraction(rng.randint(0, 60), 1000)
+        groups.append(RequestGroup(f"r{k}", rng.randint(50, 900), rng.randint(1, 40), arrival, slo=slo))
+    policy = Policy(rng.random() < 0.8, True, rng.random() < 0.8)
+    system = System(rng.choice([3_000, 8_000]), 1024, 512, rng.choice([None, 6]))
+    return FleetQuestion(
+        Instance(f"s{seed}", tuple(groups), system, PAPER, policy, "missed"), Fraction(9, 10)
+    )
+
+
+@in_blocks(campaign(4, 200), 4)
+def test_simulated_clocks_are_those_of_the_replay(seeds: range) -> None:
+    for seed in seeds:
+        question, rng = stream(seed), random.Random(seed)
+        name = rng.choice(["sarathi", "vllm", "vllm_v1", "deadline", "rank_input", "rank_output_ef"])
+        router = Router(question, preset(name))
+        for policy in POLICIES:
+            machines = rng.randint(1, 4)
+            refused = rng.sample(range(60), 5)
+            pilot = router.route(machines, policy, refused)
+            assert all(pilot.routes[i] == -1 for i in refused)
+            assert set(pilot.routes) <= set(range(-1, machines))
+            done = replay_fleet(question, pilot.routes, lambda one, name=name: schedule(one, preset(name)))  # type: ignore[misc]
+            assert done.good == set(range(60)) - set(pilot.missed), (seed, policy)
+
+
+def test_policies_deal_out_as_they_say() -> None:
+    question = stream(1)
+    router = Router(question, preset("sarathi"))
+    routes = router.route(3, "round_robin").routes
+    assert routes == [k % 3 for k in range(60)]
+    assert set(ABOUT) == set(POLICIES)
+    assert {len(members_of(router.route(3, policy).routes)) for policy in POLICIES} == {3}
+    assert any(route == -1 for route in router.route(1, "slo_aware").routes)
+
+
+def test_compiled_routes_are_the_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = stream(2)
+    plain = [Router(question, preset("sarathi")).route(2, policy) for policy in POLICIES]
+    monkeypatch.setattr(policies, "PLAIN_WORK", 0)
+    router = Router(question, preset("sarathi"))
+    assert [router.route(2, policy) for policy in POLICIES] == plain
+
+
+def test_sorted_f_is_for_one_machine() -> None:
+    with pytest.raises(InputError, match="single machine"):
+        Router(stream(1), preset("sorted_f"))
+
+
+@in_blocks(campaign(2, 100), 2)
+def test_upper_bounds_reach_the_share_and_lie_above_the_lower_ones(seeds: range) -> None:
+    for seed in seeds:
+        question = stream(seed)
+        lower, found = pooled_bound(question).machines, fewest_machines(question, 1)
+        assert lower is not None
+        assert found is not None
+        assert found.replay.keeps(question)
+        assert found.machines >= lower
+        assert 0 <= found.refused <= question.may_miss
+
+
+@in_blocks(campaign(20, 1_000), 20)
+def test_upper_bounds_lie_above_the_optimum(seeds: range) -> None:
+    for seed in seeds:
+        question = tiny_fleet(seed)
+        try:
+            best = fewest(question)
+        except TooMany:
+            continue
+        found = fewest_machines(question, 1)
+        assert found is None or (best is not None and best <= found.machines), seed

@@ -1,0 +1,125 @@
+"""The ramp bound: cases checked by hand, the optimum of thousands of tiny instances, its certificate."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from infermax_opt.core.result import LowerBound
+from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.bounds.ramp import ramp_bound
+from infermax_opt.infermax.bounds.searched import searched_bounds
+from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from tests.campaign import campaign, in_blocks
+from tests.infermax.oracle import optimum
+from tests.infermax.test_many_bounds import shown, submitted
+from tests.infermax.tiny import cost_model
+from tests.support import FLAT, PAPER, case, certificate_to_json, check_evidence, few
+
+
+def slow(seed: int) -> Instance:
+    """A random instance whose memory is large for its batches, or for the knee of the batch time."""
+    rng = random.Random(seed)
+    policy = Policy(rng.random() < 0.6, rng.random() < 0.7, rng.random() < 0.7)
+    groups: list[RequestGroup] = []
+    for k in range(rng.choice([1, 2, 2, 3])):
+        i, o = rng.randint(1, 4), rng.randint(1, 4 - policy.preemption)
+        if groups and rng.random() < 0.5:
+            i, o = groups[-1].input_tokens, groups[-1].output_tokens
+        late = Fraction(rng.randint(0, 300), 100) if seed % 5 == 4 else Fraction(0)
+        groups.append(RequestGroup(f"q{k}", i, o, late))
+    block = rng.choice([1, 1, 1, 2, 3])
+    peaks = [-(-(g.input_tokens + g.output_tokens - 1) // block) * block for g in groups]
+    prompt = 1 if policy.chunked_prefill else max(g.input_tokens for g in groups)
+    system = System(
+        kv_capacity=rng.randint(max(peaks), max(max(peaks), sum(peaks))) + rng.choice([0, 1]),
+        max_batch_tokens=prompt + rng.choice([0, 1, 2, 20]),
+        max_prefill_tokens=prompt + rng.choice([0, 1, 20]),
+        max_running=rng.choice([None, None, None, 1, 2]),
+        block_size=block,
+    )
+    cost = cost_model(rng)
+    if seed % 2:  # a knee at few tokens
+        flat, knee = Fraction(rng.randint(0, 20), 10), rng.randint(1, 4)
+        steep = flat + Fraction(rng.randint(1, 40), 10)
+        alpha = Fraction(rng.randint(10, 80), 10)
+        pieces = [(alpha, flat), (max(Fraction(0), alpha - knee * (steep - flat)), steep)]
+        cost = CostModel(pieces, cost.decode, cost.prefill, attention=cost.attention)
+    return Instance(f"slow-{seed}", tuple(groups), system, cost, policy)
+
+
+@in_blocks(campaign(200, 6_000), 100)
+def test_never_above_the_optimum(seeds: range) -> None:
+    found = 0
+    for seed in seeds:
+        instance = slow(seed)
+        bound = ramp_bound(instance)
+        if bound is None:
+            continue
+        found += 1
+        assert bound.value <= optimum(instance), seed
+        assert check_evidence(instance, bound) == bound.value, seed
+        with pytest.raises(Rejected, match="claims"):
+            submitted(shown(instance), instance, replace(bound, value=bound.value + Fraction(1, 10**40)))
+    assert found > len(seeds) // 4
+
+
+def test_better_than_any_closed_form_at_times() -> None:
+    made = [(closed_form_bounds(instance)[0], ramp_bound(instance)) for instance in map(slow, range(300))]
+    assert sum(bound is not None and bound.value > closed.value for closed, bound in made) >= 3
+
+
+def test_batches_of_few_tokens_fill_memory_slowly() -> None:
+    """Batches of 4 tokens leave 16, 12, 8 and 4 of 20 tokens of KV free: two batches of the area."""
+    instance = replace(case(8, 4, 8, 20, cost=FLAT), system=System(20, 4, 4))
+    bound = ramp_bound(instance)
+    assert bound is not None
+    assert bound.evidence == {"kind": "ramp", "piece": 0, "batches": 4}
+    area = Fraction(8 * sum(range(4, 12)), 20)
+    assert bound.value == area + 2
+    assert check_evidence(instance, bound) == bound.value
+
+
+def test_tokens_beyond_the_knee_pay() -> None:
+    """A token later by a batch costs 1 / 20, and one beyond 4 tokens in a batch costs 1 / 8."""
+    knee = CostModel([("1", "0"), ("0.5", "0.125")], ("0", "0"), ("0", "0"))
+    instance = replace(case(8, 4, 8, 20, cost=knee), system=System(20, 100, 100))
+    bound = ramp_bound(instance)
+    assert bound is not None
+    assert bound.evidence == {"kind": "ramp", "piece": 0, "batches": 2}
+    # Two batches: 20 / 20 less 4 k / 20 for k = 1 and 2; for k = 3 it pays to have all tokens at once.
+    assert bound.value == Fraction(8 * sum(range(4, 12)), 20) + Fraction(16, 20) + Fraction(12, 20)
+    assert check_evidence(instance, bound) == bound.value
+
+
+def test_none_where_a_batch_fills_memory() -> None:
+    assert ramp_bound(case(8, 4, 8, 20)) is None
+
+
+def test_is_the_first_of_the_search() -> None:
+    instance = replace(case(8, 4, 8, 20, cost=PAPER), system=System(20, 4, 4))
+    assert next(iter(searched_bounds(instance, stop=few(0)))).source == "ramp"
+
+
+def test_a_changed_certificate_is_refused() -> None:
+    instance = replace(case(8, 4, 8, 20, cost=FLAT), system=System(20, 4, 4))
+    bound = ramp_bound(instance)
+    assert bound is not None
+    given, evidence = shown(instance), bound.evidence or {}
+    for batches, words in (
+        (5, "claims"),
+        (3, "claims"),
+        (0, "batches"),
+        (10**6, "batches"),
+        ("4x", "batches"),
+    ):
+        changed = LowerBound(bound.value + 1, "ramp", bound.proof, evidence={**evidence, "batches": batches})
+        with pytest.raises(Rejected, match=words):
+            check(given, certificate_to_json(instance, changed))
+    with pytest.raises(Rejected):
+        check(given, certificate_to_json(instance, replace(bound, evidence={**evidence, "piece": 1})))

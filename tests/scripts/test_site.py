@@ -1,0 +1,87 @@
+"""The two tools that check the documentation find what is wrong."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+
+SCRIPTS = ROOT / "scripts"
+
+
+def run_blocks(page: Path) -> subprocess.CompletedProcess[str]:
+    """Run the blocks of a page in its own folder."""
+    command = [sys.executable, str(SCRIPTS / "run_blocks.py"), "--here", str(page)]
+    return subprocess.run(command, cwd=page.parent, capture_output=True, text=True, check=False)
+
+
+def page(folder: Path, text: str) -> Path:
+    path = folder / "page.md"
+    path.write_text(text.replace("'''", "```"), encoding="utf-8")
+    return path
+
+
+def test_blocks_run_in_order_and_share_a_folder(tmp_path: Path) -> None:
+    done = run_blocks(
+        page(
+            tmp_path,
+            "# Title\n\n'''python\n# mine.py\nx = 3\n'''\n\n'''sh\necho 4 > four\ntest -e mine.py\n'''\n\n"
+            "'''python\nassert x + int(open('four').read()) == 7\n'''\n\n'''console\nfalse\n'''\n",
+        )
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("one\n\n'''sh\ntrue\nfalse\n'''\n", 5),
+        ("'''sh\nfalse\n'''\n", 2),
+        ("one\n'''python\nx = 1\n\nassert x == 2\n'''\n", 5),
+        ("'''python\nprint(\n'''\n", 2),
+        ("'''sh\ntrue\n'''\n\n'''sh\necho $missing_name\n'''\n", 6),
+    ],
+)
+def test_a_failure_names_its_line(tmp_path: Path, text: str, line: int) -> None:
+    path = page(tmp_path, text)
+    done = run_blocks(path)
+    assert done.returncode == 1
+    assert f"{path}:{line}:" in done.stdout or f"line {line}" in done.stdout + done.stderr
+
+
+def test_all_pages_with_code_are_run() -> None:
+    names = runpy.run_path(str(SCRIPTS / "run_blocks.py"))
+    found = {str(path.relative_to(ROOT)) for path in names["pages"]()}
+    assert {"README.md", "docs/start.md", "docs/schedulers.md", "docs/tutorials/planner.md"} <= found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('<a href="b.html#here">b</a><a href="https://elsewhere.org/">x</a>', ""),
+        ('<a href="c.html">c</a>', "c.html does not exist"),
+        ('<a href="b.html#there">b</a>', "b.html#there has no such place"),
+        ('<a href="#there">b</a>', "#there has no such place"),
+        ('<script src="https://cdn.org/x.js"></script>', "loads https://cdn.org/x.js"),
+        ('<link rel="stylesheet" href="//fonts.org/x.css">', "loads //fonts.org/x.css"),
+    ],
+)
+def test_the_site_check_finds(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "index.html").write_text(text, encoding="utf-8")
+    (tmp_path / "b.html").write_text('<p id="here">b</p>', encoding="utf-8")
+    (tmp_path / "x.css").write_text("body { color: red }", encoding="utf-8")
+    found = runpy.run_path(str(SCRIPTS / "check_site.py"))["faults"](tmp_path)
+    assert found == ([f"index.html: {said}"] if said else [])
+
+
+def test_the_site_check_reads_styles(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("", encoding="utf-8")
+    (tmp_path / "x.css").write_text("@import url('https://fonts.org/x.css');", encoding="utf-8")
+    assert runpy.run_path(str(SCRIPTS / "check_site.py"))["faults"](tmp_path) == [
+        "x.css: loads from elsewhere"
+    ]

@@ -14,6 +14,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "milp": ("pyomo", "ortools", "networkx"),
     "plot": ("matplotlib",),
     "frames": ("pandas",),
+    "cluster": ("distributed",),
     "calibrate": ("aiconfigurator_core",),
 }
 

@@ -17,12 +17,13 @@ import threading
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
+from infermax_opt.core.compiled import tell_plain
 from infermax_opt.table.compute import Job
 from infermax_opt.table.row import Row, row_from_json
 
-__all__ = ["Answer", "run_jobs"]
+__all__ = ["Answer", "Crew", "LocalCrew", "run_jobs"]
 
 COMMAND = (sys.executable, "-m", "infermax_opt.table.worker")
 
@@ -91,6 +92,31 @@ class _Worker:
             with contextlib.suppress(ValueError):
                 how = signal.Signals(-code).name
         return f"the worker ended with {how}" + (f": {words[-1][:300]}" if words else "")
+
+
+class Crew(Protocol):
+    """Who computes rows: processes of this machine, or workers elsewhere."""
+
+    @property
+    def cores(self) -> int:
+        """That they have together."""
+        ...
+
+    def run(self, jobs: Iterable[Job], count: int, /) -> Generator[Answer]:
+        """Run jobs, so many at a time, and yield answers as they come; closing it ends what runs."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalCrew:
+    """Processes of this machine."""
+
+    cores: int
+
+    def run(self, jobs: Iterable[Job], count: int) -> Generator[Answer]:
+        """Run jobs as `run_jobs` does."""
+        tell_plain()
+        return run_jobs(jobs, count)
 
 
 def run_jobs(jobs: Iterable[Job], workers: int, command: Sequence[str] = COMMAND) -> Generator[Answer]:

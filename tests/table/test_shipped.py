@@ -61,7 +61,7 @@ def test_lists() -> None:
     ("name", "words"),
     [
         ("toys", "no suite 'toys'"),
-        ("paper-csp/x", "'x' is no row of 'paper-csp'; rows are named like 'csp-i1-o4-b4'"),
+        ("paper-csp/x", "no case 'x' in 'paper-csp'; cases are named like 'csp-i1-o4-b4'"),
         ("no-suite/x", "no suite 'no-suite'"),
         ("../toy", "no suite '..'"),
     ],

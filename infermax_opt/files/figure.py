@@ -83,7 +83,14 @@ def picture_format(path: str | os.PathLike[str]) -> str:
 
 @contextlib.contextmanager
 def styled() -> Iterator[None]:
-    """Draw under `STYLE`."""
+    """Draw under `STYLE`.
+
+    Raises
+    ------
+    InputError
+        If nothing is installed that draws.
+    """
+    require("matplotlib", "pictures")
     from matplotlib import interactive, is_interactive, rc_context
 
     with rc_context(STYLE):

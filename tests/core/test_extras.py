@@ -18,6 +18,7 @@ import infermax_opt
 from infermax_opt.cli.main import cli
 from infermax_opt.core.compiled import compiled
 from infermax_opt.core.extras import EXTRAS, absent, missing_extras, remedy
+from infermax_opt.core.registry import problem_of
 from infermax_opt.latency.batches.aiconfigurator import PREFIX
 from tests.support import ROOT
 
@@ -70,6 +71,10 @@ def test_absence(without: Any) -> None:
         ("pyomo", "milp", ["solve", TOY, "--formulation", "flow"]),
         ("pyomo", "milp", ["export", TOY, "--formulation", "flow", "-o", "{out}.mps"]),
         ("matplotlib", "plot", ["plot", TOY, "{schedule}", "-o", "{out}.png"]),
+        ("matplotlib", "plot", ["solve", TOY, "--plot", "{out}.png", "-o", "{out}.json"]),
+        ("matplotlib", "plot", ["gap", TOY, "{schedule}", "--plot", "{out}.svg"]),
+        ("matplotlib", "plot", ["front", TOY, "--x", "makespan", "--y", "mean_ttft", "--plot", "{out}.svg"]),
+        ("distributed", "cluster", ["table", "paper-csp", "--on", "tcp://127.0.0.1:9", "-o", "{out}"]),
         ("aiconfigurator_core", "calibrate", ["calibrate", "--for", "batches", f"{PREFIX}M@S/B"]),
     ],
 )
@@ -86,6 +91,22 @@ def test_one_line_says_what_to_install(
     assert said.count("\n") == 1
     assert f"{package} is not installed; pip install 'infermax-opt[{extra}]'" in said
     assert [path.name for path in tmp_path.iterdir()] == ["schedule.json"]
+
+
+DRAWN = ("toy", "iteration-toy", "makespan-100x20", "pipelining-small", "placement-toy")
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_functions_say_it_too(without: Any, name: str) -> None:
+    instance = infermax_opt.load_instance(name)
+    schedule = infermax_opt.schedule(instance, next(iter(problem_of(instance).heuristics_for(instance))))
+    without("matplotlib", "pandas")
+    with pytest.raises(
+        infermax_opt.InputError, match="pictures cannot be had: matplotlib is not installed; pip"
+    ):
+        infermax_opt.plot_schedule(instance, schedule)
+    with pytest.raises(infermax_opt.InputError, match="frames cannot be had: pandas is not installed; pip"):
+        instance.requests_frame()
 
 
 def test_versions_tell_what_is_missing(without: Any) -> None:

@@ -1,6 +1,12 @@
 """Worker processes that compute rows, one at a time each.
 
-A worker that crashes or is killed costs the row that it was at; another one takes its place.
+A worker that crashes or is killed costs the row that it was at; another one takes its place.  A worker ends
+with the process that started it, also in the middle of a row, and needs nothing of that process's script.
+
+Pools of libraries were tried with a worker killed and with the parent killed.  `ProcessPoolExecutor` (Python
+3.11) and loky 3.7 give up every row that is not finished, and their workers outlive the parent.  Pebble 5.2
+loses the one row, too, but its workers go on with a row when the parent is gone, and scripts without a
+``__main__`` guard cannot use it.
 """
 
 from __future__ import annotations

@@ -38,6 +38,8 @@ __all__ = ["Table", "run_table"]
 
 #: Least seconds between two writings of the tables while rows come in.
 PAUSE = 2.0
+#: Most of the time that writing them takes: those of 10,000 rows take seconds.
+SHARE = 0.05
 WRITERS: dict[str, Callable[[Table], str]] = {
     "table.csv": csv_text,
     "table.md": markdown_text,
@@ -166,7 +168,7 @@ class _Run:
         self.protocol = options.protocol(self.version)
         self.failures: dict[str, str] = {}
         self.computed = 0
-        self.written = -math.inf
+        self.due = -math.inf
 
     def run(
         self,
@@ -213,7 +215,7 @@ class _Run:
                     bound=answer.row.lower_bound if answer.row else None,
                     source=answer.job.name,
                 )
-                if time.monotonic() - self.written > PAUSE:
+                if time.monotonic() > self.due:
                     self._write(journal)
 
     def _jobs(self, instances: Sequence[AnyInstance]) -> Iterator[Job]:
@@ -261,6 +263,7 @@ class _Run:
 
     def _write(self, journal: Journal) -> Table:
         """Write the tables, each whole or not at all."""
+        began = time.monotonic()
         order = {case.name: k for k, case in enumerate(self.suite.cases)}
         rows = {
             row.instance: row  # the last of its name, in case the suite changed under the version
@@ -286,7 +289,8 @@ class _Run:
             except OSError as error:
                 reason = error.strerror or str(error)
                 raise InputError(f"cannot be written: {reason}", source=str(target)) from None
-        self.written = time.monotonic()
+        now = time.monotonic()
+        self.due = now + max(PAUSE, (now - began) / SHARE)
         return table
 
 

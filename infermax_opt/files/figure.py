@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.extras import require
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.files.json import STANDARD, replacing
@@ -77,8 +78,9 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     InputError
-        If it is neither png nor svg.
+        If it is neither png nor svg, or nothing is installed that draws.
     """
+    require("matplotlib", "pictures")
     if os.fspath(path) == STANDARD:
         return "png"
     suffix = os.path.splitext(os.fspath(path))[1].lower()
@@ -89,7 +91,14 @@ def picture_format(path: str | os.PathLike[str]) -> str:
 
 @contextlib.contextmanager
 def styled() -> Iterator[None]:
-    """Draw under `STYLE`."""
+    """Draw under `STYLE`.
+
+    Raises
+    ------
+    InputError
+        If nothing is installed that draws.
+    """
+    require("matplotlib", "pictures")
     from matplotlib import interactive, is_interactive, rc_context
 
     with rc_context(STYLE):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from infermax_opt.cli.console import (
 )
 from infermax_opt.cli.options import TRACE_FORMATS
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.exact import to_fraction
+from infermax_opt.core.exact import decimal_text, to_fraction
 from infermax_opt.core.options import LARGEST_SEED, also_read, decimal, window
 
 if TYPE_CHECKING:
@@ -292,20 +293,32 @@ def _made_folder(folder: str) -> None:
 
 
 def _write_certificates(plan: Plan, folder: str) -> dict[int, str]:
-    """Write all proofs of a plan into a folder; gives the file of each row by its place."""
+    """Write all proofs of a plan into a folder, each to a file of its own; those of rows by their places."""
     from infermax_opt.files.json import dump_json
 
-    found = {}
+    taken: dict[str, int] = {}
+
+    def written(certificate: dict[str, Any], wanted: str) -> str:
+        # A profile may have any name, and several rows may have one: a path is made of neither.
+        name = re.sub(r"[^\w.-]", "_", wanted).lstrip(".")
+        taken[name] = taken.get(name, 0) + 1
+        again = f"-{taken[name]}" if taken[name] > 1 else ""
+        path = os.path.join(folder, f"{name}{again}.json")
+        dump_json(certificate, path)
+        return path
+
+    found, known = {}, dict[str, str]()
     for k, row in enumerate(plan.rows):
-        stem = f"{row.machine.name}-rate{float(row.rate):g}"
+        stem, question = f"{row.machine.name}-rate{decimal_text(row.rate)}", row.question.sha256
         # Rows that differ in their predictions have the same proof.
-        found[k] = os.path.join(folder, f"{stem}.json")
-        dump_json(row.bound.certificate, found[k])
+        if question not in known:
+            known[question] = written(row.bound.certificate, stem)
+        found[k] = known[question]
         if row.windows is not None and row.windows.certificate is not None:
-            dump_json(row.windows.certificate, os.path.join(folder, f"{stem}-hours.json"))
+            written(row.windows.certificate, f"{stem}-hours")
     for rate, mix in plan.mixes:
-        dump_json(mix.bound.certificate, os.path.join(folder, f"mix-rate{float(rate):g}.json"))
+        written(mix.bound.certificate, f"mix-rate{decimal_text(rate)}")
     for name, one in plan.sustained:
         if one.certificate is not None:
-            dump_json(one.certificate, os.path.join(folder, f"{name}-fleet{one.machines}.json"))
+            written(one.certificate, f"{name}-fleet{one.machines}")
     return found

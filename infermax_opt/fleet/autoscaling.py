@@ -175,9 +175,11 @@ def _windows(question: FleetQuestion, length: Fraction) -> tuple[Window, ...]:
     members: list[list[int]] = [[] for _ in range(count)]
     for i, request in enumerate(requests):
         members[int(request.arrival / length)].append(i)
-    found = []
+    found, before = [], 0
     for k, some in enumerate(members):
-        unfit = tuple(one for one in question.unfit if int(one.request.arrival / length) == k)
+        late = [one for one in question.unfit if int(one.request.arrival / length) == k]
+        unfit = tuple(one._replace(place=one.place - before) for one in late)
+        before += len(some) + len(unfit)
         part = FleetQuestion(question.machine(some), question.share, unfit) if some else None
         bound = None if part is None else pooled_bound(part)
         found.append(Window(k * length, (k + 1) * length, tuple(some), part, bound, unfit=len(unfit)))

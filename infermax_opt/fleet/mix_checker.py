@@ -1,6 +1,6 @@
 """Checker of lower bounds on the price of a mix of machines: standard library, exact numbers.
 
-    python -m infermax_opt.fleet.mix_checker CERTIFICATE
+    python -m infermax_opt.fleet.mix_checker CERTIFICATE [QUESTION]
 
 A certificate holds the requests, and of each type its machine, its price, and windows with weights as those
 of `infermax_opt.fleet.checker`; and cuts, a weight of each type.  The proof stands in
@@ -17,20 +17,19 @@ from typing import Any, NamedTuple
 
 from infermax_opt.fleet.checker import (
     NEVER,
-    Asked,
-    asked_of,
-    machine_of,
+    Question,
+    main,
     number,
-    paid_in,
+    paid_by,
+    question_of,
     require,
-    tell,
     unit_of,
     well_formed,
     whole,
-    window_of,
 )
+from infermax_opt.fleet.hours_checker import joint_hash
 
-__all__ = ["SCHEMA", "Cut", "Cuts", "cheapest", "check", "cut_of", "paid_by"]
+__all__ = ["SCHEMA", "Cut", "Cuts", "charges", "cheapest", "check", "cut_of"]
 
 SCHEMA = "infermax-opt/fleet-mix-bound/1"
 #: Mixes that are looked at before the bound is taken from those that are left.
@@ -45,25 +44,23 @@ class Cut(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """What a certificate holds, charged: see `paid_by`."""
+    """What a certificate holds, charged: see `charges`."""
 
     prices: tuple[Fraction, ...]
     cuts: list[Cut]
 
 
-def paid_by(kind: Any, asked: Asked) -> tuple[int, list[int | None]]:
+def charges(kind: Any, question: Question) -> tuple[int, list[int | None]]:
     """What a machine of a type has room for, and what each request pays there; None if never in time.
 
     Parameters
     ----------
     kind : mapping
         A type of a certificate.
-    asked : Asked
+    question : Question
     """
-    machine = machine_of(kind["machine"])
-    windows = [window_of(some, machine) for some in kind["windows"]]
-    room = unit_of(machine) * sum((end - begin) * weight for begin, end, weight, *_ in windows)
-    return room, paid_in(machine, windows, asked)
+    machine, windows, paid = paid_by(kind, question)
+    return unit_of(machine) * sum((end - begin) * weight for begin, end, weight, *_ in windows), paid
 
 
 def cut_of(
@@ -138,10 +135,12 @@ def check(certificate: Any) -> Fraction | str:
 
 def _checked(certificate: Any) -> Fraction | str:
     require(certificate["schema"] == SCHEMA, "schema: is another one")
-    kinds, asked = certificate["types"], asked_of(certificate)
+    kinds, asked = certificate["types"], question_of(certificate)
     prices = tuple(number(kind["price"], "price") for kind in kinds)
     require(all(price > 0 for price in prices), "price: is not above 0")
-    charged = [paid_by(kind, asked) for kind in kinds]
+    known = joint_hash([*(kind["question"] for kind in kinds), *map(str, prices)])
+    require(certificate["question"] == known, f"question: that of types and prices is {known}")
+    charged = [charges(kind, asked) for kind in kinds]
     rooms, paid = [room for room, _ in charged], [some for _, some in charged]
     found = [Cut((1,) * len(kinds), min(1, asked.must))]
     for weights in [[0] * len(kinds), *certificate["cuts"]]:
@@ -154,4 +153,4 @@ def _checked(certificate: Any) -> Fraction | str:
 
 
 if __name__ == "__main__":
-    sys.exit(tell(sys.argv[1:], check, "price"))
+    sys.exit(main(sys.argv[1:], check, "price"))

@@ -190,13 +190,13 @@ def question_of(
     """
     faster = compressed(trace, rate)
     policy, groups, unfit = Policy(), list[RequestGroup](), list[Unfit]()
-    for k, r in enumerate(faster.requests, 1):
-        group = RequestGroup(f"r{k}", r.input_tokens, r.output_tokens, r.arrival, slo=options.slo)
+    for k, r in enumerate(faster.requests):
+        group = RequestGroup(f"r{k + 1}", r.input_tokens, r.output_tokens, r.arrival, slo=options.slo)
         reason = misfit(r, machine.system, policy)
         if reason is None:
             groups.append(group)
         else:
-            unfit.append(Unfit(next(group.expand()), f"line {r.line}", reason))
+            unfit.append(Unfit(next(group.expand()), k, f"line {r.line}", reason))
     workload = Instance(
         machine.name, tuple(groups), machine.system, machine.cost, policy, Objective.of("missed")
     )

@@ -17,16 +17,20 @@ from typing import Any, NamedTuple
 from infermax_opt.core.checks import checked_decimal
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
+from infermax_opt.fleet.checker import Asked, question_hash
+from infermax_opt.fleet.machine import machine_of
 from infermax_opt.infermax.data.instance import Instance, Request, RequestGroup, ServiceLevel
+from infermax_opt.infermax.data.intervals import refuse_intervals
 from infermax_opt.infermax.data.objective import Objective
 
 __all__ = ["FleetQuestion", "Unfit"]
 
 
 class Unfit(NamedTuple):
-    """A request that the machine can never hold, where it stands in its file, and why."""
+    """A request that the machine can never hold, its place among all, the line of its file, and why."""
 
     request: Request
+    place: int
     line: str
     reason: str
 
@@ -47,7 +51,8 @@ class FleetQuestion:
     Raises
     ------
     InputError
-        If the share is out of range, or requests depend on each other or are optional.
+        If the share is out of range, requests depend on each other or are optional, or the machine is known
+        within limits only.
     """
 
     workload: Instance
@@ -63,11 +68,19 @@ class FleetQuestion:
             raise InputError(
                 "a fleet takes no horizon, and no sets that wait for each other", field="workload"
             )
+        if any(kind.terms.optional for kind in self.workload.types):
+            raise InputError(
+                "a fleet takes no optional requests; its share says who may miss", field="workload"
+            )
+        refuse_intervals(self.workload, "a fleet")
 
-    @property
+    @cached_property
     def everyone(self) -> tuple[Request, ...]:
-        """All requests, those that the machine can hold first."""
-        return (*self.workload.requests, *(one.request for one in self.unfit))
+        """All requests, in the order of the trace."""
+        found = list(self.workload.requests)
+        for one in sorted(self.unfit, key=lambda one: one.place):
+            found.insert(one.place, one.request)
+        return tuple(found)
 
     @property
     def size(self) -> int:
@@ -90,13 +103,14 @@ class FleetQuestion:
         return self.may_miss - len(self.unfit)
 
     def to_json(self) -> dict[str, Any]:
-        """The question as certificates hold it, requests that fit first."""
-        levels = {level: k for k, level in enumerate(dict.fromkeys(r.terms.slo for r in self.everyone))}
+        """Share and requests as certificates hold them."""
+        asked = self.asked
+        levels = {limits: k for k, limits in enumerate(dict.fromkeys(limits for *_, limits in asked))}
         return {
             "share": str(self.share),
-            "levels": [[None if x is None else str(x) for x in level.limits] for level in levels],
+            "levels": [[None if x is None else str(x) for x in limits] for limits in levels],
             "requests": [
-                [str(r.arrival), r.input_tokens, r.output_tokens, levels[r.terms.slo]] for r in self.everyone
+                [str(arrival), prompt, outputs, levels[limits]] for arrival, prompt, outputs, limits in asked
             ],
         }
 
@@ -104,6 +118,16 @@ class FleetQuestion:
     def levels(self) -> tuple[ServiceLevel, ...]:
         """The service level of each request."""
         return tuple(request.terms.slo for request in self.workload.requests)
+
+    @property
+    def asked(self) -> list[Asked]:
+        """The requests as a certificate speaks of them."""
+        return [(r.arrival, r.input_tokens, r.output_tokens, r.terms.slo.limits) for r in self.everyone]
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of machine, share and requests, which a certificate of the question has, too."""
+        return question_hash(machine_of(self.workload), Fraction(self.share), self.asked)
 
     def machine(self, members: Sequence[int]) -> Instance:
         """The instance of a machine that serves these requests, given by their places.

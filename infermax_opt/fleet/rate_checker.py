@@ -1,6 +1,6 @@
 """Checker of lower bounds on machines at a rate and at every higher one: standard library, exact numbers.
 
-    python -m infermax_opt.fleet.rate_checker CERTIFICATE
+    python -m infermax_opt.fleet.rate_checker CERTIFICATE [QUESTION]
 
 A certificate is one of `infermax_opt.fleet.checker`, of the trace at one rate.  The proof that it holds on
 from there stands in `infermax_opt.fleet.sustains`.
@@ -14,13 +14,12 @@ from typing import Any
 
 from infermax_opt.fleet.checker import (
     NEVER,
-    Asked,
     Machine,
-    asked_of,
+    Question,
     charged,
+    main,
     needs_of,
-    number,
-    tell,
+    question_of,
     unit_of,
     well_formed,
 )
@@ -43,7 +42,7 @@ def machines_from(certificate: Any) -> int | str:
 
 
 def _from_there(certificate: Any) -> int | str:
-    found, asked = charged(certificate), asked_of(certificate)
+    found, asked = charged(certificate), question_of(certificate)
     if found.least is None:
         return NEVER
     lengths = _lengths(found.machine, found.windows, asked)
@@ -52,13 +51,12 @@ def _from_there(certificate: Any) -> int | str:
     return max(some, -(-found.least // (room * unit_of(found.machine)))) if room else some
 
 
-def _lengths(machine: Machine, windows: list[Any], asked: Asked) -> list[int]:
+def _lengths(machine: Machine, windows: list[Any], asked: Question) -> list[int]:
     """Ticks within which the needs of each window lie at this rate and at every higher one."""
     soonest: list[int | None] = [None] * len(windows)
     latest = [0] * len(windows)
-    for arrival, prompt, outputs, level in asked.requests:
-        date = number(arrival, "arrival")
-        needs = needs_of(machine, date, (prompt, outputs), asked.levels[level], asked.groups)
+    for date, prompt, outputs, limits in asked.requests:
+        needs = needs_of(machine, date, (prompt, outputs), limits, asked.groups)
         start = floor(date * machine.ticks_per_second)
         for k, (begin, end, *_) in enumerate(windows):
             for need in needs or ():
@@ -74,4 +72,4 @@ def _lengths(machine: Machine, windows: list[Any], asked: Asked) -> list[int]:
 
 
 if __name__ == "__main__":
-    sys.exit(tell(sys.argv[1:], machines_from, "machines_from"))
+    sys.exit(main(sys.argv[1:], machines_from, "machines_from"))

@@ -22,7 +22,7 @@ COLUMNS = (
     "status", "gap", "relaxed", "policy", "scheduler", "missed", "refused", "unfit", "never_in_time",
     "price_per_hour", "cost_per_million_lower", "cost_per_million_upper", "machine_hours_lower",
     "machine_hours_upper", "peak_on", "hours_policy", "windows_lower", "windows_upper", "windows_hours_lower",
-    "windows_hours_upper", "seconds",
+    "windows_hours_upper", "seconds", "question_sha256",
 )  # fmt: skip
 
 
@@ -61,6 +61,7 @@ def _values(row: PlanRow) -> dict[str, Any]:
         "hours_policy": hours and hours.policy,
         **_window_values(row.windows),
         "seconds": round(row.seconds, 1),
+        "question_sha256": question.sha256,
     }
 
 

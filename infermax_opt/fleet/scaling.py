@@ -24,7 +24,7 @@ from typing import Any
 
 from infermax_opt.fleet.bounds.pooled import MachineBound
 from infermax_opt.fleet.checker import KINDS
-from infermax_opt.fleet.hours_checker import HOURS_SCHEMA, machine_seconds
+from infermax_opt.fleet.hours_checker import HOURS_SCHEMA, joint_hash, machine_seconds
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import FleetReplay, replay_fleet
 from infermax_opt.fleet.routing.policies import Router
@@ -93,12 +93,14 @@ def least_time(bounds: Sequence[MachineBound], scaling: Scaling) -> tuple[Fracti
     """
     most = max(bounds, key=lambda bound: bound.machines or 0)
     best: tuple[Fraction, dict[str, Any]] | None = None
-    end = max(map(_last_tick, bounds))
+    end, how = max(map(_last_tick, bounds)), (scaling.start_up, scaling.min_stay)
+    asked = [bound.certificate["question"] for bound in bounds]
     for piece in range(len(most.certificate["machine"]["alpha"])):
         for kind in KINDS:
             window = [0, end, 1, piece, kind]
             certificate = {
                 "schema": HOURS_SCHEMA,
+                "question": joint_hash([*asked, most.certificate["question"], *map(str, how)]),
                 "start_up": str(scaling.start_up),
                 "min_stay": str(scaling.min_stay),
                 "parts": [{**bound.certificate, "groups": 1, "windows": [window]} for bound in bounds],

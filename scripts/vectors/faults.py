@@ -113,11 +113,6 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("lists-of-different-lengths", "evidence", "prices", lambda lists: [*lists, [[1, 99]]]),
         ("theta-too-large", "malformed", "theta", 10**9),
     ),
-    "ramp": (
-        ("no-batches", "malformed", "batches", 0),
-        ("more-batches-than-fill-the-memory", "malformed", "batches", 10**6),
-        ("piece-unknown", "malformed", "piece", 9),
-    ),
     "filling": (
         ("level-too-high", "evidence", "cells.0.1", lambda level: 4 * level + 4),
         ("level-below-0", "evidence", "cells.-1.1", -1),
@@ -126,6 +121,12 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("more-left-than-there-is", "evidence", "cells.0.1", lambda level: level * 9 // 8),
         ("levels-do-not-fall", "evidence", "cells.0.1", 0),
         ("slots-without-a-limit", "evidence", "by_slots", True),
+    ),
+    "ramp": (
+        ("fewer-batches-that-prove-less", "claim", "batches", 1),
+        ("more-batches-than-there-are", "malformed", "batches", 5),
+        ("no-batches", "malformed", "batches", 0),
+        ("piece-that-proves-less", "claim", "piece", 0),
     ),
     "progress": (
         ("level-above-unfinished", "evidence", "levels.0.1", lambda level: level * 2),

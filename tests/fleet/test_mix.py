@@ -102,7 +102,8 @@ def test_the_cheapest_that_keeps_all_cuts() -> None:
 
 def test_a_request_that_fits_one_type_only() -> None:
     fast, slow = two_types(30)
-    unfit = tuple(Unfit(request, "line 2", "is too large") for request in slow.workload.requests[10:])
+    large = enumerate(slow.workload.requests[10:], 10)
+    unfit = tuple(Unfit(request, k, "line 2", "is too large") for k, request in large)
     groups = tuple(replace(group, input_tokens=700) for group in slow.workload.groups[:10])
     small = replace(slow.workload, system=System(800, 1024, 1024), groups=groups)
     everyone = replace(fast.workload, groups=(*groups, *fast.workload.groups[10:]))

@@ -8,7 +8,7 @@ import pytest
 
 from infermax_opt.fleet.bounds.pooled import pooled_bound
 from infermax_opt.fleet.checker import NEVER, Rejected
-from infermax_opt.fleet.hours_checker import machine_seconds
+from infermax_opt.fleet.hours_checker import joint_hash, machine_seconds
 from infermax_opt.fleet.replay import replay_fleet
 from infermax_opt.fleet.routing.policies import Router
 from infermax_opt.fleet.scaling import Scaling, least_time, machine_time, on_times, scaled
@@ -57,8 +57,11 @@ def test_certificates_of_hours_that_prove_nothing() -> None:
     ):
         with pytest.raises(Rejected, match=problem):
             machine_seconds({**certificate, "parts": parts})
-    none = {**certificate["machines"], "levels": [["0", None, None]]}
-    assert machine_seconds({**certificate, "machines": none}) == NEVER
+    with pytest.raises(Rejected, match="that of the parts"):
+        machine_seconds({**certificate, "start_up": "9"})
+    never = pooled_bound(steady(20, ttft="0.05")).certificate
+    question = joint_hash([part["question"], never["question"], "0", "0"])
+    assert machine_seconds({**certificate, "machines": never, "question": question}) == NEVER
 
 
 @in_blocks(campaign(3, 100), 3)

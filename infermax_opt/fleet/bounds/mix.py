@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING, Any
 
 from infermax_opt.fleet.bounds.pooled import GROUPS, WEIGHT_BITS
 from infermax_opt.fleet.bounds.windows import best_windows
-from infermax_opt.fleet.checker import NEVER, asked_of, needs_of
+from infermax_opt.fleet.checker import NEVER, needs_of, question_of
+from infermax_opt.fleet.hours_checker import joint_hash
 from infermax_opt.fleet.machine import machine_of, machine_to_json
-from infermax_opt.fleet.mix_checker import SCHEMA, Cut, Cuts, cheapest, check, cut_of, paid_by
+from infermax_opt.fleet.mix_checker import SCHEMA, Cut, Cuts, charges, cheapest, check, cut_of
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.infermax.bounds.pieces import quiet_solver
 
@@ -88,8 +89,8 @@ def mix_bound(questions: Sequence[FleetQuestion], prices: Sequence[Fraction]) ->
     import numpy as np
 
     certificate = _certificate(questions, prices)
-    asked = asked_of(certificate)
-    must, charged = asked.must, [paid_by(kind, asked) for kind in certificate["types"]]
+    asked = question_of(certificate)
+    must, charged = asked.must, [charges(kind, asked) for kind in certificate["types"]]
     rooms, paid = [room for room, _ in charged], [some for _, some in charged]
     shares = _shares(charged)
     table = np.array([[np.inf if p is None else p for p in some] for some in shares])
@@ -193,12 +194,14 @@ def _certificate(questions: Sequence[FleetQuestion], prices: Sequence[Fraction])
             {
                 "price": str(price),
                 "machine": machine_to_json(machine),
+                "question": asked.sha256,
                 "windows": [[b, e, weight, piece, kind] for b, e, piece, kind, weight in kept if weight],
             }
         )
     return {
         "schema": SCHEMA,
         "price": None,
+        "question": joint_hash([*(asked.sha256 for asked in questions), *map(str, prices)]),
         "groups": GROUPS,
         "cuts": [],
         "types": kinds,

@@ -119,5 +119,6 @@ def _certificate(question: FleetQuestion, machine: Machine, windows: list[Weight
         "groups": GROUPS,
         "windows": [window for window in scaled if window[2]],
         "machine": machine_to_json(machine),
+        "question": question.sha256,
         **question.to_json(),
     }

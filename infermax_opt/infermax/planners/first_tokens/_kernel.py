@@ -168,6 +168,8 @@ def choose(limits: Any, queue: Any, state: Any, knobs: Any, cost: Any, batch: An
             break
         left = queue.whole[i, INPUTS] - state.rows[i, MEM]
         tokens = min(left, room - whole[TOKENS])
+        if tokens < left and whole[COUNT] == 0:  # parts of one size: their attention is the least
+            tokens = -(-left // -(-left // room))
         fits = tokens == left or (limits.chunked and (whole[COUNT] == 0 or knobs.fill))
         if limits.chunked and not fits:
             break

@@ -138,6 +138,9 @@ def decoders(limits: Any, queue: Any, state: Any, crowd: Any, chosen: Any) -> An
         i = state.rows[k, HELD]
         growth[k] = peak(limits, queue, i) - blocks(limits, state.rows[i, MEM])
     free, found = limits.capacity - state.number[KV], 0
+    if not crowd and count <= limits.tokens and growth.sum() <= free:
+        chosen[:count] = state.rows[:count, HELD]
+        return count
     order = rising(growth, count)
     for at in range(count):
         k = order[at]

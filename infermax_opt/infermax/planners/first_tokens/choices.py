@@ -26,6 +26,8 @@ MOVED = 3
 FAR = 0.25
 #: Numbers and flags of a choice that are changed.
 NUMBERS, FLAGS = ("work", "arrival", "share", "hold", "cut", "budget"), ("fill", "keep")
+#: Places among the arrivals within which somebody is taken to be in the way of another one.
+NEAR = 6
 #: How often it is changed who is given up, where it pays to give up somebody.
 OTHERS = 0.4
 #: Shares of the fixed time of a batch that a prompt is taken to pay, where it is judged who is given up.
@@ -84,6 +86,8 @@ class Choices:
     ):
         self.aims, self.rng = aims, rng
         self._arrival, self._work, self._fixed, self._top = arrival, work, fixed, top
+        self._arriving = np.argsort(arrival, kind="stable")
+        self._sorted = arrival[self._arriving]
 
     def known(self, best: Callable[[], FirstChoice]) -> Iterator[FirstChoice]:
         """Orders and knobs that are good somewhere; `best` gives the best of what was tried."""
@@ -117,7 +121,7 @@ class Choices:
             if aims.levels:
                 yield _named(which, given_up(arrival, work, aims.due[which], aims.weight[which]))
 
-    def changed(self, choice: FirstChoice, late: Flags) -> FirstChoice:
+    def changed(self, choice: FirstChoice, late: Flags, waited: Floats) -> FirstChoice:
         """A choice near another one, or far from it.
 
         Parameters
@@ -125,10 +129,12 @@ class Choices:
         choice : FirstChoice
         late : array of bool
             Who comes too late by it.
+        waited : array
+            How long each request waits for its first token by it, seconds.
         """
         rng, far = self.rng, self.rng.random() < FAR
         if self.aims.spares and rng.random() < OTHERS:
-            return replace(choice, out=self._others(choice.out, late))
+            return replace(choice, out=self._others(choice.out, late, waited))
         step, near = 0.6 if far else 0.15, abs(choice.arrival) or 0.02
         changed: dict[str, Any] = {}
         if far:
@@ -162,24 +168,34 @@ class Choices:
         moved = value + float(rng.normal(0.0, size))
         return abs(moved) if name == "hold" else moved
 
-    def _others(self, out: frozenset[int], late: Flags) -> frozenset[int]:
-        """Give up who comes too late, or others in the place of some."""
-        rng = self.rng
-        missed = np.flatnonzero(late)
-        if len(missed) and rng.random() < 0.5:
+    def _others(self, out: frozenset[int], late: Flags, waited: Floats) -> frozenset[int]:
+        """Give up who comes too late, or who is in the way of one that waits nearly as long.
+
+        Parameters
+        ----------
+        out : frozenset of int
+            Who is given up.
+        late : array of bool
+        waited : array
+        """
+        rng, missed = self.rng, np.flatnonzero(late)
+        if len(missed) and rng.random() < 0.3:
             some = missed[rng.random(len(missed)) < rng.choice([0.1, 0.5, 1.0])]
             return out | frozenset(some.tolist())
-        return self._exchanged(out)
-
-    def _exchanged(self, out: frozenset[int]) -> frozenset[int]:
-        """Some that were given up are not, and about as many others are: rather those with much work."""
-        rng = self.rng
         size = int(rng.integers(1, MOVED + 1))
         back = rng.choice(sorted(out), min(size, len(out)), replace=False).tolist() if out else []
-        chance = np.maximum(self._work, TINY) * self.aims.counted
-        count = min(int(np.count_nonzero(chance)), size + int(rng.integers(-1, 2)))
-        gone = rng.choice(len(chance), count, replace=False, p=chance / chance.sum())
-        return (out - set(back)) | frozenset(gone.tolist())
+        there = np.flatnonzero(self.aims.counted & ~late)
+        if not len(there):
+            return out - set(back)
+        longest = there[np.argsort(-waited[there], kind="stable")]
+        gone = set()
+        for _ in range(size):
+            which = longest[min(int(rng.geometric(0.2)), len(longest)) - 1]
+            place = int(np.searchsorted(self._sorted, self._arrival[which])) + int(
+                rng.integers(-NEAR, NEAR + 1)
+            )
+            gone.add(int(self._arriving[min(max(place, 0), len(self._arriving) - 1)]))
+        return (out - set(back)) | frozenset(k for k in gone if self.aims.counted[k])
 
     def moved(self, choice: FirstChoice) -> FirstChoice:
         """The same with some requests sooner or later."""

@@ -31,8 +31,8 @@ __all__ = ["FirstTokensPlanner"]
 RUNS = 200
 #: Runs after which single requests are moved as well, and the share of the tries that do so then.
 SETTLED, MOVING = 250, 0.7
-#: Seconds between two choices that become schedules.
-PAUSE = 1.0
+#: Seconds between two choices that become schedules, at least and by those that the last one took.
+PAUSE, PATIENCE = 1.0, 4.0
 #: What the score of a request that is given up, or does not count, is above all others, and what it weighs.
 LATE, LEAST = 1e6, 1e-3
 
@@ -75,10 +75,11 @@ class FirstTokensPlanner:
             self._aims, self._arrival, self._work,
             fixed=floats.alpha[0] + floats.p0, top=instance.system.prefill_budget, rng=self.rng,
         )  # fmt: skip
-        #: Best choice so far, what it gives, who comes too late by it, and how many were tried.
+        #: Best choice so far, what it gives, who comes too late by it, how long each waits; tries so far.
         self.best = FirstChoice()
         self.value = float("inf")
         self.late: Flags = np.zeros(len(requests), np.bool_)
+        self.waited: Floats = np.zeros(len(requests))
         self.runs = 0
         self._coming, self._written = self._choices(), float("inf")
 
@@ -92,12 +93,14 @@ class FirstTokensPlanner:
         deadline : float, optional
             Moment of `time.monotonic` at which to stop; one choice is tried in any case.
         """
-        told = time.monotonic()
+        told, pause = time.monotonic(), PAUSE
         while not self.runs or (time.monotonic() < deadline if deadline is not None else self.runs < RUNS):
             self._try(next(self._coming))
-            if self.value < self._written and time.monotonic() - told > PAUSE:
-                yield self._written_out()
+            began = time.monotonic()
+            if self.value < self._written and began - told > pause:
+                yield self._written_out()  # whoever asked replays it
                 told = time.monotonic()
+                pause = max(PAUSE, PATIENCE * (told - began))
         if self.value < self._written:
             yield self._written_out()
 
@@ -112,7 +115,9 @@ class FirstTokensPlanner:
         finished, first, last, _ = self._run(choice, whole=not self._only)
         value = self._estimate.value(first, last) if finished else float("inf")
         if value < self.value:
-            self.best, self.value, self.late = choice, value, self._too_late(first)
+            self.best, self.value = choice, value
+            self.waited = first - (self._aims.due if self._aims.levels else self._arrival)
+            self.late = self._too_late(first)
 
     def _too_late(self, first: Floats) -> Flags:
         """Who misses its service level, or is beyond the least percentile that counts."""
@@ -129,7 +134,10 @@ class FirstTokensPlanner:
         yield from self._search.known(lambda: self.best)
         while True:
             moving = self.runs >= SETTLED and self.rng.random() < MOVING
-            yield self._search.moved(self.best) if moving else self._search.changed(self.best, self.late)
+            if moving:
+                yield self._search.moved(self.best)
+            else:
+                yield self._search.changed(self.best, self.late, self.waited)
 
     # --- one run --------------------------------------------------------------------------------------
 

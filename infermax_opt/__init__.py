@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from infermax_opt.table.archive import Archive
     from infermax_opt.table.output import Table
     from infermax_opt.table.run import run_table
+    from infermax_opt.table.shipped import load_instance, shipped_names
     from infermax_opt.table.suites import Suite, get_suite, suite_names
 
     __version__: str
@@ -206,6 +207,7 @@ __all__ = [
     "json_schema",
     "json_schema_names",
     "linear_levels",
+    "load_instance",
     "load_profile",
     "plan",
     "plot_comparison",
@@ -232,6 +234,7 @@ __all__ = [
     "save_plot",
     "schedule",
     "schedulers",
+    "shipped_names",
     "simulate",
     "simulate_stream",
     "solve",
@@ -327,6 +330,7 @@ _HOMES = {
     "table.archive": "Archive",
     "table.output": "Table",
     "table.run": "run_table",
+    "table.shipped": "load_instance shipped_names",
     "table.suites": "Suite get_suite suite_names",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.extras import require
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.files.json import STANDARD, replacing
@@ -77,8 +78,9 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     InputError
-        If it is neither png nor svg.
+        If it is neither png nor svg, or nothing is installed that draws.
     """
+    require("matplotlib", "pictures")
     if os.fspath(path) == STANDARD:
         return "png"
     suffix = os.path.splitext(os.fspath(path))[1].lower()
@@ -89,7 +91,14 @@ def picture_format(path: str | os.PathLike[str]) -> str:
 
 @contextlib.contextmanager
 def styled() -> Iterator[None]:
-    """Draw under `STYLE`."""
+    """Draw under `STYLE`.
+
+    Raises
+    ------
+    InputError
+        If nothing is installed that draws.
+    """
+    require("matplotlib", "pictures")
     from matplotlib import interactive, is_interactive, rc_context
 
     with rc_context(STYLE):
@@ -209,7 +218,7 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
         # A character that no font has is drawn as a box; the alternative text has it.
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         figure.savefig(temporary, format=kind, dpi=130, metadata=metadata)
-        if kind == "svg":
+        if kind == "svg" and words["Description"]:
             _describe(temporary, words["Description"])
 
 

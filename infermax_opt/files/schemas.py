@@ -16,6 +16,7 @@ SCHEMAS: Mapping[str, str] = {
     "gap": "infermax-opt/gap/1",
     "import": "infermax-opt/import/1",
     "infermax-opt-check": "infermax-opt/checked/1",
+    "instance": "infermax-opt/instance-list/1",
     "plan": "infermax-opt/plan/1",
     "problems": "infermax-opt/problems/1",
     "profiles": "infermax-opt/profiles/1",

@@ -113,15 +113,15 @@ def plot_requests(
         raise InputError(
             f"schedules of {problem_of(instance).name} instances have no such times", field="problem"
         )
-    from matplotlib.collections import LineCollection
-    from matplotlib.lines import Line2D
-
     marks = [name for name in MARKS if name in rows[0]]
     kinds = list(zip(marks, marks[1:], _phases(marks), strict=False))
     rows = sorted(
         (row for row in rows if row["finish"] is not None), key=lambda row: (row[marks[0]], row["finish"])
     )
     with styled():
+        from matplotlib.collections import LineCollection
+        from matplotlib.lines import Line2D
+
         (axes,) = panels(ax, (11, min(2.5 + 0.2 * len(rows), 7)))
         width = max(0.4, min(9.0, 300 / max(1, len(rows))))
         for begin, end, (_, colour) in kinds:

@@ -35,6 +35,7 @@ CALLS = [
         "configure", "--profile", "llama-3.1-70b_h100", "--atgt", "0.05", "--input-tokens", "1024",
         "--output-tokens", "256",
     ),
+    ("instance",),
     ("schedulers",),
     ("problems",),
     ("profiles",),

@@ -28,6 +28,7 @@ FUNCTIONS = {
     "front": ("trace_front", "with_aim", "plot_front"),
     "gap": ("gap", "gaps_on_machine", "compare_schedulers", "explained", "read_run", "plot_gap"),
     "import": ("import_trace", "write_instance"),
+    "instance": ("load_instance", "shipped_names", "write_instance"),
     "plan": ("plan", "read_trace", "MachineType", "PlanOptions"),
     "plot": ("plot_schedule", "save_plot"),
     "problems": ("problems",),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from infermax_opt.export.formulation import ExportedFormulation
     from infermax_opt.export.requests import ExportedRequests
     from infermax_opt.files.figure import alt_text
+    from infermax_opt.files.format_schemas import json_schema, json_schema_names
     from infermax_opt.files.instances import read_instance, write_instance, write_schedule
     from infermax_opt.files.results import read_schedule_or_claim, write_result
     from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow, plan
@@ -203,6 +204,8 @@ __all__ = [
     "gsm8k_like",
     "heartbeat_instance",
     "import_trace",
+    "json_schema",
+    "json_schema_names",
     "linear_levels",
     "load_instance",
     "load_profile",
@@ -275,6 +278,7 @@ _HOMES = {
     "export.formulation": "ExportedFormulation",
     "export.requests": "ExportedRequests",
     "files.figure": "alt_text",
+    "files.format_schemas": "json_schema json_schema_names",
     "files.instances": "read_instance write_instance write_schedule",
     "files.results": "read_schedule_or_claim write_result",
     "fleet.plan": "MachineType PlanOptions PlanRow plan",

@@ -266,6 +266,26 @@ def test_files_that_are_no_such_file(bench: Bench, kind: str) -> None:
     bench.run(kind, bench.folder / ("n" * 5000))
 
 
+@pytest.mark.parametrize(
+    ("rows", "layout"),
+    [
+        (TRACE, "CSV"),
+        ('"a","b"\n1,2\n', "CSV"),
+        ('{"timestamp": 0, "input_length": 1}\n{"timestamp": 1}\n', "JSON lines"),
+    ],
+)
+def test_a_trace_is_no_instance(bench: Bench, rows: str, layout: str) -> None:
+    path = bench.folder / "trace.csv"
+    path.write_text(rows)
+    for command in (["verify", str(path), str(bench.good)], ["solve", str(path)]):
+        done = bench.runner.invoke(cli, command)
+        assert (done.exit_code, done.stdout) == (2, "")
+        hint = "`infermax-opt import` makes an instance of a trace"
+        assert done.stderr == f"infermax-opt: {path}: is not JSON, but {layout}; {hint}\n"
+    done = bench.runner.invoke(cli, ["verify", str(bench.good), str(path)])
+    assert (done.exit_code, done.stderr) == (2, f"infermax-opt: {path}: is not JSON, but {layout}\n")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_truncated_anywhere(bench: Bench, kind: str) -> None:
     text = json.dumps(VALID[kind])

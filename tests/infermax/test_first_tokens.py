@@ -223,8 +223,10 @@ def test_a_percentile_gives_up_no_more_than_it_may() -> None:
 # --- the scheduler -------------------------------------------------------------------------------
 
 
-def test_the_scheduler_serves_first_tokens_before_all_else() -> None:
-    instance = scarce("mean_ttft")
+@pytest.mark.parametrize("most", [None, 12])
+def test_the_scheduler_serves_first_tokens_before_all_else(most: int | None) -> None:
+    base = scarce("mean_ttft")
+    instance = replace(base, system=replace(base.system, max_running=most))
     names = ("first-tokens", "vllm", "vllm_v1")
     first, *others = [verify(instance, schedule(instance, name)).objective for name in names]
     assert first is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from infermax_opt.cli.console import (
 )
 from infermax_opt.cli.options import TRACE_FORMATS
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.exact import to_fraction
+from infermax_opt.core.exact import decimal_text, to_fraction
 from infermax_opt.core.options import also_read, decimal, window
 
 if TYPE_CHECKING:
@@ -218,10 +219,13 @@ def _made_folder(folder: str) -> None:
 
 
 def _write_certificates(rows: list[PlanRow], folder: str) -> None:
-    """Write the proof of each row into a folder."""
+    """Write the proof of each row into a folder, each to a file of its own."""
     from infermax_opt.files.json import dump_json
 
+    taken: dict[str, int] = {}
     for row in rows:
-        dump_json(
-            row.bound.certificate, os.path.join(folder, f"{row.machine.name}-rate{float(row.rate):g}.json")
-        )
+        # A profile may have any name, and several rows may have one: a path is made of neither.
+        name = re.sub(r"[^\w.-]", "_", f"{row.machine.name}-rate{decimal_text(row.rate)}").lstrip(".")
+        taken[name] = taken.get(name, 0) + 1
+        again = f"-{taken[name]}" if taken[name] > 1 else ""
+        dump_json(row.bound.certificate, os.path.join(folder, f"{name}{again}.json"))

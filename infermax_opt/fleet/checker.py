@@ -1,31 +1,41 @@
 """Stand-alone checker of lower bounds on machines: one file, standard library only, exact numbers.
 
-    python checker.py CERTIFICATE
+    python checker.py CERTIFICATE [QUESTION]
 
 A certificate holds all that it speaks of: the machine in ticks, the requests with their limits, the share
-that has to keep these, and windows of time with weights.  Exit code 0: it proves its number of machines; 1:
-it does not; 2: the file cannot be read.  The proof stands in `infermax_opt.fleet.bounds.pooled`.
+that has to keep these, and windows of time with weights.  The hash of all but the windows is recomputed.  It
+is told, as whoever wrote the file may have put in other requests; each row of a plan has its own.  With
+QUESTION another hash is rejected.  Exit code 0: it proves its number of machines; 1: it does not; 2: the file
+cannot be read.  The proof stands in `infermax_opt.fleet.bounds.pooled`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import sys
+from collections.abc import Iterable
 from fractions import Fraction
 from math import ceil, floor
 from typing import Any, NamedTuple
 
-__all__ = ["KINDS", "NEVER", "SCHEMA", "Machine", "Need", "Rejected", "check", "machine_seconds", "needs_of"]
+__all__ = ["KINDS", "NEVER", "SCHEMA", "Asked", "Machine", "Need", "Rejected", "check", "machine_seconds"]
+__all__ += ["needs_of", "question_hash"]
 
 SCHEMA = "infermax-opt/fleet-bound/1"
 #: What alpha is shared by: KV tokens held, tokens processed, requests that hold KV.
 KINDS = ("kv", "tokens", "running")
 #: What is proved where more requests can never keep their limits than may miss them.
 NEVER = "no number of machines"
-#: Most pairs of a request and a window.
-MOST_PAIRS = 20_000_000
+#: Most comparisons of a stretch of a request with a window.
+MOST_COMPARED = 100_000_000
 #: Most groups of later tokens of a request.
 MOST_GROUPS = 64
+#: Whole numbers are below this.
+MOST_WHOLE = 2**256
+#: Numbers that are not whole, or written as text.
+NUMBER = re.compile(r"[0-9]{1,200}(\.[0-9]{1,200}|/[0-9]{1,200})?")
 
 
 class Rejected(Exception):
@@ -71,6 +81,32 @@ def require(condition: bool, problem: str) -> None:
         raise Rejected(problem)
 
 
+# --- what is asked ----------------------------------------------------------------------------------
+
+#: Arrival in seconds, prompt and output tokens; TTFT, TPOT and end-to-end latency in seconds, or None.
+Asked = tuple[Fraction, int, int, tuple[Fraction | None, ...]]
+
+
+def question_hash(machine: Machine, share: Fraction, requests: Iterable[Asked]) -> str:
+    """Hash of what is asked: how many of these machines keep the limits of this share of the requests.
+
+    Numbers are in lowest terms and coefficients in seconds, so that notation makes no difference.
+
+    Parameters
+    ----------
+    machine : Machine
+    share : Fraction
+    requests : iterable of Asked
+        In the order of the trace.
+    """
+    second, alpha, beta, *rest = machine
+    terms = [*zip(alpha, beta, strict=True), rest[:4]]
+    costs = [" ".join(str(Fraction(x, second)) for x in some) for some in terms]
+    lines = ["infermax-opt/fleet-question/1", str(share), " | ".join(costs), " ".join(map(str, rest[4:]))]
+    lines += [f"{a} {i} {o} {' '.join(map(str, limits))}" for a, i, o, limits in requests]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
 # --- time of a request with a machine to itself -----------------------------------------------------
 
 
@@ -93,8 +129,7 @@ def later_ticks(machine: Machine, prompt: int, first: int, last: int) -> int:
 
     Parameters
     ----------
-    machine : Machine
-    prompt, first, last : int
+    machine, prompt, first, last
     """
     count = last - first + 1
     if count <= 0:
@@ -175,21 +210,19 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) ->
 
     Parameters
     ----------
-    machine : Machine
-    prompt : int
-    need : Need
+    machine, prompt, need
     piece : int
         Affine piece of the batch time.
     kind : str
-        What alpha is shared by, one of `KINDS`.
+        One of `KINDS`.
     """
     unit, alpha, beta = unit_of(machine), machine.alpha[piece], machine.beta[piece]
+    count = need.last - need.first + 1
     if need.first == 1:
         work = unit * (beta * prompt + machine.p1 * prompt_pairs(machine, prompt))
         work += unit // machine.prefill * machine.p0 * prompt
         shares = {"kv": (machine.kv, prompt), "tokens": (machine.tokens, prompt)}
     else:
-        count = need.last - need.first + 1
         before = count * prompt + (need.first - 2 + need.last - 2) * count // 2
         after = before + count
         decode = min(machine.d1, beta) if machine.preemption else machine.d1
@@ -197,8 +230,7 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) ->
         if not machine.preemption or (beta - machine.d1) * machine.kv >= 2 * machine.d0:
             work += unit // machine.kv * machine.d0 * after
         shares = {"kv": (machine.kv, after), "tokens": (machine.tokens, count)}
-    made = need.last - need.first + 1
-    limit, used = shares.get(kind, (max(1, machine.running), made if machine.running else 0))
+    limit, used = shares.get(kind, (max(1, machine.running), count if machine.running else 0))
     return work + unit // limit * alpha * used
 
 
@@ -210,36 +242,33 @@ def whole(value: Any, least: int, what: str) -> int:
 
     Parameters
     ----------
-    value
-    least : int
-    what : str
-        Names it in the reason.
+    value, least, what
+        The last one names it in the reason.
     """
-    require(type(value) is int and value >= least, f"{what}: {value!r} is no whole number from {least}")
+    fits = type(value) is int and least <= value < MOST_WHOLE
+    require(fits, f"{what}: {value!r:.60} is no whole number from {least}, or too large")
     return int(value)
 
 
 def number(value: Any, what: str) -> Fraction:
-    """An exact number of 0 or more."""
-    try:
-        require(isinstance(value, str | int) and not isinstance(value, bool), f"{what}: {value!r}")
-        found = Fraction(value)
-    except (ValueError, ZeroDivisionError):
-        raise Rejected(f"{what}: {value!r} is no number") from None
-    require(found >= 0, f"{what}: {value!r} is below 0")
-    return found
+    """An exact number of 0 or more: whole, or a text with a decimal or a fraction."""
+    if type(value) is int:
+        return Fraction(whole(value, 0, what))
+    # Without exponents: "1e999999999" would take all memory.
+    fits = isinstance(value, str) and NUMBER.fullmatch(value) is not None
+    require(fits, f"{what}: {value!r:.60} is no number from 0, or too long")
+    return Fraction(value)
 
 
 def machine_of(value: Any) -> Machine:
     """The machine of a certificate."""
     alpha, beta = (tuple(whole(x, 0, key) for x in value[key]) for key in ("alpha", "beta"))
     require(len(alpha) == len(beta) > 0, "pieces: alpha and beta differ in number")
-    require(value["spreads"] in (True, False), "spreads: is no truth value")
-    require(value["preemption"] in (True, False), "preemption: is no truth value")
+    switches = value["spreads"], value["preemption"]
+    require(all(type(some) is bool for some in switches), "spreads, preemption: are no truth values")
     d0, d1, p0, p1, running = (whole(value[key], 0, key) for key in ("d0", "d1", "p0", "p1", "running"))
     names = ("ticks_per_second", "kv", "tokens", "prefill")
     second, kv, tokens, prefill = (whole(value[key], 1, key) for key in names)
-    switches = bool(value["spreads"]), bool(value["preemption"])
     return Machine(second, alpha, beta, d0, d1, p0, p1, kv, tokens, prefill, running, *switches)
 
 
@@ -290,7 +319,7 @@ class Charged(NamedTuple):
 def _charged(certificate: Any) -> Charged:
     try:
         return _charge(certificate)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise Rejected(f"is malformed: {type(error).__name__}: {error}") from None
 
 
@@ -300,22 +329,27 @@ def _charge(certificate: Any) -> Charged:
     require(share <= 1, "share: is above 1")
     groups = whole(certificate["groups"], 1, "groups")
     require(groups <= MOST_GROUPS, f"groups: more than {MOST_GROUPS}")
-    levels = [
-        tuple(None if limit is None else number(limit, "level") for limit in level)
-        for level in certificate["levels"]
-    ]
     windows = [_window(some, machine) for some in certificate["windows"]]
-    requests = certificate["requests"]
-    require(len(requests) * (len(windows) + 1) <= MOST_PAIRS, "takes too long to check")
+    work = len(certificate["requests"]) * (len(windows) + 1) * (groups + 1)
+    require(work <= MOST_COMPARED, "takes too long to check")
+    levels = certificate["levels"]
+    requests = [_asked(levels[whole(level, 0, "level")], *rest) for *rest, level in certificate["requests"]]
+    question = question_hash(machine, share, requests)
+    require(certificate["question"] == question, f"question: machine, share and requests are of {question}")
     paid = []
-    for arrival, prompt, outputs, level in requests:
-        lengths = whole(prompt, 1, "prompt"), whole(outputs, 1, "outputs")
-        limits = levels[whole(level, 0, "level")]
-        needs = needs_of(machine, number(arrival, "arrival"), lengths, limits, groups)
+    for arrival, prompt, outputs, limits in requests:
+        needs = needs_of(machine, arrival, (prompt, outputs), limits, groups)
         if needs is not None:
-            paid.append(sum(_paid(machine, lengths[0], needs, *window) for window in windows))
+            paid.append(sum(_paid(machine, prompt, needs, *window) for window in windows))
     must = ceil(share * len(requests))
     return Charged(machine, windows, must, sum(sorted(paid)[:must]) if len(paid) >= must else None)
+
+
+def _asked(level: Any, arrival: Any, prompt: Any, outputs: Any) -> Asked:
+    """A request with its limits."""
+    ttft, tpot, e2e = (None if limit is None else number(limit, "level") for limit in level)
+    lengths = whole(prompt, 1, "prompt"), whole(outputs, 1, "outputs")
+    return number(arrival, "arrival"), *lengths, (ttft, tpot, e2e)
 
 
 def _window(value: Any, machine: Machine) -> tuple[int, int, int, int, str]:
@@ -331,33 +365,34 @@ def _window(value: Any, machine: Machine) -> tuple[int, int, int, int, str]:
 def _paid(
     machine: Machine, prompt: int, needs: list[Need], begin: int, end: int, weight: int, piece: int, kind: str
 ) -> int:
-    inside = [need for need in needs if begin <= need.begin and need.end <= end]
+    inside = (need for need in needs if begin <= need.begin and need.end <= end)
     return weight * sum(cost_of(machine, prompt, need, piece, kind) for need in inside)
 
 
 def main(arguments: list[str]) -> int:
     """Check a file; the exit code."""
-    if len(arguments) != 1:
-        sys.stderr.write("usage: checker.py CERTIFICATE\n")
+    if not 1 <= len(arguments) <= 2:
+        sys.stderr.write("usage: checker.py CERTIFICATE [QUESTION]\n")
         return 2
+    path, *asked = arguments
     try:
-        with open(arguments[0], encoding="utf-8") as handle:
+        with open(path, encoding="utf-8") as handle:
             certificate = json.load(handle)
         claimed = certificate["machines"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        sys.stderr.write(f"{arguments[0]}: cannot be read: {error}\n")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        sys.stderr.write(f"{path}: cannot be read: {type(error).__name__} {error}\n")
         return 2
     try:
         proved = check(certificate)
-        holds = proved == claimed or (
-            isinstance(claimed, int) and isinstance(proved, int) and proved >= claimed
-        )
-        require(holds, f"proves {proved}, not {claimed}")
+        counts = type(claimed) is int and type(proved) is int and 0 <= claimed <= proved
+        require(counts or claimed == proved == NEVER, f"proves {proved}, not {claimed!r:.60}")
+        question = certificate["question"]
+        require(asked in ([], [question]), f"is for another question, {question}")
     except Rejected as error:
-        sys.stdout.write(f"{arguments[0]}: rejected: {error}\n")
+        sys.stdout.write(f"{path}: rejected: {error}\n")
         return 1
     what = NEVER if claimed == NEVER else f"at least {claimed} machines, whoever routes and schedules"
-    sys.stdout.write(f"{arguments[0]}: proves: {what}\n")
+    sys.stdout.write(f"{path}: proves: {what}; question {question}\n")
     return 0
 
 

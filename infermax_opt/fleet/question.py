@@ -16,7 +16,10 @@ from math import ceil
 from infermax_opt.core.checks import checked_decimal
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
+from infermax_opt.fleet.checker import Asked, question_hash
+from infermax_opt.fleet.machine import machine_of
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, ServiceLevel
+from infermax_opt.infermax.data.intervals import refuse_intervals
 from infermax_opt.infermax.data.objective import Objective
 
 __all__ = ["FleetQuestion"]
@@ -36,7 +39,8 @@ class FleetQuestion:
     Raises
     ------
     InputError
-        If the share is out of range, or requests depend on each other or are optional.
+        If the share is out of range, requests depend on each other or are optional, or the machine is known
+        within limits only.
     """
 
     workload: Instance
@@ -51,6 +55,11 @@ class FleetQuestion:
             raise InputError(
                 "a fleet takes no horizon, and no sets that wait for each other", field="workload"
             )
+        if any(kind.terms.optional for kind in self.workload.types):
+            raise InputError(
+                "a fleet takes no optional requests; its share says who may miss", field="workload"
+            )
+        refuse_intervals(self.workload, "a fleet")
 
     @cached_property
     def must(self) -> int:
@@ -66,6 +75,19 @@ class FleetQuestion:
     def levels(self) -> tuple[ServiceLevel, ...]:
         """The service level of each request."""
         return tuple(request.terms.slo for request in self.workload.requests)
+
+    @property
+    def asked(self) -> list[Asked]:
+        """The requests as a certificate speaks of them."""
+        return [
+            (r.arrival, r.input_tokens, r.output_tokens, (slo.ttft, slo.tpot, slo.e2e))
+            for r, slo in zip(self.workload.requests, self.levels, strict=True)
+        ]
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of machine, share and requests, which a certificate of the question has, too."""
+        return question_hash(machine_of(self.workload), Fraction(self.share), self.asked)
 
     def machine(self, members: Sequence[int]) -> Instance:
         """The instance of a machine that serves these requests, given by their places.

@@ -17,7 +17,7 @@ COLUMNS = (
     "machine", "rate", "requests", "left_out", "share", "may_miss", "lower", "upper", "status", "gap",
     "relaxed", "policy", "scheduler", "missed", "refused", "price_per_hour", "cost_per_million_lower",
     "cost_per_million_upper", "never_in_time", "machine_hours_lower",
-    "machine_hours_upper", "peak_on", "hours_policy", "seconds",
+    "machine_hours_upper", "peak_on", "hours_policy", "seconds", "question_sha256",
 )  # fmt: skip
 #: Impossible requests that a text names.
 NAMED = 3
@@ -55,6 +55,7 @@ def _values(row: PlanRow) -> dict[str, Any]:
         "peak_on": hours and hours.peak,
         "hours_policy": hours and hours.policy,
         "seconds": round(row.seconds, 1),
+        "question_sha256": question.sha256,
     }
 
 

@@ -108,6 +108,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             and 0 < columns <= min(WINDOW_COLUMNS, MODEL_RATE * (1 - PLAN_SHARE) * left)
             and self.instance.objective.is_makespan
             and self.instance.required is self.instance
+            and self.able("flow formulation", "pyomo")
             and refusal(get_formulation("flow"), self.instance) is None
         )
         whole = able and left is not None and columns <= min(FLOW_COLUMNS, MODEL_RATE * FLOW_SHARE * left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from infermax_opt.cli.main import cli
 from infermax_opt.files.csv_rows import read_rows
 from infermax_opt.fleet import checker
 from infermax_opt.fleet.routing.policies import POLICIES
+from infermax_opt.infermax.data.cost_format import cost_to_json
+from infermax_opt.infermax.data.profiles import load_profile
 from tests.support import shared_data
 
 PROFILE = "llama-3.1-8b_h100"
@@ -55,6 +58,7 @@ def test_rows_files_and_certificates(trace: str) -> None:
         assert 1 <= int(row["lower"]) <= int(row["upper"])
         proof = json.loads(Path("proofs", f"{PROFILE}-rate{float(row['rate']):g}.json").read_text())
         assert checker.check(proof) == int(row["lower"])
+        assert proof["question"] == row["question_sha256"]
         assert 0 < float(row["cost_per_million_lower"]) <= float(row["cost_per_million_upper"])
     assert int(rows[1]["lower"]) > 1
     told = json.loads(run(*common, "--fleet", "1", "--start-up", "1", "--min-stay", "2", "--json").stdout)
@@ -62,6 +66,21 @@ def test_rows_files_and_certificates(trace: str) -> None:
     assert told["schema"] == "infermax-opt/plan/1"
     assert told["sustained"][0]["machines"] == 1
     assert told["rows"][0]["status"] in ("optimal", "feasible")
+
+
+def test_each_row_has_a_certificate_in_the_folder(trace: str) -> None:
+    """Whatever its profile is called, and however close rates are."""
+    cost = cost_to_json(replace(load_profile(PROFILE).cost, profile=None))
+    for k, name in enumerate(["../up", "../up", "a/b"]):
+        value = {"name": name, "kv_capacity": 100_000 + k, "cost": cost}
+        Path(f"p{k}.json").write_text(json.dumps(value, default=str))
+    machines, rates = "p0.json,p1.json,p2.json", "1,1.0000001"
+    done = run(trace, "--format", "vidur", "--machines", machines, "--rates", rates, "--ttft", "0.5",
+               "--first", "5", "--schedulers", "sarathi", "--certificates", "proofs", "--json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    proofs = [json.loads(path.read_text())["question"] for path in Path("proofs").iterdir()]
+    assert len(proofs) == len(set(proofs)) == 6
+    assert set(proofs) == {row["question_sha256"] for row in json.loads(done.stdout)["rows"]}
 
 
 def test_each_policy_by_itself(trace: str) -> None:

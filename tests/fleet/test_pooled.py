@@ -6,6 +6,7 @@ import copy
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,16 @@ def test_who_arrives_together_within_a_limit() -> None:
     assert pooled_bound(steady(20, Fraction(3, 4))).machines == 3
 
 
+def test_ticks_beyond_whole_floats_lose_no_need() -> None:
+    # Late in a long trace, floats of ticks are apart: windows began after requests that arrive together.
+    cost = CostModel([("0", "0.00100000000000001")], ("0", "0"), ("0", "0"))
+    workload = steady(20, ttft="0.501").workload
+    for arrival in ("0", "3600.0000001", "86400.00000010000007"):
+        groups = tuple(replace(group, arrival=arrival) for group in workload.groups)
+        late = replace(workload, groups=groups, cost=cost)
+        assert pooled_bound(FleetQuestion(late, Fraction(1))).machines == 4, arrival
+
+
 def test_what_no_machine_can_serve_in_time() -> None:
     found = pooled_bound(steady(3, ttft="0.05"))
     assert (found.machines, found.lost) == (None, (0, 1, 2))
@@ -109,6 +120,16 @@ def altered(certificate: dict[str, Any]) -> list[dict[str, Any]]:
         (("requests", 0, 3), 9),
         (("groups",), 0),
         (("schema",), "x"),
+        (("machines",), True),
+        (("machines",), -1),
+        (("machines",), checker.NEVER),
+        (("share",), "1e999999999"),
+        (("requests", 0, 0), "1/0"),
+        (("requests", 0, 0), float("nan")),
+        (("requests", 0, 1), 10**200),
+        (("levels", 0), ["0.5", None]),
+        (("machine", "spreads"), 1),
+        (("question",), "0" * 64),
     ):
         other = copy.deepcopy(certificate)
         place = other
@@ -128,5 +149,100 @@ def test_the_checker_as_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[
     for other in altered(certificate):
         path.write_text(json.dumps(other))
         assert checker.main([str(path)]) == 1, other
-    path.write_text("{")
-    assert checker.main([str(path)]) == 2
+    for text in ("{", "[" * 100_000, "[]", '{"machines": ' + "1" * 5000 + "}"):
+        path.write_text(text)
+        assert checker.main([str(path)]) == 2
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where each number, text and truth value of a certificate stands."""
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(item, (*path, key))
+    else:
+        yield path
+
+
+def forged(value: Any) -> list[Any]:
+    """Other values of a field."""
+    if isinstance(value, bool) or value is None:
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, max(0, value - 1), 2 * value + 3]
+    try:
+        return [str(Fraction(value) / 2), str(Fraction(value) + 1)]
+    except ValueError:
+        return ["kv", "tokens"]
+
+
+def of_question(certificate: dict[str, Any]) -> dict[str, Any]:
+    """The certificate with the hash of what it has become."""
+    levels = [[None if x is None else Fraction(x) for x in level] for level in certificate["levels"]]
+    asked = [(Fraction(a), i, o, tuple(levels[level])) for a, i, o, level in certificate["requests"]]
+    machine = checker.machine_of(certificate["machine"])
+    return {**certificate, "question": checker.question_hash(machine, Fraction(certificate["share"]), asked)}
+
+
+def test_a_certificate_is_of_its_requests_and_limits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = steady(20, Fraction(3, 4))
+    certificate, path = pooled_bound(question).certificate, tmp_path / "proof.json"
+    assert certificate["question"] == question.sha256
+    path.write_text(json.dumps(certificate))
+    assert checker.main([str(path), question.sha256]) == 0
+    assert question.sha256 in capsys.readouterr().out
+    assert checker.main([str(path), steady(20).sha256]) == 1
+    assert checker.main([str(path), question.sha256, "more"]) == 2
+    # Requests that ask for more: a true proof, but of another question.
+    harder = pooled_bound(steady(20, Fraction(3, 4), ttft="0.2")).certificate
+    assert harder["machines"] > certificate["machines"]
+    path.write_text(json.dumps(harder))
+    assert checker.main([str(path)]) == 0
+    assert checker.main([str(path), question.sha256]) == 1
+
+
+def test_what_is_forged_is_rejected_or_of_another_question() -> None:
+    for seed in (3, 17):
+        question = tiny_fleet(seed)
+        certificate = pooled_bound(question).certificate
+        for path in leaves(certificate):
+            if path[0] in ("windows", "groups", "machines", "schema", "question"):
+                continue  # of these any are valid, are compared with what is proved, or are fixed
+            old = certificate
+            for key in path:
+                old = old[key]
+            for value in forged(old):
+                other = copy.deepcopy(certificate)
+                place = other
+                for key in path[:-1]:
+                    place = place[key]
+                place[path[-1]] = value
+                if value == old:
+                    continue
+                with pytest.raises(checker.Rejected):
+                    checker.check(other)
+                try:
+                    assert of_question(other)["question"] != question.sha256, path
+                except (checker.Rejected, IndexError):
+                    continue
+
+
+def test_notation_is_no_other_question() -> None:
+    certificate = pooled_bound(steady(4)).certificate
+    machine = {**certificate["machine"], "ticks_per_second": 10 * certificate["machine"]["ticks_per_second"]}
+    for name in ("alpha", "beta"):
+        machine[name] = [10 * value for value in machine[name]]
+    windows = [[10 * begin, 10 * end, *rest] for begin, end, *rest in certificate["windows"]]
+    other = {**certificate, "machine": machine, "windows": windows, "share": "1.0"}
+    assert checker.check(other) == certificate["machines"]
+
+
+def test_who_may_be_left_out_is_said_by_the_share_alone() -> None:
+    workload = steady(3).workload
+    free = replace(workload, groups=tuple(replace(group, optional=True) for group in workload.groups))
+    with pytest.raises(InputError, match="optional"):
+        FleetQuestion(free)
+    slow = replace(workload, slowest=CostModel([("0", "0.002")], ("0", "0"), ("0", "0")))
+    with pytest.raises(InputError, match="intervals"):
+        FleetQuestion(slow)

@@ -50,14 +50,12 @@ another one.  It is loose where limits of the TPOT are close to the time of a ba
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from infermax_opt.fleet.bounds.windows import Weighted, best_windows
 from infermax_opt.fleet.checker import NEVER, SCHEMA, Machine, check, needs_of
 from infermax_opt.fleet.machine import machine_of, machine_to_json
 from infermax_opt.fleet.question import FleetQuestion
-from infermax_opt.infermax.data.instance import ServiceLevel
 
 __all__ = ["GROUPS", "MachineBound", "pooled_bound"]
 
@@ -93,8 +91,8 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
     """The pooled bound of a question, recomputed exactly by the checker."""
     machine, requests = machine_of(question.workload), question.workload.requests
     found = [
-        needs_of(machine, r.arrival, (r.input_tokens, r.output_tokens), _limits(slo), GROUPS)
-        for r, slo in zip(requests, question.levels, strict=True)
+        needs_of(machine, arrival, (prompt, outputs), limits, GROUPS)
+        for arrival, prompt, outputs, limits in question.asked
     ]
     lost = tuple(i for i, needs in enumerate(found) if needs is None)
     relaxed, windows = 0.0, list[Weighted]()
@@ -109,7 +107,8 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
 
 def _certificate(question: FleetQuestion, machine: Machine, windows: list[Weighted]) -> dict[str, Any]:
     """The certificate, but for what it proves."""
-    levels = {level: k for k, level in enumerate(dict.fromkeys(question.levels))}
+    asked = question.asked
+    levels = {limits: k for k, limits in enumerate(dict.fromkeys(limits for *_, limits in asked))}
     top = max((weight for *_, weight in windows), default=1.0)
     scaled = [
         [begin, end, int(weight / top * 2**WEIGHT_BITS), piece, kind]
@@ -118,17 +117,13 @@ def _certificate(question: FleetQuestion, machine: Machine, windows: list[Weight
     return {
         "schema": SCHEMA,
         "machines": None,
+        "question": question.sha256,
         "share": str(question.share),
         "groups": GROUPS,
         "windows": [window for window in scaled if window[2]],
         "machine": machine_to_json(machine),
-        "levels": [[None if x is None else str(x) for x in _limits(level)] for level in levels],
+        "levels": [[None if x is None else str(x) for x in limits] for limits in levels],
         "requests": [
-            [str(r.arrival), r.input_tokens, r.output_tokens, levels[slo]]
-            for r, slo in zip(question.workload.requests, question.levels, strict=True)
+            [str(arrival), prompt, outputs, levels[limits]] for arrival, prompt, outputs, limits in asked
         ],
     }
-
-
-def _limits(level: ServiceLevel) -> tuple[Fraction | None, ...]:
-    return level.ttft, level.tpot, level.e2e

@@ -168,7 +168,9 @@ def _window(table: _Needs, begin: float, end: float, key: tuple[int, str]) -> _W
     inside = np.flatnonzero((table.begin >= begin) & (table.end <= end))
     owners, places = np.unique(table.owner[inside], return_inverse=True)
     costs = np.bincount(places, table.cost[key][inside]) / (end - begin)
-    return _Window(int(begin), int(end), *key, owners, costs)
+    # Ticks of long traces are beyond whole floats: but for their rounding, needs at the ends were outside.
+    first, last = max(0, int(begin) - int(np.spacing(begin) / 2)), int(end) + int(np.spacing(end) / 2)
+    return _Window(first, last, *key, owners, costs)
 
 
 def _solved(windows: Sequence[_Window], requests: int, spared: int) -> tuple[float, Floats, Floats]:

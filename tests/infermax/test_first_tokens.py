@@ -72,6 +72,8 @@ def test_schedules_are_valid_and_the_clock_is_right(make: object) -> None:
             planner._try(choice)
             finished, first, last, _ = planner._run(choice, whole=True)
             assert finished
+            # What comes after the first tokens makes no difference to them.
+            assert planner._run(choice, whole=False)[1] == pytest.approx(first, rel=1e-9)
             check = verify(instance, planner.schedule(choice))
             assert check.ok, (seed, choice, check.violations[:2])
             assert check.metrics is not None
@@ -221,8 +223,10 @@ def test_a_percentile_gives_up_no_more_than_it_may() -> None:
 # --- the scheduler -------------------------------------------------------------------------------
 
 
-def test_the_scheduler_serves_first_tokens_before_all_else() -> None:
-    instance = scarce("mean_ttft")
+@pytest.mark.parametrize("most", [None, 12])
+def test_the_scheduler_serves_first_tokens_before_all_else(most: int | None) -> None:
+    base = scarce("mean_ttft")
+    instance = replace(base, system=replace(base.system, max_running=most))
     names = ("first-tokens", "vllm", "vllm_v1")
     first, *others = [verify(instance, schedule(instance, name)).objective for name in names]
     assert first is not None

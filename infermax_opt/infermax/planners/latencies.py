@@ -17,8 +17,9 @@ __all__ = ["latency_plans"]
 ADMISSION_SHARE = 0.4
 #: Share that those for service levels have before the others, where they are not raced.
 LEVELS_SHARE = 0.9
-#: Share of the time in which each planner of a race shows how good it is.
-TRIAL = 0.1
+#: Shares of the time in which the planners of a race show how good they are: that for first tokens, which
+#: needs more tries to show it, and each of the others.
+FIRST_TRIAL, TRIAL = 0.3, 0.1
 
 
 class _Raced(Protocol):
@@ -84,14 +85,15 @@ def _raced(planners: Sequence[_Raced], deadline: float | None) -> Iterator[tuple
     Parameters
     ----------
     planners : sequence
-        Of two that are equally good the first one goes on.
+        The first one has the longest trial; of two that are equally good the first one goes on.
     deadline : float, optional
         Moment of `time.monotonic` at which to stop.
     """
     if deadline is not None and len(planners) > 1:
-        each = TRIAL * (deadline - time.monotonic())
+        now, share = time.monotonic(), 0.0
         for planner in planners:
-            yield from planner.plans(time.monotonic() + each)
+            share += TRIAL if share else FIRST_TRIAL
+            yield from planner.plans(now + share * (deadline - now))
         planners = [min(planners, key=lambda planner: planner.value)]
     for planner in planners:
         yield from planner.plans(deadline)

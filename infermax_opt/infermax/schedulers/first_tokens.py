@@ -2,12 +2,14 @@
 
 Prompts come by the tokens that they lack.  One joins others in a batch if what these wait for it is no more
 than what a batch of its own would cost those that stay behind.  Nobody decodes while a prompt can be served.
-Evicted requests come back one by one, as somebody may arrive meanwhile.
+Evicted requests come back one by one, as somebody may arrive meanwhile.  A prompt that is longer than a
+batch makes no room: nobody is evicted but for a token.
 It knows no output lengths; a request that may not be evicted reserves its peak, as with all schedulers here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
 from math import inf
 
@@ -38,13 +40,35 @@ class FirstTokens(ClassScheduler):
         prompts = sorted((job for job in chain(running, waiting) if not job.generated), key=_left)
         later = [job for job in reversed(running) if job.generated]
         for job in prompts:
-            tokens = draft.chunk(job)
+            tokens = self._tokens(draft, job, later)
             if tokens and not self._worth(draft, job, tokens, len(prompts)):
                 break
             if tokens and self.make_room(draft, job, later):
+                if self._full(draft, job):
+                    draft.evict(next(filter(self._can_go(draft), later)))
                 draft.add(job, tokens)
         if not draft.jobs:
             self._go_on(draft, running, waiting)
+
+    def _tokens(self, draft: Draft, job: Job, later: list[Job]) -> int:
+        """Tokens that a prompt could process; all or none where another one has to go for it."""
+        if not self._full(draft, job):
+            return draft.chunk(job)
+        if not any(map(self._can_go(draft), later)):
+            return 0
+        draft.holders -= 1
+        tokens = draft.chunk(job)
+        draft.holders += 1
+        return tokens * (tokens == job.missing)
+
+    def _full(self, draft: Draft, job: Job) -> bool:
+        """Whether a job that holds no KV may hold none, as too many others do."""
+        return job.cached == 0 and draft.holders >= self.rules.running
+
+    @staticmethod
+    def _can_go(draft: Draft) -> Callable[[Job], bool]:
+        """Whether a job may be evicted."""
+        return lambda job: not job.protected and job.cached > 0 and job not in draft.jobs
 
     def _worth(self, draft: Draft, job: Job, tokens: int, prompts: int) -> bool:
         """Whether a prompt delays those in the batch by no more than it spares the others."""

@@ -22,6 +22,7 @@ from infermax_opt.infermax.planners.first_tokens._rest import (
     peak,
     refill,
     refill_time,
+    rest,
     shortest_gone,
     steps_until,
 )
@@ -34,6 +35,7 @@ from infermax_opt.infermax.planners.first_tokens._state import (
     DONE,
     FINAL,
     FIRST,
+    FIXED,
     HELD,
     INPUTS,
     KV,
@@ -307,6 +309,12 @@ def run_prompts(limits: Any, queue: Any, state: Any, log: Any, seconds: Any, chu
     write(log, state, 0, 1, start)
 
 
+def wait(queue: Any, state: Any) -> None:
+    """Move the clock to the next arrival, which the next batch names."""
+    state.number[AWAITED] = queue.whole[state.number[ARRIVED], ARRIVING]
+    state.clock[NOW] = queue.real[state.number[AWAITED], ARRIVAL]
+
+
 def first_tokens_loop(
     limits: Any, queue: Any, state: Any, knobs: Any, cost: Any, numbers: Any, chunk: Any, most_batches: Any,
     whole: Any,
@@ -326,7 +334,7 @@ def first_tokens_loop(
         Room for the tokens of each request in it; zeros.
     most_batches : int
     whole : bool
-        Whether to run until all are finished; else last tokens are those of the moment.
+        Whether to run until all are finished; else last tokens say nothing.
 
     Returns
     -------
@@ -338,33 +346,30 @@ def first_tokens_loop(
     n = len(queue.whole)
     log = [0 for _ in range(0)]
     counts, times = numbers
+    # Where all can be evicted no first token waits for a later one, so these need not be made to judge.
+    lazy = not whole and not queue.whole[:, FIXED].any()
     while state.number[DONE if whole else SERVED] < n and state.number[BATCHES] <= most_batches:
         arrive(queue, state)
         crowd = state.number[LINE] + state.number[PARTIAL] > 0
+        counts[:] = 0
+        times[:] = 0.0
         if crowd:
-            counts[:] = 0
-            times[:] = 0.0
             choose(limits, queue, state, knobs, cost, numbers, chunk)
-            if counts[COUNT] > 0:
-                if awaits(limits, queue, state, knobs, cost, numbers, chunk):
-                    put_back(queue, state, chunk)
-                    state.number[AWAITED] = queue.whole[state.number[ARRIVED], ARRIVING]
-                    state.clock[NOW] = queue.real[state.number[AWAITED], ARRIVAL]
-                else:
-                    run_prompts(limits, queue, state, log, times[TIME], chunk)
-                continue
-        elif refill(limits, queue, state, cost, log):
-            continue
-        if not decode(limits, queue, state, cost, log, crowd):
-            if state.number[ARRIVED] == n:
-                return False, log
-            state.number[AWAITED] = queue.whole[state.number[ARRIVED], ARRIVING]
-            state.clock[NOW] = queue.real[state.number[AWAITED], ARRIVAL]
+        if counts[COUNT] == 0:
+            if not rest(limits, queue, state, cost, log, crowd, lazy):
+                if state.number[ARRIVED] == n:
+                    return False, log
+                wait(queue, state)
+        elif awaits(limits, queue, state, knobs, cost, numbers, chunk):
+            put_back(queue, state, chunk)
+            wait(queue, state)
+        else:
+            run_prompts(limits, queue, state, log, times[TIME], chunk)
     return state.number[BATCHES] <= most_batches, log
 
 
 HELPERS = (
     batch_time, prefill_work, blocks, note, write, join, arrive, leave, evict_one, rising, safe, priced,
     first_partial, joins, choose, cut_off, awaits, put_back, run_prompts, next_arrival, shortest_gone, peak,
-    refill_time, refill, decoders, steps_until, advance, decode,
+    refill_time, refill, decoders, steps_until, advance, decode, rest, wait,
 )  # fmt: skip

@@ -35,8 +35,8 @@ from infermax_opt.infermax.planners.first_tokens._state import (
 )
 
 __all__ = [
-    "advance", "decode", "decoders", "next_arrival", "peak", "refill", "refill_time", "shortest_gone",
-    "steps_until",
+    "advance", "decode", "decoders", "next_arrival", "peak", "refill", "refill_time", "rest",
+    "shortest_gone", "steps_until",
 ]  # fmt: skip
 
 
@@ -234,3 +234,21 @@ def decode(limits: Any, queue: Any, state: Any, cost: Any, log: Any, crowd: Any)
         advance(limits, queue, state, i, made)
     write(log, state, int(everyone), made, number[AWAITED])
     return True
+
+
+def rest(limits: Any, queue: Any, state: Any, cost: Any, log: Any, crowd: Any, lazy: Any) -> Any:
+    """Bring an evicted request back, or make tokens; False if neither can be before the next arrival.
+
+    Parameters
+    ----------
+    limits, queue, state, cost, log
+    crowd : bool
+        Whether somebody waits for KV.
+    lazy : bool
+        Whether it is left undone where nobody does.
+    """
+    if lazy and not crowd:
+        return False
+    if not crowd and refill(limits, queue, state, cost, log):
+        return True
+    return decode(limits, queue, state, cost, log, crowd)

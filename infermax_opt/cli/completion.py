@@ -11,8 +11,8 @@ from click.shell_completion import CompletionItem, get_completion_class
 from infermax_opt.core.completing import Items, files, folders, names
 
 __all__ = [
-    "COMPLETE_VAR", "completion", "engines", "files", "folders", "formulations", "policies",
-    "profiles", "schedulers", "shipped", "starts", "suites",
+    "COMPLETE_VAR", "completion", "engines", "files", "folders", "formats", "formulations",
+    "policies", "profiles", "schedulers", "shipped", "starts", "suites",
 ]  # fmt: skip
 
 PROGRAM = "infermax-opt"
@@ -56,6 +56,12 @@ def _policies() -> list[str]:
     return list(policy_names())
 
 
+def _formats() -> list[str]:
+    from infermax_opt.files.format_schemas import json_schema_names
+
+    return list(json_schema_names())
+
+
 def engines(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Engines that the instance on the command line can take; all of them where there is none."""
     from infermax_opt.core.errors import InputError
@@ -75,6 +81,7 @@ def engines(context: click.Context, parameter: click.Parameter, incomplete: str)
 schedulers = names(_schedulers, or_files=True)
 #: Values of --warm-start.
 starts = names(lambda: ["best", "none", *_schedulers()], or_files=True)
+formats = names(_formats)
 formulations = names(_formulations)
 profiles = names(_profiles)
 suites = names(_suites)

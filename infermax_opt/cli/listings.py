@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
 
-from infermax_opt.cli.console import (
-    AS_JSON,
-    DONE,
-    save,
-)
+from infermax_opt.cli import completion
+from infermax_opt.cli.console import AS_JSON, DONE, save, say
 from infermax_opt.files.schemas import SCHEMAS
 
-__all__ = ["problem_kinds", "profiles", "schedulers", "versions"]
+__all__ = ["file_formats", "problem_kinds", "profiles", "schedulers", "versions"]
 
 
 @click.command()
@@ -83,4 +81,30 @@ def profiles(as_json: bool) -> int:
         for p in found
     ]  # fmt: skip
     save({"schema": SCHEMAS["profiles"], "profiles": value}, None, None if as_json else profiles_text(found))
+    return DONE
+
+
+@click.command(name="formats")
+@click.argument("name", required=False, shell_complete=completion.formats)
+@AS_JSON
+def file_formats(name: str | None, as_json: bool) -> int:
+    """Formats of the files that are read and written; the JSON Schema of the one named.
+
+    The schema is whole: a validator needs no other file.  A reader refuses what the schema of its format
+    refuses, and more.
+
+    \b
+    Examples:
+      infermax-opt formats
+      infermax-opt formats instance-infermax > instance.schema.json
+    """  # noqa: D301
+    from infermax_opt.files.format_schemas import json_schema, json_schema_names
+    from infermax_opt.files.text import aligned
+
+    if name is not None:
+        say(json.dumps(json_schema(name), indent=2))
+        return DONE
+    found = [{"name": some, "title": json_schema(some)["title"]} for some in json_schema_names()]
+    text = "\n".join(aligned([(some["name"], some["title"]) for some in found], indent=""))
+    save({"schema": SCHEMAS["formats"], "formats": found}, None, None if as_json else text)
     return DONE

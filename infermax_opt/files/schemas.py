@@ -12,6 +12,7 @@ SCHEMAS: Mapping[str, str] = {
     "calibrate": "infermax-opt/calibrate/1",
     "configure": "infermax-opt/configure/1",
     "export": "infermax-opt/export/1",
+    "formats": "infermax-opt/formats/1",
     "front": "infermax-opt/front/1",
     "gap": "infermax-opt/gap/1",
     "import": "infermax-opt/import/1",

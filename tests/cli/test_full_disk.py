@@ -25,6 +25,7 @@ CALLS = [
     "schedule toy.json --scheduler vllm -o out.json",
     "gap toy.json schedule.json --metric makespan --time-limit 2 --csv out.csv --plot out.svg",
     "import trace.csv --format vidur -o out.json.gz",
+    "instance toy -o out.json",
     "plan trace.csv --format vidur --machines llama-3.1-8b_h100 --ttft 1 -o out.csv --certificates out",
     "workers stream.json -o out.csv --placement out.json --plot out.png --stream out.stream.json",
     "simulate stream.json -o out.csv --placement out.json",
@@ -79,7 +80,7 @@ def test_no_room_at_all(call: str) -> None:
 
 @pytest.mark.parametrize(
     ("call", "kept"),
-    [(CALLS[0], "out.json"), (CALLS[6].partition(" --stream")[0], "out.csv"), (CALLS[9], "out.json")],
+    [(CALLS[0], "out.json"), (CALLS[7].partition(" --stream")[0], "out.csv"), (CALLS[10], "out.json")],
     ids=["solve", "workers", "front"],
 )
 def test_no_room_for_the_picture(call: str, kept: str) -> None:
@@ -97,7 +98,7 @@ def test_no_room_for_the_picture(call: str, kept: str) -> None:
 def test_no_room_for_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(run_of_tables.WRITERS, "table.md", lambda table: "x" * 100_000)  # type: ignore[attr-defined]
     with room(50_000):
-        done = run(CALLS[10])
+        done = run(CALLS[11])
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.endswith("out/table.md: cannot be written: File too large\n")
     names = [path.name for path in written()]

@@ -13,9 +13,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 from referencing import Registry, Resource
 
 import infermax_opt
+from infermax_opt.cli.main import cli
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.registry import problems
 from infermax_opt.core.result import Answer, Proof, Status
@@ -92,6 +94,21 @@ def test_a_schema_is_given_whole(name: str) -> None:
     value = examples()[name][0] if name in examples() else {"kv_capacity": 3}
     for other in (value, *(mutated(value, rng) for _ in range(15))):
         assert alone.is_valid(other) == checker(name).is_valid(other)
+
+
+def test_formats_are_listed_and_printed() -> None:
+    assert infermax_opt.json_schema_names() == tuple(name for name in NAMES if name not in ("common", "cost"))
+    listed = CliRunner().invoke(cli, ["formats"]).stdout.splitlines()
+    assert [line.split()[0] for line in listed] == list(infermax_opt.json_schema_names())
+    titles = [infermax_opt.json_schema(name)["title"] for name in infermax_opt.json_schema_names()]
+    assert [line.split(maxsplit=1)[1] for line in listed] == titles
+    for name in infermax_opt.json_schema_names():
+        for options in ((), ("--json",)):
+            done = CliRunner().invoke(cli, ["formats", name, *options])
+            assert json.loads(done.stdout) == infermax_opt.json_schema(name)
+    done = CliRunner().invoke(cli, ["formats", "instance"])
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("infermax-opt: format: 'instance' is none of certificate, checked, ")
 
 
 def test_every_problem_has_its_schemas() -> None:

@@ -37,6 +37,7 @@ CALLS = [
     ),
     ("instance",),
     ("schedulers",),
+    ("formats",),
     ("problems",),
     ("profiles",),
     ("versions",),

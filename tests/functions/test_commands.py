@@ -25,6 +25,7 @@ FUNCTIONS = {
     "check": ("check_certificate", "with_band"),
     "configure": ("configure_worker", "demand_of", "read_samples"),
     "export": ("export_formulation", "export_requests"),
+    "formats": ("json_schema", "json_schema_names"),
     "front": ("trace_front", "with_aim", "plot_front"),
     "gap": ("gap", "gaps_on_machine", "compare_schedulers", "explained", "read_run", "plot_gap"),
     "import": ("import_trace", "write_instance"),

@@ -30,7 +30,7 @@ help:
 	$(PYTHON) -m venv .venv
 
 .venv/.installed: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[all]"
 	@touch $@
 
 .venv/.installed-dev: pyproject.toml | .venv/bin/python

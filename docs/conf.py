@@ -42,7 +42,8 @@ nb_merge_streams = True
 default_role = "code"
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"
+autodoc_typehints = "signature"
+python_maximum_signature_line_length = 100
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 add_module_names = False

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from infermax_opt.export.formulation import ExportedFormulation
     from infermax_opt.export.requests import ExportedRequests
     from infermax_opt.files.figure import alt_text
+    from infermax_opt.files.format_schemas import json_schema, json_schema_names
     from infermax_opt.files.instances import read_instance, write_instance, write_schedule
     from infermax_opt.files.results import read_schedule_or_claim, write_result
     from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow, plan
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
     from infermax_opt.table.archive import Archive
     from infermax_opt.table.output import Table
     from infermax_opt.table.run import run_table
+    from infermax_opt.table.shipped import load_instance, shipped_names
     from infermax_opt.table.suites import Suite, get_suite, suite_names
 
     __version__: str
@@ -202,7 +204,10 @@ __all__ = [
     "gsm8k_like",
     "heartbeat_instance",
     "import_trace",
+    "json_schema",
+    "json_schema_names",
     "linear_levels",
+    "load_instance",
     "load_profile",
     "plan",
     "plot_comparison",
@@ -229,6 +234,7 @@ __all__ = [
     "save_plot",
     "schedule",
     "schedulers",
+    "shipped_names",
     "simulate",
     "simulate_stream",
     "solve",
@@ -272,6 +278,7 @@ _HOMES = {
     "export.formulation": "ExportedFormulation",
     "export.requests": "ExportedRequests",
     "files.figure": "alt_text",
+    "files.format_schemas": "json_schema json_schema_names",
     "files.instances": "read_instance write_instance write_schedule",
     "files.results": "read_schedule_or_claim write_result",
     "fleet.plan": "MachineType PlanOptions PlanRow plan",
@@ -323,6 +330,7 @@ _HOMES = {
     "table.archive": "Archive",
     "table.output": "Table",
     "table.run": "run_table",
+    "table.shipped": "load_instance shipped_names",
     "table.suites": "Suite get_suite suite_names",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}

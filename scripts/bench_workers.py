@@ -21,7 +21,7 @@ from pathlib import Path
 from infermax_opt.cluster.data.formats import stream_of_trace
 from infermax_opt.cluster.series import worker_series
 from infermax_opt.core.exact import fixed_text
-from infermax_opt.core.run import package_versions
+from infermax_opt.core.versions import package_versions
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.traces import read_trace
 from infermax_opt.latency.workers import chosen_worker

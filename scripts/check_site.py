@@ -1,4 +1,4 @@
-"""Check a built site: every link within it leads somewhere, and no page loads anything from elsewhere.
+"""Check a built site: links within it lead somewhere, nothing is loaded from elsewhere, functions have types.
 
 python scripts/check_site.py build/docs
 """
@@ -14,14 +14,20 @@ from urllib.parse import unquote, urlsplit
 LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}
 
 
+#: Parameters without a type: marks of which ones are positional or named.
+MARKS = ("*", "/")
+
+
 class Page(HTMLParser):
-    """Anchors, links and loads of a page."""
+    """Anchors, links, loads and parameters of functions of a page."""
 
     def __init__(self, text: str):
         super().__init__()
         self.anchors: set[str] = set()
         self.links: list[str] = []
         self.loads: list[str] = []
+        self.parameters: list[str] = []
+        self._described = self._inside = False
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -32,15 +38,33 @@ class Page(HTMLParser):
             self.links.append(values["href"])
         if tag in LOADS and LOADS[tag] in values:
             self.loads.append(values[LOADS[tag]])
+        kinds = values.get("class", "").split()
+        if tag == "dl" and "py" in kinds:
+            self._described = "function" in kinds
+        if tag == "em" and "sig-param" in kinds and self._described:
+            self._inside = True
+            self.parameters.append("")
+
+    def handle_data(self, data: str) -> None:
+        """Note what a parameter says."""
+        if self._inside:
+            self.parameters[-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        """Note where a parameter ends."""
+        if tag == "em":
+            self._inside = False
 
 
 def faults(site: Path) -> list[str]:
-    """A line for each dead link, and for each thing that comes from elsewhere."""
+    """A line for each dead link, each thing that comes from elsewhere, each parameter without a type."""
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     found = []
     for path, page in pages.items():
         name = path.relative_to(site)
         found += [f"{name}: loads {load}" for load in page.loads if urlsplit(load).netloc]
+        bare = [text for text in page.parameters if ":" not in text and text not in MARKS]
+        found += [f"{name}: the parameter {text} has no type" for text in bare]
         for link in (*page.links, *page.loads):
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
@@ -71,7 +95,10 @@ def main() -> int:
         print(f"{site}: no site here")
         return 1
     found = faults(site)
-    print("\n".join(found) or f"{site}: all links lead somewhere, nothing is loaded from elsewhere")
+    print(
+        "\n".join(found)
+        or f"{site}: all links lead somewhere, nothing is loaded from elsewhere, all functions have types"
+    )
     return 1 if found else 0
 
 

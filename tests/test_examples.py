@@ -10,8 +10,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ import pytest
 
 from infermax_opt.api import verify
 from infermax_opt.cli.main import cli
+from infermax_opt.core.errors import PackageError
+from infermax_opt.core.plugins import blamed_steps
 from infermax_opt.files.instances import write_instance
 from tests.forked import forked
 from tests.infermax.oracle import optimum
@@ -372,6 +375,14 @@ ODD = [
     ("from infermax_opt import InputError\n", "raise InputError('no luck', field='here')", ": here: no luck"),
     ("class Odd(BaseException): pass\n", "raise Odd('no luck')", " failed: Odd: no luck"),
     ("", "raise SystemExit('no luck')", " failed: SystemExit: no luck"),
+    ("", "raise GeneratorExit('no luck')", " failed: GeneratorExit: no luck"),
+    ("", "raise BaseExceptionGroup('no luck', [SystemExit()])", " failed: BaseExceptionGroup: no luck (1"),
+    (
+        "class Odd(Exception):\n def __str__(self): raise RuntimeError('even this')\n",
+        "raise Odd",
+        " failed: Odd: (its text cannot be had: RuntimeError)",
+    ),
+    ("", "raise ValueError('no' * 9999)", f" failed: ValueError: {'no' * 500}...\n"),
 ]
 
 
@@ -397,11 +408,11 @@ def test_whatever_fails_within_solve_is_named(
     run = install(tmp_path, group, before + made + fails)
     words = f"infermax_opt.{group}: broken: some_package:broken of some-package{told}"
     alone = () if kind is None else ("--warm-start", "broken")
-    assert run("solve", instance, *alone, code=2).stderr == f"infermax-opt: {words}\n"
+    assert run("solve", instance, *alone, code=2).stderr.startswith(f"infermax-opt: {words}")
     if kind is not None:  # beside others that work
         found = json.loads(run("solve", instance, "--time-limit", 30, "--json").stdout)
         assert found["upper"] is not None
-        assert f"{kind}:broken failed: {words}" in found["solver"]["details"]["rejected"]
+        assert f"{kind}:broken failed: {words.rstrip()}" in found["solver"]["details"]["rejected"]
 
 
 @pytest.mark.parametrize(
@@ -445,6 +456,12 @@ LOWER = "from fractions import Fraction\nfrom infermax_opt.core.result import Lo
             LOWER + "def broken(instance): yield LowerBound(Fraction(0), 'mine', None)",
             ("bound", TOY),
             "does not say its source and proof",
+        ),
+        (
+            "bounds",
+            LOWER + "def broken(instance): yield LowerBound(Fraction(0), 'mine', Proof.CERTIFICATE)",
+            ("bound", TOY),
+            "'mine' claims a certificate, for which there is no checker",
         ),
         ("policies", "def broken(): return 1", SIMULATE, "1 is no function of a heartbeat"),
         ("policies", DECIDE + "1", SIMULATE, "1 is no mapping of request id to worker"),
@@ -674,6 +691,39 @@ def test_method_that_fails_is_named(
     assert told in said
 
 
+@pytest.mark.parametrize(
+    ("checker", "evidence", "told"),
+    [
+        ("None", "{}", "'mine' claims a certificate, for which there is no checker"),
+        ("object()", "None", "'mine' claims a certificate, and has no evidence for one"),
+    ],
+)
+@pytest.mark.parametrize("command", ["bound", "solve"])
+def test_a_certificate_without_evidence_is_none(
+    checker: str, evidence: str, told: str, command: str, tmp_path: Path
+) -> None:
+    bound = f"yield LowerBound(Fraction(1), 'mine', Proof.CERTIFICATE, evidence={evidence})"
+    body = f"certification = {checker}\n    def bounds(self, instance, *, stop=None): {bound}"
+    run = install(tmp_path, "problems", OWN + body)
+    said = run(command, own_files(tmp_path)[0], code=2).stderr
+    assert f"some_package:broken.{command.replace('bound', 'bounds')} of some-package failed: " in said
+    assert told in said
+
+
+def test_who_stops_listening_to_a_package_is_no_fault_of_it() -> None:
+    (point,) = entry_points(group="infermax_opt.problems", name="infermax")
+    steps = blamed_steps(iter([1, 2]), point)
+    assert next(steps) == 1
+    steps.close()  # type: ignore[attr-defined]
+
+    def fails() -> Iterator[int]:
+        yield 1
+        raise GeneratorExit
+
+    with pytest.raises(PackageError, match="InferMaxProblem of infermax-opt failed: GeneratorExit"):
+        list(blamed_steps(fails(), point))
+
+
 @pytest.mark.parametrize("name", ["bounds", "heuristics", "run_heuristic", "verify"])
 def test_failure_within_solve_is_of_the_package(name: str, tmp_path: Path) -> None:
     run = install(tmp_path, "problems", f"{OWN}def {name}(self, *given, **more): return given[7]")
@@ -711,6 +761,11 @@ def test_what_all_problems_are_asked_is_asked_first(body: str, told: str, tmp_pa
     ("body", "code", "told"),
     [
         ("def suites(self): return {'broken': lambda data: [][1]}", 2, "broken.suites of some-package"),
+        (
+            "def suites(self): return {'broken': lambda data: (1 / 0 for _ in '1')}",
+            2,
+            "broken.suites of some-package failed: ZeroDivisionError",
+        ),
         ("row_kind = replace(ROW_KIND, cells=lambda *given: given[7])", 1, "broken.row_kind of some-package"),
         (
             "row_kind = replace(ROW_KIND, cells=lambda *given: {'decode_use': 1, 'odd': 1})",

@@ -443,7 +443,9 @@ def test_entry_points_resolve() -> None:
 def test_every_folder_of_modules_is_packaged() -> None:
     packages = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
     folders = {name for name, path in MODULES.items() if path.name == "__init__.py"}
-    assert packages == folders
+    # Its folder holds instances, and no modules.
+    assert packages - folders == {"infermax_opt.instances"}
+    assert folders <= packages
 
 
 # --- sizes --------------------------------------------------------------------------------------

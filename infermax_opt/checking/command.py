@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn, TextIO
 
 from infermax_opt.checking.envelope import seconds
 from infermax_opt.checking.errors import Rejected, Unreadable, Unusable
@@ -21,18 +22,16 @@ REPORT_SCHEMA = "infermax-opt/checked/1"
 
 
 def objective_and_unit(instance: Any) -> tuple[str, str]:
-    """What a certificate of an instance, as parsed, bounds; its unit with a space before it."""
-    objective = instance.get("objective", "makespan")
-    single = isinstance(objective, str)
-    what = objective.replace("throughput", "makespan") if single else "objective"
-    return what, " of weight" if objective == "missed" else " s" if single else ""
+    """What a certificate of an instance, as parsed, bounds, and its unit: seconds of what it names."""
+    return instance.get("objective", "makespan"), "s"
 
 
 class Checker(NamedTuple):
     """The checker of a problem.
 
     `check`: takes instance and certificate, as parsed, and where the cost may be a profile (`profiles`) the
-    folder of these; returns the bound, or raises Rejected.  `bounded`: see `objective_and_unit`.
+    folder of these; returns the bound, or raises Rejected.  `bounded`: what it bounds of an instance that has
+    been checked, and the unit, as `objective_and_unit`.
     """
 
     check: Callable[..., Fraction]
@@ -40,9 +39,17 @@ class Checker(NamedTuple):
     bounded: Callable[[Any], tuple[str, str]] = objective_and_unit
 
 
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as all of a checker's are."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2."""
+        self.exit(2, one_line(f"{self.prog}: {message}; --help tells more", 1000) + "\n")
+
+
 def argument_parser(profiles: Path | None = None) -> argparse.ArgumentParser:
     """What a checker is told on its command line; where cost may be a profile, with the folder of these."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         description="check a lower bound; exit code 0: it holds, 1: rejected, 2: cannot be read"
     )
     parser.add_argument("instance", type=Path)
@@ -66,7 +73,8 @@ def report(options: argparse.Namespace, checker_of: Callable[[Any], Checker]) ->
         The checker of an instance, as parsed.
     """
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        if stream is not None:  # closed by whoever started this
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     most, found = options.max_size * 2**20, dict[str, Any]()
     try:
         instance = load(options.instance, most)
@@ -86,13 +94,28 @@ def report(options: argparse.Namespace, checker_of: Callable[[Any], Checker]) ->
         code, outcome, text = (
             0,
             "certified",
-            f"certified: {instance['name']}: {what} >= {seconds(bound)}{unit}",
+            f"certified: {instance['name']}: {what} >= {seconds(bound)} {unit}",
         )
-        found = {"instance": instance["name"], "bounded": what, "lower_bound": str(bound)}
+        found = {"instance": instance["name"], "bounded": what, "lower_bound": str(bound), "unit": unit}
     line = one_line(text, 1000)
     if options.json:
         whole = {"schema": REPORT_SCHEMA, "outcome": outcome, "message": line, **found}
-        sys.stdout.write(json.dumps(whole, indent=2) + "\n")
-    else:
-        (sys.stderr if code else sys.stdout).write(line + "\n")
-    return code
+        return code if said(sys.stdout, json.dumps(whole, indent=2)) else 2
+    return code if said(sys.stderr if code else sys.stdout, line) else 2
+
+
+def said(stream: TextIO | None, text: str) -> bool:
+    """Whether a text could be written; one that nobody can read is no outcome."""
+    problem: str | None = "it is closed"
+    if stream is not None:
+        try:
+            stream.write(text + "\n")
+            stream.flush()
+            return True
+        except OSError as error:
+            problem = error.strerror
+            # What is left in its buffer must not fail again when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if stream is not sys.stderr:
+        said(sys.stderr, f"cannot be written: {problem}")
+    return False

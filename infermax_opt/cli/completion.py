@@ -12,7 +12,7 @@ from infermax_opt.core.completing import Items, files, folders, names
 
 __all__ = [
     "COMPLETE_VAR", "completion", "engines", "files", "folders", "formulations", "policies",
-    "profiles", "schedulers", "starts", "suites",
+    "profiles", "schedulers", "shipped", "starts", "suites",
 ]  # fmt: skip
 
 PROGRAM = "infermax-opt"
@@ -44,6 +44,12 @@ def _suites() -> list[str]:
     return list(suite_names())
 
 
+def _shipped() -> list[str]:
+    from infermax_opt.table.shipped import shipped_names
+
+    return [*shipped_names(), *_suites()]
+
+
 def _policies() -> list[str]:
     from infermax_opt.cluster.policies.by_name import policy_names
 
@@ -72,6 +78,7 @@ starts = names(lambda: ["best", "none", *_schedulers()], or_files=True)
 formulations = names(_formulations)
 profiles = names(_profiles)
 suites = names(_suites)
+shipped = names(_shipped)
 policies = names(_policies)
 
 

@@ -15,7 +15,7 @@ import click
 
 from infermax_opt.cli.completion import COMPLETE_VAR, files
 from infermax_opt.core.compiled import tell_compiling
-from infermax_opt.core.errors import InputError
+from infermax_opt.core.errors import InputError, told
 from infermax_opt.core.interrupts import TERMINATED, exit_code
 from infermax_opt.core.options import ALSO_READ
 from infermax_opt.core.plugins import unloadable
@@ -24,7 +24,7 @@ from infermax_opt.files.json import STANDARD
 
 __all__ = [
     "AS_JSON", "MAX_SIZE", "PROGRESS", "Program",
-    "check_inputs", "check_output", "not_done", "output_option",
+    "check_inputs", "check_output", "check_outputs_differ", "not_done", "output_option",
     "progress_printer", "save", "say", "wrote",
 ]  # fmt: skip
 
@@ -117,12 +117,12 @@ class Program(click.Group):
         except (KeyboardInterrupt, click.Abort) as stop:
             code = exit_code(stop)
             return _complain("terminated" if code == TERMINATED else "interrupted", code)
-        except Exception as error:
+        except BaseException as error:  # a package may raise anything
             return _complain(_in_words(error), UNUSABLE)
         return code if isinstance(code, int) else DONE
 
 
-def _in_words(error: Exception) -> str:
+def _in_words(error: BaseException) -> str:
     """What went wrong, for the user; the traceback of a defect is printed where it is asked for."""
     if isinstance(error, click.ClickException):
         return error.format_message()
@@ -136,9 +136,7 @@ def _in_words(error: Exception) -> str:
         traceback.print_exc()
     if ours:
         return str(error)
-    return (
-        f"internal error: {type(error).__name__}: {error}; please report it, with the output under {DEBUG}=1"
-    )
+    return f"internal error: {told(error)}; please report it, with the output under {DEBUG}=1"
 
 
 def _tell_left_out() -> None:
@@ -226,6 +224,22 @@ def check_output(output: str | None, *inputs: str) -> None:
             pass
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror or error}", source=output) from None
+
+
+def check_outputs_differ(*outputs: str | None) -> None:
+    """Check that no two outputs are the same file.
+
+    Raises
+    ------
+    InputError
+    """
+    seen = set[str]()
+    for output in outputs:
+        if output is not None:
+            path = os.path.realpath(output)
+            if path in seen:
+                raise InputError("is to be written twice", source=output)
+            seen.add(path)
 
 
 def say(text: str) -> None:

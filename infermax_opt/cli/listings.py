@@ -19,7 +19,7 @@ __all__ = ["problem_kinds", "profiles", "schedulers", "versions"]
 @click.command()
 @AS_JSON
 def versions(as_json: bool) -> int:
-    """Versions of this package and of what it computes with."""
+    """Versions of this package and of what it computes with, and which extras are not installed."""
     from infermax_opt.functions.listings import versions as found_versions
 
     found = found_versions()

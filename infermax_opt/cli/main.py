@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 import click
@@ -15,6 +16,7 @@ from infermax_opt.cli.export import export
 from infermax_opt.cli.front import front
 from infermax_opt.cli.gap import gap
 from infermax_opt.cli.import_ import import_
+from infermax_opt.cli.instance import instance
 from infermax_opt.cli.latency import calibrate, configure
 from infermax_opt.cli.listings import problem_kinds, profiles, schedulers, versions
 from infermax_opt.cli.plan import plan
@@ -40,7 +42,8 @@ def cli(context: click.Context) -> None:
 
     \b
     Examples:
-      infermax-opt solve instances/toy.json
+      infermax-opt instance toy -o toy.json
+      infermax-opt solve toy.json
       infermax-opt import trace.csv --format azure --offline --first 100 -o trace.json
       infermax-opt schedule trace.json --scheduler sarathi -o sarathi.json
       infermax-opt verify trace.json sarathi.json
@@ -63,15 +66,25 @@ def cli(context: click.Context) -> None:
 
 
 for command in (
-    solve, bound, schedule, verify, check, plot, front, gap, import_, export, table, calibrate, configure,
-    workers, simulate, plan, versions, schedulers, problem_kinds, profiles,
+    solve, bound, schedule, verify, check, plot, front, gap, instance, import_, export, table, calibrate,
+    configure, workers, simulate, plan, versions, schedulers, problem_kinds, profiles,
 ):  # fmt: skip
     cli.add_command(command)
 cli.add_command(completion.completion)
 
 
+def _replace_closed_streams() -> None:
+    """Let streams be empty, or lose what is written, that whoever started this has closed (``>&-``)."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Takes the number of the stream, which otherwise the next file would have.
+            handle = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(handle, "r" if name == "stdin" else "w", encoding="utf-8"))
+
+
 def main() -> None:
     """Entry point of the console script."""
+    _replace_closed_streams()
     heed_termination()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets its escape.

@@ -7,8 +7,18 @@ from typing import Any
 import click
 
 from infermax_opt.cli.completion import files, policies
-from infermax_opt.cli.console import AS_JSON, DONE, FAILED, MAX_SIZE, check_output, output_option, save, wrote
-from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable, write_twice
+from infermax_opt.cli.console import (
+    AS_JSON,
+    DONE,
+    FAILED,
+    MAX_SIZE,
+    check_output,
+    check_outputs_differ,
+    output_option,
+    save,
+    wrote,
+)
+from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable
 
 __all__ = ["simulate"]
 
@@ -78,7 +88,7 @@ def simulate(
     from infermax_opt.files.json import write_text
     from infermax_opt.placement.data.formats import write_placement
 
-    write_twice(output, placement)
+    check_outputs_differ(output, placement)
     for path in (output, placement):
         check_output(path, input_file)
     decide = make_policy(policy, workers=fleet, groups=groups, seed=seed)

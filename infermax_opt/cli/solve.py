@@ -18,6 +18,7 @@ from infermax_opt.cli.console import (
     MAX_SIZE,
     PROGRESS,
     check_output,
+    check_outputs_differ,
     output_option,
     progress_printer,
     save,
@@ -199,6 +200,7 @@ def _check_outputs(output: str | None, picture: str | None, *inputs: str) -> Non
 
         picture_format(picture)
         check_output(picture, *inputs)
+        check_outputs_differ(output, picture)
 
 
 def _write(

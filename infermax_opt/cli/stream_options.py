@@ -13,12 +13,13 @@ from infermax_opt.cli.completion import files
 from infermax_opt.cli.options import TRACE_FORMATS
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.options import LARGEST_SEED, decimal_option, window
+from infermax_opt.files.json import OtherLayout
 from infermax_opt.latency.workers import chosen_worker, worker_options
 
 if TYPE_CHECKING:
     from infermax_opt.cluster.data.stream import Stream
 
-__all__ = ["given_stream", "stream_parameters", "tell_unplaceable", "write_twice"]
+__all__ = ["given_stream", "stream_parameters", "tell_unplaceable"]
 
 #: Options that say how to make a stream of a trace.
 TRACE_OPTIONS = frozenset(
@@ -97,7 +98,11 @@ def given_stream(context: click.Context, input_file: str, form: str | None, **op
         given = context.get_parameter_source(str(parameter.name)) is not ParameterSource.DEFAULT
         if given and parameter.name in TRACE_OPTIONS:
             raise click.UsageError(f"{parameter.opts[0]} goes with --format only; a stream says it.")
-    return read_stream(input_file)
+    try:
+        return read_stream(input_file)
+    except OtherLayout as error:
+        words = f"{error.problem}; --format says how a trace is laid out"
+        raise InputError(words, source=error.source) from None
 
 
 def tell_unplaceable(path: str, stream: Stream) -> bool:
@@ -110,22 +115,6 @@ def tell_unplaceable(path: str, stream: Stream) -> bool:
     if len(unfit) > MOST_LINES:
         click.echo(f"infermax-opt: {path}: ... and {len(unfit) - MOST_LINES} more", err=True)
     return bool(unfit)
-
-
-def write_twice(*outputs: str | None) -> None:
-    """Check that no two outputs are the same file.
-
-    Raises
-    ------
-    InputError
-    """
-    seen = set[str]()
-    for output in outputs:
-        if output is not None:
-            path = os.path.realpath(output)
-            if path in seen:
-                raise InputError("is to be written twice", source=output)
-            seen.add(path)
 
 
 def _of_trace(

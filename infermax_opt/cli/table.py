@@ -30,7 +30,9 @@ __all__ = ["table"]
     show_default=True,
     help="Time to solve each row, s.",
 )
-@click.option("--jobs", type=click.IntRange(1, 1024), help="Rows at a time. Default: all cores.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 1024), help="Rows at a time. Default: all cores, here or of --on."
+)
 @click.option("--only", metavar="GLOB", multiple=True, help="Only rows whose name matches; repeatable.")
 @click.option("--limit-rows", metavar="N", type=click.IntRange(1), help="Only the first N of these rows.")
 @click.option(
@@ -45,6 +47,11 @@ __all__ = ["table"]
     metavar="DIR",
     shell_complete=folders,
     help="Archive to start from and to improve. Default: no archive.",
+)
+@click.option(
+    "--on",
+    metavar="ADDRESS",
+    help="Dask scheduler whose workers compute the rows, such as tcp://HOST:8786. Default: this machine.",
 )
 @PROGRESS
 @AS_JSON
@@ -77,6 +84,7 @@ def table(suite: str, output: str | None, progress: bool | None, as_json: bool, 
       infermax-opt table paper-csp --time-limit 5
       infermax-opt table paper-b32 --only '*-m100-*' --only '*-m1000-*' -o out/small --jobs 2
       infermax-opt table azure --data traces --best-known best-known
+      infermax-opt table latency --on tcp://10.0.0.1:8786 -o out/latency
       infermax-opt table makespan --only '*-100x20-*' --time-limit 10
       infermax-opt table placement --only 'long-prompts-*' --time-limit 10
     """  # noqa: D301

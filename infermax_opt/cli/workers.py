@@ -14,12 +14,13 @@ from infermax_opt.cli.console import (
     MAX_SIZE,
     PROGRESS,
     check_output,
+    check_outputs_differ,
     output_option,
     progress_printer,
     save,
     wrote,
 )
-from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable, write_twice
+from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable
 from infermax_opt.core.interrupts import patient
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def workers(
     from infermax_opt.cluster.series import worker_series
     from infermax_opt.placement.data.formats import write_placement
 
-    write_twice(output, placement, stream_file, plot)
+    check_outputs_differ(output, placement, stream_file, plot)
     for path in (output, placement, stream_file, plot):
         check_output(path, input_file)
     if plot is not None:
@@ -122,11 +123,12 @@ def workers(
             for some in (stream, side)
             if some is not None
         )
+    # The figures come first: they must not be lost where there is no room for the rest.
+    _report(series, sides, output, as_json)
     if placement is not None:
         write_placement(series.placement, placement)
     if plot is not None:
         save_picture(plot_workers(series), plot)
-    _report(series, sides, output, as_json)
     return DONE
 
 

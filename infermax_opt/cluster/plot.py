@@ -36,13 +36,13 @@ def plot_workers(series: WorkerSeries, ax: Any | None = None) -> Any:
     matplotlib.axes.Axes
         The given ones, or those of the new figure.
     """
-    from matplotlib.ticker import MaxNLocator
-
     heartbeat = float(series.stream.heartbeat)
     times = [beat.beat * heartbeat for beat in series.beats]
     # The last heartbeat lasts as long as the others.
     times.append(times[-1] + heartbeat)
     with styled():
+        from matplotlib.ticker import MaxNLocator
+
         (axes,) = panels(ax, (11, 4.5))
         drawn = {}
         for name in COLOURS:

@@ -3,20 +3,31 @@
 What was compiled is kept on disk beside the source (or in numba's folder of the user), so a kernel is
 compiled once after the package is installed or its source changes.  That takes seconds, of which
 `tell_compiling` tells.
+
+Without numba kernels run as plain Python.  The outcome is the same; it takes many times longer, which is
+told once.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
-__all__ = ["compiled", "tell_compiling"]
+from infermax_opt.core.extras import absent, remedy
 
+__all__ = ["compiled", "in_plain_python", "tell_compiling", "tell_plain"]
+
+#: So many times longer does plain Python take for a step of a kernel, a few tenths of a microsecond compiled.
+SLOWDOWN = 300
+#: Seconds of plain Python after which it is told that numba is missing, and the words.
+PATIENCE = 2.0
+PLAIN = "kernels run as plain Python, many times slower"
 #: Receives a line when a kernel has to be compiled.
 _tell: Callable[[str], None] | None = None
 #: Qualified names of the kernels, each with its name for people.
@@ -63,6 +74,8 @@ def compiled(
     There are the named tuples, too, that they take: a cache that names a class which has moved cannot be
     loaded.
     """
+    if absent("numba"):
+        return function if small else _plain(function)
     import numba
     from numba.extending import register_jitable
 
@@ -89,6 +102,51 @@ def _sources(function: Any, helpers: Sequence[Callable[..., Any]]) -> str:
     folders = sorted({Path(home).parent for home in homes})
     files = [path for folder in folders for path in sorted(folder.glob("*.py"))]
     return "".join(path.read_text(encoding="utf-8") for path in files)
+
+
+def _plain(function: Any) -> Callable[..., Any]:
+    """The kernel as plain Python; who still waits for it after a while is told why."""
+    seeds = "seed" in function.__code__.co_names
+
+    @functools.wraps(function)
+    def run(*arguments: Any) -> Any:
+        _tell_later()
+        return (_with_own_random(function) if seeds else function)(*arguments)
+
+    return run
+
+
+def _with_own_random(function: Any) -> Any:
+    """A kernel that draws from random numbers of its own, as a thread does in compiled code.
+
+    The stream of a seed is the same, and that of numpy itself is left alone.
+    """
+    import numpy as np
+
+    used = {name: getattr(np, name) for name in function.__code__.co_names if hasattr(np, name)}
+    own = SimpleNamespace(**{**used, "random": np.random.RandomState()})  # what compiled code has
+    return FunctionType(function.__code__, {**function.__globals__, "np": own})
+
+
+def in_plain_python(steps: int) -> int:
+    """Steps of a kernel that take about as long as this many would if it were compiled."""
+    return max(1, steps // SLOWDOWN) if absent("numba") else steps
+
+
+@functools.cache
+def _tell_later() -> None:
+    """Tell `PATIENCE` seconds from now, once a process; not where all is done by then."""
+    timer = threading.Timer(PATIENCE, tell_plain)
+    timer.daemon = True
+    timer.start()
+
+
+@functools.cache
+def tell_plain() -> None:
+    """Say on standard error, once a process, why everything takes so long; nothing where numba is there."""
+    if absent("numba"):
+        package, _, cure = remedy("numba").partition("; ")
+        sys.stderr.write(f"infermax-opt: {package}: {PLAIN}; {cure}\n")
 
 
 @functools.cache

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-__all__ = ["InputError", "PackageError"]
+__all__ = ["InputError", "PackageError", "told"]
+
+#: Most characters of what another package says.
+MOST_TOLD = 1000
 
 
 class InputError(ValueError):
@@ -39,3 +42,15 @@ class InputError(ValueError):
 
 class PackageError(InputError):
     """Another package failed, which the line names; what it raised is the cause."""
+
+
+def told(error: BaseException) -> str:
+    """What another package raised: its type and text, of which it may have none, or far too much."""
+    try:
+        text = str(error)
+    except MemoryError:
+        raise
+    except Exception as inner:
+        text = f"(its text cannot be had: {type(inner).__name__})"
+    short = text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]}..."
+    return f"{type(error).__name__}: {short}" if short else type(error).__name__

@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from infermax_opt.core.extras import needed_package
+from infermax_opt.core.extras import require
 
 if TYPE_CHECKING:
     import pandas
@@ -53,7 +53,9 @@ def frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = Non
     InputError
         If pandas is not installed.
     """
-    pandas = needed_package("pandas", "frames", "data frames")
+    require("pandas", "data frames")
+    import pandas
+
     return pandas.DataFrame([plain(dict(row)) for row in rows], columns=columns)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -71,14 +72,20 @@ class Judgement:
             )
             if not same:
                 self.fault(FaultKind.METRICS, f"{name} is {_show(value)}, replay gives {_show(true)}")
-        self.missing(claim)
+        self.missing(claim, true_metrics)
 
-    def missing(self, claim: Claim) -> None:
-        """Find metrics that a claim leaves out: one that has any has all; one without says nothing."""
-        there = self.truth.metrics.items() if self.truth.metrics is not None and claim.metrics else []
+    def missing(self, claim: Claim, true_metrics: Mapping[str, Fraction | int | None]) -> None:
+        """Find metrics that a claim leaves out; it may leave out those of later versions, as `Truth` says.
+
+        Parameters
+        ----------
+        claim : Claim
+        true_metrics : mapping of metric to value
+            Of its schedule, replayed.
+        """
         missing = {
             name: f"{name} is missing, replay gives {_show(true)}"
-            for name, true in there
+            for name, true in true_metrics.items()
             if name not in claim.metrics and not (true is None and name in self.truth.later)
         }
         if missing and missing.keys() != self.truth.later_together:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint
 from numbers import Rational
-from typing import Any
+from typing import Any, TypeVar
 
-from infermax_opt.core.errors import InputError, PackageError
+from infermax_opt.core.errors import InputError, PackageError, told
 from infermax_opt.core.result import LowerBound, Proof
 
-__all__ = ["blaming", "is_own", "loaded", "origin", "package_of", "sound", "unloadable"]
+__all__ = [
+    "blamed_steps", "blaming", "is_own", "loaded", "origin", "package_of", "sound", "unloadable",
+]  # fmt: skip
+
+T = TypeVar("T")
 
 #: Where the entry points of this package lead.
 _OWN = __name__.partition(".")[0] + "."
@@ -57,11 +61,38 @@ def blaming(point: EntryPoint, part: str = "", *, refusals: bool = False) -> Ite
         if not refusals or isinstance(error, PackageError):
             raise
         raise PackageError(f"{origin(point, part)}: {error}", field=point.name, source=point.group) from error
-    except (MemoryError, BrokenPipeError, KeyboardInterrupt, GeneratorExit):
+    except (MemoryError, BrokenPipeError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        text = f"{origin(point, part)} failed: {type(error).__name__}: {error}"
+        text = f"{origin(point, part)} failed: {told(error)}"
         raise PackageError(text, field=point.name, source=point.group) from error
+
+
+def blamed_steps(
+    values: Iterable[T], point: EntryPoint, part: str = "", *, refusals: bool = False
+) -> Iterator[T]:
+    """What an iterable of another package gives, each step in a block of `blaming`.
+
+    No such block stands around a `yield`: who stops listening raises GeneratorExit there, which is no fault
+    of the package; one that the package raises is.
+
+    Parameters
+    ----------
+    values : iterable
+    point : EntryPoint
+    part : str
+    refusals : bool
+        As in `blaming`.
+    """
+    with blaming(point, part, refusals=refusals):
+        steps = iter(values)
+    while True:
+        with blaming(point, part, refusals=refusals):
+            try:
+                value = next(steps)
+            except StopIteration:
+                return
+        yield value
 
 
 def loaded(point: EntryPoint) -> Any:
@@ -79,12 +110,23 @@ def unloadable() -> tuple[InputError, ...]:
     return tuple(_UNLOADABLE.values())
 
 
-def sound(bound: object) -> LowerBound:
-    """What another package gives, if it is a bound with an exact value."""
+def sound(bound: object, *, checked: bool = False) -> LowerBound:
+    """What another package gives, if it is a bound with an exact value.
+
+    Parameters
+    ----------
+    bound : object
+    checked : bool
+        Whether there is a checker of its certificates; without one, none is claimed.
+    """
     if not isinstance(bound, LowerBound):
         raise TypeError(f"{bound!r} is no LowerBound")
     if not isinstance(bound.value, Rational) or bound.value < 0:
         raise TypeError(f"the value of {bound.source!r} is {bound.value!r}, not a Fraction of at least 0")
     if not isinstance(bound.source, str) or not isinstance(bound.proof, Proof):
         raise TypeError(f"{bound!r} does not say its source and proof")
+    if bound.proof is Proof.CERTIFICATE and not checked:
+        raise TypeError(f"{bound.source!r} claims a certificate, for which there is no checker")
+    if bound.proof is Proof.CERTIFICATE and bound.evidence is None:
+        raise TypeError(f"{bound.source!r} claims a certificate, and has no evidence for one")
     return bound

@@ -13,21 +13,21 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from infermax_opt.core.errors import InputError, PackageError
+from infermax_opt.core.extras import absent, remedy, require
 from infermax_opt.core.interrupts import Stopped
 from infermax_opt.core.progress import Progress, Teller
 from infermax_opt.core.result import Answer, LowerBound, Proof, Result, SolverReport, UpperBound
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, amount
+from infermax_opt.core.versions import package_versions
 
 if TYPE_CHECKING:
     from infermax_opt.core.problem import Problem
     from infermax_opt.core.verification import BaseVerification
 
-__all__ = ["Incumbent", "Progress", "SolveOptions", "SolveRun", "package_versions"]
+__all__ = ["Incumbent", "Progress", "SolveOptions", "SolveRun"]
 
 #: Share of the time that heuristics may take before an engine starts.
 WARM_UP = 0.25
@@ -35,21 +35,6 @@ WARM_UP = 0.25
 P = TypeVar("P", bound=AnyInstance)
 S = TypeVar("S", bound=AnySchedule)
 M = TypeVar("M", bound=AnyMetrics)
-
-
-def package_versions() -> dict[str, str]:
-    """Versions of this package and of the solvers and libraries behind it."""
-    names = ("infermax-opt", "pyomo", "highspy", "ortools", "numpy", "numba")
-    return {name: version for name in names if (version := _version(name)) is not None}
-
-
-@cache
-def _version(name: str) -> str | None:
-    """Version of an installed distribution; each is read once, for it takes longer than a small search."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +71,8 @@ class SolveOptions:
     def __post_init__(self) -> None:
         if self.solver not in self.engines:
             raise InputError(f"{self.solver!r} is none of {', '.join(self.engines)}", field="solver")
+        if self.solver == "cpsat":
+            require("ortools", "the solver 'cpsat'")
         limit = self.time_limit
         if limit is not None and (math.isnan(limit) or limit <= 0):
             raise InputError(f"{limit} is not a positive number of seconds", field="time_limit")
@@ -149,6 +136,8 @@ class SolveRun(Generic[P, S, M]):
         What made schedules that do not count, and why the first of each does not.
     knowing : dict of name to text
         Heuristics that knew more than others may, and what their schedules say of that.
+    untried : dict of name to text
+        What was left out as no package for it is installed, and what to install.
     """
 
     def __init__(self, problem: Problem[P, S, M], instance: P, options: SolveOptions):
@@ -162,6 +151,7 @@ class SolveRun(Generic[P, S, M]):
         self.certified: LowerBound | None = None
         self.rejected: dict[str, str] = {}
         self.knowing: dict[str, str] = {}
+        self.untried: dict[str, str] = {}
         self.report = SolverReport(
             versions=package_versions(),
             threads=options.threads or os.cpu_count() or 1,
@@ -226,7 +216,7 @@ class SolveRun(Generic[P, S, M]):
             reached = f"a verified schedule needs {amount(self.instance, best.value)}"
             raise InputError(f"{claimed}, which is wrong: {reached}", field="bound")
         seconds = time.monotonic() - self.began
-        details = dict(self.report.details)
+        details = {**self.report.details, **({"not tried": self.untried} if self.untried else {})}
         if self.rejected:
             details["rejected"] = "; ".join(f"{source} {why}" for source, why in self.rejected.items())
         return Result(
@@ -277,6 +267,20 @@ class SolveRun(Generic[P, S, M]):
     def refuted(self, lower: LowerBound) -> bool:
         """Whether a bound is too high: a verified schedule is below it."""
         return self.best is not None and lower.value > self.best.value
+
+    def able(self, what: str, *modules: str) -> bool:
+        """Whether the packages of these modules are installed; the report names what was not tried else.
+
+        Parameters
+        ----------
+        what : str
+            What needs them, such as ``flow formulation``.
+        *modules : str
+        """
+        lacking = next(filter(absent, modules), None)
+        if lacking is not None:
+            self.untried[what] = remedy(lacking)
+        return lacking is None
 
     def left(self) -> float | None:
         """Seconds left, at least a little so that engines can start."""

@@ -11,7 +11,7 @@ from importlib.util import module_from_spec, spec_from_loader
 from types import ModuleType, TracebackType
 from typing import Any
 
-from infermax_opt.core.errors import InputError, PackageError
+from infermax_opt.core.errors import InputError, PackageError, told
 
 __all__ = ["file_and_name", "from_file"]
 
@@ -39,7 +39,7 @@ def from_file(path: str, name: str) -> Iterator[Any]:
         # What it prints is no part of what a command writes.
         with redirect_stdout(sys.stderr), _importing(os.path.dirname(os.path.abspath(path))):
             yield _named(_module(path), name)
-    except (MemoryError, BrokenPipeError, KeyboardInterrupt, GeneratorExit):
+    except (MemoryError, BrokenPipeError, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise PackageError(_in_words(error, path), field=name, source=path) from error
@@ -96,7 +96,7 @@ def _named(module: ModuleType, name: str) -> Any:
 
 def _in_words(error: BaseException, path: str) -> str:
     """An error, and the line of the user's files that it came from, if there is one."""
-    text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, InputError) else told(error)
     line = _line(error, os.path.abspath(path))
     return f"{line}: {text}" if line else text
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.columns import Columns, RowKind
 from infermax_opt.core.importing import Importer
-from infermax_opt.core.plugins import blaming, sound
+from infermax_opt.core.plugins import blamed_steps, blaming, sound
 from infermax_opt.core.problem import AnyProblem, Heuristic
 from infermax_opt.core.result import LowerBound, Result
 from infermax_opt.core.suite import Case
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.core.verification import BaseVerification
+
+if TYPE_CHECKING:
+    from infermax_opt.core.run import SolveOptions
 
 __all__ = ["Watched"]
 
@@ -41,7 +44,6 @@ class Watched:
         self._kinds: dict[str, type] = {
             "schedule_from_json": problem.schedule,
             "run_heuristic": Heuristic,
-            "solve": Result,
             "verify": BaseVerification,
         }
 
@@ -66,7 +68,20 @@ class Watched:
     ) -> Iterator[LowerBound]:
         """The bounds of the problem, each of which is one."""
         with blaming(self._point, ".bounds"):
-            yield from map(sound, self._problem.bounds(instance, stop=stop))
+            found = map(self._sound, self._problem.bounds(instance, stop=stop))
+        return blamed_steps(found, self._point, ".bounds")
+
+    def solve(self, instance: AnyInstance, options: SolveOptions) -> Result[Any, Any]:
+        """What the problem makes of an instance, with bounds that are some."""
+        with blaming(self._point, ".solve"):
+            found: Result[Any, Any] = _checked(self._problem.solve(instance, options), Result)
+            for lower in (found.lower, found.certified):
+                if lower is not None:
+                    self._sound(lower)
+        return found
+
+    def _sound(self, bound: object) -> LowerBound:
+        return sound(bound, checked=self._problem.certification is not None)
 
     @property
     def row_kind(self) -> RowKind:
@@ -89,6 +104,8 @@ class Watched:
 
     def _watch(self, value: Any, part: str, kind: type = object) -> Any:
         """The same value; what is called in it is watched, and gives values of that kind."""
+        if isinstance(value, Iterator):
+            return blamed_steps(value, self._point, part)
         if isinstance(value, _HANDED):
             mine = {some.name: self._watch(getattr(value, some.name), part) for some in fields(value)}
             return replace(value, **mine)

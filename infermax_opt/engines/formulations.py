@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.extras import require
 from infermax_opt.core.plugins import blaming
 from infermax_opt.core.result import Scope
 from infermax_opt.core.values import AnySchedule
@@ -44,10 +45,11 @@ def load_formulation(name: str, group: str) -> Any:
     Raises
     ------
     InputError
-        If no formulation of that name is installed; the message lists those that are.
+        If no formulation of that name is installed; the message lists those that are.  If Pyomo is not.
     """
     for point in entry_points(group=group):
         if point.name == name:
+            require("pyomo", f"the formulation {name!r}")
             with blaming(point):
                 return point.load()()
     choices = ", ".join(formulation_names(group)) or "nothing"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any, Literal
 
+from infermax_opt.core.extras import require
 from infermax_opt.engines.child import end_child, read_lines, start_child
 from infermax_opt.engines.lowering import LoweredModel
 from infermax_opt.engines.outcome import EngineLimits, Termination
@@ -76,7 +77,14 @@ def run_engine(
         Receives ``"incumbent"`` or ``"bound"`` and its value in ticks, on every improvement.
     started : callable, optional
         Receives the process id.
+
+    Raises
+    ------
+    InputError
+        If the engine is not installed.
     """
+    if engine == "cpsat":
+        require("ortools", "the solver 'cpsat'")
     run = EngineRun()
     began = time.monotonic()
     job = {

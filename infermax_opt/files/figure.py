@@ -6,12 +6,15 @@ import contextlib
 import enum
 import os
 import sys
+import textwrap
+import warnings
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.extras import require
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.files.json import STANDARD, replacing
@@ -26,13 +29,19 @@ __all__ = [
     "alt_text",
     "bound_words",
     "entitle",
+    "legend_label",
     "panels",
     "picture_format",
     "save_figure",
     "save_picture",
+    "short_name",
     "styled",
 ]
 
+#: Characters of a request's name beside its bar.
+NAME = 16
+#: Characters of a title that an inch of a figure has room for.
+PER_INCH = 10.5
 #: Room between panels that take the place of one, as a share of its height.
 BETWEEN = 0.08
 
@@ -48,8 +57,8 @@ class Phase(enum.Enum):
     WAITING = "waiting"
 
 
-#: A fixed salt (and no date): equal schedules give equal files.
-STYLE = {"svg.hashsalt": "infermax-opt", "font.size": 10, "hatch.linewidth": 0.6}
+#: A fixed salt (and no date): equal schedules give equal files.  A dollar in a name is a dollar, no formula.
+STYLE = {"svg.hashsalt": "infermax-opt", "font.size": 10, "hatch.linewidth": 0.6, "text.parse_math": False}
 #: Okabe and Ito's palette, which colour-blind readers can tell apart; what waits is pale or hatched.
 COLOURS = {
     Phase.PREFILL: "#E69F00",
@@ -69,8 +78,9 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     InputError
-        If it is neither png nor svg.
+        If it is neither png nor svg, or nothing is installed that draws.
     """
+    require("matplotlib", "pictures")
     if os.fspath(path) == STANDARD:
         return "png"
     suffix = os.path.splitext(os.fspath(path))[1].lower()
@@ -81,7 +91,14 @@ def picture_format(path: str | os.PathLike[str]) -> str:
 
 @contextlib.contextmanager
 def styled() -> Iterator[None]:
-    """Draw under `STYLE`."""
+    """Draw under `STYLE`.
+
+    Raises
+    ------
+    InputError
+        If nothing is installed that draws.
+    """
+    require("matplotlib", "pictures")
     from matplotlib import interactive, is_interactive, rc_context
 
     with rc_context(STYLE):
@@ -89,6 +106,18 @@ def styled() -> Iterator[None]:
         # A notebook's backend sets this when it loads, which may be now; it must outlive the style.
         shows = is_interactive()
     interactive(shows)
+
+
+def short_name(text: object) -> str:
+    """A name beside a bar: on one line, its end cut where it is long."""
+    name = printable(text)
+    return name if len(name) <= NAME else f"{name[: NAME - 1]}~"
+
+
+def legend_label(text: object) -> str:
+    """A name for a legend, which leaves out what begins with an underscore."""
+    name = printable(text)
+    return f"\u200b{name}" if name.startswith("_") else name
 
 
 def panels(
@@ -151,8 +180,10 @@ def entitle(ax: Any | None, drawn: Sequence[Any], lines: Sequence[str], alt: str
     alt : str
         What the picture shows, for those who do not see it; the title stands before it.
     """
-    text = "\n".join(lines)
     figure = drawn[0].figure
+    most = int(PER_INCH * figure.get_figwidth())
+    wrapped = (textwrap.wrap(line, most, break_on_hyphens=False) for line in lines)
+    text = "\n".join(part for parts in wrapped for part in parts)
     if ax is None:
         figure.suptitle(text, fontsize=11, parse_math=False)
     else:
@@ -183,9 +214,11 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
     metadata: dict[str, Any] = {name: text for name, text in words.items() if text}
     if kind == "svg":
         metadata["Date"] = None
-    with styled(), replacing(path) as temporary:
+    with styled(), replacing(path) as temporary, warnings.catch_warnings():
+        # A character that no font has is drawn as a box; the alternative text has it.
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
         figure.savefig(temporary, format=kind, dpi=130, metadata=metadata)
-        if kind == "svg":
+        if kind == "svg" and words["Description"]:
             _describe(temporary, words["Description"])
 
 

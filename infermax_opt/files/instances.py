@@ -9,8 +9,8 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.registry import first_problem, problem_named, problem_names, problem_of, problems
 from infermax_opt.core.values import AnyInstance, AnySchedule
-from infermax_opt.files.fields import SCHEDULE_SCHEMA, shown
-from infermax_opt.files.json import dump_json, read_as
+from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, check_format, shown
+from infermax_opt.files.json import OtherLayout, dump_json, read_as
 
 __all__ = [
     "any_schedule_from_json",
@@ -30,7 +30,11 @@ def read_instance(path: str | os.PathLike[str]) -> Any:
     InputError
         Naming file, field, value and limit.
     """
-    return read_as(path, instance_from_json)
+    try:
+        return read_as(path, instance_from_json)
+    except OtherLayout as error:
+        words = f"{error.problem}; `infermax-opt import` makes an instance of a trace"
+        raise InputError(words, source=error.source) from None
 
 
 def instance_from_json(value: Any) -> Any:
@@ -41,6 +45,7 @@ def instance_from_json(value: Any) -> Any:
     InputError
         Naming field, value and limit.
     """
+    check_format(value, INSTANCE_SCHEMA)
     # The reader of the first problem refuses what is of none.
     named = value.get("problem") if isinstance(value, dict) and "problem" in value else first_problem().name
     problem = problem_named(named) if isinstance(named, str) else None

@@ -23,8 +23,9 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 
 __all__ = [
-    "MAX_BYTES", "STANDARD", "dump_json", "limit_bytes", "load_json", "not_text", "parse_json", "pieces",
-    "read_as", "read_text", "replacing", "to_json_line", "to_json_text", "under", "write_bytes", "write_text",
+    "MAX_BYTES", "STANDARD", "OtherLayout", "dump_json", "limit_bytes", "load_json", "not_text",
+    "parse_json", "pieces", "read_as", "read_text", "replacing", "to_json_line", "to_json_text",
+    "under", "write_bytes", "write_text",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -37,6 +38,10 @@ MAX_BYTES = 256 * 2**20
 PIECE = 2**20
 #: Environment variable with the most bytes of a file, for processes that this one starts, too.
 MAX_BYTES_NAME = "INFERMAX_OPT_MAX_BYTES"
+
+
+class OtherLayout(InputError):
+    """A file that is no JSON, but holds rows of another layout."""
 
 
 def limit_bytes(most: int | None) -> None:
@@ -72,7 +77,7 @@ def pieces(path: str | os.PathLike[str]) -> Iterator[bytes]:
         raise InputError("is not a complete gzip file", source=name) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"cannot be read: {reason}", source=name) from None
+        raise InputError(f"cannot be read: {reason}", source=name or repr(name)) from None
     if count > most:
         raise InputError(f"is larger than {most} bytes; --max-size allows more", source=name)
 
@@ -177,12 +182,23 @@ def parse_json(text: str, *, finite: bool = True) -> Any:
     except UnicodeEncodeError:
         raise InputError("is not usable: a text holds half a surrogate pair") from None
     except json.JSONDecodeError as error:
+        layout = _other_layout(text)
+        if layout is not None:
+            raise OtherLayout(f"is not JSON, but {layout}") from None
         message = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
         raise InputError(message) from None
     except RecursionError:
         raise InputError("is not usable: nested too deeply") from None
     except (ValueError, ArithmeticError):  # more digits than int() or Decimal() take
         raise InputError("is not usable: holds a number of thousands of digits") from None
+
+
+def _other_layout(text: str) -> str | None:
+    """What a text is that is no JSON: rows of another layout, as traces are; None where none is seen."""
+    first, _, rest = text.lstrip().partition("\n")
+    if first.startswith("{") and first.rstrip().endswith("}") and rest.startswith("{"):
+        return "JSON lines"
+    return "CSV" if "," in first and first[0] not in "{[" else None
 
 
 def _reject_constant(text: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 __all__ = ["SCHEMAS"]
 
-#: Schema of what a command prints with --json.
+#: Schema of what a command, or another program, prints with --json.
 SCHEMAS: Mapping[str, str] = {
     "bound": "infermax-opt/bound/1",
     "calibrate": "infermax-opt/calibrate/1",
@@ -15,6 +15,8 @@ SCHEMAS: Mapping[str, str] = {
     "front": "infermax-opt/front/1",
     "gap": "infermax-opt/gap/1",
     "import": "infermax-opt/import/1",
+    "infermax-opt-check": "infermax-opt/checked/1",
+    "instance": "infermax-opt/instance-list/1",
     "plan": "infermax-opt/plan/1",
     "problems": "infermax-opt/problems/1",
     "profiles": "infermax-opt/profiles/1",

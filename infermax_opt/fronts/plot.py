@@ -46,7 +46,9 @@ def plot_front(front: Front, ax: Any | None = None) -> Any:
         axes.set_xlabel(_label(front.x))
         axes.set_ylabel(_label(front.y))
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8, frameon=False)
-        words = f"{front.x.name} and {front.y.name}: {len(front.points)} schedules that no known one beats"
+        count = len(front.points)
+        few = "1 schedule" if count == 1 else f"{count} schedules"
+        words = f"{front.x.name} and {front.y.name}: {few} that no known one beats"
         if front.points:
             words += f", gap at most {percent(max(map(front.gap, front.points)), 'ceiling')}"
         sources = ", ".join(sorted({plane.bound.source for plane in front.half_planes})) or "none"

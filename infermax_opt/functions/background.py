@@ -13,6 +13,7 @@ import subprocess
 import threading
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
@@ -82,6 +83,7 @@ class SolveHandle(Shown):
         self.events: list[ProgressEvent] = []
         self._progress = progress
         self._failure: BaseException | None = None
+        self._ended = ""
         self._found: AnyResult | None = None
         self._done = threading.Event()
         given = to_json_text(problem_of(instance).instance_to_json(instance))
@@ -145,6 +147,7 @@ class SolveHandle(Shown):
 
     def close(self) -> None:
         """End the process at once, without a result."""
+        self._ended = self._ended or "closed"
         end_child(self._child)
 
     def __enter__(self) -> Self:
@@ -156,6 +159,7 @@ class SolveHandle(Shown):
     def _ask_to_stop(self) -> None:
         with contextlib.suppress(OSError):
             if self._child.poll() is None:
+                self._ended = "stopped"
                 os.kill(self._child.pid, signal.SIGINT)
 
     def _listen(self, job: str) -> None:
@@ -168,7 +172,10 @@ class SolveHandle(Shown):
                 self._take(json.loads(line))
             if self._found is None and self._failure is None:
                 code = self._child.wait()
-                self._failure = InputError(f"the process ended with exit code {code}", source="solve")
+                # One that has just begun knows no better than to end.
+                early = f"was {self._ended} before there was a result"
+                how = early if self._ended else f"the process ended with exit code {code}"
+                self._failure = InputError(how, source="solve")
         except BaseException as error:  # a callback's, or a schedule that is wrong: told by `result`
             self._failure = error
         finally:
@@ -205,6 +212,11 @@ def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
         job["warm_start"] = {"schedule": to_json_text(any_schedule_to_json(start))}
     if job.get("target") is not None:
         job["target"] = str(Fraction(job["target"]))
+    for name, value in job.items():
+        if isinstance(value, Fraction | Decimal):
+            job[name] = float(value)
+        elif not isinstance(value, str | int | float | dict | None):
+            raise InputError(f"{value!r:.60} is neither a number nor a name", field=name)
     return job
 
 

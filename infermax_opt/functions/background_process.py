@@ -45,6 +45,9 @@ def main() -> None:
         send({"result": to_json_text(_value(result))})
     except InputError as error:
         send({"failure": error.problem, "where": {"field": error.field, "source": error.source}})
+    except (TypeError, ValueError) as error:
+        # An option of a wrong kind; a message of the program itself has its type, too.
+        send({"failure": f"{type(error).__name__}: {error}", "where": {"source": "solve"}})
     except KeyboardInterrupt:
         send({"failure": "was stopped before there was a result", "where": {"source": "solve"}})
     out.close()

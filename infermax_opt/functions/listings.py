@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.extras import missing_extras
 from infermax_opt.core.registry import importers, problem_named
 from infermax_opt.core.registry import problems as installed
-from infermax_opt.core.run import package_versions
 from infermax_opt.core.shown import Shown
+from infermax_opt.core.versions import package_versions
 
 __all__ = ["ProblemEntry", "formats", "problems", "schedulers", "versions"]
 
@@ -42,8 +43,10 @@ class ProblemEntry(Shown):
 
 
 def versions() -> dict[str, str]:
-    """Versions of this package, of what it computes with, and of Python."""
-    return {**package_versions(), "python": platform.python_version()}
+    """Versions of this package, of what it computes with, and of Python; extras that are not installed."""
+    found = {**package_versions(), "python": platform.python_version()}
+    missing = "; ".join(f"{extra} ({', '.join(lacks)})" for extra, lacks in missing_extras().items())
+    return {**found, "not installed": missing} if missing else found
 
 
 def problems() -> tuple[ProblemEntry, ...]:

@@ -19,7 +19,17 @@ from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, Claim, Result
 from infermax_opt.core.shown import rows_of
 from infermax_opt.core.values import AnyInstance, AnySchedule, amount
-from infermax_opt.files.figure import CATEGORIES, COLOURS, Phase, entitle, panels, save_figure, styled
+from infermax_opt.files.figure import (
+    CATEGORIES,
+    COLOURS,
+    Phase,
+    entitle,
+    legend_label,
+    panels,
+    save_figure,
+    short_name,
+    styled,
+)
 from infermax_opt.files.text import percent, printable
 
 __all__ = ["plot_convergence", "plot_latencies", "plot_requests", "plot_schedule", "save_plot"]
@@ -103,15 +113,15 @@ def plot_requests(
         raise InputError(
             f"schedules of {problem_of(instance).name} instances have no such times", field="problem"
         )
-    from matplotlib.collections import LineCollection
-    from matplotlib.lines import Line2D
-
     marks = [name for name in MARKS if name in rows[0]]
     kinds = list(zip(marks, marks[1:], _phases(marks), strict=False))
     rows = sorted(
         (row for row in rows if row["finish"] is not None), key=lambda row: (row[marks[0]], row["finish"])
     )
     with styled():
+        from matplotlib.collections import LineCollection
+        from matplotlib.lines import Line2D
+
         (axes,) = panels(ax, (11, min(2.5 + 0.2 * len(rows), 7)))
         width = max(0.4, min(9.0, 300 / max(1, len(rows))))
         for begin, end, (_, colour) in kinds:
@@ -123,7 +133,7 @@ def plot_requests(
         axes.set_xlim(0, last)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         if len(rows) <= NAMED:
-            axes.set_yticks(range(len(rows)), [printable(row["id"])[:16] for row in rows], fontsize=8)
+            axes.set_yticks(range(len(rows)), [short_name(row["id"]) for row in rows], fontsize=8)
         axes.set_xlabel("time (s)")
         axes.set_ylabel("request" if len(rows) <= NAMED else "requests, by arrival")
         handles = [Line2D([], [], color=colour, linewidth=6, label=word) for _, _, (word, colour) in kinds]
@@ -199,7 +209,7 @@ def _draw_shares(axes: Any, found: Mapping[str, Sequence[Mapping[str, Any]]], la
             "color": CATEGORIES[k % len(CATEGORIES)],
             "linestyle": LINES[k // len(CATEGORIES) % len(LINES)],
         }
-        axes.step(xs, ys, where="post", label=label or None, linewidth=1.6, **look)
+        axes.step(xs, ys, where="post", label=legend_label(label) or None, linewidth=1.6, **look)
     axes.set_xlim(left=0)
     axes.set_ylim(0, 1.02)
     for share in (0.5, 0.99):

@@ -7,7 +7,7 @@ from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.registry import problem_of
-from infermax_opt.files.figure import CATEGORIES, entitle, panels, styled
+from infermax_opt.files.figure import CATEGORIES, entitle, legend_label, panels, styled
 from infermax_opt.files.text import percent, printable
 from infermax_opt.gaps.explain import Explained
 from infermax_opt.gaps.score import Group
@@ -167,7 +167,9 @@ def _handles(group: Group) -> Sequence[Any]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    runs = [Patch(color=_colour(k), label=printable(run.subject.label)) for k, run in enumerate(group.runs)]
+    runs = [
+        Patch(color=_colour(k), label=legend_label(run.subject.label)) for k, run in enumerate(group.runs)
+    ]
     return [*runs, Line2D([], [], color=BOUND, linewidth=1.6, label="lower bound: no schedule is below")]
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnySchedule
-from infermax_opt.files.figure import COLOURS, Phase, bound_words, entitle, panels, styled
+from infermax_opt.files.figure import COLOURS, Phase, bound_words, entitle, panels, short_name, styled
 from infermax_opt.files.text import printable, seconds
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
@@ -88,8 +88,8 @@ def plot_schedule(instance: Instance, subject: AnySchedule | Claim, ax: Any | No
 def _alt(lines: Timeline, count: int) -> str:
     """What the panels show, in words."""
     shown = "what each request does" if lines.rows is not None else "requests by what they do, tokens a batch"
-    most = {phase.value: max(lines.counts[phase], default=0) for phase in (Phase.WAITING, Phase.EVICTED)}
-    words = ", ".join(f"at most {number} {name}" for name, number in most.items())
+    waiting, evicted = (max(lines.counts[phase], default=0) for phase in (Phase.WAITING, Phase.EVICTED))
+    words = f"at most {waiting} waiting, at most {evicted} waiting after an eviction"
     return (
         f"Over time: {shown}, and KV tokens held. {count} requests in {len(lines.ends)} batches, {words}, "
         f"{lines.replay.evictions} evictions, at most {max(lines.replay.kv_used)} KV tokens."
@@ -157,10 +157,7 @@ def _requests(axes: Any, instance: Instance, lines: Timeline, scale: float) -> N
             markeredgewidth=0.6, clip_on=False, zorder=5,
         )  # fmt: skip
     axes.set_ylim(count - 0.4, -0.6)
-    names = [printable(r.id) for r in instance.requests]
-    axes.set_yticks(range(count), [n if len(n) <= 16 else n[:15] + "~" for n in names], fontsize=8)
-    for label in axes.get_yticklabels():
-        label.set_parse_math(False)
+    axes.set_yticks(range(count), [short_name(r.id) for r in instance.requests], fontsize=8)
     axes.set_ylabel("request")
     axes.tick_params(axis="y", length=0)
     for side in ("top", "right", "left"):

@@ -64,6 +64,7 @@ def plot_selection(instance: IterationInstance, subject: AnySchedule | Claim, ax
 def _draw_slacks(axes: Any, instance: IterationInstance, batch: set[int], time: float) -> None:
     """Most time of the batch for each real-time request, least slack first."""
     from matplotlib.patches import Patch
+    from matplotlib.ticker import MaxNLocator
 
     ticks = Ticks.of(instance)
     real_time = [k for k, r in enumerate(instance.requests) if r.real_time]
@@ -75,6 +76,7 @@ def _draw_slacks(axes: Any, instance: IterationInstance, batch: set[int], time: 
     axes.bar(range(1, len(limits) + 1), limits, color=colours, edgecolor=edges, linewidth=0.8)
     axes.axhline(1000 * time, color="black", linewidth=1.2, linestyle="--")
     axes.axhline(0, color="black", linewidth=0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("real-time request, by slack")
     axes.set_ylabel("time that (6) allows, ms\n(dashed: the batch)")
     handles = [Patch(facecolor=SELECTED, label="selected"), Patch(facecolor=WAITS, label="waits")]

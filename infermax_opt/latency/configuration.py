@@ -16,12 +16,14 @@ an iteration on average, the m_r of eq 6, and I + O/2 - 1 before it, the context
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number, to_fraction
+from infermax_opt.core.shown import Shown
 
 __all__ = ["Choice", "Configuration", "Demand", "Option", "configure", "demand_of"]
 
@@ -100,7 +102,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Shown):
     """An option with the terms of eq 6.
 
     Attributes
@@ -127,6 +129,16 @@ class Choice:
     rate: Fraction | None = None
     binds: str | None = None
     problem: str | None = None
+
+    def facts(self) -> Mapping[str, Any]:
+        """The option, and what limits it."""
+        return {
+            "worker": self.option.name,
+            "gpus": self.option.gpus,
+            "tokens_per_second_and_gpu": self.rate,
+            "binds": self.binds,
+            "problem": self.problem,
+        }
 
 
 @dataclass(frozen=True)

@@ -51,14 +51,14 @@ def plot_bins(instance: MakespanInstance, subject: AnySchedule | Claim, ax: Any 
     schedule = subject.schedule if isinstance(subject, Claim) else subject
     if not isinstance(schedule, MakespanSchedule):
         raise InputError("holds no schedule to draw", field="schedule")
-    from matplotlib.ticker import MaxNLocator
-
     found = replay_bins(instance, schedule)
     words = [f"makespan {seconds(found.makespan)}"]
     if isinstance(subject, Claim):
         words += bound_words(instance, subject)
     words += [f"utilisation {percent(found.utilisation)}", f"{len(schedule.bins)} bins"]
     with styled():
+        from matplotlib.ticker import MaxNLocator
+
         (axes,) = panels(ax, (11, min(3 + 0.2 * instance.clients, 9)))
         axes.set_facecolor(IDLE)
         _draw(axes, instance, served(instance, schedule, found))

@@ -49,14 +49,14 @@ def plot_reservation(
     schedule = subject.schedule if isinstance(subject, Claim) else subject
     if not isinstance(schedule, Pipelining):
         raise InputError("holds no schedule to draw", field="schedule")
-    from matplotlib.collections import PolyCollection
-
     placed = sorted(
         (offset, instance.sizes[instance.index[name]], name) for name, offset in schedule.offsets.items()
     )
     depths = _depths([(offset, size) for offset, size, _ in placed])
     metrics = measure(instance, schedule)
     with styled():
+        from matplotlib.collections import PolyCollection
+
         (axes,) = panels(ax, (11, 6))
         corners = [[(s, 0), (s, g), (s + g, g)] for s, g, _ in placed]
         shades = [SHADES[min(depth, len(SHADES) - 1)] for depth in depths]

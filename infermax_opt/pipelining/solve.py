@@ -96,7 +96,8 @@ class PipeliningRun(SolveRun[PipeliningInstance, Pipelining, PipeliningMetrics])
         elif solver in ("cpsat", "highs"):
             self.formulated("order", "cpsat" if solver == "cpsat" else "highs", "asked for")
         else:
-            small = solver == "auto" and len(self.instance.useful) <= MOST_ORDERED
+            few = solver == "auto" and len(self.instance.useful) <= MOST_ORDERED
+            small = few and self.able("order formulation", "pyomo", "ortools")
             self.anneal(small)
             if small and not self.settled():
                 self.formulated("order", "cpsat", f"{len(self.instance.useful)} requests are few")

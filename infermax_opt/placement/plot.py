@@ -55,11 +55,11 @@ def plot_workers(instance: PlacementInstance, subject: AnySchedule | Claim, ax: 
     placement = subject.schedule if isinstance(subject, Claim) else subject
     if not isinstance(placement, Placement):
         raise InputError("holds no schedule to draw", field="schedule")
-    from matplotlib.patches import Patch
-    from matplotlib.ticker import MaxNLocator
-
     parts = _parts(instance, placement)
     with styled():
+        from matplotlib.patches import Patch
+        from matplotlib.ticker import MaxNLocator
+
         drawn = panels(ax, (11, 7.5), [1.0] * len(PANELS))
         for axes, (limit, title) in zip(drawn, PANELS.items(), strict=True):
             _draw(axes, list(parts.values()), limit)

@@ -168,7 +168,8 @@ class PlacementRun(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
         else:
             self.pack("it finds most optima fast", PACK_SHARE)
             if not self.settled():
-                self.exact("it decides what packing leaves open", "cpsat", "highs")
+                cpsat: tuple[_Exact, ...] = ("cpsat",) if self.able("cpsat", "ortools") else ()
+                self.exact("it decides what packing leaves open", *cpsat, "highs")
 
     @cached_property
     def columns(self) -> int:

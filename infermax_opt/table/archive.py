@@ -12,7 +12,7 @@ import datetime
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -25,7 +25,7 @@ from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.core.verification import AnyVerification
 from infermax_opt.files.fields import Fields
 from infermax_opt.files.instances import any_schedule_from_json, any_schedule_to_json, write_schedule
-from infermax_opt.files.json import dump_json, read_as, write_bytes
+from infermax_opt.files.json import dump_json, read_as, to_json_text, write_bytes
 from infermax_opt.files.lock import locked
 from infermax_opt.table.archive_entries import BestLower, BestUpper, Entry
 
@@ -174,6 +174,25 @@ class Archive:
             given=instance,
         )
 
+    def part(self, name: str) -> Iterator[tuple[str, bytes]]:
+        """An archive of one instance: its files, by their names below the archive's folder."""
+        entries = self.entries()
+        held = [entries[name]] if name in entries else []
+        yield self.path.name, to_json_text(self._value(held)).encode()
+        for entry in held:
+            if entry.upper is not None and entry.upper.schedule is not None:
+                path = self.directory / entry.upper.schedule
+                try:
+                    yield entry.upper.schedule, path.read_bytes()
+                except OSError as error:
+                    reason = error.strerror or str(error)
+                    raise InputError(f"cannot be read: {reason}", source=str(path)) from None
+
+    def _value(self, entries: Sequence[Entry]) -> dict[str, object]:
+        """The archive's file, as JSON knows it."""
+        found = [entry.to_json() for entry in entries]
+        return {"schema": ARCHIVE_SCHEMA, "suite": self.suite, "entries": found}
+
     def beaten_by(self, name: str, upper: Fraction | None, lower: Fraction | None) -> bool:
         """Whether such bounds would improve the entry of that name, or contradict it.
 
@@ -319,12 +338,7 @@ class Archive:
         if certificate is not None and lower is not None and lower.certificate is not None:
             write_bytes(certificate.read_bytes(), self.directory / lower.certificate)
         entries[after.instance] = after
-        value = {
-            "schema": ARCHIVE_SCHEMA,
-            "suite": self.suite,
-            "entries": [entries[name].to_json() for name in sorted(entries)],
-        }
-        dump_json(value, self.path)
+        dump_json(self._value([entries[name] for name in sorted(entries)]), self.path)
         for old in _files(before) - _files(after):
             with contextlib.suppress(OSError):
                 (self.directory / old).unlink()

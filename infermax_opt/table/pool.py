@@ -1,6 +1,12 @@
 """Worker processes that compute rows, one at a time each.
 
-A worker that crashes or is killed costs the row that it was at; another one takes its place.
+A worker that crashes or is killed costs the row that it was at; another one takes its place.  A worker ends
+with the process that started it, also in the middle of a row, and needs nothing of that process's script.
+
+Pools of libraries were tried with a worker killed and with the parent killed.  `ProcessPoolExecutor` (Python
+3.11) and loky 3.7 give up every row that is not finished, and their workers outlive the parent.  Pebble 5.2
+loses the one row, too, but its workers go on with a row when the parent is gone, and scripts without a
+``__main__`` guard cannot use it.
 """
 
 from __future__ import annotations
@@ -17,12 +23,13 @@ import threading
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
+from infermax_opt.core.compiled import tell_plain
 from infermax_opt.table.compute import Job
 from infermax_opt.table.row import Row, row_from_json
 
-__all__ = ["Answer", "run_jobs"]
+__all__ = ["Answer", "Crew", "LocalCrew", "run_jobs"]
 
 COMMAND = (sys.executable, "-m", "infermax_opt.table.worker")
 
@@ -91,6 +98,31 @@ class _Worker:
             with contextlib.suppress(ValueError):
                 how = signal.Signals(-code).name
         return f"the worker ended with {how}" + (f": {words[-1][:300]}" if words else "")
+
+
+class Crew(Protocol):
+    """Who computes rows: processes of this machine, or workers elsewhere."""
+
+    @property
+    def cores(self) -> int:
+        """That they have together."""
+        ...
+
+    def run(self, jobs: Iterable[Job], count: int, /) -> Generator[Answer]:
+        """Run jobs, so many at a time, and yield answers as they come; closing it ends what runs."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalCrew:
+    """Processes of this machine."""
+
+    cores: int
+
+    def run(self, jobs: Iterable[Job], count: int) -> Generator[Answer]:
+        """Run jobs as `run_jobs` does."""
+        tell_plain()
+        return run_jobs(jobs, count)
 
 
 def run_jobs(jobs: Iterable[Job], workers: int, command: Sequence[str] = COMMAND) -> Generator[Answer]:

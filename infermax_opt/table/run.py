@@ -29,7 +29,8 @@ from infermax_opt.table.archive import Archive
 from infermax_opt.table.compute import Job
 from infermax_opt.table.journal import Journal, open_journal
 from infermax_opt.table.output import Table, csv_text, markdown_text, table_to_json
-from infermax_opt.table.pool import Answer, run_jobs
+from infermax_opt.table.pool import Answer, Crew, LocalCrew
+from infermax_opt.table.remote import dask_crew
 from infermax_opt.table.row import Row, RowOptions
 from infermax_opt.table.suites import Suite, get_suite
 
@@ -37,6 +38,8 @@ __all__ = ["Table", "run_table"]
 
 #: Least seconds between two writings of the tables while rows come in.
 PAUSE = 2.0
+#: Most of the time that writing them takes: those of 10,000 rows take seconds.
+SHARE = 0.05
 WRITERS: dict[str, Callable[[Table], str]] = {
     "table.csv": csv_text,
     "table.md": markdown_text,
@@ -55,6 +58,7 @@ def run_table(
     data: str | os.PathLike[str] | None = None,
     seed: int = 0,
     best_known: str | os.PathLike[str] | None = None,
+    on: str | None = None,
     progress: Progress | None = None,
 ) -> Table:
     """Compute the rows of a suite that the directory's journal lacks, and write the tables.
@@ -84,6 +88,9 @@ def run_table(
     best_known : path, optional
         Archive (`infermax_opt.table.archive`) whose schedules rows start from, and which is given
         whatever improves it.
+    on : str, optional
+        Address of a Dask scheduler, such as ``tcp://10.0.0.1:8786``, whose workers compute the rows; they
+        need no folder in common with this machine.  Default: processes of this machine.
     progress : callable, optional
         Receives a `ProgressEvent` per finished row; as in `infermax_opt.solve`, it may end the run.
 
@@ -95,22 +102,24 @@ def run_table(
     Raises
     ------
     InputError
-        If an option is unusable, or the directory is not, or another run uses it.
+        If an option is unusable, or the directory is not, or another run uses it; if the scheduler or one of
+        its workers is.
     KeyboardInterrupt
         On Ctrl-C, after the workers were ended and the tables written.
     """
     chosen = suite if isinstance(suite, Suite) else get_suite(suite, data)
-    cores = _cores()
-    workers = cores if jobs is None else jobs
-    _check(time_limit, workers, seed, limit_rows)
+    _check(time_limit, jobs, seed, limit_rows)
     options = RowOptions(float(time_limit), seed, best_known is not None)
     instances = [case.build() for case in chosen.select(only, limit_rows)]
     folder = Path(directory).absolute()
     archive = None if best_known is None else Archive(best_known, chosen.name)
-    run = _Run(chosen, options, folder, archive, threads=max(1, cores // workers))
     if archive is not None:
         archive.prepare()
-    with open_journal(folder) as journal:
+    with contextlib.ExitStack() as held:
+        crew: Crew = LocalCrew(_cores()) if on is None else held.enter_context(dask_crew(on))
+        workers = crew.cores if jobs is None else jobs
+        run = _Run(chosen, options, folder, archive, crew, threads=max(1, crew.cores // workers))
+        journal = held.enter_context(open_journal(folder))
         _sweep(folder)
         return run.run(journal, instances, workers, progress)
 
@@ -121,7 +130,7 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _check(time_limit: float, jobs: int, seed: int, limit_rows: int | None) -> None:
+def _check(time_limit: float, jobs: int | None, seed: int, limit_rows: int | None) -> None:
     if math.isnan(time_limit) or not 0 < time_limit < math.inf:
         raise InputError(f"{time_limit} is not a positive number of seconds", field="time_limit")
     for name, value, least in (("jobs", jobs, 1), ("seed", seed, 0), ("limit_rows", limit_rows, 1)):
@@ -141,18 +150,25 @@ class _Run:
     """One call of `run_table`."""
 
     def __init__(
-        self, suite: Suite, options: RowOptions, folder: Path, archive: Archive | None, threads: int
+        self,
+        suite: Suite,
+        options: RowOptions,
+        folder: Path,
+        archive: Archive | None,
+        crew: Crew,
+        threads: int,
     ):
         self.suite = suite
         self.options = options
         self.folder = folder
         self.archive = archive
+        self.crew = crew
         self.threads = threads
         self.version = metadata.version("infermax-opt")
         self.protocol = options.protocol(self.version)
         self.failures: dict[str, str] = {}
         self.computed = 0
-        self.written = -math.inf
+        self.due = -math.inf
 
     def run(
         self,
@@ -188,7 +204,7 @@ class _Run:
         progress: Progress | None,
     ) -> None:
         began, tell = time.monotonic(), Teller(progress)
-        with contextlib.closing(run_jobs(self._jobs(missing), min(workers, len(missing)))) as answers:
+        with contextlib.closing(self.crew.run(self._jobs(missing), min(workers, len(missing)))) as answers:
             for count, answer in enumerate(answers, 1):
                 self._take(journal, answer)
                 left = (time.monotonic() - began) / count * (len(missing) - count)
@@ -199,7 +215,7 @@ class _Run:
                     bound=answer.row.lower_bound if answer.row else None,
                     source=answer.job.name,
                 )
-                if time.monotonic() - self.written > PAUSE:
+                if time.monotonic() > self.due:
                     self._write(journal)
 
     def _jobs(self, instances: Sequence[AnyInstance]) -> Iterator[Job]:
@@ -247,6 +263,7 @@ class _Run:
 
     def _write(self, journal: Journal) -> Table:
         """Write the tables, each whole or not at all."""
+        began = time.monotonic()
         order = {case.name: k for k, case in enumerate(self.suite.cases)}
         rows = {
             row.instance: row  # the last of its name, in case the suite changed under the version
@@ -270,9 +287,12 @@ class _Run:
                 temporary.write_text(text(table), encoding="utf-8")
                 os.replace(temporary, target)
             except OSError as error:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
                 reason = error.strerror or str(error)
                 raise InputError(f"cannot be written: {reason}", source=str(target)) from None
-        self.written = time.monotonic()
+        now = time.monotonic()
+        self.due = now + max(PAUSE, (now - began) / SHARE)
         return table
 
 

@@ -74,7 +74,8 @@ class Suite(ShownRows):
         for case in self.cases:
             if case.name == name:
                 return case
-        raise InputError(f"no case {name!r} in {self.name!r}", field="case")
+        some = f"; cases are named like {self.cases[0].name!r}" if self.cases else ""
+        raise InputError(f"no case {name!r} in {self.name!r}{some}", field="case")
 
     def select(self, only: Sequence[str] = (), first: int | None = None) -> tuple[Case, ...]:
         """Return the cases whose name matches one of the globs `only` (all, if none), the first so many.

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from infermax_opt.core.run import package_versions
+from infermax_opt.core.versions import package_versions
 from infermax_opt.files.csv_rows import read_rows, rows_text
 from infermax_opt.files.json import write_text
 

@@ -217,5 +217,7 @@ def draw_all(tables: Tables, out: Path) -> None:
         STYLE
         | {"font.size": 8, "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"], "grid.linewidth": 0.5}
     ):
-        for name in FIGURES:
-            save_figure(pictures[name](tables), out / f"{name}.svg")
+        for name, title in FIGURES.items():
+            figure = pictures[name](tables)
+            figure.alt = title
+            save_figure(figure, out / f"{name}.svg")

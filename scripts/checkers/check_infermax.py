@@ -17,6 +17,7 @@ import gzip
 import hashlib
 import json
 import math
+import os
 import re
 import sys
 import zlib
@@ -25,10 +26,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Container, Iterator
 from copy import copy
 from fractions import Fraction
-from itertools import accumulate, chain, groupby, pairwise, product
+from itertools import accumulate, chain, groupby, pairwise
 from operator import le
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TextIO
 
 # --- infermax_opt/checking/errors.py --------------------------------------------------------------
 # How a checker says that a proof, an instance or a file is not what it should be.
@@ -293,18 +294,16 @@ REPORT_SCHEMA = "infermax-opt/checked/1"
 
 
 def objective_and_unit(instance: Any) -> tuple[str, str]:
-    """What a certificate of an instance, as parsed, bounds; its unit with a space before it."""
-    objective = instance.get("objective", "makespan")
-    single = isinstance(objective, str)
-    what = objective.replace("throughput", "makespan") if single else "objective"
-    return what, " of weight" if objective == "missed" else " s" if single else ""
+    """What a certificate of an instance, as parsed, bounds, and its unit: seconds of what it names."""
+    return instance.get("objective", "makespan"), "s"
 
 
 class Checker(NamedTuple):
     """The checker of a problem.
 
     `check`: takes instance and certificate, as parsed, and where the cost may be a profile (`profiles`) the
-    folder of these; returns the bound, or raises Rejected.  `bounded`: see `objective_and_unit`.
+    folder of these; returns the bound, or raises Rejected.  `bounded`: what it bounds of an instance that has
+    been checked, and the unit, as `objective_and_unit`.
     """
 
     check: Callable[..., Fraction]
@@ -312,9 +311,17 @@ class Checker(NamedTuple):
     bounded: Callable[[Any], tuple[str, str]] = objective_and_unit
 
 
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as all of a checker's are."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2."""
+        self.exit(2, one_line(f"{self.prog}: {message}; --help tells more", 1000) + "\n")
+
+
 def argument_parser(profiles: Path | None = None) -> argparse.ArgumentParser:
     """What a checker is told on its command line; where cost may be a profile, with the folder of these."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         description="check a lower bound; exit code 0: it holds, 1: rejected, 2: cannot be read"
     )
     parser.add_argument("instance", type=Path)
@@ -338,7 +345,8 @@ def report(options: argparse.Namespace, checker_of: Callable[[Any], Checker]) ->
         The checker of an instance, as parsed.
     """
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        if stream is not None:  # closed by whoever started this
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     most, found = options.max_size * 2**20, dict[str, Any]()
     try:
         instance = load(options.instance, most)
@@ -358,16 +366,31 @@ def report(options: argparse.Namespace, checker_of: Callable[[Any], Checker]) ->
         code, outcome, text = (
             0,
             "certified",
-            f"certified: {instance['name']}: {what} >= {seconds(bound)}{unit}",
+            f"certified: {instance['name']}: {what} >= {seconds(bound)} {unit}",
         )
-        found = {"instance": instance["name"], "bounded": what, "lower_bound": str(bound)}
+        found = {"instance": instance["name"], "bounded": what, "lower_bound": str(bound), "unit": unit}
     line = one_line(text, 1000)
     if options.json:
         whole = {"schema": REPORT_SCHEMA, "outcome": outcome, "message": line, **found}
-        sys.stdout.write(json.dumps(whole, indent=2) + "\n")
-    else:
-        (sys.stderr if code else sys.stdout).write(line + "\n")
-    return code
+        return code if said(sys.stdout, json.dumps(whole, indent=2)) else 2
+    return code if said(sys.stderr if code else sys.stdout, line) else 2
+
+
+def said(stream: TextIO | None, text: str) -> bool:
+    """Whether a text could be written; one that nobody can read is no outcome."""
+    problem: str | None = "it is closed"
+    if stream is not None:
+        try:
+            stream.write(text + "\n")
+            stream.flush()
+            return True
+        except OSError as error:
+            problem = error.strerror
+            # What is left in its buffer must not fail again when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if stream is not sys.stderr:
+        said(sys.stderr, f"cannot be written: {problem}")
+    return False
 
 
 # --- infermax_opt/checking/profiles.py ------------------------------------------------------------
@@ -2309,6 +2332,32 @@ def reach(
     return found
 
 
+def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:
+    """Lower the potentials in a batch by joins within their list: once, as all lead to more tokens.
+
+    Parameters
+    ----------
+    between : list[Any]
+    layer : list[Any]
+    first : int
+    joins : list[Step]
+        Requests that join.
+    work : Work
+        Counts the steps.
+    """
+    work.spend(8 * len(layer) * len(joins))
+    windows = [(join, deque[tuple[Any, int]]()) for join in joins]
+    for u in range(first, first + len(layer)):
+        for (low, high, fixed, slope), queue in windows:
+            new = u - low
+            if new >= first:
+                push(queue, min(between[new - first], layer[new - first]) - slope * new, new)
+            if queue and queue[0][1] < u - high:
+                queue.popleft()
+            if queue:
+                layer[u - first] = min(layer[u - first], queue[0][0] + fixed + slope * u)
+
+
 # --- infermax_opt/infermax/checker/occupancy.py ---------------------------------------------------
 # Proof: occupancy, by prices and potentials on active requests and tokens.
 
@@ -2360,9 +2409,18 @@ class Occupancy:
         return self.wide and k == self.top
 
 
-#: Potentials of a number of active requests by tokens: between batches, in a batch with first tokens,
-#: and in one with first tokens alone.
-Layers = list[list[Any]]
+class Layers(NamedTuple):
+    """Potentials of a number of active requests by tokens.
+
+    `between`: between batches; `ready`: for a batch of decodes, those included who turn up by one, as they
+    may where young tokens are left out; `mixed`: in a batch with decodes and prefills; `pure`: in one with
+    prefills alone.
+    """
+
+    between: list[Any]
+    ready: list[Any]
+    mixed: list[Any]
+    pure: list[Any]
 
 
 def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
@@ -2377,10 +2435,10 @@ def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
         Affine piece of the batch time.
     """
     graph, kinds = Occupancy(instance, evidence, piece), instance.since()
-    layers: Layers = [graph.potential[0], [FAR], [FAR]]
+    layers = Layers(graph.potential[0], graph.potential[0], [FAR], [FAR])
     for k in range(1, graph.top + 1):
-        layers = check_joins(graph, k, layers, instance.work)
-        instance.work.spend(6 * len(layers[0]))
+        layers = joined(graph, k, layers, instance.work)
+        instance.work.spend(6 * len(layers.between))
         check_batches(graph, k, layers)
         check_leaves(graph, k, instance.work)
     earned = [
@@ -2390,10 +2448,8 @@ def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
     return payments(instance, kinds, earned, piece)
 
 
-def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
-    """Nobody earns by turning up; return the least potentials of k requests in a batch.
-
-    A request joins fewer by one; in a last list for several numbers, those of that list, too.
+def joined(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
+    """Least potentials of k requests in a batch that some turn up or return in.
 
     Parameters
     ----------
@@ -2405,25 +2461,50 @@ def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
     work : Work
         Counts the steps.
     """
-    span, several = graph.ranges[k], graph.last_of_several(k)
-    mixed, pure = returns(graph)
+    between, (mixed, pure) = graph.potential[k], returns(graph)
     starts: list[Step] = [(i, i, -pay, 0) for i, pay in graph.starts.items()]
     pure += [(i + 1, i + 1, pay - graph.token - graph.size * i, 0) for i, _, pay, _ in starts]
-    layers = [graph.potential[k]]
-    if not graph.young:
+    ready = between
+    if graph.young:
+        ready = list(map(min, between, least_after(graph, k, below.ready, between, starts, work)))
+    else:
         mixed += starts
-    for number, start in product((k - 1, k) if several else (k - 1,), starts if graph.young else ()):
-        reached = reach(graph.potential[number], graph.ranges[number], span, start, work)
-        require(all(map(le, layers[0], reached)), "potential: turning up earns")
-    for layer, joins in ((1, mixed), (2, pure)):
-        source = list(map(min, below[0], below[layer]))
-        least: list[Any] = [FAR] * len(layers[0])
-        for join in joins:
-            least = list(map(min, least, reach(source, graph.ranges[k - 1], span, join, work)))
-        if several:
-            join_again(layers[0], least, span[0], joins, work)
-        layers.append(least)
-    return layers
+    before = list(map(min, below.ready, below.mixed)), list(map(min, below.between, below.pure))
+    return Layers(
+        between,
+        ready,
+        least_after(graph, k, before[0], ready, mixed, work),
+        least_after(graph, k, before[1], between, pure, work),
+    )
+
+
+def least_after(
+    graph: Occupancy, k: int, below: list[Any], same: list[Any], joins: list[Step], work: Work
+) -> list[Any]:
+    """Least potentials of k requests after the last of them joined.
+
+    A request joins fewer by one; in a last list for several numbers, those of that list, too.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    k : int
+        Active requests.
+    below : list[Any]
+        Potentials of one request less, before that.
+    same : list[Any]
+        Those of k requests of which none joined by these steps.
+    joins : list[Step]
+        Requests that join.
+    work : Work
+        Counts the steps.
+    """
+    span, least = graph.ranges[k], [FAR] * len(same)
+    for join in joins:
+        least = list(map(min, least, reach(below, graph.ranges[k - 1], span, join, work)))
+    if graph.last_of_several(k):
+        join_again(same, least, span[0], joins, work)
+    return least
 
 
 def returns(graph: Occupancy) -> tuple[list[Step], list[Step]]:
@@ -2443,32 +2524,6 @@ def returns(graph: Occupancy) -> tuple[list[Step], list[Step]]:
     return mixed, pure
 
 
-def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:
-    """Lower the potentials in a batch by joins within their list: once, as all lead to more tokens.
-
-    Parameters
-    ----------
-    between : list[Any]
-    layer : list[Any]
-    first : int
-    joins : list[Step]
-        Requests that join.
-    work : Work
-        Counts the steps.
-    """
-    work.spend(8 * len(layer) * len(joins))
-    windows = [(join, deque[tuple[Any, int]]()) for join in joins]
-    for u in range(first, first + len(layer)):
-        for (low, high, fixed, slope), queue in windows:
-            new = u - low
-            if new >= first:
-                push(queue, min(between[new - first], layer[new - first]) - slope * new, new)
-            if queue and queue[0][1] < u - high:
-                queue.popleft()
-            if queue:
-                layer[u - first] = min(layer[u - first], queue[0][0] + fixed + slope * u)
-
-
 def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:
     """Neither idling nor a batch of k requests earns: one that makes a token of each, or prompts alone.
 
@@ -2479,12 +2534,12 @@ def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:
         Active requests.
     layers : Layers
     """
-    (first, last), (row, admitted, pure) = graph.ranges[k], layers
-    require(all(map(le, row, [v + graph.pure for v in pure])), "potential: a prefill batch earns")
+    (first, last), row = graph.ranges[k], layers.between
+    require(all(map(le, row, [v + graph.pure for v in layers.pure])), "potential: a prefill batch earns")
     require(all(map(le, row, [v + graph.idle for v in row[1:]])), "potential: idling earns")
     most = graph.most if graph.last_of_several(k) else k
     earned = max(graph.token * k, graph.token * most)
-    fitting = zip(range(first, min(last, graph.capacity) + 1), row, admitted, strict=False)
+    fitting = zip(range(first, min(last, graph.capacity) + 1), layers.ready, layers.mixed, strict=False)
     after = [min(p + graph.plain, a + graph.mixed) - earned - graph.size * u for u, p, a in fitting]
     if graph.last_of_several(k):  # more than k requests grow by more
         after = list(accumulate(after, min))
@@ -3422,8 +3477,32 @@ PROOFS: dict[str, dict[str, Proof]] = {
 # --- infermax_opt/infermax/checker/command.py -----------------------------------------------------
 # The command line.
 
+#: Units of the metrics that are no seconds.
+UNITS = {
+    "mean_normalised_latency": "s/token",
+    "max_normalised_latency": "s/token",
+    "class_spread": "s/token",
+    "missed": "weight",
+    "unserved": "weight",
+    "unserved_tokens": "tokens",
+}
+
+
+def metric_and_unit(instance: Any) -> tuple[str, str]:
+    """What a certificate of an instance, as parsed, bounds, and its unit; weighted sums may have several."""
+    objective = instance.get("objective", "makespan")
+    if isinstance(objective, str):
+        metric = objective.replace("throughput", "makespan")
+        return metric, UNITS.get(metric, "s")
+    if "at_most" in objective:
+        return "objective", "of the limits"
+    weights = Field(objective, "instance.objective")
+    units = {UNITS.get(metric, "s") for metric in objective if weights[metric].decimal()}
+    return "objective", units.pop() if len(units) == 1 else "(weighted sum)"
+
+
 #: What the command `infermax-opt-check` calls.
-CHECKER = Checker(check, profiles=True)
+CHECKER = Checker(check, profiles=True, bounded=metric_and_unit)
 
 
 def main(arguments: list[str]) -> int:

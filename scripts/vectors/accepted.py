@@ -62,6 +62,11 @@ def arrivals(objective: str = "makespan") -> Instance:
     return Instance("arrivals", TWO, System(8, 5, 4, 2), COST, objective=Objective.of(objective))
 
 
+def roomy() -> Instance:
+    """Batches of few tokens, which fill memory slowly."""
+    return Instance("roomy", (RequestGroup("r", 4, 2, count=4),), System(10, 3, 3), COST)
+
+
 def rigid() -> Instance:
     """Prefill and decode apart, and nobody evicted."""
     return Instance("rigid", TWO, System(9, 5, 4), COST, RIGID)
@@ -156,6 +161,7 @@ def of_infermax() -> Iterator[Accepted]:
     yield from searched(offline())
     makespan = {some.kind: some for some in searched(arrivals())}
     yield from (makespan[kind] for kind in ("lagrangian", "state-flow", "occupancy"))
+    yield from (some for some in searched(roomy()) if some.kind == "ramp")
     for some in searched(rigid()):
         if some.kind in ("separate-phases", "filling"):
             yield coarse(some) if some.kind == "filling" else some

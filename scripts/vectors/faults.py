@@ -122,6 +122,12 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("levels-do-not-fall", "evidence", "cells.0.1", 0),
         ("slots-without-a-limit", "evidence", "by_slots", True),
     ),
+    "ramp": (
+        ("fewer-batches-that-prove-less", "claim", "batches", 1),
+        ("more-batches-than-there-are", "malformed", "batches", 5),
+        ("no-batches", "malformed", "batches", 0),
+        ("piece-that-proves-less", "claim", "piece", 0),
+    ),
     "progress": (
         ("level-above-unfinished", "evidence", "levels.0.1", lambda level: level * 2),
         ("ends-do-not-rise", "evidence", "levels", double),

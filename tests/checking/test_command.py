@@ -12,11 +12,18 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from infermax_opt.checking import main as command
 from infermax_opt.checking.errors import Unusable
 from infermax_opt.core.registry import problems
+from infermax_opt.files.format_schemas import json_schema
+from infermax_opt.files.instances import instance_from_json
+from infermax_opt.files.schemas import SCHEMAS
+from infermax_opt.infermax.data.objective import Metric
+from infermax_opt.iteration.data.instance import OBJECTIVES as ITERATION_OBJECTIVES
+from infermax_opt.pipelining.data.instance import OBJECTIVES as PIPELINING_OBJECTIVES
 from tests.support import ROOT, stand_alone
 
 VECTORS = ROOT / "instances" / "vectors"
@@ -34,6 +41,7 @@ def pairs() -> dict[str, tuple[Path, Path]]:
 
 PAIRS = pairs()
 MODULE = ("-m", "infermax_opt.checking")
+SCHEMA = jsonschema.Draft202012Validator(json_schema("checked"))
 
 
 def run(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -65,6 +73,46 @@ def test_it_says_what_the_one_file_says(problem: str, tmp_path: Path) -> None:
     assert run(*MODULE, certificate, instance).returncode == 2
 
 
+OBJECTIVES = {
+    "infermax": [
+        *(metric.value for metric in Metric),
+        "throughput",
+        {"makespan": "0.1", "mean_e2e": "0.5"},
+        {"makespan": "0.1", "missed": "1"},
+        {"makespan": "0.0", "missed": "1"},
+        {"unserved_tokens": 2},
+        {"at_most": {"missed": 1}},
+    ],
+    "iteration": [*ITERATION_OBJECTIVES],
+    "makespan": [None],
+    "pipelining": [*PIPELINING_OBJECTIVES],
+}
+
+
+@pytest.mark.parametrize("problem", OBJECTIVES)
+def test_a_bound_has_the_unit_of_the_objective(problem: str) -> None:
+    value = json.loads(PAIRS[problem][0].read_text())
+    if problem == "pipelining":
+        value["requests"] = [{**request, "value": 1} for request in value["requests"]]
+    for objective in OBJECTIVES[problem]:
+        if objective is not None:
+            value["objective"] = objective
+        checker = command.checker_of(value)
+        assert checker.bounded(value)[1] == instance_from_json(value).unit[1], objective
+
+
+def test_counts_are_no_seconds(tmp_path: Path) -> None:
+    units = {"missed": "weight", "unserved": "weight", "unserved_tokens": "tokens", "mean_e2e": "s"}
+    for vector in json.loads((VECTORS / "index.json").read_text())["vectors"]:
+        files = VECTORS / vector["instance"], VECTORS / vector["certificate"]
+        if vector["outcome"] == "accepted" and vector["problem"] == "infermax":
+            objective = json.loads(files[0].read_text("utf-8-sig")).get("objective")
+            if isinstance(objective, str) and objective in units:
+                assert f": {objective} >= " in (line := run(*MODULE, *files).stdout)
+                assert line.endswith(f" {units.pop(objective)}\n")
+    assert units == {}
+
+
 def test_json_says_the_same() -> None:
     instance, good = PAIRS["infermax"]
     for program in (MODULE, ("-I", "-S", stand_alone("infermax"))):
@@ -73,11 +121,15 @@ def test_json_says_the_same() -> None:
             plain, done = run(*program, instance, path), run(*program, instance, path, "--json")
             assert (done.returncode, done.stderr) == (code, "")
             said = json.loads(done.stdout)
-            assert (said["schema"], said["outcome"]) == ("infermax-opt/checked/1", outcome)
+            SCHEMA.validate(said)
+            for key in said:
+                assert not SCHEMA.is_valid({other: said[other] for other in said if other != key}), key
+            assert (said["schema"], said["outcome"]) == (SCHEMAS["infermax-opt-check"], outcome)
             assert said["message"] + "\n" == plain.stdout + plain.stderr
             if code == 0:
                 given = json.loads(good.read_text())
                 assert (said["instance"], said["bounded"]) == (given["instance"], "makespan")
+                assert said["unit"] == "s"
                 assert Fraction(said["lower_bound"]) == Fraction(given["lower_bound"])
     placement = run(*MODULE, ROOT / "instances" / "placement-toy.json", good, "--json")
     assert (placement.returncode, json.loads(placement.stdout)["outcome"]) == (2, "unusable")
@@ -157,3 +209,31 @@ def test_it_is_done_soon() -> None:
         return spent.ru_utime + spent.ru_stime - before
 
     assert min(seconds() for _ in range(5)) < 0.3
+
+
+@pytest.mark.parametrize("form", ["package", "one file"])
+def test_what_it_cannot_say_is_no_outcome(form: str) -> None:
+    """Exit code 1 would be a rejection."""
+    checker = MODULE if form == "package" else ("-I", "-S", stand_alone("infermax"))
+    for more in ([], ["--json"]):
+        command = [sys.executable, *map(str, [*checker, *PAIRS["infermax"]]), *more]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 2
+        assert done.stderr == "cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("form", ["package", "one file"])
+def test_closed_streams_are_no_traceback(form: str) -> None:
+    checker = " ".join(MODULE) if form == "package" else f"-I -S {stand_alone('infermax')}"
+    for closed, told in ((">&-", "cannot be written: it is closed\n"), (">&- 2>&-", "")):
+        command = f"{sys.executable} {checker} {' '.join(map(str, PAIRS['infermax']))} {closed}"
+        done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (2, told)
+
+
+@pytest.mark.parametrize("arguments", [[], ["one"], ["a", "b", "c"], ["a", "b", "--max-size", "x"]])
+def test_a_wrong_use_is_one_line(arguments: list[str]) -> None:
+    done = run(*MODULE, *arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "--help tells more" in done.stderr

@@ -266,6 +266,53 @@ def test_files_that_are_no_such_file(bench: Bench, kind: str) -> None:
     bench.run(kind, bench.folder / ("n" * 5000))
 
 
+@pytest.mark.parametrize(
+    ("rows", "layout"),
+    [
+        (TRACE, "CSV"),
+        ('"a","b"\n1,2\n', "CSV"),
+        ('{"timestamp": 0, "input_length": 1}\n{"timestamp": 1}\n', "JSON lines"),
+    ],
+)
+def test_a_trace_is_no_instance(bench: Bench, rows: str, layout: str) -> None:
+    path = bench.folder / "trace.csv"
+    path.write_text(rows)
+    for command in (["verify", str(path), str(bench.good)], ["solve", str(path)]):
+        done = bench.runner.invoke(cli, command)
+        assert (done.exit_code, done.stdout) == (2, "")
+        hint = "`infermax-opt import` makes an instance of a trace"
+        assert done.stderr == f"infermax-opt: {path}: is not JSON, but {layout}; {hint}\n"
+    done = bench.runner.invoke(cli, ["verify", str(bench.good), str(path)])
+    assert (done.exit_code, done.stderr) == (2, f"infermax-opt: {path}: is not JSON, but {layout}\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "told"),
+    [
+        (
+            ["bound"],
+            "SCHEDULE",
+            "SCHEDULE: schema: 'infermax-opt/schedule/1' is not 'infermax-opt/instance/1'",
+        ),
+        (
+            ["workers"],
+            "SCHEDULE",
+            "SCHEDULE: schema: 'infermax-opt/schedule/1' is not 'infermax-opt/instance/1'",
+        ),
+        (["simulate"], "GOOD", "GOOD: problem: 'infermax' is not 'stream'"),
+        (["workers"], "TRACE", "TRACE: is not JSON, but CSV; --format says how a trace is laid out"),
+        (["bound"], "", "'': cannot be read: No such file or directory"),
+    ],
+)
+def test_a_file_of_another_kind(bench: Bench, command: list[str], path: str, told: str) -> None:
+    names = {"GOOD": bench.good, "SCHEDULE": bench.folder / "s.json", "TRACE": bench.folder / "t.csv", "": ""}
+    (bench.folder / "s.json").write_text(json.dumps(VALID["schedule"]))
+    (bench.folder / "t.csv").write_text(TRACE)
+    done = bench.runner.invoke(cli, [*command, str(names[path])])
+    words = told.replace(path, str(names[path])) if path else told
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"infermax-opt: {words}\n")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_truncated_anywhere(bench: Bench, kind: str) -> None:
     text = json.dumps(VALID[kind])

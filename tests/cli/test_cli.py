@@ -329,6 +329,9 @@ def test_outputs_are_checked_before_the_work(monkeypatch: pytest.MonkeyPatch, tm
         done = run("solve", TOY, "-o", target)
         assert done.exit_code == 2
         assert "internal error" not in done.stderr
+    done = run("solve", TOY, "-o", tmp_path / "r.png", "--plot", tmp_path / "." / "r.png")
+    assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "r.png: is to be written twice" in done.stderr
     monkeypatch.setattr(console.tempfile, "TemporaryFile", breaking(OSError(30, "Read-only file system")))
     done = run("solve", TOY, "-o", tmp_path / "r.json")
     assert "r.json: cannot be written: Read-only file system" in done.stderr

@@ -82,6 +82,18 @@ def test_the_schemas_are_schemas(name: str) -> None:
     assert schemas()[name]["$id"] == f"{name}.schema.json"
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("common", "cost")])
+def test_a_schema_is_given_whole(name: str) -> None:
+    """It says what the files say together, and needs none of them."""
+    whole = infermax_opt.json_schema(name)
+    jsonschema.Draft202012Validator.check_schema(whole)
+    alone = jsonschema.Draft202012Validator(whole, registry=Registry())
+    rng = random.Random(name)
+    value = examples()[name][0] if name in examples() else {"kv_capacity": 3}
+    for other in (value, *(mutated(value, rng) for _ in range(15))):
+        assert alone.is_valid(other) == checker(name).is_valid(other)
+
+
 def test_every_problem_has_its_schemas() -> None:
     kinds = {path.removeprefix("instance-") for path in NAMES if path.startswith("instance-")}
     assert kinds == {"infermax", "iteration", "makespan", "pipelining", "placement", "stream"}
@@ -201,7 +213,7 @@ def mutated(value: Any, rng: random.Random) -> Any:
     return value
 
 
-FORMATS = [name for name in NAMES if name not in ("common", "cost", "worker", "certificate")]
+FORMATS = [name for name in NAMES if name not in ("common", "cost", "worker", "certificate", "checked")]
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -116,7 +116,10 @@ def test_all_problems_are_solved_and_stopped_in_another_thread(name: str) -> Non
     instance = infermax_opt.read_instance(ROOT / "instances" / f"{name}.json")
     began = time.monotonic()
     with ThreadPoolExecutor(1) as pool:
-        options = {"time_limit": 2.0, "progress": lambda event: time.monotonic() - began > 1}
+        options = {
+            "time_limit": 2.0,
+            "progress": lambda event: event.value is not None and time.monotonic() - began > 1,
+        }
         result = pool.submit(infermax_opt.solve, instance, **options).result(PATIENCE)
     assert result.schedule is not None
 
@@ -177,6 +180,26 @@ def test_starts_targets_and_wrong_options_reach_the_background() -> None:
 
 def test_a_process_that_is_killed_is_one_line() -> None:
     with infermax_opt.start_solve(open_instance(), time_limit=10 * PATIENCE) as handle:
-        handle.close()
+        handle._child.kill()
         with pytest.raises(InputError, match="solve: the process ended with exit code -9"):
             handle.result(PATIENCE)
+
+
+def test_what_ends_a_solve_early_is_said() -> None:
+    at_once = infermax_opt.start_solve(open_instance(), time_limit=PATIENCE)
+    with pytest.raises(InputError, match="was stopped before there was a result"):
+        at_once.stop()
+    handle = infermax_opt.start_solve(open_instance(), time_limit=PATIENCE)
+    handle.close()
+    with pytest.raises(InputError, match="was closed before there was a result"):
+        handle.result(PATIENCE)
+
+
+def test_options_of_wrong_kinds_are_one_line() -> None:
+    with pytest.raises(InputError, match=r"time_limit: .* is neither a number nor a name"):
+        infermax_opt.start_solve(toy(), time_limit=object())
+    with pytest.raises(InputError, match="solve: TypeError: ") as told:
+        infermax_opt.start_solve(toy(), time_limit="x").result(PATIENCE)
+    assert "\n" not in str(told.value)
+    result = infermax_opt.start_solve(toy(), time_limit=Fraction(19, 2)).result(PATIENCE)
+    assert result.status is Status.OPTIMAL

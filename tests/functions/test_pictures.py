@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import infermax_opt
 from infermax_opt import InputError
@@ -149,7 +151,7 @@ def test_many_requests_are_summed_up(count: int, tmp_path: Path) -> None:
     assert [len(one.patches) < 10 for one in ax.figure.axes] == [True] * 3
     infermax_opt.save_plot(ax, tmp_path / "many.svg")
     assert (tmp_path / "many.svg").stat().st_size < 2**20
-    assert "evicted, waiting" in infermax_opt.alt_text(ax)
+    assert "waiting after an eviction" in infermax_opt.alt_text(ax)
     if count > 2000:
         return
     lines = infermax_opt.plot_requests(instance, schedule)
@@ -213,3 +215,35 @@ def test_a_picture_is_one_of_pyplot_where_that_is_loaded(toy: Any, result: Any) 
     ax = infermax_opt.plot_schedule(toy, result)
     assert len(pyplot.get_fignums()) == len(before) + 1
     pyplot.close(ax.figure)
+
+
+#: What a formula, a tag, a hidden label and a character without a letterform look like.
+HOSTILE = '_q$x_1$ <b>&"ä\\frac\n日'
+
+
+def written(figure: Any) -> list[Any]:
+    return [text for text in figure.findobj(Text) if "q$x" in text.get_text()]
+
+
+def test_names_are_written_as_they_are(toy: Any, tmp_path: Path) -> None:
+    groups = (infermax_opt.RequestGroup(HOSTILE, 5, 3, count=2),)
+    instance = replace(toy, name=HOSTILE, groups=groups)
+    run = infermax_opt.schedule(instance, "vllm")
+    group = infermax_opt.gap(instance, run, labels=[HOSTILE], metrics=["makespan"], time_limit=1)
+    drawn = {
+        "schedule": infermax_opt.plot_schedule(instance, run),
+        "requests": infermax_opt.plot_requests(instance, run),
+        "latencies": infermax_opt.plot_latencies(instance, {HOSTILE: run}),
+        "gap": infermax_opt.plot_gap(group),
+        "gaps": infermax_opt.plot_gaps(group),
+        "comparison": infermax_opt.plot_comparison(group),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, axes in drawn.items():
+            infermax_opt.save_plot(axes, tmp_path / f"{name}.png")
+            infermax_opt.save_plot(axes, tmp_path / f"{name}.svg")
+            texts = written(axes.figure)
+            assert len(texts) >= 2, f"{name}: only the title has a name"
+            assert not any(text.get_parse_math() for text in texts), name
+            ET.parse(tmp_path / f"{name}.svg")

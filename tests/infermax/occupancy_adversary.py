@@ -33,8 +33,8 @@ LATE = ("late return", "late entry")
 WIDE_KINDS = ("again", "growth", "beyond")
 KINDS = BASIC_KINDS + WIDE_KINDS
 
-#: Active requests, tokens, and P: between batches, A: in a batch with decodes and prefills, U: in a batch
-#: with prefills and no decode.
+#: Active requests, tokens, and P: between batches, R: in a batch of decodes, with who turns up by one,
+#: A: in a batch with decodes and prefills, U: in a batch with prefills and no decode.
 Node = tuple[int, int, str]
 #: Prices, and what the last list's batches earn for their number of requests.  Then come those of first
 #: tokens, by size of the prompt, and of finishes, by size of the request.
@@ -86,7 +86,7 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
     top = min(top, most)
     preemption = instance.policy.preemption
     plain, mixed, pure = alpha + ticks.d0, alpha + ticks.d0 + ticks.p0, alpha + ticks.p0
-    joined = "P" if young > 0 else "A"
+    joined, decodes = ("R", "PR") if young > 0 else ("A", "P")
     rho = max(0, beta - ticks.d1)
     sizes = range(shortest + 1, longest + 1) if preemption else range(0)
     ranges = [(k * shortest, min(k * max(ends), capacity + k)) for k in range(top + 1)]
@@ -117,18 +117,18 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
             for u in range(ranges[below][0], ranges[below][1] + 1):
                 for s in sizes:
                     back = rho * (s - 1)
-                    for layer in "PA":
+                    for layer in f"{decodes}A":
                         add("return", (below, u, layer), (k, u + s, "A"), back, 0, 0, -1, -s, also=also)
                     for layer in "PU":
                         target = (k, u + s + 1, "U")
                         add("pure return", (below, u, layer), target, back, -1, -s, -1, -s, also=also)
-                    for layer in "PA" if instance.policy.chunked_prefill else "":
+                    for layer in f"{decodes}A" if instance.policy.chunked_prefill else "":
                         target = (k, u + s - 1, "A")
                         add("late return", (below, u, layer), target, back, 1, s - 1, -1, -s, also=also)
                     for layer in "PU" if instance.policy.chunked_prefill else "":
                         add("late entry", (below, u, layer), (k, u + s, "U"), back, 0, 0, -1, -s, also=also)
                 for index, i in enumerate(prompts):
-                    for layer in {"P", joined}:
+                    for layer in ("P", joined):
                         add("admit", (below, u, layer), (k, u + i, joined), 0, also=also, pays=index)
                     for layer in "PU":
                         target = (k, u + i + 1, "U")
@@ -146,7 +146,8 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
                 also = "" if grow == k else "growth" if u + grow <= capacity + k else "beyond"
                 earn = (0, -u, 0, 0, -1) if several else (-k, -u, 0, 0, 0)
                 if u <= capacity:
-                    add("plain batch", (k, u, "P"), (k, u + grow, "P"), plain, *earn, also=also)
+                    for layer in decodes:
+                        add("plain batch", (k, u, layer), (k, u + grow, "P"), plain, *earn, also=also)
                     add("mixed batch", (k, u, "A"), (k, u + grow, "P"), mixed, *earn, also=also)
     fixed = max(1, alpha + ticks.d0 + ticks.p0)
     return Graph(piece, found, prompts, ends, ranges, top, most, shortest, fixed, young)

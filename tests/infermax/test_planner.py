@@ -148,6 +148,26 @@ def test_a_neighbour_changes_settings_that_exist() -> None:
     assert drawn <= {field.name for field in fields(PlannerOptions)} | {"seed"}
 
 
+def test_what_cannot_help_draws_no_random_numbers() -> None:
+    """Of requests that are alike the order is the same: another setting of it must not change the others."""
+
+    class Counted(random.Random):
+        drawn = 0
+
+        def gauss(self, mu: float = 0.0, sigma: float = 1.0) -> float:
+            self.drawn += 1
+            return super().gauss(mu, sigma)
+
+    alike, several = make((4, 6), (4, 6), kv_capacity=20), make((4, 6), (5, 7), kv_capacity=20)
+    counts = []
+    for instance in (alike, several):
+        rng = Counted(1)
+        names = {change.name for change in planner._changes(instance, PlannerOptions(), False, rng)}
+        assert ("last" in names) == (instance is several)
+        counts.append(rng.drawn)
+    assert counts[1] == counts[0] + 1
+
+
 # --- properties ---
 
 

@@ -60,6 +60,12 @@ def test_all_pages_with_code_are_run() -> None:
     assert {"README.md", "docs/start.md", "docs/schedulers.md", "docs/tutorials/planner.md"} <= found
 
 
+FUNCTION = (
+    '<dl class="py function"><dt>f(<em class="sig-param"><i>k</i>TYPE</em>, '
+    '<em class="sig-param">*</em>)</dt></dl>'
+)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -69,6 +75,9 @@ def test_all_pages_with_code_are_run() -> None:
         ('<a href="#there">b</a>', "#there has no such place"),
         ('<script src="https://cdn.org/x.js"></script>', "loads https://cdn.org/x.js"),
         ('<link rel="stylesheet" href="//fonts.org/x.css">', "loads //fonts.org/x.css"),
+        (FUNCTION.replace("TYPE", ": <a>int</a>"), ""),
+        (FUNCTION.replace("TYPE", ""), "the parameter k has no type"),
+        (FUNCTION.replace("TYPE", "").replace("function", "class"), ""),
     ],
 )
 def test_the_site_check_finds(tmp_path: Path, text: str, said: str) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import accumulate, product
+from itertools import accumulate
 from operator import le
-from typing import Any
+from typing import Any, NamedTuple
 
 from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
@@ -13,7 +12,7 @@ from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.payments import Payments, payments
 from infermax_opt.infermax.checker.pieces import FAR, Piece
-from infermax_opt.infermax.checker.steps import Step, push, reach
+from infermax_opt.infermax.checker.steps import Step, join_again, reach
 
 
 class Occupancy:
@@ -63,9 +62,18 @@ class Occupancy:
         return self.wide and k == self.top
 
 
-#: Potentials of a number of active requests by tokens: between batches, in a batch with first tokens,
-#: and in one with first tokens alone.
-Layers = list[list[Any]]
+class Layers(NamedTuple):
+    """Potentials of a number of active requests by tokens.
+
+    `between`: between batches; `ready`: for a batch of decodes, those included who turn up by one, as they
+    may where young tokens are left out; `mixed`: in a batch with decodes and prefills; `pure`: in one with
+    prefills alone.
+    """
+
+    between: list[Any]
+    ready: list[Any]
+    mixed: list[Any]
+    pure: list[Any]
 
 
 def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
@@ -80,10 +88,10 @@ def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
         Affine piece of the batch time.
     """
     graph, kinds = Occupancy(instance, evidence, piece), instance.since()
-    layers: Layers = [graph.potential[0], [FAR], [FAR]]
+    layers = Layers(graph.potential[0], graph.potential[0], [FAR], [FAR])
     for k in range(1, graph.top + 1):
-        layers = check_joins(graph, k, layers, instance.work)
-        instance.work.spend(6 * len(layers[0]))
+        layers = joined(graph, k, layers, instance.work)
+        instance.work.spend(6 * len(layers.between))
         check_batches(graph, k, layers)
         check_leaves(graph, k, instance.work)
     earned = [
@@ -93,10 +101,8 @@ def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
     return payments(instance, kinds, earned, piece)
 
 
-def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
-    """Nobody earns by turning up; return the least potentials of k requests in a batch.
-
-    A request joins fewer by one; in a last list for several numbers, those of that list, too.
+def joined(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
+    """Least potentials of k requests in a batch that some turn up or return in.
 
     Parameters
     ----------
@@ -108,25 +114,50 @@ def check_joins(graph: Occupancy, k: int, below: Layers, work: Work) -> Layers:
     work : Work
         Counts the steps.
     """
-    span, several = graph.ranges[k], graph.last_of_several(k)
-    mixed, pure = returns(graph)
+    between, (mixed, pure) = graph.potential[k], returns(graph)
     starts: list[Step] = [(i, i, -pay, 0) for i, pay in graph.starts.items()]
     pure += [(i + 1, i + 1, pay - graph.token - graph.size * i, 0) for i, _, pay, _ in starts]
-    layers = [graph.potential[k]]
-    if not graph.young:
+    ready = between
+    if graph.young:
+        ready = list(map(min, between, least_after(graph, k, below.ready, between, starts, work)))
+    else:
         mixed += starts
-    for number, start in product((k - 1, k) if several else (k - 1,), starts if graph.young else ()):
-        reached = reach(graph.potential[number], graph.ranges[number], span, start, work)
-        require(all(map(le, layers[0], reached)), "potential: turning up earns")
-    for layer, joins in ((1, mixed), (2, pure)):
-        source = list(map(min, below[0], below[layer]))
-        least: list[Any] = [FAR] * len(layers[0])
-        for join in joins:
-            least = list(map(min, least, reach(source, graph.ranges[k - 1], span, join, work)))
-        if several:
-            join_again(layers[0], least, span[0], joins, work)
-        layers.append(least)
-    return layers
+    before = list(map(min, below.ready, below.mixed)), list(map(min, below.between, below.pure))
+    return Layers(
+        between,
+        ready,
+        least_after(graph, k, before[0], ready, mixed, work),
+        least_after(graph, k, before[1], between, pure, work),
+    )
+
+
+def least_after(
+    graph: Occupancy, k: int, below: list[Any], same: list[Any], joins: list[Step], work: Work
+) -> list[Any]:
+    """Least potentials of k requests after the last of them joined.
+
+    A request joins fewer by one; in a last list for several numbers, those of that list, too.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    k : int
+        Active requests.
+    below : list[Any]
+        Potentials of one request less, before that.
+    same : list[Any]
+        Those of k requests of which none joined by these steps.
+    joins : list[Step]
+        Requests that join.
+    work : Work
+        Counts the steps.
+    """
+    span, least = graph.ranges[k], [FAR] * len(same)
+    for join in joins:
+        least = list(map(min, least, reach(below, graph.ranges[k - 1], span, join, work)))
+    if graph.last_of_several(k):
+        join_again(same, least, span[0], joins, work)
+    return least
 
 
 def returns(graph: Occupancy) -> tuple[list[Step], list[Step]]:
@@ -146,32 +177,6 @@ def returns(graph: Occupancy) -> tuple[list[Step], list[Step]]:
     return mixed, pure
 
 
-def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:
-    """Lower the potentials in a batch by joins within their list: once, as all lead to more tokens.
-
-    Parameters
-    ----------
-    between : list[Any]
-    layer : list[Any]
-    first : int
-    joins : list[Step]
-        Requests that join.
-    work : Work
-        Counts the steps.
-    """
-    work.spend(8 * len(layer) * len(joins))
-    windows = [(join, deque[tuple[Any, int]]()) for join in joins]
-    for u in range(first, first + len(layer)):
-        for (low, high, fixed, slope), queue in windows:
-            new = u - low
-            if new >= first:
-                push(queue, min(between[new - first], layer[new - first]) - slope * new, new)
-            if queue and queue[0][1] < u - high:
-                queue.popleft()
-            if queue:
-                layer[u - first] = min(layer[u - first], queue[0][0] + fixed + slope * u)
-
-
 def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:
     """Neither idling nor a batch of k requests earns: one that makes a token of each, or prompts alone.
 
@@ -182,12 +187,12 @@ def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:
         Active requests.
     layers : Layers
     """
-    (first, last), (row, admitted, pure) = graph.ranges[k], layers
-    require(all(map(le, row, [v + graph.pure for v in pure])), "potential: a prefill batch earns")
+    (first, last), row = graph.ranges[k], layers.between
+    require(all(map(le, row, [v + graph.pure for v in layers.pure])), "potential: a prefill batch earns")
     require(all(map(le, row, [v + graph.idle for v in row[1:]])), "potential: idling earns")
     most = graph.most if graph.last_of_several(k) else k
     earned = max(graph.token * k, graph.token * most)
-    fitting = zip(range(first, min(last, graph.capacity) + 1), row, admitted, strict=False)
+    fitting = zip(range(first, min(last, graph.capacity) + 1), layers.ready, layers.mixed, strict=False)
     after = [min(p + graph.plain, a + graph.mixed) - earned - graph.size * u for u, p, a in fitting]
     if graph.last_of_several(k):  # more than k requests grow by more
         after = list(accumulate(after, min))

@@ -10,13 +10,23 @@ more is rejected.  Formats: `docs/checkers.md`; proofs: `infermax_opt.iteration.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from infermax_opt.checking.command import Checker, argument_parser, report
 from infermax_opt.checking.profiles import default_profiles
 from infermax_opt.iteration.checker.certificate import check
 
+#: Units of the objectives.
+UNITS = {"seconds_per_be_token": "s per BE token", "seconds_per_value": "s per unit of value"}
+
+
+def ratio_and_unit(instance: Any) -> tuple[str, str]:
+    """What a certificate of an instance, as parsed, bounds, and its unit."""
+    return instance["objective"], UNITS[instance["objective"]]
+
+
 #: What the command `infermax-opt-check` calls.
-CHECKER = Checker(check, profiles=True)
+CHECKER = Checker(check, profiles=True, bounded=ratio_and_unit)
 
 
 def main(arguments: list[str]) -> int:

@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.extras import require
 from infermax_opt.infermax.data.cost import prefill_work
 from infermax_opt.latency.batches.samples import BatchSamples, Sample
 
@@ -74,10 +75,11 @@ def read_aiconfigurator(path: str, gpus: int) -> BatchSamples:
 
 def _engine(path: str, model: str, system: str, backend: str, gpus: int) -> Any:
     try:
-        from aiconfigurator_core.sdk.engine import EngineHandle
-    except ImportError:
-        problem = "needs the package aiconfigurator-core: pip install 'infermax-opt[calibrate]'"
-        raise InputError(problem, source=path) from None
+        require("aiconfigurator_core", "its batches")
+    except InputError as error:
+        raise error.within(path) from None
+    from aiconfigurator_core.sdk.engine import EngineHandle
+
     # It tells at length which of its tables it reads.
     logging.getLogger(PACKAGE).setLevel(logging.ERROR)
     try:

@@ -30,6 +30,8 @@ def plot_residuals(made: BatchFit, ax: Any | None = None) -> Any:
     matplotlib.axes.Axes
         The given ones, or those of the new figure.
     """
+    from matplotlib.ticker import NullFormatter
+
     with styled():
         (axes,) = panels(ax, (9, 5))
         for name, tokens, ratios in _series(made):
@@ -40,6 +42,10 @@ def plot_residuals(made: BatchFit, ax: Any | None = None) -> Any:
         axes.axhline(1, color="black", lw=0.8)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        # Powers of ten would be formulas.
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("tokens of the batch")
         axes.set_ylabel("measured / fit")
         axes.legend(loc="best", fontsize=9, markerscale=3)

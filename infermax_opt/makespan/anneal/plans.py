@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from infermax_opt.core.compiled import compiled
+from infermax_opt.core.compiled import compiled, in_plain_python
 from infermax_opt.makespan.anneal import _packing as packing
 from infermax_opt.makespan.anneal import _paths as paths
 from infermax_opt.makespan.anneal._state import arcs_of, earliest, first_paths, follow_paths
@@ -169,7 +169,7 @@ class _AnnealingRuns:
         """Runs of growing length, round after round."""
         best: _AnnealedPaths | None = None
         n = len(self.output)
-        steps, speed, most = max(FIRST, FIRST_EACH * n), math.inf, MOST_STEPS * n
+        steps, speed, most = in_plain_python(max(FIRST, FIRST_EACH * n)), math.inf, MOST_STEPS * n
         with ThreadPoolExecutor(threads) as pool:
             try:
                 for number in itertools.count():

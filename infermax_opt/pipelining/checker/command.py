@@ -17,8 +17,9 @@ from infermax_opt.pipelining.checker.certificate import check
 
 
 def share_and_unit(instance: Any) -> tuple[str, str]:
-    """What a certificate of an instance, as parsed, bounds; it has no unit."""
-    return f"capacity / {instance.get('objective', 'tokens')}", ""
+    """What a certificate of an instance, as parsed, bounds, and its unit."""
+    objective = instance.get("objective", "tokens")
+    return f"capacity / {objective}", f"tokens/{'token' if objective == 'tokens' else objective}"
 
 
 #: What the command `infermax-opt-check` calls.

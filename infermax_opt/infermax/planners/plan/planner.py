@@ -307,7 +307,6 @@ def _changes(instance: Instance, options: PlannerOptions, early: bool, rng: rand
         Change("by_input", options.by_input + rng.gauss(0, 0.2)),
         Change("noise", max(0.0, options.noise + rng.gauss(0, 0.2))),
         Change("slack", max(0.0, options.slack + rng.gauss(0, 0.3))),
-        Change("last", min(1.0, max(0.0, options.last + rng.gauss(0, 0.2)))),
         Change("reserve", max(0.0, options.reserve * math.exp(rng.gauss(0, 0.2)))),
         Change("window", rng.choice([1, 2, 4, 8, 16, 32, 64])),
         Change("walk", rng.choice([4, 8, 16, 32, 64, 128, 512, 2048])),
@@ -332,6 +331,8 @@ def _changes(instance: Instance, options: PlannerOptions, early: bool, rng: rand
             Change("early", max(0.0, options.early + rng.gauss(0, 0.3))),
             Change("young", options.young * math.exp(rng.gauss(0, 0.2))),
         ]
+    if len(instance.types) > 1:
+        changes.append(Change("last", min(1.0, max(0.0, options.last + rng.gauss(0, 0.2)))))
     if options.pilot > 0:
         changes.append(Change("pilot", options.pilot * math.exp(rng.gauss(0, 0.3))))
     if not instance.policy.hybrid_batching:
@@ -339,7 +340,7 @@ def _changes(instance: Instance, options: PlannerOptions, early: bool, rng: rand
     changes.append(Change("seed", rng.randrange(2**31)))
     if len(instance.types) == 1:
         # The order of alike requests decides nothing, except which of them start early.
-        alike = {"by_output", "by_input", "last", "window", "walk", "choice"}
+        alike = {"by_output", "by_input", "window", "walk", "choice"}
         alike |= set() if options.early > 0 else {"noise", "seed"}
         changes = [change for change in changes if change.name not in alike]
     return sorted(changes, key=lambda change: change.name)

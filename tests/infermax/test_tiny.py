@@ -20,7 +20,8 @@ from infermax_opt.infermax.bounds import (
     searched,
 )
 from infermax_opt.infermax.bounds.tiny import MOST_TOKENS, is_tiny
-from infermax_opt.infermax.data.instance import Instance, Objective
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup, System
 from tests.campaign import campaign
 from tests.infermax.waiting import waiting
 from tests.support import ROOT
@@ -48,6 +49,28 @@ def test_nothing_is_compiled(name: str, tmp_path: Path) -> None:
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert "state flow" in run.stdout
     assert list(tmp_path.rglob("*.nbi")) == []
+
+
+class Compiled(Exception):
+    """Compiled kernels of the occupancy bound were asked for."""
+
+
+def test_two_long_prompts_are_not_left_to_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their graph has few requests and ten thousands of sizes; of longer ones, that took a minute."""
+    kernels = _occupancy_graph.kernels
+
+    def asked(plain: bool) -> Any:
+        if not plain:
+            raise Compiled
+        return kernels(plain)
+
+    monkeypatch.setattr(_occupancy_graph, "kernels", asked)
+    cost = CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9"))
+    groups = (RequestGroup("long", 20_000, 16, count=2),)
+    instance = Instance("long", groups, System(240_000, 40_000, 20_000), cost, objective="mean_e2e")
+    assert is_tiny(((20_000, 16, 2),))
+    with pytest.raises(Compiled):
+        list(searched.searched_bounds(instance))
 
 
 def bounds(instance: Instance) -> list[LowerBound]:

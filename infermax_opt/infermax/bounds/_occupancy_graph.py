@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled
-from infermax_opt.infermax.bounds.tiny import is_tiny
+from infermax_opt.infermax.bounds.tiny import MOST_SIZES, is_tiny
 
 if TYPE_CHECKING:
     import numpy as np
@@ -212,7 +212,8 @@ class OccupancyGraph:
         )  # fmt: skip
         prompts, ends = np.array(self.prompts, np.int64), np.array(self.ends, np.int64)
         cycles = np.zeros(CYCLES, np.int64)
-        settle, weigh = kernels(is_tiny(self.kinds))
+        # Few requests may have long prompts.
+        settle, weigh = kernels(is_tiny(self.kinds) and self.states <= MOST_SIZES)
         found = settle(
             tables, came, first, last, self.capacity, self.wide, prompts, ends,
             shortest, self.ends[-1] - 1, self.young > 0, self.evictions, self.chunked, costs, SWEEPS, cycles,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import math
 
-__all__ = ["is_tiny"]
+__all__ = ["MOST_SIZES", "is_tiny"]
 
 #: Output tokens of all requests together.
 MOST_TOKENS = 64
 #: Ways in which requests can have had so many tokens each, those of one kind taken together.
 MOST_STATES = 5_000
+#: Numbers of KV tokens, times rows, that a graph of occupancies tells apart: each is looked at many times.
+MOST_SIZES = 20_000
 
 
 @functools.lru_cache(maxsize=64)

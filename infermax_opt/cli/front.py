@@ -12,6 +12,7 @@ from infermax_opt.cli.console import (
     MAX_SIZE,
     PROGRESS,
     check_output,
+    check_outputs_differ,
     output_option,
     progress_printer,
     save,
@@ -86,6 +87,7 @@ def front(
     from infermax_opt.fronts.report import front_csv, front_text, front_to_json
     from infermax_opt.fronts.trace import trace_front
 
+    check_outputs_differ(output, plot)
     for path in (output, plot):
         check_output(path, instance_file)
     if plot is not None:
@@ -96,6 +98,12 @@ def front(
         read_aimed(instance_file, None, slos), x, y,
         directions=directions, time_limit=time_limit, seed=seed, progress=progress_printer(progress),
     )  # fmt: skip
+    # The figures come first: they must not be lost where there is no room for a picture.
+    made = None
+    if output is not None and output.lower().endswith(".csv"):
+        write_text(front_csv(found), output)
+        made, output = output, None
+    save(front_to_json(found), output, None if as_json else front_text(found))
     if parts is not None:
         write_parts(found, parts)
     if plot is not None:
@@ -103,11 +111,6 @@ def front(
         from infermax_opt.fronts.plot import plot_front
 
         save_picture(plot_front(found), plot)
-    made = None
-    if output is not None and output.lower().endswith(".csv"):
-        write_text(front_csv(found), output)
-        made, output = output, None
-    save(front_to_json(found), output, None if as_json else front_text(found))
     if not as_json:
         wrote(made)
     return DONE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 import click
@@ -72,8 +73,18 @@ for command in (
 cli.add_command(completion.completion)
 
 
+def _replace_closed_streams() -> None:
+    """Let streams be empty, or lose what is written, that whoever started this has closed (``>&-``)."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Takes the number of the stream, which otherwise the next file would have.
+            handle = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(handle, "r" if name == "stdin" else "w", encoding="utf-8"))
+
+
 def main() -> None:
     """Entry point of the console script."""
+    _replace_closed_streams()
     heed_termination()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets its escape.

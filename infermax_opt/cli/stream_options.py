@@ -11,7 +11,9 @@ from click.core import ParameterSource
 
 from infermax_opt.cli.completion import files
 from infermax_opt.cli.options import TRACE_FORMATS
+from infermax_opt.core.errors import InputError
 from infermax_opt.core.options import LARGEST_SEED, decimal_option, window
+from infermax_opt.files.json import OtherLayout
 from infermax_opt.latency.workers import chosen_worker, worker_options
 
 if TYPE_CHECKING:
@@ -96,7 +98,11 @@ def given_stream(context: click.Context, input_file: str, form: str | None, **op
         given = context.get_parameter_source(str(parameter.name)) is not ParameterSource.DEFAULT
         if given and parameter.name in TRACE_OPTIONS:
             raise click.UsageError(f"{parameter.opts[0]} goes with --format only; a stream says it.")
-    return read_stream(input_file)
+    try:
+        return read_stream(input_file)
+    except OtherLayout as error:
+        words = f"{error.problem}; --format says how a trace is laid out"
+        raise InputError(words, source=error.source) from None
 
 
 def tell_unplaceable(path: str, stream: Stream) -> bool:

@@ -123,11 +123,12 @@ def workers(
             for some in (stream, side)
             if some is not None
         )
+    # The figures come first: they must not be lost where there is no room for the rest.
+    _report(series, sides, output, as_json)
     if placement is not None:
         write_placement(series.placement, placement)
     if plot is not None:
         save_picture(plot_workers(series), plot)
-    _report(series, sides, output, as_json)
     return DONE
 
 

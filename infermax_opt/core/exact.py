@@ -16,8 +16,8 @@ from typing import Literal
 from infermax_opt.core.errors import InputError
 
 __all__ = [
-    "Number", "Rounding", "decimal_text", "fixed_text", "is_finite_decimal", "percent_text", "read_whole",
-    "to_fraction",
+    "MAX_DIGITS", "Number", "Rounding", "decimal_text", "fixed_text", "is_finite_decimal", "percent_text",
+    "read_whole", "to_fraction",
 ]  # fmt: skip
 
 Number = int | str | float | Decimal | Fraction

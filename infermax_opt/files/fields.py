@@ -10,7 +10,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import to_fraction
 from infermax_opt.files.schemas import SCHEMAS
 
-__all__ = ["INSTANCE_SCHEMA", "SCHEDULE_SCHEMA", "Fields", "shown"]
+__all__ = ["INSTANCE_SCHEMA", "SCHEDULE_SCHEMA", "Fields", "check_format", "shown"]
 
 
 def shown(value: object) -> str:
@@ -20,6 +20,13 @@ def shown(value: object) -> str:
     except ValueError:
         text = "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def check_format(value: object, schema: str) -> None:
+    """Refuse what is said to be of another format of this program; its first unknown key would tell less."""
+    found = str(value.get("schema")) if isinstance(value, dict) else ""
+    if found.startswith("infermax-opt/") and found.split("/")[1] != schema.split("/")[1]:
+        raise InputError(f"{shown(found)} is not {schema!r}", field="schema")
 
 
 class Fields:

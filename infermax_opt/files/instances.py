@@ -9,7 +9,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.registry import first_problem, problem_named, problem_names, problem_of, problems
 from infermax_opt.core.values import AnyInstance, AnySchedule
-from infermax_opt.files.fields import SCHEDULE_SCHEMA, shown
+from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, check_format, shown
 from infermax_opt.files.json import OtherLayout, dump_json, read_as
 
 __all__ = [
@@ -45,6 +45,7 @@ def instance_from_json(value: Any) -> Any:
     InputError
         Naming field, value and limit.
     """
+    check_format(value, INSTANCE_SCHEMA)
     # The reader of the first problem refuses what is of none.
     named = value.get("problem") if isinstance(value, dict) and "problem" in value else first_problem().name
     problem = problem_named(named) if isinstance(named, str) else None

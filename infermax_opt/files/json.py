@@ -77,7 +77,7 @@ def pieces(path: str | os.PathLike[str]) -> Iterator[bytes]:
         raise InputError("is not a complete gzip file", source=name) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"cannot be read: {reason}", source=name) from None
+        raise InputError(f"cannot be read: {reason}", source=name or repr(name)) from None
     if count > most:
         raise InputError(f"is larger than {most} bytes; --max-size allows more", source=name)
 

@@ -39,11 +39,12 @@ from fractions import Fraction
 from math import lcm
 
 from infermax_opt.core.band import Band
-from infermax_opt.core.exact import Number
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import MAX_DIGITS, Number
 from infermax_opt.core.measured import Measured
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.intervals import fastest, slowest
+from infermax_opt.infermax.data.intervals import coefficients, fastest, slowest
 from infermax_opt.infermax.data.latencies import NEVER, Latencies
 from infermax_opt.infermax.data.objective import Latency, Metric
 from infermax_opt.infermax.data.release import refuse_release
@@ -83,11 +84,23 @@ def scaled(instance: Instance, factor: Fraction) -> Instance:
 
 
 def banded(instance: Instance, band: Band) -> Instance:
-    """The instance on the machines of a band, as intervals of its coefficients."""
+    """The instance on the machines of a band, as intervals of its coefficients.
+
+    Raises
+    ------
+    InputError
+        If a coefficient gets more digits than a file can hold: its certificates would be of other machines.
+    """
     if band == AS_GIVEN:
         return instance
-    high = _scaled(instance.slowest or instance.cost, band.high)
-    return replace(instance, cost=_scaled(instance.cost, band.low), slowest=high)
+    low, high = _scaled(instance.cost, band.low), _scaled(instance.slowest or instance.cost, band.high)
+    for where, value in (*coefficients(low), *coefficients(high)):
+        if 10**MAX_DIGITS % value.denominator or value >= 10**MAX_DIGITS:
+            problem = (
+                f"{band} times the {where} of the instance has more than {MAX_DIGITS} digits beside the point"
+            )
+            raise InputError(problem, field="band")
+    return replace(instance, cost=low, slowest=high)
 
 
 def worst_case(instance: Instance, schedule: Schedule, band: Band = AS_GIVEN) -> Measured:

@@ -16,11 +16,12 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.plugins import blaming
 from infermax_opt.core.problem import Heuristic
 from infermax_opt.core.script import file_and_name, from_file
+from infermax_opt.infermax.data.first_tokens import counts_first_tokens
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
-from infermax_opt.infermax.schedulers.classed import CLASSED, TRIED, classed_schedule
+from infermax_opt.infermax.schedulers.classed import CLASSED, FOR_FIRST_TOKENS, TRIED, classed_schedule
 from infermax_opt.infermax.schedulers.foresight import FORESIGHT, foresight_schedule
 from infermax_opt.infermax.schedulers.presets import ABOUT, AIMED, PRESETS, preset
 from infermax_opt.infermax.schedulers.reservation.options import ReservationOptions
@@ -39,7 +40,7 @@ __all__ = [
 
 Scheduler = Callable[[Instance], Schedule]
 
-#: Output tokens up to which schedulers that tell classes apart are tried unasked.
+#: Output tokens up to which those of `CLASSED`, which are slow, are tried unasked.
 MOST_TOLD = 60_000
 #: Entry points of schedulers.
 GROUP = "infermax_opt.schedulers"
@@ -99,14 +100,16 @@ def names_for(instance: Instance) -> tuple[str, ...]:
     """Names of all these that are worth a trial on an instance.
 
     Those that tell classes apart come last, as they are slow: where there is something to tell, and not so
-    many tokens that one of them takes more than a few seconds.  They come first where nothing else takes the
-    instance.
+    many tokens that one of them takes more than a few seconds; so does the one for first tokens, where these
+    count.  They come first where nothing else takes the instance.
     """
     others = (*scheduler_names(), *aimed_names())
+    first = FOR_FIRST_TOKENS if counts_first_tokens(instance) else ()
     if instance.release is not None:
-        return (*TRIED, *others)
+        return (*TRIED, *first, *others)
     told = any(group.slo or group.class_name is not None for group in instance.groups)
-    return (*others, *(TRIED if told and instance.output_tokens <= MOST_TOLD else ()))
+    slow = (*(TRIED if told else ()), *first)
+    return (*others, *(slow if instance.output_tokens <= MOST_TOLD else ()))
 
 
 def scheduler_lines() -> list[str]:

@@ -19,7 +19,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
 from infermax_opt.core.run import SolveOptions, SolveRun
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
-from infermax_opt.infermax.data.instance import Instance, Metric, Objective
+from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.rounds import in_rounds
 from infermax_opt.infermax.data.schedule import Schedule
@@ -54,12 +54,8 @@ FLOW_SHARE = 0.25
 WINDOW_COLUMNS = 40_000
 #: Share of the time that planners have before these windows.
 PLAN_SHARE = 0.6
-#: Share of the planners' time that those for latencies have, where those for the makespan may help, too.
-ADMISSION_SHARE = 0.4
 #: What is added to a value that is asked about, so that a search can show that no schedule reaches it.
 ABOVE = Fraction(1, 10**9)
-#: Share that those for service levels have before them.
-LEVELS_SHARE = 0.9
 #: Requests up to which start rounds are searched exactly; the share of the time that plans have before that,
 #: and the share of the rest that the search has.
 ROUNDS_REQUESTS, ROUNDS_SHARE, PROVE_SHARE = 30, 0.15, 0.85
@@ -180,7 +176,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         if self.instance.offline and self.instance.objective.is_makespan:
             yield from anytime_plans(self.instance, upper=upper, seed=self.options.seed, deadline=deadline)
         else:
-            yield from self.admission_plans(now, deadline)
+            yield from self.latency_plans(deadline)
         if windows and self.best is not None:
             from infermax_opt.infermax.exact.flow_windows import improved_by_windows
 
@@ -189,11 +185,9 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             for schedule in improved_by_windows(self.instance, plan, deadline=end, seed=seed):
                 yield "windows:highs", schedule
 
-    def admission_plans(self, now: float, deadline: float | None) -> Iterator[tuple[str, Schedule]]:
-        """Plans for latencies and arrivals; offline those for the makespan, too: a full memory helps all."""
-        from infermax_opt.infermax.planners.admission.levels import LevelsPlanner
-        from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
-        from infermax_opt.infermax.planners.anytime import anytime_plans
+    def latency_plans(self, deadline: float | None) -> Iterator[tuple[str, Schedule]]:
+        """Plans for latencies and arrivals; none for a closed loop."""
+        from infermax_opt.infermax.planners.latencies import latency_plans
         from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
 
         if self.instance.release is not None:
@@ -204,16 +198,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             merge = self.merged if rounds.takes(self.instance) else None
             yield from RoundsPlanner(self.instance, seed=self.options.seed, merge=merge).plans(deadline)
             return
-        share = ADMISSION_SHARE if self.instance.offline else 1.0
-        planner = AdmissionPlanner(self.instance, seed=self.options.seed)
-        if Metric.MISSED in self.instance.objective.metrics:
-            levels = LevelsPlanner(self.instance, seed=self.options.seed)
-            yield from levels.plans(None if deadline is None else now + LEVELS_SHARE * (deadline - now))
-            share = max(share, LEVELS_SHARE)
-        yield from planner.plans(None if deadline is None else now + share * (deadline - now))
-        if self.instance.offline:
-            packed = replace(self.instance, objective=Objective.of(Metric.MAKESPAN.value))
-            yield from anytime_plans(packed, seed=self.options.seed, deadline=deadline)
+        yield from latency_plans(self.instance, seed=self.options.seed, deadline=deadline)
 
     def merged(self, known: list[Ints], near: int, limit: int) -> Ints | None:
         """Ends near known ones with a smaller sum; None, too, while there are no prices yet.

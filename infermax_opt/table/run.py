@@ -287,6 +287,8 @@ class _Run:
                 temporary.write_text(text(table), encoding="utf-8")
                 os.replace(temporary, target)
             except OSError as error:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
                 reason = error.strerror or str(error)
                 raise InputError(f"cannot be written: {reason}", source=str(target)) from None
         now = time.monotonic()

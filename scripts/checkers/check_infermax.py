@@ -2332,6 +2332,32 @@ def reach(
     return found
 
 
+def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:
+    """Lower the potentials in a batch by joins within their list: once, as all lead to more tokens.
+
+    Parameters
+    ----------
+    between : list[Any]
+    layer : list[Any]
+    first : int
+    joins : list[Step]
+        Requests that join.
+    work : Work
+        Counts the steps.
+    """
+    work.spend(8 * len(layer) * len(joins))
+    windows = [(join, deque[tuple[Any, int]]()) for join in joins]
+    for u in range(first, first + len(layer)):
+        for (low, high, fixed, slope), queue in windows:
+            new = u - low
+            if new >= first:
+                push(queue, min(between[new - first], layer[new - first]) - slope * new, new)
+            if queue and queue[0][1] < u - high:
+                queue.popleft()
+            if queue:
+                layer[u - first] = min(layer[u - first], queue[0][0] + fixed + slope * u)
+
+
 # --- infermax_opt/infermax/checker/occupancy.py ---------------------------------------------------
 # Proof: occupancy, by prices and potentials on active requests and tokens.
 
@@ -2496,32 +2522,6 @@ def returns(graph: Occupancy) -> tuple[list[Step], list[Step]]:
         mixed.append((low - 1, high - 1, back + each + token, each + size))
         pure.append((low, high, back, each))
     return mixed, pure
-
-
-def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:
-    """Lower the potentials in a batch by joins within their list: once, as all lead to more tokens.
-
-    Parameters
-    ----------
-    between : list[Any]
-    layer : list[Any]
-    first : int
-    joins : list[Step]
-        Requests that join.
-    work : Work
-        Counts the steps.
-    """
-    work.spend(8 * len(layer) * len(joins))
-    windows = [(join, deque[tuple[Any, int]]()) for join in joins]
-    for u in range(first, first + len(layer)):
-        for (low, high, fixed, slope), queue in windows:
-            new = u - low
-            if new >= first:
-                push(queue, min(between[new - first], layer[new - first]) - slope * new, new)
-            if queue and queue[0][1] < u - high:
-                queue.popleft()
-            if queue:
-                layer[u - first] = min(layer[u - first], queue[0][0] + fixed + slope * u)
 
 
 def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:

@@ -286,6 +286,33 @@ def test_a_trace_is_no_instance(bench: Bench, rows: str, layout: str) -> None:
     assert (done.exit_code, done.stderr) == (2, f"infermax-opt: {path}: is not JSON, but {layout}\n")
 
 
+@pytest.mark.parametrize(
+    ("command", "path", "told"),
+    [
+        (
+            ["bound"],
+            "SCHEDULE",
+            "SCHEDULE: schema: 'infermax-opt/schedule/1' is not 'infermax-opt/instance/1'",
+        ),
+        (
+            ["workers"],
+            "SCHEDULE",
+            "SCHEDULE: schema: 'infermax-opt/schedule/1' is not 'infermax-opt/instance/1'",
+        ),
+        (["simulate"], "GOOD", "GOOD: problem: 'infermax' is not 'stream'"),
+        (["workers"], "TRACE", "TRACE: is not JSON, but CSV; --format says how a trace is laid out"),
+        (["bound"], "", "'': cannot be read: No such file or directory"),
+    ],
+)
+def test_a_file_of_another_kind(bench: Bench, command: list[str], path: str, told: str) -> None:
+    names = {"GOOD": bench.good, "SCHEDULE": bench.folder / "s.json", "TRACE": bench.folder / "t.csv", "": ""}
+    (bench.folder / "s.json").write_text(json.dumps(VALID["schedule"]))
+    (bench.folder / "t.csv").write_text(TRACE)
+    done = bench.runner.invoke(cli, [*command, str(names[path])])
+    words = told.replace(path, str(names[path])) if path else told
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"infermax-opt: {words}\n")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_truncated_anywhere(bench: Bench, kind: str) -> None:
     text = json.dumps(VALID[kind])

@@ -112,3 +112,19 @@ def test_a_real_pipe() -> None:
         ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.startswith("toy: verified")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_failure(closed: str, tmp_path: Path) -> None:
+    target = tmp_path / "s.json"
+    command = f"{sys.executable} -m infermax_opt schedule {TOY} --scheduler vllm -o {target} {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(target.read_text())["schema"] == "infermax-opt/schedule/1"
+
+
+def test_a_closed_standard_input_is_empty() -> None:
+    command = f"{sys.executable} -m infermax_opt bound - <&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "-: is not JSON" in done.stderr

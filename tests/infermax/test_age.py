@@ -99,3 +99,9 @@ def test_evictions_that_cost_nothing_undo_it() -> None:
 
 def test_huge_sizes_are_left_out() -> None:
     assert aged_batches([(MAX_SIZE, 5, 1)], 2 * MAX_SIZE, None) == 0
+
+
+def test_a_horizon_of_any_size_is_one() -> None:
+    for sizes in ([(8, 4, 2)], [(3, 9, 8), (5, 2, 4)]):
+        unlimited = aged_batches(sizes, 20, None)
+        assert unlimited - 1 <= aged_batches(sizes, 20, 10**80) == aged_batches(sizes, 20, 10**9) <= unlimited

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from infermax_opt import api
 from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
-from infermax_opt.infermax.band import scaled, worst_case
+from infermax_opt.infermax.band import banded, scaled, worst_case
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.formats import instance_from_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.latencies import Latencies
 from infermax_opt.infermax.data.objective import Metric
@@ -95,6 +97,19 @@ def test_a_band_of_one_is_the_machine_itself() -> None:
     metrics = api.verify(instance, schedule).metrics
     for name, value in metrics.items():
         assert found[name] == value or name == "class_spread"
+
+
+def test_a_band_whose_machines_no_file_can_hold() -> None:
+    """Written with fewer digits, they would be others: certificates of the bounds were rejected."""
+    instance, forty = tiny(5, arrivals=True), "0." + "1234567891" * 4
+    long = replace(instance, cost=CostModel([(forty, "0.1")], ("0.1", "0"), ("0", "0")))
+    with pytest.raises(InputError, match=r"band: 0\.9:1 times the cost\.batch\[0\]\[0\] .* 40 digits"):
+        banded(long, Band.parsed("0.9:1"))
+    with pytest.raises(InputError, match="40 digits"):
+        banded(replace(long, cost=replace(long.cost, decode=(40, 0))), Band(Fraction(1), Fraction(10**39)))
+    held = banded(long, Band.parsed("1:9"))
+    written = instance_from_json(instance_to_json(held))
+    assert written == held
 
 
 @pytest.mark.parametrize("text", ["1", "a:b", "1.2:1.1", "0:1", "-1:1", "1:", ""])

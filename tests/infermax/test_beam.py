@@ -198,6 +198,13 @@ def test_what_it_leaves_to_others() -> None:
         assert list(beam_plans(instance)) == []
 
 
+def test_a_cost_of_any_size_is_searched() -> None:
+    cost = CostModel([("0.007", "0.000075")], ("0.0003", "1e30"), ("0.0003", "1.5e-9"))
+    instance = Instance("odd", (RequestGroup("a", 8, 4, count=2),), System(100, 16, 16), cost)
+    found = beam_search(instance, options=BeamOptions(width=10))
+    assert found is None or value(instance, found) > 0
+
+
 def test_importing_it_loads_no_compiler() -> None:
     code = (
         "import sys, infermax_opt.infermax.planners.beam.beam\n"

@@ -26,7 +26,7 @@ from infermax_opt.infermax.data.schedule import Batch
 from infermax_opt.infermax.heuristics import names_for, run_scheduler, scheduler_lines
 from infermax_opt.infermax.schedulers._draft import Draft
 from infermax_opt.infermax.schedulers.bros import Bros, BrosOptions
-from infermax_opt.infermax.schedulers.classed import CLASSED, TRIED
+from infermax_opt.infermax.schedulers.classed import CLASSED, FOR_FIRST_TOKENS, TRIED
 from infermax_opt.infermax.simulator import Simulator, simulate
 from tests.campaign import examples
 from tests.infermax.strategies import aimed, instances
@@ -228,7 +228,7 @@ def test_they_are_tried_where_there_is_something_to_tell() -> None:
     plain = instance(RequestGroup("r", 1, 1))
     assert not set(CLASSED) & set(names_for(plain))
     assert set(TRIED) <= set(names_for(instance(best_effort("b", 1, 1))))
-    assert set(TRIED) == set(CLASSED) - {"bros-literal"}
+    assert set(TRIED) == set(CLASSED) - {"bros-literal", *FOR_FIRST_TOKENS}
     assert not set(TRIED) & set(names_for(instance(best_effort("b", 1, 100, 40_000))))
     assert all(any(line.startswith(f"{name}: ") for line in scheduler_lines()) for name in CLASSED)
 

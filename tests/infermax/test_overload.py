@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
 from math import sqrt
@@ -176,3 +178,14 @@ def test_many_empty_parts_are_beyond_what_is_checked() -> None:
     evidence = {**(bound.evidence or {}), "parts": 10**6}
     with pytest.raises(Rejected, match="steps to check, the limit"):
         check(shown(of), certificate_to_json(of, replace(bound, value=Fraction(1), evidence=evidence)))
+
+
+@pytest.mark.parametrize("arrival", [0, 1.7e9, 1e18])
+def test_prices_of_late_arrivals_come_to_an_end(arrival: float) -> None:
+    """Beside seconds since 1970, in ticks of 1 ps, a float holds services of milliseconds roughly or not."""
+    rng, late = random.Random(1), arrival * 1e12
+    requests = [(late + rng.random() * 1e12, 1e9 * rng.random(), rng.randint(1, 3)) for _ in range(200)]
+    code = "from infermax_opt.infermax.bounds._fluid import busy_prices\n"
+    command = [sys.executable, "-c", f"{code}print(len(busy_prices({requests}, 64)))"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "64\n"

@@ -23,7 +23,7 @@ from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.table import archive
 from infermax_opt.table.archive import Archive, schedule_sha256
 from infermax_opt.table.suites import get_suite, suite_names
-from tests.campaign import one_in
+from tests.campaign import one_in, size
 from tests.support import ROOT, shared_data
 
 TOY = read_instance(ROOT / "instances" / "toy.json")
@@ -288,3 +288,21 @@ def test_what_is_shipped(suite: str) -> None:
         best.schedule(instance)
         if entry.lower is not None and entry.lower.proof == "closed-form":
             assert entry.lower.value <= closed_form(instance).value
+
+
+@pytest.mark.parametrize("suite", ["paper-b32", "paper-b1024", "mixes", "latency"])
+def test_certificates_of_the_archive_stay_accepted(suite: str) -> None:
+    """Whoever changes a proof changes it so that what was proved before is proved still."""
+    cases = {case.name: case for case in get_suite(suite).cases}
+    for name, entry in one_in(4, sorted(Archive(SHIPPED, suite).entries().items())):
+        if entry.lower is not None and entry.lower.certificate is not None:
+            path = SHIPPED / entry.lower.certificate
+            if path.stat().st_size <= size(20_000, 10**9):
+                assert api.check_certificate(cases[name].build(), path) >= entry.lower.value
+
+
+def test_a_certificate_from_before_returns_paid_stays_accepted() -> None:
+    """Its requests turn up in batches alone: there are no potentials for them between batches."""
+    (path,) = (SHIPPED / "paper-b32").glob("b32-i1-o32-m100-p4096.*.certificate.json.gz")
+    (case,) = (case for case in get_suite("paper-b32").cases if case.name == "b32-i1-o32-m100-p4096")
+    assert api.check_certificate(case.build(), path) > 0

@@ -24,7 +24,7 @@ from infermax_opt.cluster.data.stream import Stream, StreamRequest, stream_unpla
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.lengths import check_error, estimate
-from infermax_opt.files.fields import INSTANCE_SCHEMA, Fields, shown
+from infermax_opt.files.fields import INSTANCE_SCHEMA, Fields, check_format, shown
 from infermax_opt.files.json import dump_json, read_as
 from infermax_opt.files.traces import Trace, TraceRequest, check_fit, keep_fit
 from infermax_opt.placement.data.formats import worker_from_json, worker_to_json
@@ -128,8 +128,12 @@ def stream_from_json(value: object) -> Stream:
     InputError
         Naming the offending field.
     """
-    if isinstance(value, dict) and value.get("problem") == "placement":
+    check_format(value, INSTANCE_SCHEMA)
+    problem = value.get("problem") if isinstance(value, dict) else None
+    if problem == "placement":
         raise InputError("is a single heartbeat, which `solve` and `bound` take", field="problem")
+    if isinstance(problem, str) and problem != STREAM:
+        raise InputError(f"{shown(problem)} is not {STREAM!r}", field="problem")
     top = Fields(value, "", ["schema", "problem", "name", "requests", "worker", "slo"], _OPTIONS)
     top.schema(INSTANCE_SCHEMA)
     if top.get("problem") != STREAM:

@@ -120,7 +120,8 @@ def _shortest_first(requests: Sequence[tuple[float, float, int]]) -> list[tuple[
         end = min(now + left[who], until)
         segments.append((now, end, who))
         left[who] -= end - now
-        if left[who] <= 1e-9 * requests[who][1]:
+        # What is lost beside the time is served, too: it would never get less.
+        if left[who] <= 1e-9 * requests[who][1] or end == now:
             heapq.heappop(there)
         now = end
     return segments

@@ -73,7 +73,9 @@ def aged_batches(sizes: Sequence[tuple[int, int, int]], capacity: int, horizon: 
     position = before // room
     # The tokens of one size reach into the next position at most.
     late = np.maximum(0, many - ((position + 1) * room - before) // np.maximum(1, size))
-    most = int(position.max()) + 1 if horizon is None else horizon
+    # A horizon beyond the last position is none; it may be too large for a column.
+    most = int(position.max()) + 1
+    most = most if horizon is None else min(most, horizon)
     waste = many * np.minimum(position, most) + late * (position < most)
     filled = int(volume[-1]) + int(waste.sum())
     return -(-filled // capacity) if horizon is None else filled // capacity

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import accumulate
 from operator import le
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.payments import Payments, payments
 from infermax_opt.infermax.checker.pieces import FAR, Piece
-from infermax_opt.infermax.checker.steps import Step, push, reach
+from infermax_opt.infermax.checker.steps import Step, join_again, reach
 
 
 class Occupancy:
@@ -176,32 +175,6 @@ def returns(graph: Occupancy) -> tuple[list[Step], list[Step]]:
         mixed.append((low - 1, high - 1, back + each + token, each + size))
         pure.append((low, high, back, each))
     return mixed, pure
-
-
-def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:
-    """Lower the potentials in a batch by joins within their list: once, as all lead to more tokens.
-
-    Parameters
-    ----------
-    between : list[Any]
-    layer : list[Any]
-    first : int
-    joins : list[Step]
-        Requests that join.
-    work : Work
-        Counts the steps.
-    """
-    work.spend(8 * len(layer) * len(joins))
-    windows = [(join, deque[tuple[Any, int]]()) for join in joins]
-    for u in range(first, first + len(layer)):
-        for (low, high, fixed, slope), queue in windows:
-            new = u - low
-            if new >= first:
-                push(queue, min(between[new - first], layer[new - first]) - slope * new, new)
-            if queue and queue[0][1] < u - high:
-                queue.popleft()
-            if queue:
-                layer[u - first] = min(layer[u - first], queue[0][0] + fixed + slope * u)
 
 
 def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:

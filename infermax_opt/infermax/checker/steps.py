@@ -64,3 +64,29 @@ def reach(
             queue.popleft()
         found[u - first] = queue[0][0] + fixed + slope * u
     return found
+
+
+def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:
+    """Lower the potentials in a batch by joins within their list: once, as all lead to more tokens.
+
+    Parameters
+    ----------
+    between : list[Any]
+    layer : list[Any]
+    first : int
+    joins : list[Step]
+        Requests that join.
+    work : Work
+        Counts the steps.
+    """
+    work.spend(8 * len(layer) * len(joins))
+    windows = [(join, deque[tuple[Any, int]]()) for join in joins]
+    for u in range(first, first + len(layer)):
+        for (low, high, fixed, slope), queue in windows:
+            new = u - low
+            if new >= first:
+                push(queue, min(between[new - first], layer[new - first]) - slope * new, new)
+            if queue and queue[0][1] < u - high:
+                queue.popleft()
+            if queue:
+                layer[u - first] = min(layer[u - first], queue[0][0] + fixed + slope * u)

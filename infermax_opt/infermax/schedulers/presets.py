@@ -67,6 +67,7 @@ ABOUT: dict[str, str] = {
     "bros-literal": "BROS as its paper has it: one late request stops all others",
     "fcfs": "first come first served, prompts whole, also in a closed loop",
     "rr": "classes alternate from batch to batch, first come first served inside",
+    "first-tokens": "shortest prompt first; who has a first token makes room, and decodes when nobody waits",
     "slack": "who can keep a service level first, others in what is left; who has missed one comes last",
 }
 """What the names of some do not say."""

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Estimate"]
+__all__ = ["HAIR", "Estimate", "of_rank"]
+
+#: Share by which a latency may be above its limit and count as kept: replay decides.
+HAIR = 1e-12
 
 
 class Estimate:
@@ -72,14 +75,15 @@ class Estimate:
         if metric in LINEAR:
             return float(found[LINEAR[metric]] @ self._shares[metric])
         if metric in BY_COUNT:
-            late = [found[latency] > limit for latency, limit in zip(Latency, self._limits, strict=True)]
+            limits = self._limits * (1 + HAIR)
+            late = [found[latency] > limit for latency, limit in zip(Latency, limits, strict=True)]
             missed, ended = np.any(late, axis=0), last <= self._horizon
             broken = (missed | ~ended) & self._promised
             return float(self._weight[broken if metric is Metric.MISSED else ~ended & self._optional].sum())
         if metric in QUANTILES:
             percent, latency = QUANTILES[metric]
             having = self._required & (self._outputs > 1) if latency is Latency.TPOT else self._required
-            return _of_rank(found[latency][having], percent)
+            return of_rank(found[latency][having], percent)
         if not self._required.any():
             return 0.0
         found = {latency: values[self._required] for latency, values in found.items()}
@@ -90,7 +94,7 @@ class Estimate:
         return max(means) - min(means)
 
 
-def _of_rank(values: Floats, percent: int) -> float:
+def of_rank(values: Floats, percent: int) -> float:
     """A percentile of latencies, 0 of none."""
     if not len(values):
         return 0.0

@@ -35,8 +35,6 @@ FAR, OTHERS = 0.15, 0.4
 PAUSE = 2.0
 #: Tokens of a chunk, by which the time that a prompt takes alone is judged.
 CHUNK = 512
-#: Share by which a latency may be above its limit and count as kept: replay decides.
-HAIR = 1e-12
 
 
 @dataclass(frozen=True)
@@ -187,6 +185,8 @@ class LevelsPlanner(AdmissionPlanner):
     def _judged(self, choice: LevelChoice, out: Flags) -> tuple[float, Flags]:
         """Weight that is missed, and who was started but missed a limit."""
         import numpy as np
+
+        from infermax_opt.infermax.planners.admission.estimate import HAIR
 
         end, first, last, *_ = self._served(choice, out)
         if not np.isfinite(end):

@@ -106,6 +106,7 @@ class AdmissionPlanner:
         self.best: Choice | None = None
         self.value = float("inf")
         self.runs = 0
+        self._coming = self._choices()
         #: Weights, moves and order of a choice that was the best.
         self._ordered: tuple[tuple[float, ...], tuple[tuple[int, int], ...], list[int]] = (), (), []
 
@@ -123,7 +124,7 @@ class AdmissionPlanner:
     # --- the search ---------------------------------------------------------------------------------
 
     def plans(self, deadline: float | None = None) -> Iterator[tuple[str, Schedule]]:
-        """Ever better plans by the simulated clock.
+        """Ever better plans by the simulated clock; called again, it goes on where it stopped.
 
         Parameters
         ----------
@@ -131,10 +132,8 @@ class AdmissionPlanner:
             Moment of `time.monotonic` at which to stop.
         """
         told, written = time.monotonic(), None
-        for choice in self._choices():
-            if time.monotonic() > deadline if deadline is not None else self.runs >= RUNS:
-                break
-            self._try(choice)
+        while time.monotonic() <= deadline if deadline is not None else self.runs < RUNS:
+            self._try(next(self._coming))
             if self.best != written and time.monotonic() - told > PAUSE and self.best is not None:
                 yield f"admission:{self.runs}", self.schedule(self.best)
                 told, written = time.monotonic(), self.best

@@ -57,6 +57,8 @@ PAID = 0.985
 REPORTED = 1.02
 #: Rounds of `beam_plans` without a deadline.
 ROUNDS = 3
+#: Most batches between two decisions: more than any schedule has, and a number that fits the kernel.
+MAX_PACE = 2**40
 #: Most nodes per bucket that `beam_plans` goes to.
 MAX_WIDTH = 1600
 
@@ -322,7 +324,7 @@ def _prepare(
     problem, total = build(instance, slots, batches, options.credit, price)
     step = max(total / len(instance.requests) / options.fineness, 1e-12)
     full = price * system.kv_capacity
-    pace = max(1, round(options.pace * step / full)) if full > 0 else 1
+    pace = max(1, round(min(options.pace * step / full, MAX_PACE))) if full > 0 else 1
     rules = BeamRules(
         width=options.width,
         step=step,

@@ -1,0 +1,97 @@
+"""Plans for latencies, and with arrivals: the planners that may help an objective, in turn or in a race."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from infermax_opt.infermax.data.first_tokens import counts_first_tokens
+from infermax_opt.infermax.data.instance import Instance, Metric, Objective
+from infermax_opt.infermax.data.schedule import Schedule
+
+__all__ = ["latency_plans"]
+
+#: Share of the time that planners for latencies have where those for the makespan may help, too.
+ADMISSION_SHARE = 0.4
+#: Share that those for service levels have before the others, where they are not raced.
+LEVELS_SHARE = 0.9
+#: Share of the time in which each planner of a race shows how good it is.
+TRIAL = 0.1
+
+
+class _Raced(Protocol):
+    """A planner whose values can be compared with those of others."""
+
+    value: float
+
+    def plans(self, deadline: float | None = None) -> Iterator[tuple[str, Schedule]]:
+        """Ever better plans; called again, it goes on from its best one."""
+
+
+def latency_plans(
+    instance: Instance, *, seed: int = 0, deadline: float | None = None
+) -> Iterator[tuple[str, Schedule]]:
+    """Plans for an instance with arrivals, or for an objective that is not the makespan.
+
+    Where first tokens count, alone or among others, their planner is raced against those for whole requests:
+    it is far better where memory is scarce, and worse where nobody may be evicted.  Offline the planners for
+    the makespan come last: a full memory helps all.
+
+    Parameters
+    ----------
+    instance : Instance
+    seed : int
+    deadline : float, optional
+        Moment of `time.monotonic` at which to stop.
+
+    Yields
+    ------
+    name : str
+        Where the schedule comes from.
+    schedule : Schedule
+    """
+    from infermax_opt.infermax.planners.admission.levels import LevelsPlanner
+    from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
+    from infermax_opt.infermax.planners.anytime import anytime_plans
+    from infermax_opt.infermax.planners.first_tokens.planner import FirstTokensPlanner
+
+    now, metrics = time.monotonic(), instance.objective.metrics
+
+    def until(share: float) -> float | None:
+        return None if deadline is None else now + share * (deadline - now)
+
+    share = ADMISSION_SHARE if instance.offline else 1.0
+    planners: list[_Raced] = [AdmissionPlanner(instance, seed=seed)]
+    if counts_first_tokens(instance):
+        planners.insert(0, FirstTokensPlanner(instance, seed=seed))
+    if Metric.MISSED in metrics:
+        levels, share = LevelsPlanner(instance, seed=seed), max(share, LEVELS_SHARE)
+        if len(planners) > 1 and len(metrics) == 1:
+            planners.append(levels)
+        else:
+            yield from levels.plans(until(LEVELS_SHARE))
+    yield from _raced(planners, until(share))
+    if instance.offline:
+        packed = replace(instance, objective=Objective.of(Metric.MAKESPAN.value))
+        yield from anytime_plans(packed, seed=seed, deadline=deadline)
+
+
+def _raced(planners: Sequence[_Raced], deadline: float | None) -> Iterator[tuple[str, Schedule]]:
+    """Plans of each in a part of the time, then those of the best one; without a deadline, of each.
+
+    Parameters
+    ----------
+    planners : sequence
+        Of two that are equally good the first one goes on.
+    deadline : float, optional
+        Moment of `time.monotonic` at which to stop.
+    """
+    if deadline is not None and len(planners) > 1:
+        each = TRIAL * (deadline - time.monotonic())
+        for planner in planners:
+            yield from planner.plans(time.monotonic() + each)
+        planners = [min(planners, key=lambda planner: planner.value)]
+    for planner in planners:
+        yield from planner.plans(deadline)

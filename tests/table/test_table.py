@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -36,11 +36,13 @@ from infermax_opt.infermax.data.suites import csp_case
 from infermax_opt.infermax.heuristics import aimed_names, scheduler_names
 from infermax_opt.infermax.problem import InferMaxProblem
 from infermax_opt.table import compute as table_compute
+from infermax_opt.table import pool as table_pool
+from infermax_opt.table import run as table_run
 from infermax_opt.table.archive import Archive, schedule_sha256
 from infermax_opt.table.compute import Job, compute_row
 from infermax_opt.table.journal import JOURNAL, open_journal
 from infermax_opt.table.output import Table, csv_text, markdown_text, table_to_json
-from infermax_opt.table.pool import run_jobs
+from infermax_opt.table.pool import Answer, run_jobs
 from infermax_opt.table.row import Row, RowOptions
 from infermax_opt.table.run import run_table
 from infermax_opt.table.suites import Case, Suite, get_suite
@@ -554,6 +556,28 @@ def test_kill_9_loses_and_doubles_nothing(tmp_path: Path) -> None:
     rows = list(csv.DictReader((tmp_path / "table.csv").open()))
     assert [row["instance"] for row in rows] == wanted
     assert not list(tmp_path.rglob(".*"))
+
+
+def test_tables_that_take_long_are_written_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of many rows would otherwise be most of a run."""
+    written: list[int] = []
+
+    def slow(table: Table) -> str:
+        written.append(len(table.rows))
+        time.sleep(0.3)
+        return ""
+
+    def run(jobs: Iterable[Job], workers: int) -> Iterator[Answer]:
+        for job in jobs:
+            yield Answer(job, some_row(job.name, suite="mine", protocol=job.options.protocol(job.version)))
+
+    monkeypatch.setattr(table_run, "WRITERS", {"table.csv": slow})
+    monkeypatch.setattr(table_run, "PAUSE", 0.0)
+    monkeypatch.setattr(table_pool, "run_jobs", run)
+    case = csp_case(1, chunked=False)
+    suite = Suite("mine", tuple(Case(f"m{k}", partial(replace, case, name=f"m{k}")) for k in range(40)))
+    run_table(suite, tmp_path, time_limit=1, jobs=1)
+    assert written == [1, 40]
 
 
 @only_linux

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from infermax_opt.core.interrupts import exit_code, heed_termination
+from infermax_opt.core.interrupts import exit_code, heed_signals
 
 __all__ = ["main"]
 
@@ -12,7 +12,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line."""
     try:
-        heed_termination()
+        heed_signals()
         from infermax_opt.cli.main import main as run
 
         run()

@@ -24,7 +24,7 @@ from infermax_opt.cli.simulate import simulate
 from infermax_opt.cli.solve import solve
 from infermax_opt.cli.table import table
 from infermax_opt.cli.workers import workers
-from infermax_opt.core.interrupts import heed_termination
+from infermax_opt.core.interrupts import heed_signals
 
 __all__ = ["cli", "main"]
 
@@ -85,7 +85,7 @@ def _replace_closed_streams() -> None:
 def main() -> None:
     """Entry point of the console script."""
     _replace_closed_streams()
-    heed_termination()
+    heed_signals()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets its escape.
         if isinstance(stream, io.TextIOWrapper):

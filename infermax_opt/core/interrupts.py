@@ -1,4 +1,9 @@
-"""SIGTERM, which batch systems and containers send, ends a command as Ctrl-C does: with what it has."""
+"""SIGTERM, which batch systems and containers send, ends a command as Ctrl-C does: with what it has.
+
+Either raises where the program is, but for code that an exception harms: compiled functions fetch Python
+objects by `_numba_unpickle` and report an exception in there as a `SystemError`, and a module of numba that
+is not imported to its end stays broken.  There the signal comes again a moment later.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +22,14 @@ __all__ = [
     "Stopped",
     "Terminated",
     "exit_code",
-    "heed_termination",
+    "heed_signals",
     "patient",
 ]
 
 #: Exit codes of a command that was stopped before it had a result: 128 and the number of the signal.
 INTERRUPTED, TERMINATED = 130, 143
+#: Seconds until a signal comes again that came where it would do harm.
+AGAIN = 0.01
 
 
 class Terminated(KeyboardInterrupt):
@@ -33,10 +40,15 @@ class Stopped(KeyboardInterrupt):
     """A callback wants the run to end: whatever stops at Ctrl-C stops likewise, with what it has."""
 
 
-def heed_termination() -> None:
-    """Let SIGTERM raise `Terminated`, unless whoever started this process wants it otherwise."""
+def heed_signals() -> None:
+    """Let SIGTERM raise `Terminated`, and Ctrl-C `KeyboardInterrupt`, where that does no harm.
+
+    A signal that whoever started this process wants to be otherwise stays as it is.
+    """
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _raise)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _raise)
 
 
 @dataclass
@@ -84,4 +96,23 @@ def exit_code(stop: BaseException) -> int:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    raise Terminated
+    if _harmed(frame):
+        main = threading.main_thread().ident
+        again = threading.Timer(AGAIN, signal.pthread_kill, (main, number))
+        again.daemon = True
+        again.start()
+    else:
+        raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+
+
+def _harmed(frame: FrameType | None) -> bool:
+    """Whether an exception in this frame would leave numba, which one of its callers is, in disorder."""
+    importing = False
+    while frame is not None:
+        if frame.f_code.co_name == "_numba_unpickle":
+            return True
+        importing = importing or frame.f_code.co_filename.startswith("<frozen importlib")
+        if importing and frame.f_globals.get("__name__", "").partition(".")[0] == "numba":
+            return True
+        frame = frame.f_back
+    return False

@@ -15,6 +15,7 @@ from typing import Any
 
 from infermax_opt import api
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.interrupts import heed_signals
 from infermax_opt.core.result import AnyResult, LowerBound
 from infermax_opt.core.result_items import result_items
 from infermax_opt.core.shown import written_schedule
@@ -29,6 +30,7 @@ def main() -> None:
     """Solve the instance of the job."""
     # A shell that starts this in the background has it ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    heed_signals()
     # Standard output is for events: whatever else is printed goes to standard error.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

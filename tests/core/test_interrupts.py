@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from numba.core.serialize import _numba_unpickle
 
 from infermax_opt.cli.main import cli
 from infermax_opt.cluster import series
 from infermax_opt.cluster.data.formats import write_stream
 from infermax_opt.cluster.data.generate import poisson_stream
-from infermax_opt.core.interrupts import Terminated, heed_termination, patient
+from infermax_opt.core.interrupts import Terminated, heed_signals, patient
 from tests.stopped import begin, stopped, until
 from tests.support import ROOT
 
@@ -87,10 +91,50 @@ def heeded() -> Iterator[None]:
     """Signals raise in this process as they do in the program."""
     old = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    heed_termination()
+    heed_signals()
     yield
     for number, handler in old.items():
         signal.signal(number, handler)
+
+
+class Told:
+    """What a compiled function fetches, at which moment a signal comes."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[int]]:
+        return signal.raise_signal, (self.number,)
+
+
+def then_waits(work: Callable[[], object], done: list[object]) -> None:
+    """Keep what some work gives, and wait for a signal that was to come in it."""
+    done.append(work())
+    time.sleep(5)
+
+
+@pytest.mark.usefixtures("heeded")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_comes_after_what_a_compiled_function_fetches(number: signal.Signals) -> None:
+    """Raised within, numba says that the function returned "a result with an exception set"."""
+    fetched: list[object] = []
+    data = pickle.dumps(Told(number)), number.name.encode()
+    with pytest.raises(Terminated if number == signal.SIGTERM else KeyboardInterrupt):
+        then_waits(lambda: _numba_unpickle(0, *data), fetched)
+    assert fetched == [None]
+
+
+@pytest.mark.usefixtures("heeded")
+def test_a_signal_comes_after_an_import_by_numba(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "import signal\nsignal.raise_signal(signal.SIGTERM)\nwhole = 1\n"
+    (tmp_path / "inner.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    numba = types.ModuleType("numba.some")
+    exec("def load():\n    import inner\n    return inner.whole", numba.__dict__)
+    imported: list[object] = []
+    with pytest.raises(Terminated):
+        then_waits(numba.load, imported)
+    assert imported == [1]
 
 
 @pytest.mark.usefixtures("heeded")

@@ -192,3 +192,10 @@ def test_what_the_checker_wants_of_the_prices() -> None:
 
 def check_too_much(instance: Instance, bound: Any) -> None:
     submit(instance, json.loads(json.dumps(certificate_to_json(instance, bound))))
+
+
+def test_a_decode_of_any_cost_is_left_out() -> None:
+    cost = CostModel([("0.007", "0.000075")], (10**12, "2.6e-7"), ("0.0003", "1.5e-9"))
+    instance = Instance("odd", (RequestGroup("a", 8, 4, count=2),), System(100, 16, 16), cost)
+    found = lagrangian_bound(instance)
+    assert found is None or found.value >= 0

@@ -132,7 +132,8 @@ def relaxation_of(instance: Instance, piece: int, theta: int) -> Relaxation | No
     Returns
     -------
     Relaxation or None
-        None where batches are free of charge, or the kinds of requests too many.
+        None where batches are free of charge, decoding costs too much for a column of whole numbers beside
+        them, or the kinds of requests are too many.
     """
     import numpy as np
 
@@ -150,6 +151,8 @@ def relaxation_of(instance: Instance, piece: int, theta: int) -> Relaxation | No
     units = functools.partial(in_units, exponent=exponent)
     block, capacity = system.block_size, system.kv_capacity // system.block_size
     rho, share = units(max(0, beta - ticks.d1)), units(ticks.d0 - theta) // capacity
+    if share * capacity >= 1 << 50:
+        return None
     tiny = is_tiny(tuple((i, o, count) for (i, o), count in lengths.items()))
     kinds = []
     for (i, o), count in sorted(lengths.items()):

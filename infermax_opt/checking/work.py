@@ -9,14 +9,18 @@ from infermax_opt.checking.errors import Rejected
 MAX_STEPS = 7 * 10**7
 
 
-class Work:
-    """Steps of checking so far; rejects beyond `MAX_STEPS`, before they are done."""
+class Exhausted(Rejected):
+    """Checking would take too long."""
 
-    def __init__(self) -> None:
-        self.spent = 0
+
+class Work:
+    """Steps of checking so far; rejects beyond a limit, `MAX_STEPS` unless told, before they are done."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.spent, self.most = 0, MAX_STEPS if most is None else most
 
     def spend(self, steps: int) -> None:
         """Count steps that come next."""
         self.spent += steps
-        if self.spent > MAX_STEPS:
-            raise Rejected(f"takes more than {MAX_STEPS} steps to check, the limit")
+        if self.spent > self.most:
+            raise Exhausted(f"takes more than {self.most} steps to check, the limit")

@@ -90,7 +90,7 @@ class Autoscaled:
     lower, upper : Fraction or None
         Machine time, s.
     certificate : dict or None
-        Of the lower one, for `infermax_opt.fleet.hours_checker`.
+        Of the lower one, for `infermax_opt.fleet.checker.hours`.
     policy, scheduler : str or None
     peak : int or None
         Most machines that are on at once.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infermax_opt.fleet.checker import Machine
+from infermax_opt.fleet.checker.machine import Machine
 from infermax_opt.infermax.bounds.least_work import spreads
 from infermax_opt.infermax.data.instance import Instance
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from infermax_opt.core.checks import checked_decimal
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
-from infermax_opt.fleet.checker import Asked, question_hash
+from infermax_opt.fleet.checker.question import Asked, question_hash
 from infermax_opt.fleet.machine import machine_of
 from infermax_opt.infermax.data.instance import Instance, Request, RequestGroup, ServiceLevel
 from infermax_opt.infermax.data.intervals import refuse_intervals

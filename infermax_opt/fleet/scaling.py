@@ -22,9 +22,11 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from infermax_opt.fleet.bounds.pooled import MachineBound
-from infermax_opt.fleet.checker import KINDS
-from infermax_opt.fleet.hours_checker import HOURS_SCHEMA, joint_hash, machine_seconds
+from infermax_opt.fleet.bounds.pooled import ANY_STEPS, MachineBound
+from infermax_opt.fleet.checker.certificate import machine_seconds
+from infermax_opt.fleet.checker.hours import HOURS_SCHEMA
+from infermax_opt.fleet.checker.needs import KINDS
+from infermax_opt.fleet.checker.question import joint_hash
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import FleetReplay, replay_fleet
 from infermax_opt.fleet.routing.policies import Router
@@ -62,7 +64,7 @@ class Scaled:
     policy : str
         Of the upper one.
     certificate : dict
-        Of the lower one, for `infermax_opt.fleet.hours_checker`.
+        Of the lower one, for `infermax_opt.fleet.checker.hours`.
     peak : int
         Most machines that are on at once.
     always : Fraction
@@ -106,7 +108,7 @@ def least_time(bounds: Sequence[MachineBound], scaling: Scaling) -> tuple[Fracti
                 "parts": [{**bound.certificate, "groups": 1, "windows": [window]} for bound in bounds],
                 "machines": most.certificate,
             }
-            found = machine_seconds(certificate)
+            found = machine_seconds(certificate, ANY_STEPS)
             if isinstance(found, Fraction) and (best is None or found > best[0]):
                 best = found, {**certificate, "seconds": str(found)}
     if best is None:

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.fleet.bounds.pooled import pooled_bound
+from infermax_opt.fleet.bounds.pooled import ANY_STEPS, pooled_bound
+from infermax_opt.fleet.checker.certificate import machines_from
 from infermax_opt.fleet.question import FleetQuestion
-from infermax_opt.fleet.rate_checker import machines_from
 from infermax_opt.fleet.upper import Found, enough
 
 __all__ = ["Sustained", "sustained"]
@@ -58,7 +58,7 @@ class Sustained:
     found : Found or None
         Routes at the lower one.
     certificate : dict or None
-        Of the upper one, for `infermax_opt.fleet.rate_checker`.
+        Of the upper one, for `infermax_opt.fleet.checker.rate`.
     """
 
     machines: int
@@ -101,7 +101,7 @@ def sustained(
 
     def refuted(rate: Fraction) -> dict[str, Any] | None:
         certificate = pooled_bound(told(rate, "refuting")).certificate
-        proved = machines_from(certificate)
+        proved = machines_from(certificate, ANY_STEPS)
         return (
             {**certificate, "machines_from": proved} if isinstance(proved, str) or proved > machines else None
         )

@@ -308,6 +308,28 @@ class Checker(NamedTuple):
     bounded: Callable[[Any], tuple[str, str]] = objective_and_unit
 
 
+class Held(NamedTuple):
+    """What a certificate holds that names no instance: the hash of its question, and the bound.
+
+    `bounded`: what is bounded; `bound`: None where nothing is enough; `unit`: of the bound.
+    """
+
+    question: str
+    bounded: str
+    bound: Fraction | None
+    unit: str
+
+
+class AloneChecker(NamedTuple):
+    """The checker of certificates that hold their question.
+
+    `check`: takes a certificate, as parsed, and the hash of the question that it has to be of, or None;
+    returns what it holds, or raises Rejected.
+    """
+
+    check: Callable[[Any, str | None], Held]
+
+
 class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line, as all of a checker's are."""
 
@@ -316,13 +338,26 @@ class OneLineParser(argparse.ArgumentParser):
         self.exit(2, one_line(f"{self.prog}: {message}; --help tells more", 1000) + "\n")
 
 
-def argument_parser(profiles: Path | None = None) -> argparse.ArgumentParser:
-    """What a checker is told on its command line; where cost may be a profile, with the folder of these."""
+def argument_parser(profiles: Path | None = None, instance: bool | None = True) -> argparse.ArgumentParser:
+    """What a checker is told on its command line.
+
+    Parameters
+    ----------
+    profiles : Path, optional
+        Where cost may be a profile: the folder of these.
+    instance : bool or None
+        Whether an instance stands before the certificate; None: not where the certificate holds its question.
+    """
     parser = OneLineParser(
         description="check a lower bound; exit code 0: it holds, 1: rejected, 2: cannot be read"
     )
-    parser.add_argument("instance", type=Path)
+    parser.set_defaults(instance=None, question=None)
+    if instance is not False:
+        parser.add_argument("instance", type=Path, nargs=None if instance else "?")
     parser.add_argument("certificate", type=Path)
+    if instance is not True:
+        told = "of a certificate that holds its question: reject it unless this is the hash of it"
+        parser.add_argument("--question", metavar="HASH", help=told)
     mebibytes = "most MiB that a file may hold, decompressed (default: %(default)s)"
     parser.add_argument("--max-size", metavar="MIB", type=int, default=MAX_BYTES // 2**20, help=mebibytes)
     parser.add_argument("--json", action="store_true", help="say what came of it as a JSON object")
@@ -331,7 +366,7 @@ def argument_parser(profiles: Path | None = None) -> argparse.ArgumentParser:
     return parser
 
 
-def report(options: argparse.Namespace, checker_of: Callable[[Any], Checker]) -> int:
+def report(options: argparse.Namespace, checker_of: Callable[[Any], Checker | AloneChecker]) -> int:
     """Check the files named on the command line, say what came of it, return the exit code.
 
     Parameters
@@ -339,19 +374,17 @@ def report(options: argparse.Namespace, checker_of: Callable[[Any], Checker]) ->
     options : argparse.Namespace
         As parsed.
     checker_of : Callable
-        The checker of an instance, as parsed.
+        The checker of an instance, as parsed; where none is named, of a certificate that holds its question.
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # closed by whoever started this
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    most, found = options.max_size * 2**20, dict[str, Any]()
+    found = dict[str, str | None]()
     try:
-        instance = load(options.instance, most)
-        checker = checker_of(instance)
-        folder = [options.profiles] if checker.profiles else []
-        bound = checker.check(instance, load(options.certificate, most), *folder)
+        text, found = certified(options, checker_of)
     except Unusable as problem:
-        code, outcome, text = 2, "unusable", f"cannot be used: {options.instance}: {problem}"
+        code, outcome = 2, "unusable"
+        text = f"cannot be used: {options.instance or options.certificate}: {problem}"
     except Rejected as problem:
         code, outcome, text = 1, "rejected", f"rejected: {problem}"
     except Unreadable as problem:
@@ -359,18 +392,42 @@ def report(options: argparse.Namespace, checker_of: Callable[[Any], Checker]) ->
     except MemoryError:
         code, outcome, text = 2, "unreadable", "cannot be read: there is not enough memory"
     else:
-        what, unit = checker.bounded(instance)
-        code, outcome, text = (
-            0,
-            "certified",
-            f"certified: {instance['name']}: {what} >= {seconds(bound)} {unit}",
-        )
-        found = {"instance": instance["name"], "bounded": what, "lower_bound": str(bound), "unit": unit}
+        code, outcome = 0, "certified"
     line = one_line(text, 1000)
     if options.json:
         whole = {"schema": REPORT_SCHEMA, "outcome": outcome, "message": line, **found}
         return code if said(sys.stdout, json.dumps(whole, indent=2)) else 2
     return code if said(sys.stderr if code else sys.stdout, line) else 2
+
+
+def certified(
+    options: argparse.Namespace, checker_of: Callable[[Any], Checker | AloneChecker]
+) -> tuple[str, dict[str, str | None]]:
+    """What is said of a certificate that holds, in words and as fields; as `report`.
+
+    Parameters
+    ----------
+    options, checker_of
+    """
+    most = options.max_size * 2**20
+    given = load(options.instance or options.certificate, most)
+    checker = checker_of(given)
+    if isinstance(checker, AloneChecker):
+        held = checker.check(given, options.question)
+        bound = None if held.bound is None else str(held.bound)
+        told = "nothing is enough" if held.bound is None else f">= {amount(held.bound)} {held.unit}"
+        fields = {"question": held.question, "bounded": held.bounded, "lower_bound": bound, "unit": held.unit}
+        return f"certified: question {held.question}: {held.bounded} {told}", fields
+    folder = [options.profiles] if checker.profiles else []
+    proved = checker.check(given, load(options.certificate, most), *folder)
+    (what, unit), name = checker.bounded(given), given["name"]
+    fields = {"instance": name, "bounded": what, "lower_bound": str(proved), "unit": unit}
+    return f"certified: {name}: {what} >= {seconds(proved)} {unit}", fields
+
+
+def amount(value: Fraction) -> str:
+    """A number of things, which may be whole."""
+    return str(value) if value.denominator == 1 else seconds(value)
 
 
 def said(stream: TextIO | None, text: str) -> bool:
@@ -433,17 +490,21 @@ class Meaning:
 MAX_STEPS = 7 * 10**7
 
 
-class Work:
-    """Steps of checking so far; rejects beyond `MAX_STEPS`, before they are done."""
+class Exhausted(Rejected):
+    """Checking would take too long."""
 
-    def __init__(self) -> None:
-        self.spent = 0
+
+class Work:
+    """Steps of checking so far; rejects beyond a limit, `MAX_STEPS` unless told, before they are done."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.spent, self.most = 0, MAX_STEPS if most is None else most
 
     def spend(self, steps: int) -> None:
         """Count steps that come next."""
         self.spent += steps
-        if self.spent > MAX_STEPS:
-            raise Rejected(f"takes more than {MAX_STEPS} steps to check, the limit")
+        if self.spent > self.most:
+            raise Exhausted(f"takes more than {self.most} steps to check, the limit")
 
 
 # --- infermax_opt/makespan/checker/instance.py ----------------------------------------------------

@@ -232,8 +232,18 @@ def test_closed_streams_are_no_traceback(form: str) -> None:
         assert (done.returncode, done.stderr) == (2, told)
 
 
-@pytest.mark.parametrize("arguments", [[], ["one"], ["a", "b", "c"], ["a", "b", "--max-size", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["a", "b", "c"], ["a", "b", "--question", "c"], ["a", "b", "--max-size", "x"]]
+)
 def test_a_wrong_use_is_one_line(arguments: list[str]) -> None:
     done = run(*MODULE, *arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "--help tells more" in done.stderr
+
+
+def test_one_file_is_a_certificate_that_holds_its_question() -> None:
+    """Another one is told that it has no checker; nothing waits for a second file."""
+    for path, why in ((PAIRS["infermax"][0], "has no checker; there are"), ("no.json", "No such file")):
+        done = run(*MODULE, path)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert why in done.stderr

@@ -11,7 +11,7 @@ import pytest
 from infermax_opt.core.errors import InputError
 from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled
 from infermax_opt.fleet.bounds.pooled import pooled_bound
-from infermax_opt.fleet.hours_checker import machine_seconds
+from infermax_opt.fleet.checker.certificate import machine_seconds
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import replay_fleet
 from infermax_opt.fleet.routing.policies import Router

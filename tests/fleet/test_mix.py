@@ -10,10 +10,12 @@ from random import Random
 
 import pytest
 
+from infermax_opt.checking.errors import Rejected
 from infermax_opt.fleet.bounds.mix import mix_bound
-from infermax_opt.fleet.checker import NEVER, Rejected
+from infermax_opt.fleet.checker.certificate import least_price
+from infermax_opt.fleet.checker.mix import Cut, Cuts, cheapest
+from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.mix import best_mix
-from infermax_opt.fleet.mix_checker import Cut, Cuts, cheapest, check
 from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
@@ -66,7 +68,7 @@ def test_bounds_hold_for_every_mix(seeds: range) -> None:
         except TooMany:
             continue
         found = best_mix([first, other], prices, [None, None])
-        assert check(json.loads(json.dumps(found.bound.certificate))) == (
+        assert least_price(json.loads(json.dumps(found.bound.certificate))) == (
             NEVER if found.lower is None else found.lower
         )
         if found.lower is None:
@@ -153,4 +155,4 @@ def test_prices_that_make_a_mix_best() -> None:
 def test_what_proves_nothing_is_rejected(change: dict[str, object], problem: str) -> None:
     certificate = {**mix_bound(two_types(20), [Fraction(1), Fraction(1)]).certificate, **change}
     with pytest.raises(Rejected, match=problem):
-        check(certificate)
+        least_price(certificate)

@@ -12,8 +12,7 @@ from click.testing import CliRunner
 
 from infermax_opt.cli.main import cli
 from infermax_opt.files.page import cell
-from infermax_opt.fleet import mix_checker
-from infermax_opt.fleet.hours_checker import machine_seconds
+from infermax_opt.fleet.checker.certificate import least_price, machine_seconds
 from infermax_opt.fleet.page import answer, plan_page
 
 PROFILE = "llama-3.1-8b_h100"
@@ -134,7 +133,7 @@ def test_page_of_a_plan(plan: dict[str, Any]) -> None:
             )
         )
         proof = json.loads(Path("proofs", f"mix-rate{mix['rate']:g}.json").read_text())
-        assert mix_checker.check(proof) == low
+        assert least_price(proof) == low
     assert "Machine-hours, by type and rate" in found.tables
     for row in plan["rows"]:
         lines = found.tables[f"{row['machine']} at rate {row['rate']:g}: machines by window"][1:]

@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 
 from infermax_opt.cli.main import cli
 from infermax_opt.files.csv_rows import read_rows
-from infermax_opt.fleet import checker
-from infermax_opt.fleet.rate_checker import machines_from
+from infermax_opt.fleet.checker.certificate import least_machines, machines_from
 from infermax_opt.fleet.routing.policies import POLICIES
 from infermax_opt.infermax.data.cost_format import cost_to_json
 from infermax_opt.infermax.data.profiles import load_profile
@@ -60,7 +59,7 @@ def test_rows_files_and_certificates(trace: str) -> None:
     for row in rows:
         assert 1 <= int(row["lower"]) <= int(row["upper"])
         proof = json.loads(Path("proofs", f"{PROFILE}-rate{float(row['rate']):g}.json").read_text())
-        assert checker.check(proof) == int(row["lower"])
+        assert least_machines(proof) == int(row["lower"])
         assert proof["question"] == row["question_sha256"]
         assert 0 < float(row["cost_per_million_lower"]) <= float(row["cost_per_million_upper"])
     assert int(rows[1]["lower"]) > 1

@@ -7,8 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.fleet import checker
+from infermax_opt.checking.fields import Field
 from infermax_opt.fleet.bounds.pooled import pooled_bound
+from infermax_opt.fleet.checker.machine import read_machine
+from infermax_opt.fleet.checker.needs import KINDS, cost_of, needs_of, unit_of
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup
 from infermax_opt.infermax.replay.plain import replay_plain
@@ -60,17 +62,17 @@ def kept(instance: Instance, rng: random.Random) -> list[RequestGroup]:
 
 def dearest(certificate: dict[str, Any]) -> Fraction:
     """What any window demands of machines at most, over all pieces and whatever shares alpha."""
-    machine = checker.machine_of(certificate["machine"])
+    machine = read_machine(Field(certificate["machine"], "machine"))
     levels = [[None if x is None else Fraction(x) for x in level] for level in certificate["levels"]]
-    most, unit = Fraction(0), checker.unit_of(machine)
+    most, unit = Fraction(0), unit_of(machine)
     needs = []
     for arrival, prompt, outputs, level in certificate["requests"]:
-        found = checker.needs_of(machine, Fraction(arrival), (prompt, outputs), levels[level], outputs)
+        found = needs_of(machine, Fraction(arrival), (prompt, outputs), levels[level], outputs)
         assert found is not None
         needs += [(prompt, need) for need in found]
     for piece in range(len(machine.alpha)):
-        for kind in checker.KINDS:
-            costs = [(need, checker.cost_of(machine, prompt, need, piece, kind)) for prompt, need in needs]
+        for kind in KINDS:
+            costs = [(need, cost_of(machine, prompt, need, piece, kind)) for prompt, need in needs]
             for begin in {need.begin for need, _ in costs}:
                 total = 0
                 for need, cost in sorted(

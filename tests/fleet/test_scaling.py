@@ -6,9 +6,11 @@ from fractions import Fraction
 
 import pytest
 
+from infermax_opt.checking.errors import Rejected
 from infermax_opt.fleet.bounds.pooled import pooled_bound
-from infermax_opt.fleet.checker import NEVER, Rejected
-from infermax_opt.fleet.hours_checker import joint_hash, machine_seconds
+from infermax_opt.fleet.checker.certificate import machine_seconds
+from infermax_opt.fleet.checker.question import joint_hash
+from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.replay import replay_fleet
 from infermax_opt.fleet.routing.policies import Router
 from infermax_opt.fleet.scaling import Scaling, least_time, machine_time, on_times, scaled

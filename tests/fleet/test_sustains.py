@@ -9,11 +9,12 @@ from random import Random
 
 import pytest
 
+from infermax_opt.checking.errors import Rejected
 from infermax_opt.files.arrivals import COMPRESSED_UNIT
 from infermax_opt.fleet.bounds.pooled import pooled_bound
-from infermax_opt.fleet.checker import NEVER, Rejected, check
+from infermax_opt.fleet.checker.certificate import least_machines, machines_from
+from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.question import FleetQuestion
-from infermax_opt.fleet.rate_checker import machines_from
 from infermax_opt.fleet.sustains import CLOSE, sustained
 from tests.campaign import campaign, in_blocks
 from tests.fleet.test_pooled import random_proofs, steady
@@ -44,7 +45,7 @@ def test_a_proof_holds_at_every_higher_rate(seeds: range) -> None:
             continue
         for proof in (certificate, *random_proofs(certificate, rng)):
             proved = machines_from(json.loads(json.dumps(proof)))
-            now = check(proof)
+            now = least_machines(proof)
             assert (proved == NEVER) == (now == NEVER)
             if isinstance(proved, int) and isinstance(now, int):
                 assert proved <= now

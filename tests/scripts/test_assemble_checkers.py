@@ -32,7 +32,7 @@ def written(root: Path, **changed: str) -> Path:
 
 
 def test_the_files_are_current(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert problems() == ["infermax", "iteration", "makespan", "pipelining"]
+    assert problems() == ["fleet", "infermax", "iteration", "makespan", "pipelining"]
     assert main(["--check"]) == 0
     assert {path.name for path in (ROOT / "scripts" / "checkers").iterdir() if path.suffix == ".py"} == {
         f"check_{problem}.py" for problem in problems()
@@ -47,6 +47,7 @@ def test_the_files_are_current(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_file_holds_every_part_whole_and_once() -> None:
+    unused = {"meaning": ["fleet"]}  # of instances, of which its certificates name none
     for problem in problems():
         text = assemble(problem)
         nodes = [ast.unparse(node) for node in ast.parse(text).body]
@@ -57,7 +58,8 @@ def test_a_file_holds_every_part_whole_and_once() -> None:
                 ast.unparse(node) for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)
             ]
             used = f"# --- infermax_opt/{path.relative_to(ROOT / 'infermax_opt')} " in text
-            assert used or path.stem in ("__init__", "__main__", "main", "profiles"), path
+            left_out = path.stem in ("__init__", "__main__", "main", "profiles")
+            assert used or left_out or problem in unused.get(path.stem, []), path
             assert [nodes.count(part) for part in parts] == [used] * len(parts), path
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infermax_opt.fleet.checker import later_ticks, prompt_ticks
+from infermax_opt.fleet.checker.machine import later_ticks, prompt_ticks
 from infermax_opt.fleet.machine import machine_of
 from infermax_opt.fleet.question import FleetQuestion
 

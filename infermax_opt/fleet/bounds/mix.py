@@ -29,12 +29,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from infermax_opt.fleet.bounds.pooled import GROUPS, WEIGHT_BITS
+from infermax_opt.checking.fields import Field
+from infermax_opt.checking.work import Work
+from infermax_opt.fleet.bounds.pooled import ANY_STEPS, GROUPS, WEIGHT_BITS
 from infermax_opt.fleet.bounds.windows import best_windows
-from infermax_opt.fleet.checker import NEVER, needs_of, question_of
-from infermax_opt.fleet.hours_checker import joint_hash
+from infermax_opt.fleet.checker.certificate import least_price
+from infermax_opt.fleet.checker.mix import MIX_SCHEMA, Cut, Cuts, charges, cheapest, cut_of
+from infermax_opt.fleet.checker.needs import needs_of
+from infermax_opt.fleet.checker.question import joint_hash, read_question
+from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.machine import machine_of, machine_to_json
-from infermax_opt.fleet.mix_checker import SCHEMA, Cut, Cuts, charges, cheapest, check, cut_of
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.infermax.bounds.pieces import quiet_solver
 
@@ -63,7 +67,7 @@ class MixBound:
     price : Fraction or None
         Of an hour; None: no mix is enough.
     certificate : dict
-        For `infermax_opt.fleet.mix_checker`.
+        For `infermax_opt.fleet.checker.mix`.
     shares : list of list of float or None
         Of each type and request, in the order of the first question's `everyone`: of a machine that the
         request takes there at least; None: never in time.
@@ -89,8 +93,9 @@ def mix_bound(questions: Sequence[FleetQuestion], prices: Sequence[Fraction]) ->
     import numpy as np
 
     certificate = _certificate(questions, prices)
-    asked = question_of(certificate)
-    must, charged = asked.must, [charges(kind, asked) for kind in certificate["types"]]
+    given = Field(certificate, "certificate")
+    asked = read_question(given, Work(ANY_STEPS))
+    must, charged = asked.must, [charges(kind, asked) for kind in given["types"].items()]
     rooms, paid = [room for room, _ in charged], [some for _, some in charged]
     shares = _shares(charged)
     table = np.array([[np.inf if p is None else p for p in some] for some in shares])
@@ -103,10 +108,10 @@ def mix_bound(questions: Sequence[FleetQuestion], prices: Sequence[Fraction]) ->
                 break
             cuts.append(cut)
             certificate["cuts"].append(whole)
-    proved = check(certificate)
+    proved = least_price(certificate, ANY_STEPS)
     certificate["price"] = str(proved)
-    price = None if proved == NEVER else Fraction(proved)
-    return MixBound(price, certificate, shares, Cuts(tuple(prices), cuts))
+    least = None if proved == NEVER else Fraction(proved)
+    return MixBound(least, certificate, shares, Cuts(tuple(prices), cuts))
 
 
 def _shares(charged: Sequence[tuple[int, list[int | None]]]) -> list[list[float | None]]:
@@ -199,7 +204,7 @@ def _certificate(questions: Sequence[FleetQuestion], prices: Sequence[Fraction])
             }
         )
     return {
-        "schema": SCHEMA,
+        "schema": MIX_SCHEMA,
         "price": None,
         "question": joint_hash([*(asked.sha256 for asked in questions), *map(str, prices)]),
         "groups": GROUPS,

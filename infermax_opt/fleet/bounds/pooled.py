@@ -53,17 +53,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from infermax_opt.checking.work import Exhausted
 from infermax_opt.fleet.bounds.windows import Weighted, best_windows
-from infermax_opt.fleet.checker import NEVER, SCHEMA, Machine, check, needs_of
+from infermax_opt.fleet.checker.certificate import least_machines
+from infermax_opt.fleet.checker.machine import Machine
+from infermax_opt.fleet.checker.needs import needs_of
+from infermax_opt.fleet.checker.pooled import POOLED_SCHEMA
+from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.machine import machine_of, machine_to_json
 from infermax_opt.fleet.question import FleetQuestion
 
-__all__ = ["GROUPS", "MachineBound", "pooled_bound"]
+__all__ = ["ANY_STEPS", "GROUPS", "MachineBound", "pooled_bound"]
 
 #: Stretches into which the later tokens of a request are divided.
 GROUPS = 4
 #: Bits of the largest weight of a window.
 WEIGHT_BITS = 40
+#: Steps of checking a proof of one's own.
+ANY_STEPS = 10**18
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class MachineBound:
     machines : int or None
         None: no number of machines is enough.
     certificate : dict
-        For `infermax_opt.fleet.checker`.
+        For `infermax_opt.fleet.checker.pooled`.
     lost : tuple of int
         Places of the requests that never keep their limits, whatever serves them.
     relaxed : float
@@ -101,9 +108,26 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
         prompts, spared = [r.input_tokens for r in requests], question.spare - len(lost)
         relaxed, windows = best_windows(machine, prompts, found, spared)
     certificate = _certificate(question, machine, windows)
-    proved = check(certificate)
+    proved = _proved(certificate)
     certificate["machines"] = proved
     return MachineBound(None if proved == NEVER else int(proved), certificate, lost, relaxed)
+
+
+def _proved(certificate: dict[str, Any]) -> int | str:
+    """What it proves; windows of little weight are left out where a checker would not take the time for all.
+
+    Of more requests than a checker takes without any window all are kept.
+    """
+    windows = certificate["windows"]
+    kept = sorted(windows, key=lambda window: (window[0] - window[1]) * window[2])
+    while True:
+        try:
+            return least_machines({**certificate, "windows": kept})
+        except Exhausted:
+            if not kept:
+                return least_machines(certificate, ANY_STEPS)
+            kept = kept[: len(kept) // 2]
+            certificate["windows"] = kept or windows
 
 
 def _certificate(question: FleetQuestion, machine: Machine, windows: list[Weighted]) -> dict[str, Any]:
@@ -114,7 +138,7 @@ def _certificate(question: FleetQuestion, machine: Machine, windows: list[Weight
         for begin, end, piece, kind, weight in windows
     ]
     return {
-        "schema": SCHEMA,
+        "schema": POOLED_SCHEMA,
         "machines": None,
         "groups": GROUPS,
         "windows": [window for window in scaled if window[2]],

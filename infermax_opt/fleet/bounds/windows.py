@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from infermax_opt.fleet.checker import KINDS, Machine, Need, cost_of, unit_of
+from infermax_opt.fleet.checker.machine import Machine
+from infermax_opt.fleet.checker.needs import KINDS, Need, cost_of, unit_of
 from infermax_opt.infermax.bounds.pieces import quiet_solver
 
 if TYPE_CHECKING:

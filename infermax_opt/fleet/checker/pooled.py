@@ -1,0 +1,45 @@
+"""Proof: fewest machines.
+
+What the good requests pay in windows is at most what all machines have room for there.  The proof stands in
+`infermax_opt.fleet.bounds.pooled`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from infermax_opt.checking.fields import Field
+from infermax_opt.checking.work import Work
+from infermax_opt.fleet.checker.machine import Machine
+from infermax_opt.fleet.checker.needs import unit_of
+from infermax_opt.fleet.checker.question import Question, read_question, require_schema
+from infermax_opt.fleet.checker.windows import NEVER, Window, paid_by
+
+POOLED_SCHEMA = "infermax-opt/fleet-bound/1"
+
+
+class Charged(NamedTuple):
+    """What a certificate comes to: `least` that the good requests pay together; None if there are too few."""
+
+    machine: Machine
+    windows: list[Window]
+    question: Question
+    least: int | None
+
+
+def charged(given: Field, work: Work) -> Charged:
+    """What a certificate comes to."""
+    require_schema(given, POOLED_SCHEMA)
+    question = read_question(given, work)
+    machine, windows, paid = paid_by(given, question)
+    known = sorted(some for some in paid if some is not None)
+    least = sum(known[: question.must]) if len(known) >= question.must else None
+    return Charged(machine, windows, question, least)
+
+
+def fewest_of(found: Charged) -> int | str:
+    """The number of machines that is proved, or `NEVER`."""
+    if found.least is None:
+        return NEVER
+    room = unit_of(found.machine) * sum((end - begin) * weight for begin, end, weight, *_ in found.windows)
+    return max(min(1, found.question.must), -(-found.least // max(1, room)))

@@ -1,0 +1,110 @@
+"""Windows of time with weights, and what each request pays in them: the argument of all four proofs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from infermax_opt.checking.fields import Field, shown
+from infermax_opt.checking.limits import MAX_INTEGER
+from infermax_opt.checking.work import Work
+from infermax_opt.fleet.checker.machine import Machine, read_machine
+from infermax_opt.fleet.checker.needs import KINDS, Need, cost_of, needs_of
+from infermax_opt.fleet.checker.question import HASHING, Question, question_hash
+
+#: What is proved where more requests can never keep their limits than may miss them.
+NEVER = "no number of machines"
+#: Steps: to find a need, besides that for each affine piece; to compare it with a window; to cost it.
+FINDING, PIECE, COMPARING, COSTING = 60, 12, 2, 35
+
+#: Steps of reading a window.
+READING_WINDOW = 70
+
+#: Begin and end in ticks, weight, affine piece, what shares alpha.
+Window = tuple[int, int, int, int, str]
+
+
+class Paid(NamedTuple):
+    """A type of machine, its windows, and what each request pays there, in units; None: never in time."""
+
+    machine: Machine
+    windows: list[Window]
+    paid: list[int | None]
+
+
+def read_windows(given: Field, machine: Machine, work: Work) -> list[Window]:
+    """The windows of a certificate.
+
+    Parameters
+    ----------
+    given, machine, work
+    """
+    entries, found = given.items(), []
+    work.spend(READING_WINDOW * len(entries))
+    for entry in entries:
+        begin, end, weight, piece, kind = entry.items(5)
+        start = begin.whole(0, MAX_INTEGER)
+        if kind.value not in KINDS:
+            kind.fail(f"{shown(kind.value)} is none of {', '.join(KINDS)}")
+        number = piece.whole(0, len(machine.alpha) - 1)
+        until = end.whole(start + 1, 2 * MAX_INTEGER)
+        found.append((start, until, weight.whole(1, MAX_INTEGER), number, kind.value))
+    return found
+
+
+def finding(machine: Machine, question: Question) -> int:
+    """Steps of finding what a request needs."""
+    return (question.groups + 2) * (FINDING + PIECE * len(machine.alpha))
+
+
+def paid_by(given: Field, question: Question) -> Paid:
+    """What each request pays in the windows of a type; its question is recomputed.
+
+    Parameters
+    ----------
+    given : Field
+        A certificate, or a type of one.
+    question : Question
+    """
+    machine, work = read_machine(given["machine"]), question.work
+    windows = read_windows(given["windows"], machine, work)
+    work.spend(len(question.requests) * (HASHING + finding(machine, question)))
+    known = question_hash(machine, question.share, question.requests)
+    if given["question"].value != known:
+        given["question"].fail(f"machine, share and requests are of {known}")
+    paid: list[int | None] = []
+    for arrival, prompt, outputs, limits in question.requests:
+        needs = needs_of(machine, arrival, (prompt, outputs), limits, question.groups)
+        paid.append(None if needs is None else _paid(machine, windows, prompt, needs, work))
+    return Paid(machine, windows, paid)
+
+
+def _paid(machine: Machine, windows: list[Window], prompt: int, needs: list[Need], work: Work) -> int:
+    """What a request pays in all windows; a need costs the same in each of a piece and kind."""
+    weights = _weights(windows, needs, work) if needs else {}
+    work.spend(COSTING * len(weights))
+    return sum(
+        weight * cost_of(machine, prompt, need, piece, kind)
+        for (need, piece, kind), weight in weights.items()
+    )
+
+
+def _weights(windows: list[Window], needs: list[Need], work: Work) -> dict[tuple[Need, int, str], int]:
+    """Weights of the windows that each need lies in, by piece and kind."""
+    begins, ends = [need.begin for need in needs], [need.end for need in needs]
+    first, last, soonest, latest = min(begins), max(begins), min(ends), max(ends)
+    # All later tokens together cost what their groups do.
+    joined = [need for need in needs if need.first == 1]
+    if len(joined) < len(needs):
+        joined.append(Need(first, latest, 2, needs[-1].last))
+    found: dict[tuple[Need, int, str], int] = {}
+    work.spend(COMPARING * len(windows))
+    for begin, end, weight, piece, kind in windows:
+        inside = joined
+        if begin > first or latest > end:
+            if begin > last or soonest > end:
+                continue
+            work.spend(COMPARING * len(needs))
+            inside = [need for need in needs if begin <= need[0] and need[1] <= end]
+        for need in inside:
+            found[need, piece, kind] = found.get((need, piece, kind), 0) + weight
+    return found

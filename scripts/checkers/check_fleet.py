@@ -1,0 +1,1220 @@
+"""Stand-alone checker of certificates of fleets: standard library only.
+
+    python check_fleet.py CERTIFICATE [--question HASH] [--max-size MIB] [--json]
+
+recomputes the bound in exact numbers and trusts nothing else.  A certificate holds its question: machines,
+requests with their limits, and the share that keeps these; the hash of it is recomputed and told.  With
+``--question`` a certificate of another question is rejected.  Exit code 0: it holds; 1: rejected; 2: the file
+(``.gz`` or not) cannot be read.  Checking has a limit, `MAX_STEPS`: what would take more is rejected.
+Formats: `docs/checkers.md`; proofs: `infermax_opt.fleet.bounds`.
+
+Assembled from the parts in `infermax_opt/checking` and `infermax_opt/fleet/checker`:
+change these, then run `make checkers`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import heapq
+import json
+import os
+import re
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from math import ceil, floor, lcm
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, TextIO, TypeVar
+
+# --- infermax_opt/checking/errors.py --------------------------------------------------------------
+# How a checker says that a proof, an instance or a file is not what it should be.
+
+
+class Rejected(Exception):
+    """The certificate does not prove its bound; the text says why."""
+
+
+class Unusable(Rejected):
+    """The instance, not the certificate, is at fault."""
+
+
+class Unreadable(Exception):
+    """A file that is not what it should be; the text names it and says why."""
+
+
+def require(condition: bool, problem: str) -> None:
+    """Reject unless the condition holds."""
+    if not condition:
+        raise Rejected(problem)
+
+
+# --- infermax_opt/checking/limits.py --------------------------------------------------------------
+# What a checker reads at most.
+
+#: Most bytes of a file, after decompression, unless told otherwise.
+MAX_BYTES = 256 * 2**20
+#: Most values in a file, counted by commas and opening brackets; archived certificates hold 720,000.
+MAX_VALUES = 10**7
+#: Most requests of an instance.
+MAX_REQUESTS = 10**6
+#: Most characters of the names of all requests.
+MAX_NAMES = 2**28
+#: Most affine pieces or prefill levels of a cost model.
+MAX_RATES = 10**5
+#: Numbers of a certificate that are not read digit by digit are below this.
+MAX_INTEGER = 2**256
+
+
+# --- infermax_opt/checking/fields.py --------------------------------------------------------------
+# Values of a file, read exactly, with messages that say what is wrong where.
+
+NUMBER = re.compile(r"-?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,2})?")
+RATIO = re.compile(r"[0-9]{1,600}/[1-9][0-9]{0,600}")
+
+
+def one_line(text: str, most: int = 300) -> str:
+    """The text without line breaks and other control characters, cut where it is long."""
+    short = text if len(text) <= most else text[: most - 3] + "..."
+    return "".join(ch if ch.isprintable() else repr(ch)[1:-1] for ch in short)
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    try:
+        return one_line(repr(value) if isinstance(value, str) else str(value), 60)
+    except ValueError:
+        return "a number of thousands of digits"
+
+
+class Field:
+    """A value of a file and where it stands there, so that a message can say what is wrong where."""
+
+    __slots__ = ("path", "value")
+
+    def __init__(self, value: Any, path: str):
+        self.value, self.path = value, path
+
+    def fail(self, problem: str) -> NoReturn:
+        """Reject because of this value."""
+        raise Rejected(f"is malformed: {self.path}: {problem}")
+
+    def __contains__(self, key: str) -> bool:
+        return isinstance(self.value, dict) and key in self.value
+
+    def __getitem__(self, key: str) -> Field:
+        if not isinstance(self.value, dict):
+            self.fail(f"{shown(self.value)} is not an object")
+        if key not in self.value:
+            raise Rejected(f"is malformed: {self.path}.{key}: is missing")
+        return Field(self.value[key], f"{self.path}.{key}")
+
+    def items(self, length: int | None = None) -> list[Field]:
+        """The fields of a list, of so many if a length is given."""
+        if not isinstance(self.value, list):
+            self.fail(f"{shown(self.value)} is not a list")
+        if length is not None and len(self.value) != length:
+            self.fail(f"wrong length of a list: holds {len(self.value)} values, not {length}")
+        return [Field(value, f"{self.path}[{k}]") for k, value in enumerate(self.value)]
+
+    def integers(self, length: int | None = None, nulls: bool = False) -> list[Any]:
+        """A list of whole numbers, written without point or quotes; or nulls where these are allowed."""
+        if type(self.value) is not list or (length is not None and len(self.value) != length):
+            self.items(length)
+        for k, value in enumerate(self.value):
+            if not ((type(value) is int and -MAX_INTEGER < value < MAX_INTEGER) or (nulls and value is None)):
+                self.fail(f"value {k}, {shown(value)}, is no whole number, or too large")
+        return list(self.value)
+
+    def decimal(self) -> Fraction:
+        """A decimal of 0 or more, exactly."""
+        value = self._number(NUMBER)
+        if value < 0:
+            self.fail(f"{shown(self.value)} is below 0")
+        return value
+
+    def number(self) -> Fraction:
+        """A decimal or a fraction p/q, exactly."""
+        return self._number(RATIO if isinstance(self.value, str) and "/" in self.value else NUMBER)
+
+    def _number(self, pattern: re.Pattern[str]) -> Fraction:
+        if self.value is None or isinstance(self.value, bool | list | dict):
+            self.fail(f"{shown(self.value)} is no number")
+        if type(self.value) is int and -MAX_INTEGER < self.value < MAX_INTEGER:
+            return Fraction(self.value)
+        text = "" if isinstance(self.value, int) else str(self.value)
+        if pattern.fullmatch(text) is None:
+            self.fail(f"{shown(self.value)} is no number, or has too many digits")
+        return Fraction(text)
+
+    def whole(self, least: int, most: int = 10**18) -> int:
+        """A whole number within limits."""
+        value = self.value if type(self.value) is int else self._number(NUMBER)
+        if not (least <= value <= most and value == int(value)):
+            self.fail(f"{shown(self.value)} is not a whole number from {least} to {most}")
+        return int(value)
+
+    def flag(self) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            self.fail(f"{shown(self.value)} is neither true nor false")
+        return self.value
+
+    def text(self) -> str:
+        """A text that can be hashed."""
+        if not isinstance(self.value, str):
+            self.fail(f"{shown(self.value)} is no text")
+        try:
+            self.value.encode()
+        except UnicodeEncodeError:
+            self.fail("holds half a surrogate pair")
+        return self.value
+
+
+# --- infermax_opt/checking/envelope.py ------------------------------------------------------------
+# What surrounds the evidence of a certificate: its hash, the instance it is for, the bound it claims.
+
+
+def check_envelope(certificate: Field, data: Any, instance_sha256: str) -> None:
+    """The certificate is whole, and made out for this instance and its objective.
+
+    Parameters
+    ----------
+    certificate : Field
+        As parsed.
+    data : Any
+        The instance, as parsed.
+    instance_sha256 : str
+        Of the instance.
+    """
+    if not isinstance(certificate.value, dict):
+        certificate.fail(f"{shown(certificate.value)} is not an object")
+    body = {key: value for key, value in certificate.value.items() if key != "sha256"}
+    try:
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"), default=str).encode()
+    except (TypeError, ValueError, RecursionError):
+        certificate.fail("holds what cannot be hashed, or is nested too deeply")
+    expected = {"schema": "infermax-opt/certificate/1", "sha256": hashlib.sha256(text).hexdigest()}
+    expected["instance"] = data["name"]
+    for key, value in expected.items():
+        if certificate[key].value != value:
+            certificate[key].fail(f"{shown(certificate[key].value)} is not {shown(value)}")
+    # Before the hash of the instance, of which the objective is a part; of weights that says enough.
+    objective, own = certificate["objective"].value, data.get("objective", "makespan")
+    if isinstance(own, str) and objective != own:
+        raise Rejected(f"is for the objective {shown(objective)}; the instance's is {shown(own)}")
+    if certificate["instance_sha256"].value != instance_sha256:
+        found = shown(certificate["instance_sha256"].value)
+        certificate["instance_sha256"].fail(f"{found} is not {shown(instance_sha256)}")
+    if not isinstance(certificate["source"].value, str):
+        certificate["source"].fail(f"{shown(certificate['source'].value)} is no text")
+
+
+def compare(certificate: Field, proved: Fraction) -> Fraction:
+    """The claim of the certificate, if no more than what is proved."""
+    claimed = certificate["lower_bound"].number()
+    require(claimed <= proved, f"claims {seconds(claimed)}, only {seconds(proved)} is proved")
+    return claimed
+
+
+def seconds(value: Fraction) -> str:
+    """A number of seconds, as far as one can show it."""
+    try:
+        return repr(float(value))
+    except OverflowError:
+        return f"about 10**{len(str(int(abs(value)))) - 1}"
+
+
+# --- infermax_opt/checking/reading.py -------------------------------------------------------------
+# Files: JSON with exact decimals, no key twice, no more than a checker reads.
+
+
+def load(path: Path, max_bytes: int = MAX_BYTES) -> Any:
+    """Read a JSON object with exact decimals; ``.gz`` is decompressed."""
+    data = read_bytes(path, max_bytes)
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise Unreadable(f"{path}: holds more than {MAX_VALUES} values")
+    hooks: Any = {"parse_constant": _no_number, "object_pairs_hook": _object}
+    try:
+        value = json.loads(data.decode("utf-8-sig"), parse_float=str, **hooks)
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"{path}: is not JSON: {error.msg} (line {error.lineno})") from None
+    except RecursionError:
+        raise Unreadable(f"{path}: is nested too deeply") from None
+    except ValueError as error:  # of the two hooks; or an integer with more digits than int() takes
+        raise Unreadable(f"{path}: {error}") from None
+    if not isinstance(value, dict):
+        raise Unreadable(f"{path}: {shown(value)} is not an object")
+    return value
+
+
+def read_bytes(path: Path, most: int) -> bytearray:
+    """What a file holds, decompressed piece by piece up to the limit."""
+    data = bytearray()
+    try:
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as stream:
+            while len(data) <= most and (piece := stream.read(2**20)):
+                data += piece
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise Unreadable(f"{path}: is not a complete gzip file") from None
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror or error}") from None
+    if len(data) > most:
+        raise Unreadable(f"{path}: is larger than {most} bytes; --max-size allows more")
+    return data
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a finite number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise ValueError(f"key {shown(twice)} is given twice")
+    return result
+
+
+# --- infermax_opt/checking/command.py -------------------------------------------------------------
+# The command line of every checker.
+
+#: What `--json` writes.
+REPORT_SCHEMA = "infermax-opt/checked/1"
+
+
+def objective_and_unit(instance: Any) -> tuple[str, str]:
+    """What a certificate of an instance, as parsed, bounds, and its unit: seconds of what it names."""
+    return instance.get("objective", "makespan"), "s"
+
+
+class Checker(NamedTuple):
+    """The checker of a problem.
+
+    `check`: takes instance and certificate, as parsed, and where the cost may be a profile (`profiles`) the
+    folder of these; returns the bound, or raises Rejected.  `bounded`: what it bounds of an instance that has
+    been checked, and the unit, as `objective_and_unit`.
+    """
+
+    check: Callable[..., Fraction]
+    profiles: bool = False
+    bounded: Callable[[Any], tuple[str, str]] = objective_and_unit
+
+
+class Held(NamedTuple):
+    """What a certificate holds that names no instance: the hash of its question, and the bound.
+
+    `bounded`: what is bounded; `bound`: None where nothing is enough; `unit`: of the bound.
+    """
+
+    question: str
+    bounded: str
+    bound: Fraction | None
+    unit: str
+
+
+class AloneChecker(NamedTuple):
+    """The checker of certificates that hold their question.
+
+    `check`: takes a certificate, as parsed, and the hash of the question that it has to be of, or None;
+    returns what it holds, or raises Rejected.
+    """
+
+    check: Callable[[Any, str | None], Held]
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as all of a checker's are."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2."""
+        self.exit(2, one_line(f"{self.prog}: {message}; --help tells more", 1000) + "\n")
+
+
+def argument_parser(profiles: Path | None = None, instance: bool | None = True) -> argparse.ArgumentParser:
+    """What a checker is told on its command line.
+
+    Parameters
+    ----------
+    profiles : Path, optional
+        Where cost may be a profile: the folder of these.
+    instance : bool or None
+        Whether an instance stands before the certificate; None: not where the certificate holds its question.
+    """
+    parser = OneLineParser(
+        description="check a lower bound; exit code 0: it holds, 1: rejected, 2: cannot be read"
+    )
+    parser.set_defaults(instance=None, question=None)
+    if instance is not False:
+        parser.add_argument("instance", type=Path, nargs=None if instance else "?")
+    parser.add_argument("certificate", type=Path)
+    if instance is not True:
+        told = "of a certificate that holds its question: reject it unless this is the hash of it"
+        parser.add_argument("--question", metavar="HASH", help=told)
+    mebibytes = "most MiB that a file may hold, decompressed (default: %(default)s)"
+    parser.add_argument("--max-size", metavar="MIB", type=int, default=MAX_BYTES // 2**20, help=mebibytes)
+    parser.add_argument("--json", action="store_true", help="say what came of it as a JSON object")
+    if profiles is not None:
+        parser.add_argument("--profiles", metavar="DIR", type=Path, default=profiles)
+    return parser
+
+
+def report(options: argparse.Namespace, checker_of: Callable[[Any], Checker | AloneChecker]) -> int:
+    """Check the files named on the command line, say what came of it, return the exit code.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        As parsed.
+    checker_of : Callable
+        The checker of an instance, as parsed; where none is named, of a certificate that holds its question.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # closed by whoever started this
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    found = dict[str, str | None]()
+    try:
+        text, found = certified(options, checker_of)
+    except Unusable as problem:
+        code, outcome = 2, "unusable"
+        text = f"cannot be used: {options.instance or options.certificate}: {problem}"
+    except Rejected as problem:
+        code, outcome, text = 1, "rejected", f"rejected: {problem}"
+    except Unreadable as problem:
+        code, outcome, text = 2, "unreadable", f"cannot be read: {problem}"
+    except MemoryError:
+        code, outcome, text = 2, "unreadable", "cannot be read: there is not enough memory"
+    else:
+        code, outcome = 0, "certified"
+    line = one_line(text, 1000)
+    if options.json:
+        whole = {"schema": REPORT_SCHEMA, "outcome": outcome, "message": line, **found}
+        return code if said(sys.stdout, json.dumps(whole, indent=2)) else 2
+    return code if said(sys.stderr if code else sys.stdout, line) else 2
+
+
+def certified(
+    options: argparse.Namespace, checker_of: Callable[[Any], Checker | AloneChecker]
+) -> tuple[str, dict[str, str | None]]:
+    """What is said of a certificate that holds, in words and as fields; as `report`.
+
+    Parameters
+    ----------
+    options, checker_of
+    """
+    most = options.max_size * 2**20
+    given = load(options.instance or options.certificate, most)
+    checker = checker_of(given)
+    if isinstance(checker, AloneChecker):
+        held = checker.check(given, options.question)
+        bound = None if held.bound is None else str(held.bound)
+        told = "nothing is enough" if held.bound is None else f">= {amount(held.bound)} {held.unit}"
+        fields = {"question": held.question, "bounded": held.bounded, "lower_bound": bound, "unit": held.unit}
+        return f"certified: question {held.question}: {held.bounded} {told}", fields
+    folder = [options.profiles] if checker.profiles else []
+    proved = checker.check(given, load(options.certificate, most), *folder)
+    (what, unit), name = checker.bounded(given), given["name"]
+    fields = {"instance": name, "bounded": what, "lower_bound": str(proved), "unit": unit}
+    return f"certified: {name}: {what} >= {seconds(proved)} {unit}", fields
+
+
+def amount(value: Fraction) -> str:
+    """A number of things, which may be whole."""
+    return str(value) if value.denominator == 1 else seconds(value)
+
+
+def said(stream: TextIO | None, text: str) -> bool:
+    """Whether a text could be written; one that nobody can read is no outcome."""
+    problem: str | None = "it is closed"
+    if stream is not None:
+        try:
+            stream.write(text + "\n")
+            stream.flush()
+            return True
+        except OSError as error:
+            problem = error.strerror
+            # What is left in its buffer must not fail again when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if stream is not sys.stderr:
+        said(sys.stderr, f"cannot be written: {problem}")
+    return False
+
+
+# --- infermax_opt/checking/work.py ----------------------------------------------------------------
+# How long a checker works at most.
+
+#: Most steps of checking, each about a tenth of a microsecond: seven seconds in all.  The largest
+#: certificate of the archive, one of occupancy, takes 31 million, any other less than 25 million.
+MAX_STEPS = 7 * 10**7
+
+
+class Exhausted(Rejected):
+    """Checking would take too long."""
+
+
+class Work:
+    """Steps of checking so far; rejects beyond a limit, `MAX_STEPS` unless told, before they are done."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.spent, self.most = 0, MAX_STEPS if most is None else most
+
+    def spend(self, steps: int) -> None:
+        """Count steps that come next."""
+        self.spent += steps
+        if self.spent > self.most:
+            raise Exhausted(f"takes more than {self.most} steps to check, the limit")
+
+
+# --- infermax_opt/fleet/checker/machine.py --------------------------------------------------------
+# The machine of a certificate, and the least time that a request takes alone on it.
+
+
+class Machine(NamedTuple):
+    """Coefficients in ticks, and limits of a batch; `running` 0 is no limit.
+
+    `spreads`: chunks save attention work; `preemption`: what was cached may be dropped and computed again.
+    """
+
+    ticks_per_second: int
+    alpha: tuple[int, ...]
+    beta: tuple[int, ...]
+    d0: int
+    d1: int
+    p0: int
+    p1: int
+    kv: int
+    tokens: int
+    prefill: int
+    running: int
+    spreads: bool
+    preemption: bool
+
+
+def read_machine(given: Field) -> Machine:
+    """The machine of a certificate."""
+    alpha, beta = (_pieces(given[key]) for key in ("alpha", "beta"))
+    if len(alpha) != len(beta):
+        given["beta"].fail(f"{len(beta)} pieces, but alpha has {len(alpha)}")
+    d0, d1, p0, p1, running = (
+        given[key].whole(0, MAX_INTEGER) for key in ("d0", "d1", "p0", "p1", "running")
+    )
+    names = ("ticks_per_second", "kv", "tokens", "prefill")
+    second, kv, tokens, prefill = (given[key].whole(1, MAX_INTEGER) for key in names)
+    switches = given["spreads"].flag(), given["preemption"].flag()
+    return Machine(second, alpha, beta, d0, d1, p0, p1, kv, tokens, prefill, running, *switches)
+
+
+def _pieces(given: Field) -> tuple[int, ...]:
+    values = given.integers()
+    if not 0 < len(values) <= MAX_RATES:
+        given.fail(f"holds {len(values)} pieces, not 1 to {MAX_RATES}")
+    if min(values) < 0:
+        given.fail("a piece is below 0")
+    return tuple(values)
+
+
+def prompt_pairs(machine: Machine, prompt: int) -> int:
+    """Least attention work of a prompt, in pairs of tokens."""
+    return prompt if machine.spreads else prompt * prompt
+
+
+def prompt_ticks(machine: Machine, prompt: int) -> int:
+    """Ticks to a first token, at least."""
+    batches = -(-prompt // machine.prefill)
+    return max(
+        batches * (alpha + machine.p0) + beta * prompt + machine.p1 * prompt_pairs(machine, prompt)
+        for alpha, beta in zip(machine.alpha, machine.beta, strict=True)
+    )
+
+
+def later_ticks(machine: Machine, prompt: int, first: int, last: int) -> int:
+    """Ticks from token `first` - 1 to token `last`, at least; 2 <= first.
+
+    Parameters
+    ----------
+    machine, prompt, first, last
+    """
+    count = last - first + 1
+    if count <= 0:
+        return 0
+    # Token k is made with prompt + k - 1 tokens cached after it; beyond token 2, k - 2 more than with it.
+    rise = (first - 2 + last - 2) * count // 2
+    best = 0
+    for alpha, beta in zip(machine.alpha, machine.beta, strict=True):
+        least, slope = machine.d0 + machine.d1 * prompt, machine.d1
+        if machine.preemption:
+            least, slope = min(least, machine.p0 + beta * prompt), min(slope, beta)
+        best = max(best, count * (alpha + beta + least) + slope * rise)
+    return best
+
+
+# --- infermax_opt/fleet/checker/needs.py ----------------------------------------------------------
+# What a request needs to keep its limits, when, and what that costs a machine.
+
+#: What alpha is shared by: KV tokens held, tokens processed, requests that hold KV.
+KINDS = ("kv", "tokens", "running")
+
+
+class Need(NamedTuple):
+    """A stretch of a request's life and what it does there: ticks between which all of it lies.
+
+    `first` to `last`: its tokens made there, by number; token 1 is made by the prompt.
+    """
+
+    begin: int
+    end: int
+    first: int
+    last: int
+
+
+def needs_of(
+    machine: Machine, arrival: Fraction, lengths: tuple[int, int], limits: Any, groups: int
+) -> list[Need] | None:
+    """What a request needs to keep its limits, and when; None if it never does, or fits no machine.
+
+    Parameters
+    ----------
+    machine : Machine
+    arrival : Fraction
+        Seconds.
+    lengths : (int, int)
+        Prompt and output tokens.
+    limits : sequence
+        TTFT, TPOT and end-to-end latency in seconds, or None.
+    groups : int
+        Stretches into which later tokens are divided.
+    """
+    prompt, outputs = lengths
+    ends = _ends(machine, prompt, outputs, limits)
+    if ends is None or prompt + outputs - 1 > machine.kv:
+        return None
+    (until, due), date = ends, arrival * machine.ticks_per_second
+    begin, found = floor(date), list[Need]()
+    if until is not None:
+        found.append(Need(begin, ceil(date + until), 1, 1))
+    if due is not None and outputs > 1:
+        size, first = -(-(outputs - 1) // groups), prompt_ticks(machine, prompt)
+        for low in range(2, outputs + 1, size):
+            high = min(outputs, low + size - 1)
+            ready = begin + first + later_ticks(machine, prompt, 2, low - 1)
+            end = ceil(date + due) - later_ticks(machine, prompt, high + 1, outputs)
+            found.append(Need(ready, end, low, high))
+    return found
+
+
+def _ends(machine: Machine, prompt: int, outputs: int, limits: Any) -> tuple[Any, Any] | None:
+    """Ticks from arrival to the latest first and last token, None for no end; None if never in time."""
+    ttft, tpot, e2e = (None if limit is None else limit * machine.ticks_per_second for limit in limits)
+    first, later = prompt_ticks(machine, prompt), later_ticks(machine, prompt, 2, outputs)
+    span = 0 if outputs == 1 else None if tpot is None else tpot * (outputs - 1)
+    if span is not None and later > span:
+        return None
+    due = least_of(e2e, None if ttft is None or span is None else ttft + span)
+    until = least_of(ttft, None if due is None else due - later)
+    return None if until is not None and first > until else (until, due)
+
+
+def least_of(one: Any, other: Any) -> Any:
+    """The smaller of two numbers, where None is infinite."""
+    return min((some for some in (one, other) if some is not None), default=None)
+
+
+def unit_of(machine: Machine) -> int:
+    """Units of cost in a tick."""
+    return machine.kv * machine.tokens * machine.prefill * max(1, machine.running)
+
+
+def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) -> int:
+    """What a stretch costs at least, in units.
+
+    Parameters
+    ----------
+    machine, prompt, need
+    piece : int
+        Affine piece of the batch time.
+    kind : str
+        One of `KINDS`.
+    """
+    unit, alpha, beta = unit_of(machine), machine.alpha[piece], machine.beta[piece]
+    count = need.last - need.first + 1
+    if need.first == 1:
+        work = unit * (beta * prompt + machine.p1 * prompt_pairs(machine, prompt))
+        work += unit // machine.prefill * machine.p0 * prompt
+        shares = {"kv": (machine.kv, prompt), "tokens": (machine.tokens, prompt)}
+    else:
+        before = count * prompt + (need.first - 2 + need.last - 2) * count // 2
+        after = before + count
+        decode = min(machine.d1, beta) if machine.preemption else machine.d1
+        work = unit * (beta * count + decode * before)
+        if not machine.preemption or (beta - machine.d1) * machine.kv >= 2 * machine.d0:
+            work += unit // machine.kv * machine.d0 * after
+        shares = {"kv": (machine.kv, after), "tokens": (machine.tokens, count)}
+    limit, used = shares.get(kind, (max(1, machine.running), count if machine.running else 0))
+    return work + unit // limit * alpha * used
+
+
+# --- infermax_opt/fleet/checker/question.py -------------------------------------------------------
+# The question that a certificate of a fleet holds: requests with their limits, the share that keeps them.
+
+#: Most groups of later tokens of a request.
+MOST_GROUPS = 64
+#: Steps of reading a request and of hashing it, without the digits of its arrival.
+READING, HASHING = 110, 50
+
+#: Arrival in seconds, prompt and output tokens; TTFT, TPOT and end-to-end latency in seconds, or None.
+Asked = tuple[Fraction, int, int, tuple[Fraction | None, ...]]
+
+
+class Question(NamedTuple):
+    """Requests with their limits, the share and number that keep them, and groups of later tokens."""
+
+    requests: list[Asked]
+    share: Fraction
+    must: int
+    groups: int
+    work: Work
+
+
+def require_schema(given: Field, schema: str) -> None:
+    """The certificate is of this schema."""
+    if given["schema"].value != schema:
+        given["schema"].fail(f"{shown(given['schema'].value)} is not {schema}")
+
+
+def quantity(given: Field) -> Fraction:
+    """A decimal or a fraction of 0 or more, exactly."""
+    value = given.number()
+    if value < 0:
+        given.fail("is below 0")
+    return value
+
+
+def read_question(given: Field, work: Work) -> Question:
+    """The question of a certificate, but for the machine."""
+    share, groups = quantity(given["share"]), given["groups"].whole(1, MOST_GROUPS)
+    if share > 1:
+        given["share"].fail("is above 1")
+    levels = [_level(level) for level in given["levels"].items()]
+    entries = given["requests"].items()
+    if len(entries) > MAX_REQUESTS:
+        given["requests"].fail(f"holds {len(entries)} requests; the most is {MAX_REQUESTS}")
+    requests = []
+    for entry in entries:
+        arrival, prompt, outputs, level = entry.items(4)
+        # Fractions of long texts take long to reduce.
+        work.spend(READING + (len(arrival.value) if isinstance(arrival.value, str) else 0))
+        lengths = prompt.whole(1, MAX_INTEGER), outputs.whole(1, MAX_INTEGER)
+        requests.append((quantity(arrival), *lengths, levels[level.whole(0, len(levels) - 1)]))
+    return Question(requests, share, ceil(share * len(requests)), groups, work)
+
+
+def _level(given: Field) -> tuple[Fraction | None, ...]:
+    return tuple(None if limit.value is None else quantity(limit) for limit in given.items(3))
+
+
+def question_hash(machine: Machine, share: Fraction, requests: Iterable[Asked]) -> str:
+    """Hash of what is asked: how many of these machines keep the limits of this share of the requests.
+
+    Numbers are in lowest terms and coefficients in seconds, so that notation makes no difference.
+
+    Parameters
+    ----------
+    machine : Machine
+    share : Fraction
+    requests : iterable of Asked
+        In the order of the trace.
+    """
+    second, alpha, beta, *rest = machine
+    terms = [*zip(alpha, beta, strict=True), rest[:4]]
+    costs = [" ".join(str(Fraction(x, second)) for x in some) for some in terms]
+    lines = ["infermax-opt/fleet-question/1", str(share), " | ".join(costs), " ".join(map(str, rest[4:]))]
+    lines += [f"{a} {i} {o} {' '.join(map(str, limits))}" for a, i, o, limits in requests]
+    return joint_hash(lines)
+
+
+def joint_hash(lines: Iterable[str]) -> str:
+    """Hash of what several hashes and numbers are of."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+# --- infermax_opt/fleet/checker/windows.py --------------------------------------------------------
+# Windows of time with weights, and what each request pays in them: the argument of all four proofs.
+
+#: What is proved where more requests can never keep their limits than may miss them.
+NEVER = "no number of machines"
+#: Steps: to find a need, besides that for each affine piece; to compare it with a window; to cost it.
+FINDING, PIECE, COMPARING, COSTING = 60, 12, 2, 35
+
+#: Steps of reading a window.
+READING_WINDOW = 70
+
+#: Begin and end in ticks, weight, affine piece, what shares alpha.
+Window = tuple[int, int, int, int, str]
+
+
+class Paid(NamedTuple):
+    """A type of machine, its windows, and what each request pays there, in units; None: never in time."""
+
+    machine: Machine
+    windows: list[Window]
+    paid: list[int | None]
+
+
+def read_windows(given: Field, machine: Machine, work: Work) -> list[Window]:
+    """The windows of a certificate.
+
+    Parameters
+    ----------
+    given, machine, work
+    """
+    entries, found = given.items(), []
+    work.spend(READING_WINDOW * len(entries))
+    for entry in entries:
+        begin, end, weight, piece, kind = entry.items(5)
+        start = begin.whole(0, MAX_INTEGER)
+        if kind.value not in KINDS:
+            kind.fail(f"{shown(kind.value)} is none of {', '.join(KINDS)}")
+        number = piece.whole(0, len(machine.alpha) - 1)
+        until = end.whole(start + 1, 2 * MAX_INTEGER)
+        found.append((start, until, weight.whole(1, MAX_INTEGER), number, kind.value))
+    return found
+
+
+def finding(machine: Machine, question: Question) -> int:
+    """Steps of finding what a request needs."""
+    return (question.groups + 2) * (FINDING + PIECE * len(machine.alpha))
+
+
+def paid_by(given: Field, question: Question) -> Paid:
+    """What each request pays in the windows of a type; its question is recomputed.
+
+    Parameters
+    ----------
+    given : Field
+        A certificate, or a type of one.
+    question : Question
+    """
+    machine, work = read_machine(given["machine"]), question.work
+    windows = read_windows(given["windows"], machine, work)
+    work.spend(len(question.requests) * (HASHING + finding(machine, question)))
+    known = question_hash(machine, question.share, question.requests)
+    if given["question"].value != known:
+        given["question"].fail(f"machine, share and requests are of {known}")
+    paid: list[int | None] = []
+    for arrival, prompt, outputs, limits in question.requests:
+        needs = needs_of(machine, arrival, (prompt, outputs), limits, question.groups)
+        paid.append(None if needs is None else _paid(machine, windows, prompt, needs, work))
+    return Paid(machine, windows, paid)
+
+
+def _paid(machine: Machine, windows: list[Window], prompt: int, needs: list[Need], work: Work) -> int:
+    """What a request pays in all windows; a need costs the same in each of a piece and kind."""
+    weights = _weights(windows, needs, work) if needs else {}
+    work.spend(COSTING * len(weights))
+    return sum(
+        weight * cost_of(machine, prompt, need, piece, kind)
+        for (need, piece, kind), weight in weights.items()
+    )
+
+
+def _weights(windows: list[Window], needs: list[Need], work: Work) -> dict[tuple[Need, int, str], int]:
+    """Weights of the windows that each need lies in, by piece and kind."""
+    begins, ends = [need.begin for need in needs], [need.end for need in needs]
+    first, last, soonest, latest = min(begins), max(begins), min(ends), max(ends)
+    # All later tokens together cost what their groups do.
+    joined = [need for need in needs if need.first == 1]
+    if len(joined) < len(needs):
+        joined.append(Need(first, latest, 2, needs[-1].last))
+    found: dict[tuple[Need, int, str], int] = {}
+    work.spend(COMPARING * len(windows))
+    for begin, end, weight, piece, kind in windows:
+        inside = joined
+        if begin > first or latest > end:
+            if begin > last or soonest > end:
+                continue
+            work.spend(COMPARING * len(needs))
+            inside = [need for need in needs if begin <= need[0] and need[1] <= end]
+        for need in inside:
+            found[need, piece, kind] = found.get((need, piece, kind), 0) + weight
+    return found
+
+
+# --- infermax_opt/fleet/checker/pooled.py ---------------------------------------------------------
+# Proof: fewest machines.
+#
+# What the good requests pay in windows is at most what all machines have room for there.  The proof stands in
+# `infermax_opt.fleet.bounds.pooled`.
+
+POOLED_SCHEMA = "infermax-opt/fleet-bound/1"
+
+
+class Charged(NamedTuple):
+    """What a certificate comes to: `least` that the good requests pay together; None if there are too few."""
+
+    machine: Machine
+    windows: list[Window]
+    question: Question
+    least: int | None
+
+
+def charged(given: Field, work: Work) -> Charged:
+    """What a certificate comes to."""
+    require_schema(given, POOLED_SCHEMA)
+    question = read_question(given, work)
+    machine, windows, paid = paid_by(given, question)
+    known = sorted(some for some in paid if some is not None)
+    least = sum(known[: question.must]) if len(known) >= question.must else None
+    return Charged(machine, windows, question, least)
+
+
+def fewest_of(found: Charged) -> int | str:
+    """The number of machines that is proved, or `NEVER`."""
+    if found.least is None:
+        return NEVER
+    room = unit_of(found.machine) * sum((end - begin) * weight for begin, end, weight, *_ in found.windows)
+    return max(min(1, found.question.must), -(-found.least // max(1, room)))
+
+
+# --- infermax_opt/fleet/checker/hours.py ----------------------------------------------------------
+# Proof: least time for which machines are on together.
+#
+# Parts of the trace keep the share each by itself, in one window of time, the same in all; a certificate of
+# `pooled` proves how many machines there are; each is switched on once.  The proof stands in
+# `infermax_opt.fleet.scaling`.
+
+HOURS_SCHEMA = "infermax-opt/fleet-hours-bound/1"
+
+
+def seconds_of(given: Field, work: Work) -> Fraction | str:
+    """Seconds for which machines are on together, at least; or `NEVER`."""
+    require_schema(given, HOURS_SCHEMA)
+    parts, least = given["parts"].items(), given["machines"]
+    require(len(parts) > 0, "parts: there are none")
+    start, stay = (quantity(given[key]) for key in ("start_up", "min_stay"))
+    machine, windows = parts[0]["machine"].value, parts[0]["windows"].value
+    for part in (*parts, least):
+        require(part["machine"].value == machine, f"{part.path}.machine: is another one")
+    for part in parts:
+        require(part["windows"].value == windows, f"{part.path}.windows: are others")
+    asked = [part["question"].text() for part in (*parts, least)]
+    known = joint_hash([*asked, str(start), str(stay)])
+    require(given["question"].value == known, f"question: that of the parts is {known}")
+    machines, busy = fewest_of(charged(least, work)), Fraction(0)
+    for part in parts:
+        found = charged(part, work)
+        require(len(found.windows) == 1 and found.windows[0][2] == 1, "windows: not one of weight 1")
+        if found.least is None:
+            return NEVER
+        busy += Fraction(found.least, unit_of(found.machine) * found.machine.ticks_per_second)
+    if isinstance(machines, str):
+        return NEVER
+    return max(busy + machines * start, machines * (start + stay))
+
+
+# --- infermax_opt/fleet/checker/mix.py ------------------------------------------------------------
+# Proof: least price of a mix of machines.
+#
+# Of each type its windows, and cuts, a weight of each type; then the cheapest whole numbers of machines that
+# keep all cuts.  The proof stands in `infermax_opt.fleet.bounds.mix`.
+
+MIX_SCHEMA = "infermax-opt/fleet-mix-bound/1"
+#: Most types of machines.
+MOST_TYPES = 100
+#: Weights of cuts that are multiplied by machines of a mix before the bound is taken from the mixes left.
+MOST_WEIGHED = 5 * 10**6
+#: Steps of a cut for each request: once, and for each type.
+SORTING, WEIGHING = 10, 5
+
+
+class Cut(NamedTuple):
+    """Sum of `weights` times the machines of each type is at least `least`."""
+
+    weights: tuple[int, ...]
+    least: int
+
+
+class Cuts(NamedTuple):
+    """What a certificate holds, charged: see `charges`."""
+
+    prices: tuple[Fraction, ...]
+    cuts: list[Cut]
+
+
+def charges(given: Field, question: Question) -> tuple[int, list[int | None]]:
+    """What a machine of a type has room for, and what each request pays there; None if never in time.
+
+    Parameters
+    ----------
+    given : Field
+        A type of a certificate.
+    question : Question
+    """
+    machine, windows, paid = paid_by(given, question)
+    return unit_of(machine) * sum((end - begin) * weight for begin, end, weight, *_ in windows), paid
+
+
+def cut_of(
+    weights: Sequence[int], rooms: Sequence[int], paid: Sequence[Sequence[int | None]], must: int
+) -> Cut | None:
+    """The cut of these weights; None if fewer requests than must can ever be in time.
+
+    Parameters
+    ----------
+    weights, rooms : sequence of int
+        Of each type.
+    paid : sequence of sequence of int or None
+        Of each type and request.
+    must : int
+        Requests that have to be good.
+    """
+    least = []
+    for of_types in zip(*paid, strict=True):
+        known = [w * p for w, p in zip(weights, of_types, strict=True) if p is not None]
+        if known:
+            least.append(min(known))
+    if len(least) < must:
+        return None
+    return Cut(tuple(w * room for w, room in zip(weights, rooms, strict=True)), sum(sorted(least)[:must]))
+
+
+def cheapest(known: Cuts) -> tuple[Fraction, tuple[int, ...] | None]:
+    """Least price of whole numbers of machines that keep all cuts, and one such mix.
+
+    Mixes are taken in the order of what they cost with what cuts ask for beyond them, so the first that
+    keeps all cuts is the cheapest.  Where that takes too long, the bound is that of the next mix.  Prices
+    are whole numbers of a common part, so what is asked for is rounded up to one.
+    """
+    part = lcm(*(price.denominator for price in known.prices))
+    prices = [int(price * part) for price in known.prices]
+    # What each cut asks for, and of the type that pays it at the least price: price and weight.
+    some = []
+    for cut in known.cuts:
+        rates = [(Fraction(p, w), p, w) for p, w in zip(prices, cut.weights, strict=True) if w]
+        require(bool(rates) or not cut.least, "cuts: one has no weights")
+        if rates:
+            some.append((cut, *min(rates)[1:]))
+
+    def beyond(mix: tuple[int, ...]) -> int:
+        most = 0
+        for (weights, least), price, weight in some:
+            lacking = least - sum(w * n for w, n in zip(weights, mix, strict=True))
+            if lacking > 0:
+                most = max(most, -(-lacking * price // weight))
+        return most
+
+    empty = (0,) * len(prices)
+    waiting = [(beyond(empty), 0, empty)]
+    weighed = (len(prices) + 1) * (len(some) + 1) * (len(prices) + 4)
+    for _ in range(1 + MOST_WEIGHED // weighed):
+        value, last, mix = heapq.heappop(waiting)
+        if not beyond(mix):
+            return Fraction(value, part), mix
+        for kind in range(last, len(prices)):
+            more = (*mix[:kind], mix[kind] + 1, *mix[kind + 1 :])
+            cost = sum(price * n for price, n in zip(prices, more, strict=True))
+            heapq.heappush(waiting, (cost + beyond(more), kind, more))
+    return Fraction(waiting[0][0], part), None
+
+
+def read_price(given: Field) -> Fraction:
+    """The price of an hour of a machine."""
+    price = quantity(given)
+    if not 0 < price < MAX_INTEGER or price.denominator > MAX_INTEGER:
+        given.fail(f"{shown(given.value)} is not above 0, or has too many digits")
+    return price
+
+
+def price_of(given: Field, work: Work) -> Fraction | str:
+    """The price of an hour that a certificate proves, or `NEVER`."""
+    require_schema(given, MIX_SCHEMA)
+    kinds = given["types"].items()
+    require(0 < len(kinds) <= MOST_TYPES, f"types: not 1 to {MOST_TYPES}")
+    asked = read_question(given, work)
+    prices = tuple(read_price(kind["price"]) for kind in kinds)
+    known = joint_hash([*(kind["question"].text() for kind in kinds), *map(str, prices)])
+    require(given["question"].value == known, f"question: that of types and prices is {known}")
+    charged_kinds = [charges(kind, asked) for kind in kinds]
+    rooms, paid = [room for room, _ in charged_kinds], [some for _, some in charged_kinds]
+    found = [Cut((1,) * len(kinds), min(1, asked.must))]
+    given_cuts = given["cuts"].items()
+    work.spend(len(asked.requests) * (SORTING + WEIGHING * len(kinds)) * (len(given_cuts) + 1))
+    for weights in [[0] * len(kinds), *map(_cut_weights, given_cuts)]:
+        require(len(weights) == len(kinds), "cuts: not a weight for each type")
+        cut = cut_of(weights, rooms, paid, asked.must)
+        if cut is None:
+            return NEVER
+        found.append(cut)
+    return cheapest(Cuts(prices, found))[0]
+
+
+def _cut_weights(given: Field) -> list[int]:
+    return [weight.whole(0, MAX_INTEGER) for weight in given.items()]
+
+
+# --- infermax_opt/fleet/checker/rate.py -----------------------------------------------------------
+# Proof: fewest machines at the rate of a certificate and at every higher one.
+#
+# The same as of `pooled`, in windows long enough for every higher rate.  The proof stands in
+# `infermax_opt.fleet.sustains`.
+
+#: Picoseconds by which two arrivals may lie further apart than the rate says, as both are rounded.
+ROUNDING = 2
+
+
+def fewest_from(found: Charged) -> int | str:
+    """Machines that are needed at the rate of a certificate and at every higher one, or `NEVER`."""
+    if found.least is None:
+        return NEVER
+    lengths = _lengths(found)
+    room = sum(length * window[2] for length, window in zip(lengths, found.windows, strict=True))
+    some = min(1, found.question.must)
+    return max(some, -(-found.least // (room * unit_of(found.machine)))) if room else some
+
+
+def _lengths(found: Charged) -> list[int]:
+    """Ticks within which the needs of each window lie at this rate and at every higher one."""
+    machine, windows, asked = found.machine, found.windows, found.question
+    soonest: list[int | None] = [None] * len(windows)
+    latest = [0] * len(windows)
+    asked.work.spend(len(asked.requests) * finding(machine, asked))
+    for date, prompt, outputs, limits in asked.requests:
+        needs = needs_of(machine, date, (prompt, outputs), limits, asked.groups) or ()
+        start = floor(date * machine.ticks_per_second)
+        # Twice, as both ends are kept.
+        asked.work.spend(2 * COMPARING * len(windows) * len(needs))
+        for k, (begin, end, *_) in enumerate(windows):
+            for need in needs:
+                if begin <= need[0] and need[1] <= end:
+                    offset, known = need[0] - start, soonest[k]
+                    soonest[k] = offset if known is None else min(known, offset)
+                    latest[k] = max(latest[k], need[1] - start)
+    rounding = ceil(machine.ticks_per_second * ROUNDING / 10**12)
+    return [
+        max(end - begin, late - (early or 0)) + rounding
+        for (begin, end, *_), early, late in zip(windows, soonest, latest, strict=True)
+    ]
+
+
+# --- infermax_opt/fleet/checker/certificate.py ----------------------------------------------------
+# The certificate: which proof its schema names, and whether that proves what is claimed.
+
+Proved = TypeVar("Proved")
+
+
+def least_machines(certificate: Any, most: int | None = None) -> int | str:
+    """The number of machines that a certificate proves, or `NEVER`.
+
+    Parameters
+    ----------
+    certificate : Any
+        As parsed.
+    most : int, optional
+        Steps of checking; as many as for all certificates unless told otherwise.
+
+    Raises
+    ------
+    Rejected
+        If it is malformed, or takes too long to check.
+    """
+    return guarded(lambda given: fewest_of(charged(given, Work(most))), certificate)
+
+
+def machines_from(certificate: Any, most: int | None = None) -> int | str:
+    """The same at the rate of the certificate and at every higher one."""
+    return guarded(lambda given: fewest_from(charged(given, Work(most))), certificate)
+
+
+def least_price(certificate: Any, most: int | None = None) -> Fraction | str:
+    """The price of an hour of a mix that a certificate proves, or `NEVER`; as `least_machines`."""
+    return guarded(lambda given: price_of(given, Work(most)), certificate)
+
+
+def machine_seconds(certificate: Any, most: int | None = None) -> Fraction | str:
+    """Seconds for which machines are on together, at least, or `NEVER`; as `least_machines`."""
+    return guarded(lambda given: seconds_of(given, Work(most)), certificate)
+
+
+def guarded(proof: Callable[[Field], Proved], certificate: Any) -> Proved:
+    """What a certificate, as parsed, proves; whatever is wrong with it is a rejection."""
+    try:
+        return proof(Field(certificate, "certificate"))
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise Rejected(f"is malformed beyond words: {type(error).__name__} {error}") from None
+
+
+def check(certificate: Any, asked: str | None = None) -> Held:
+    """What a certificate holds, if it proves all that it claims.
+
+    Parameters
+    ----------
+    certificate : Any
+        As parsed.
+    asked : str or None
+        Hash of the question that it has to be of, if any.
+    """
+    return guarded(lambda given: _held(given, asked), certificate)
+
+
+def _held(given: Field, asked: str | None) -> Held:
+    schema = given["schema"].value
+    if schema == POOLED_SCHEMA:
+        found = charged(given, Work())
+        claims = [("machines", "fleet", "machines", fewest_of(found))]
+        if "machines_from" in given:
+            what = "fleet at this and every higher rate"
+            claims.append(("machines_from", what, "machines", fewest_from(found)))
+        held = [_claimed(given, *claim) for claim in claims][-1]
+    elif schema == MIX_SCHEMA:
+        held = _claimed(given, "price", "price of a mix", "per hour", price_of(given, Work()))
+    elif schema == HOURS_SCHEMA:
+        held = _claimed(given, "seconds", "machine time", "s", seconds_of(given, Work()))
+    else:
+        given["schema"].fail(f"{shown(schema)} is none of {POOLED_SCHEMA}, {MIX_SCHEMA}, {HOURS_SCHEMA}")
+    require(asked in (None, held.question), f"is for another question, {held.question}")
+    return held
+
+
+def _claimed(given: Field, key: str, what: str, unit: str, proved: Fraction | int | str) -> Held:
+    """The claim of a certificate, if no more than what is proved.
+
+    Parameters
+    ----------
+    given, key, what, unit, proved
+    """
+    claim, question = given[key], given["question"].text()
+    if isinstance(proved, str) or claim.value == NEVER:
+        require(claim.value == proved, f"claims {shown(claim.value)}; what is proved is {_told(proved)}")
+        return Held(question, what, None, unit)
+    claimed = quantity(claim)
+    require(claimed <= proved, f"claims {_told(claimed)} {unit}, only {_told(proved)} is proved")
+    return Held(question, what, claimed, unit)
+
+
+def _told(value: Fraction | int | str) -> str:
+    """A bound as a message shows it."""
+    return value if isinstance(value, str) else seconds(Fraction(value))
+
+
+# --- infermax_opt/fleet/checker/command.py --------------------------------------------------------
+# The command line.
+
+#: What the command `infermax-opt-check` calls.
+CHECKER = AloneChecker(check)
+
+
+def main(arguments: list[str]) -> int:
+    """Check the certificate named on the command line; return the exit code."""
+    return report(argument_parser(instance=False).parse_args(arguments), lambda _: CHECKER)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

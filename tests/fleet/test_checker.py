@@ -1,0 +1,222 @@
+"""The checker of fleets as a program: all four kinds, its limits, and files that would harm it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from infermax_opt.checking import work
+from infermax_opt.checking.errors import Rejected
+from infermax_opt.checking.fields import Field
+from infermax_opt.checking.main import GROUP_ALONE, entry_points
+from infermax_opt.files.format_schemas import json_schema
+from infermax_opt.fleet.bounds import pooled
+from infermax_opt.fleet.bounds.mix import mix_bound
+from infermax_opt.fleet.bounds.pooled import pooled_bound
+from infermax_opt.fleet.checker.certificate import least_machines, machines_from
+from infermax_opt.fleet.checker.hours import HOURS_SCHEMA
+from infermax_opt.fleet.checker.machine import read_machine
+from infermax_opt.fleet.checker.mix import MIX_SCHEMA
+from infermax_opt.fleet.checker.needs import KINDS, cost_of, needs_of
+from infermax_opt.fleet.checker.pooled import POOLED_SCHEMA
+from infermax_opt.fleet.checker.question import question_hash
+from infermax_opt.fleet.scaling import Scaling, least_time
+from tests.fleet.test_mix import two_types
+from tests.fleet.test_pooled import steady
+from tests.support import ROOT, stand_alone
+
+ALONE = ("-I", "-S", stand_alone("fleet"))
+MODULE = ("-m", "infermax_opt.checking")
+COPIED = ("-I", "-S", ROOT / "scripts" / "check_certificate.py")
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert (done.stdout + done.stderr).count("\n") == 1
+    return done
+
+
+@cache
+def certificates() -> dict[str, dict[str, Any]]:
+    """One of each kind, by the key of its claim."""
+    machines = pooled_bound(steady(20)).certificate
+    return {
+        "machines": machines,
+        "machines_from": {**machines, "machines_from": machines_from(machines)},
+        "price": mix_bound(two_types(20), [Fraction(1), Fraction(1)]).certificate,
+        "seconds": least_time([pooled_bound(steady(20))], Scaling(Fraction(1)))[1],
+    }
+
+
+TOLD = {
+    "machines": "fleet >= 4 machines",
+    "machines_from": "fleet at this and every higher rate >= 4 machines",
+    "price": "price of a mix >= 1",
+    "seconds": "machine time >= 6 s",
+}
+
+
+@pytest.mark.parametrize("claim", TOLD)
+def test_each_kind_is_judged_alike_by_all(claim: str, tmp_path: Path) -> None:
+    certificate, path = certificates()[claim], tmp_path / "proof.json"
+    path.write_text(json.dumps(certificate))
+    for program in (ALONE, MODULE, COPIED):
+        done = run(*program, path, "--question", certificate["question"])
+        start = f"certified: question {certificate['question']}: {TOLD[claim]}"
+        assert (done.returncode, done.stdout[: len(start)]) == (0, start)
+        assert run(*program, path, "--question", "0" * 64).returncode == 1
+    for value in (str(Fraction(certificate[claim]) + Fraction(1, 10**40)), "no number of machines", -1, None):
+        path.write_text(json.dumps({**certificate, claim: value}))
+        assert run(*ALONE, path).returncode == 1, value
+
+
+def test_json_says_the_same(tmp_path: Path) -> None:
+    never, path = pooled_bound(steady(3, ttft="0.05")).certificate, tmp_path / "proof.json.gz"
+    for certificate, bound in ((certificates()["machines"], "4"), (never, None)):
+        path.write_bytes(gzip.compress(json.dumps(certificate).encode()))
+        plain, told = run(*MODULE, path).stdout, run_json(path)
+        assert plain == told["message"] + "\n"
+        assert told["lower_bound"] == bound
+        assert told["question"] == certificate["question"]
+        assert ("nothing is enough" in plain) == (bound is None)
+
+
+def run_json(path: Path) -> dict[str, Any]:
+    command = [sys.executable, *map(str, ALONE), str(path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(json_schema("checked")).validate(told)
+    return told
+
+
+def test_every_schema_has_its_checker() -> None:
+    names = {point.name for point in entry_points(group=GROUP_ALONE)}
+    assert names == {POOLED_SCHEMA, MIX_SCHEMA, HOURS_SCHEMA}
+
+
+def long_one(requests: int, windows: int, pieces: int = 1, arrival: str = "0") -> dict[str, Any]:
+    """A well-formed certificate of so much."""
+    machine = {
+        "ticks_per_second": 1000, "alpha": [1] * pieces, "beta": [0] * pieces, "d0": 0, "d1": 0,
+        "p0": 0, "p1": 0, "kv": 10**6, "tokens": 100, "prefill": 100, "running": 0,
+        "spreads": True, "preemption": False,
+    }  # fmt: skip
+    asked = [(Fraction(arrival), 10, 9, (Fraction(9), None, None))] * requests
+    return {
+        "schema": POOLED_SCHEMA, "machines": 1, "share": "1", "groups": 4, "levels": [["9", None, None]],
+        "machine": machine, "requests": [[arrival, 10, 9, 0]] * requests,
+        "windows": [[k % 7, 9 + k % 7, 1, 0, "kv"] for k in range(windows)],
+        "question": question_hash(read_machine(Field(machine, "machine")), Fraction(1), asked),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: long_one(300_000, 60),
+        lambda: long_one(300, 0, pieces=100_000),
+        lambda: long_one(10, 1_000_000),
+        lambda: {**certificates()["price"], "cuts": [[1, 1]] * 500_000},
+        lambda: {**certificates()["seconds"], "parts": certificates()["seconds"]["parts"] * 20_000},
+    ],
+    ids=["requests", "pieces", "windows", "cuts", "parts"],
+)
+def test_what_takes_long_is_rejected_soon(made: Callable[[], dict[str, Any]], tmp_path: Path) -> None:
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(made()))
+    began = time.monotonic()
+    done = run(*ALONE, path)
+    assert time.monotonic() - began < 20  # 10 s on a machine of its own
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("share", "1e999999999", "certificate.share: '1e999999999' is no number"),
+        ("share", "9" * 601 + "/1", "too many digits"),
+        ("share", "-1", "certificate.share: is below 0"),
+        ("groups", 65, "from 1 to 64"),
+        ("requests", [[0, 1, 1]], r"certificate.requests\[0\]: wrong length"),
+        ("requests", {"a": 1}, "certificate.requests: an object is not a list"),
+        ("windows", [[0, 1, 1, 0, [1]]], "a list is none of kv, tokens, running"),
+        ("machine", None, "certificate.machine: null is not an object"),
+        ("levels", [], "is not a whole number from 0 to -1"),
+    ],
+)
+def test_a_field_that_is_wrong_is_named(field: str, value: Any, why: str) -> None:
+    with pytest.raises(Rejected, match=why):
+        least_machines({**certificates()["machines"], field: value})
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    path, good = tmp_path / "proof.json", json.dumps(certificates()["machines"])
+    twice = good.replace('"machines": 4', '"machines": 5, "machines": 4')
+    for text, why in (
+        ("[" * 200_000, "nested too deeply"),
+        (twice, "key 'machines' is given twice"),
+        (good.replace('"groups": 4', '"groups": Infinity'), "is not a finite number"),
+        (good[:-5], "is not JSON"),
+    ):
+        path.write_text(text)
+        done = run(*ALONE, path)
+        assert (done.returncode, why in done.stderr) == (2, True), done.stderr
+    path.write_text(good + " " * 2**20)
+    done = run(*ALONE, path, "--max-size", 1)
+    assert (done.returncode, "--max-size allows more" in done.stderr) == (2, True)
+
+
+def test_stretches_cost_what_their_parts_do() -> None:
+    """So a checker may take all later tokens at once where a window holds them."""
+    certificate = long_one(1, 0)
+    for spreads, preemption, d1, p1 in ((True, True, 3, 2), (False, False, 2, 1), (False, True, 1, 0)):
+        more = {"d0": 5, "d1": d1, "p0": 2, "p1": p1, "running": 7, "beta": [2], "kv": 1000}
+        switches = {"spreads": spreads, "preemption": preemption}
+        machine = read_machine(Field({**certificate["machine"], **more, **switches}, "machine"))
+        for outputs in (2, 5, 23):
+            limits = (Fraction(9), Fraction(9), None)
+            later = [
+                need
+                for need in needs_of(machine, Fraction(0), (7, outputs), limits, 4) or []
+                if need.first > 1
+            ]
+            whole = later[0]._replace(last=outputs)
+            assert later[-1].last == outputs
+            for kind in KINDS:
+                parts = sum(cost_of(machine, 7, need, 0, kind) for need in later)
+                assert cost_of(machine, 7, whole, 0, kind) == parts
+
+
+def test_plans_leave_windows_out_for_checkers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long trace has a certificate of fewer windows; one too long for any keeps all, and says the same."""
+    found = pooled_bound(steady(20))
+    spent = []
+    spend = work.Work.spend
+
+    def counted(self: work.Work, steps: int) -> None:
+        spend(self, steps)
+        spent.append(self.spent)
+
+    monkeypatch.setattr(work.Work, "spend", counted)
+    many = {**found.certificate, "windows": found.certificate["windows"] * 64}
+    assert least_machines({**many, "windows": many["windows"][:1]}) == 4
+    monkeypatch.setattr(work, "MAX_STEPS", spent[-1] * 3 // 2)
+    assert pooled._proved(many) == 4
+    assert 0 < len(many["windows"]) < 64
+    monkeypatch.setattr(work, "MAX_STEPS", 10)
+    many = {**found.certificate}
+    assert pooled._proved(many) == 4
+    assert many == found.certificate

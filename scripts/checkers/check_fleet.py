@@ -667,20 +667,24 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) ->
 
 #: Most groups of later tokens of a request.
 MOST_GROUPS = 64
-#: Steps of reading a request and of hashing it, without the digits of its arrival.
-READING, HASHING = 110, 50
+#: Steps of reading a request or its limits, without the digits.
+READING = 110
 
 #: Arrival in seconds, prompt and output tokens; TTFT, TPOT and end-to-end latency in seconds, or None.
 Asked = tuple[Fraction, int, int, tuple[Fraction | None, ...]]
 
 
 class Question(NamedTuple):
-    """Requests with their limits, the share and number that keep them, and groups of later tokens."""
+    """Requests with their limits, the share and number that keep them, and groups of later tokens.
+
+    `digits`: in which times of requests are written, for fractions of many take long.
+    """
 
     requests: list[Asked]
     share: Fraction
     must: int
     groups: int
+    digits: int
     work: Work
 
 
@@ -703,22 +707,31 @@ def read_question(given: Field, work: Work) -> Question:
     share, groups = quantity(given["share"]), given["groups"].whole(1, MOST_GROUPS)
     if share > 1:
         given["share"].fail("is above 1")
-    levels = [_level(level) for level in given["levels"].items()]
-    entries = given["requests"].items()
+    levels, entries = given["levels"].items(), given["requests"].items()
+    work.spend(READING * (len(levels) + len(entries)))
+    known = [_level(level, work) for level in levels]
     if len(entries) > MAX_REQUESTS:
         given["requests"].fail(f"holds {len(entries)} requests; the most is {MAX_REQUESTS}")
-    requests = []
+    requests, digits = list[Asked](), 0
     for entry in entries:
         arrival, prompt, outputs, level = entry.items(4)
-        # Fractions of long texts take long to reduce.
-        work.spend(READING + (len(arrival.value) if isinstance(arrival.value, str) else 0))
+        work.spend(written(arrival))
         lengths = prompt.whole(1, MAX_INTEGER), outputs.whole(1, MAX_INTEGER)
-        requests.append((quantity(arrival), *lengths, levels[level.whole(0, len(levels) - 1)]))
-    return Question(requests, share, ceil(share * len(requests)), groups, work)
+        place = level.whole(0, len(levels) - 1)
+        requests.append((quantity(arrival), *lengths, known[place]))
+        digits += written(arrival) + sum(map(written, levels[place].items()))
+    return Question(requests, share, ceil(share * len(requests)), groups, digits, work)
 
 
-def _level(given: Field) -> tuple[Fraction | None, ...]:
-    return tuple(None if limit.value is None else quantity(limit) for limit in given.items(3))
+def written(given: Field) -> int:
+    """Digits of a time, if it is a text."""
+    return len(given.value) if isinstance(given.value, str) else 0
+
+
+def _level(given: Field, work: Work) -> tuple[Fraction | None, ...]:
+    limits = given.items(3)
+    work.spend(sum(map(written, limits)))
+    return tuple(None if limit.value is None else quantity(limit) for limit in limits)
 
 
 def question_hash(machine: Machine, share: Fraction, requests: Iterable[Asked]) -> str:
@@ -754,8 +767,8 @@ NEVER = "no number of machines"
 #: Steps: to find a need, besides that for each affine piece; to compare it with a window; to cost it.
 FINDING, PIECE, COMPARING, COSTING = 60, 12, 2, 35
 
-#: Steps of reading a window.
-READING_WINDOW = 70
+#: Steps of reading a window; a machine, and each of its pieces; of hashing a request.
+READING_WINDOW, OPENING, OPENING_PIECE, HASHING = 70, 1000, 60, 50
 
 #: Begin and end in ticks, weight, affine piece, what shares alpha.
 Window = tuple[int, int, int, int, str]
@@ -790,8 +803,9 @@ def read_windows(given: Field, machine: Machine, work: Work) -> list[Window]:
 
 
 def finding(machine: Machine, question: Question) -> int:
-    """Steps of finding what a request needs."""
-    return (question.groups + 2) * (FINDING + PIECE * len(machine.alpha))
+    """Steps of finding what all requests need."""
+    each = (question.groups + 2) * (FINDING + PIECE * len(machine.alpha))
+    return len(question.requests) * each + question.digits
 
 
 def paid_by(given: Field, question: Question) -> Paid:
@@ -805,7 +819,8 @@ def paid_by(given: Field, question: Question) -> Paid:
     """
     machine, work = read_machine(given["machine"]), question.work
     windows = read_windows(given["windows"], machine, work)
-    work.spend(len(question.requests) * (HASHING + finding(machine, question)))
+    work.spend(OPENING + OPENING_PIECE * len(machine.alpha))
+    work.spend(len(question.requests) * HASHING + finding(machine, question))
     known = question_hash(machine, question.share, question.requests)
     if given["question"].value != known:
         given["question"].fail(f"machine, share and requests are of {known}")
@@ -899,6 +914,7 @@ def seconds_of(given: Field, work: Work) -> Fraction | str:
     require_schema(given, HOURS_SCHEMA)
     parts, least = given["parts"].items(), given["machines"]
     require(len(parts) > 0, "parts: there are none")
+    work.spend(OPENING * len(parts))
     start, stay = (quantity(given[key]) for key in ("start_up", "min_stay"))
     machine, windows = parts[0]["machine"].value, parts[0]["windows"].value
     for part in (*parts, least):
@@ -931,8 +947,8 @@ MIX_SCHEMA = "infermax-opt/fleet-mix-bound/1"
 MOST_TYPES = 100
 #: Weights of cuts that are multiplied by machines of a mix before the bound is taken from the mixes left.
 MOST_WEIGHED = 5 * 10**6
-#: Steps of a cut for each request: once, and for each type.
-SORTING, WEIGHING = 10, 5
+#: Steps of a cut for each request, and of reading and trying it: once, and for each type.
+SORTING, WEIGHING, READING_CUT, READING_WEIGHT = 10, 5, 200, 60
 
 
 class Cut(NamedTuple):
@@ -1046,6 +1062,7 @@ def price_of(given: Field, work: Work) -> Fraction | str:
     rooms, paid = [room for room, _ in charged_kinds], [some for _, some in charged_kinds]
     found = [Cut((1,) * len(kinds), min(1, asked.must))]
     given_cuts = given["cuts"].items()
+    work.spend((READING_CUT + READING_WEIGHT * len(kinds)) * len(given_cuts))
     work.spend(len(asked.requests) * (SORTING + WEIGHING * len(kinds)) * (len(given_cuts) + 1))
     for weights in [[0] * len(kinds), *map(_cut_weights, given_cuts)]:
         require(len(weights) == len(kinds), "cuts: not a weight for each type")
@@ -1085,7 +1102,7 @@ def _lengths(found: Charged) -> list[int]:
     machine, windows, asked = found.machine, found.windows, found.question
     soonest: list[int | None] = [None] * len(windows)
     latest = [0] * len(windows)
-    asked.work.spend(len(asked.requests) * finding(machine, asked))
+    asked.work.spend(finding(machine, asked))
     for date, prompt, outputs, limits in asked.requests:
         needs = needs_of(machine, date, (prompt, outputs), limits, asked.groups) or ()
         start = floor(date * machine.ticks_per_second)

@@ -107,17 +107,17 @@ def test_every_schema_has_its_checker() -> None:
     assert names == {POOLED_SCHEMA, MIX_SCHEMA, HOURS_SCHEMA}
 
 
-def long_one(requests: int, windows: int, pieces: int = 1, arrival: str = "0") -> dict[str, Any]:
+def long_one(requests: int, windows: int, pieces: int = 1, limit: str = "9") -> dict[str, Any]:
     """A well-formed certificate of so much."""
     machine = {
         "ticks_per_second": 1000, "alpha": [1] * pieces, "beta": [0] * pieces, "d0": 0, "d1": 0,
         "p0": 0, "p1": 0, "kv": 10**6, "tokens": 100, "prefill": 100, "running": 0,
         "spreads": True, "preemption": False,
     }  # fmt: skip
-    asked = [(Fraction(arrival), 10, 9, (Fraction(9), None, None))] * requests
+    asked = [(Fraction(0), 10, 9, (Fraction(limit), None, None))] * requests
     return {
-        "schema": POOLED_SCHEMA, "machines": 1, "share": "1", "groups": 4, "levels": [["9", None, None]],
-        "machine": machine, "requests": [[arrival, 10, 9, 0]] * requests,
+        "schema": POOLED_SCHEMA, "machines": 1, "share": "1", "groups": 4, "levels": [[limit, None, None]],
+        "machine": machine, "requests": [["0", 10, 9, 0]] * requests,
         "windows": [[k % 7, 9 + k % 7, 1, 0, "kv"] for k in range(windows)],
         "question": question_hash(read_machine(Field(machine, "machine")), Fraction(1), asked),
     }  # fmt: skip
@@ -129,10 +129,11 @@ def long_one(requests: int, windows: int, pieces: int = 1, arrival: str = "0") -
         lambda: long_one(300_000, 60),
         lambda: long_one(300, 0, pieces=100_000),
         lambda: long_one(10, 1_000_000),
+        lambda: long_one(60_000, 0, limit=f"{10**599 + 7}/{3 * 10**598}"),
         lambda: {**certificates()["price"], "cuts": [[1, 1]] * 500_000},
         lambda: {**certificates()["seconds"], "parts": certificates()["seconds"]["parts"] * 20_000},
     ],
-    ids=["requests", "pieces", "windows", "cuts", "parts"],
+    ids=["requests", "pieces", "windows", "digits", "cuts", "parts"],
 )
 def test_what_takes_long_is_rejected_soon(made: Callable[[], dict[str, Any]], tmp_path: Path) -> None:
     path = tmp_path / "long.json"
@@ -211,11 +212,11 @@ def test_plans_leave_windows_out_for_checkers(monkeypatch: pytest.MonkeyPatch) -
         spent.append(self.spent)
 
     monkeypatch.setattr(work.Work, "spend", counted)
-    many = {**found.certificate, "windows": found.certificate["windows"] * 64}
+    many = {**found.certificate, "windows": found.certificate["windows"] * 1024}
     assert least_machines({**many, "windows": many["windows"][:1]}) == 4
     monkeypatch.setattr(work, "MAX_STEPS", spent[-1] * 3 // 2)
     assert pooled._proved(many) == 4
-    assert 0 < len(many["windows"]) < 64
+    assert 0 < len(many["windows"]) < 1024
     monkeypatch.setattr(work, "MAX_STEPS", 10)
     many = {**found.certificate}
     assert pooled._proved(many) == 4

@@ -15,7 +15,7 @@ from infermax_opt.checking.work import Work
 from infermax_opt.fleet.checker.needs import unit_of
 from infermax_opt.fleet.checker.pooled import charged, fewest_of
 from infermax_opt.fleet.checker.question import joint_hash, quantity, require_schema
-from infermax_opt.fleet.checker.windows import NEVER
+from infermax_opt.fleet.checker.windows import NEVER, OPENING
 
 HOURS_SCHEMA = "infermax-opt/fleet-hours-bound/1"
 
@@ -25,6 +25,7 @@ def seconds_of(given: Field, work: Work) -> Fraction | str:
     require_schema(given, HOURS_SCHEMA)
     parts, least = given["parts"].items(), given["machines"]
     require(len(parts) > 0, "parts: there are none")
+    work.spend(OPENING * len(parts))
     start, stay = (quantity(given[key]) for key in ("start_up", "min_stay"))
     machine, windows = parts[0]["machine"].value, parts[0]["windows"].value
     for part in (*parts, least):

@@ -25,8 +25,8 @@ MIX_SCHEMA = "infermax-opt/fleet-mix-bound/1"
 MOST_TYPES = 100
 #: Weights of cuts that are multiplied by machines of a mix before the bound is taken from the mixes left.
 MOST_WEIGHED = 5 * 10**6
-#: Steps of a cut for each request: once, and for each type.
-SORTING, WEIGHING = 10, 5
+#: Steps of a cut for each request, and of reading and trying it: once, and for each type.
+SORTING, WEIGHING, READING_CUT, READING_WEIGHT = 10, 5, 200, 60
 
 
 class Cut(NamedTuple):
@@ -140,6 +140,7 @@ def price_of(given: Field, work: Work) -> Fraction | str:
     rooms, paid = [room for room, _ in charged_kinds], [some for _, some in charged_kinds]
     found = [Cut((1,) * len(kinds), min(1, asked.must))]
     given_cuts = given["cuts"].items()
+    work.spend((READING_CUT + READING_WEIGHT * len(kinds)) * len(given_cuts))
     work.spend(len(asked.requests) * (SORTING + WEIGHING * len(kinds)) * (len(given_cuts) + 1))
     for weights in [[0] * len(kinds), *map(_cut_weights, given_cuts)]:
         require(len(weights) == len(kinds), "cuts: not a weight for each type")

@@ -15,20 +15,24 @@ from infermax_opt.fleet.checker.machine import Machine
 
 #: Most groups of later tokens of a request.
 MOST_GROUPS = 64
-#: Steps of reading a request and of hashing it, without the digits of its arrival.
-READING, HASHING = 110, 50
+#: Steps of reading a request or its limits, without the digits.
+READING = 110
 
 #: Arrival in seconds, prompt and output tokens; TTFT, TPOT and end-to-end latency in seconds, or None.
 Asked = tuple[Fraction, int, int, tuple[Fraction | None, ...]]
 
 
 class Question(NamedTuple):
-    """Requests with their limits, the share and number that keep them, and groups of later tokens."""
+    """Requests with their limits, the share and number that keep them, and groups of later tokens.
+
+    `digits`: in which times of requests are written, for fractions of many take long.
+    """
 
     requests: list[Asked]
     share: Fraction
     must: int
     groups: int
+    digits: int
     work: Work
 
 
@@ -51,22 +55,31 @@ def read_question(given: Field, work: Work) -> Question:
     share, groups = quantity(given["share"]), given["groups"].whole(1, MOST_GROUPS)
     if share > 1:
         given["share"].fail("is above 1")
-    levels = [_level(level) for level in given["levels"].items()]
-    entries = given["requests"].items()
+    levels, entries = given["levels"].items(), given["requests"].items()
+    work.spend(READING * (len(levels) + len(entries)))
+    known = [_level(level, work) for level in levels]
     if len(entries) > MAX_REQUESTS:
         given["requests"].fail(f"holds {len(entries)} requests; the most is {MAX_REQUESTS}")
-    requests = []
+    requests, digits = list[Asked](), 0
     for entry in entries:
         arrival, prompt, outputs, level = entry.items(4)
-        # Fractions of long texts take long to reduce.
-        work.spend(READING + (len(arrival.value) if isinstance(arrival.value, str) else 0))
+        work.spend(written(arrival))
         lengths = prompt.whole(1, MAX_INTEGER), outputs.whole(1, MAX_INTEGER)
-        requests.append((quantity(arrival), *lengths, levels[level.whole(0, len(levels) - 1)]))
-    return Question(requests, share, ceil(share * len(requests)), groups, work)
+        place = level.whole(0, len(levels) - 1)
+        requests.append((quantity(arrival), *lengths, known[place]))
+        digits += written(arrival) + sum(map(written, levels[place].items()))
+    return Question(requests, share, ceil(share * len(requests)), groups, digits, work)
 
 
-def _level(given: Field) -> tuple[Fraction | None, ...]:
-    return tuple(None if limit.value is None else quantity(limit) for limit in given.items(3))
+def written(given: Field) -> int:
+    """Digits of a time, if it is a text."""
+    return len(given.value) if isinstance(given.value, str) else 0
+
+
+def _level(given: Field, work: Work) -> tuple[Fraction | None, ...]:
+    limits = given.items(3)
+    work.spend(sum(map(written, limits)))
+    return tuple(None if limit.value is None else quantity(limit) for limit in limits)
 
 
 def question_hash(machine: Machine, share: Fraction, requests: Iterable[Asked]) -> str:

@@ -31,7 +31,7 @@ def _lengths(found: Charged) -> list[int]:
     machine, windows, asked = found.machine, found.windows, found.question
     soonest: list[int | None] = [None] * len(windows)
     latest = [0] * len(windows)
-    asked.work.spend(len(asked.requests) * finding(machine, asked))
+    asked.work.spend(finding(machine, asked))
     for date, prompt, outputs, limits in asked.requests:
         needs = needs_of(machine, date, (prompt, outputs), limits, asked.groups) or ()
         start = floor(date * machine.ticks_per_second)

@@ -9,15 +9,15 @@ from infermax_opt.checking.limits import MAX_INTEGER
 from infermax_opt.checking.work import Work
 from infermax_opt.fleet.checker.machine import Machine, read_machine
 from infermax_opt.fleet.checker.needs import KINDS, Need, cost_of, needs_of
-from infermax_opt.fleet.checker.question import HASHING, Question, question_hash
+from infermax_opt.fleet.checker.question import Question, question_hash
 
 #: What is proved where more requests can never keep their limits than may miss them.
 NEVER = "no number of machines"
 #: Steps: to find a need, besides that for each affine piece; to compare it with a window; to cost it.
 FINDING, PIECE, COMPARING, COSTING = 60, 12, 2, 35
 
-#: Steps of reading a window.
-READING_WINDOW = 70
+#: Steps of reading a window; a machine, and each of its pieces; of hashing a request.
+READING_WINDOW, OPENING, OPENING_PIECE, HASHING = 70, 1000, 60, 50
 
 #: Begin and end in ticks, weight, affine piece, what shares alpha.
 Window = tuple[int, int, int, int, str]
@@ -52,8 +52,9 @@ def read_windows(given: Field, machine: Machine, work: Work) -> list[Window]:
 
 
 def finding(machine: Machine, question: Question) -> int:
-    """Steps of finding what a request needs."""
-    return (question.groups + 2) * (FINDING + PIECE * len(machine.alpha))
+    """Steps of finding what all requests need."""
+    each = (question.groups + 2) * (FINDING + PIECE * len(machine.alpha))
+    return len(question.requests) * each + question.digits
 
 
 def paid_by(given: Field, question: Question) -> Paid:
@@ -67,7 +68,8 @@ def paid_by(given: Field, question: Question) -> Paid:
     """
     machine, work = read_machine(given["machine"]), question.work
     windows = read_windows(given["windows"], machine, work)
-    work.spend(len(question.requests) * (HASHING + finding(machine, question)))
+    work.spend(OPENING + OPENING_PIECE * len(machine.alpha))
+    work.spend(len(question.requests) * HASHING + finding(machine, question))
     known = question_hash(machine, question.share, question.requests)
     if given["question"].value != known:
         given["question"].fail(f"machine, share and requests are of {known}")

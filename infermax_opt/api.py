@@ -160,8 +160,8 @@ def solve(
     from infermax_opt.core.run import SolveOptions
 
     problem, instance = problem_of(instance), on_band(instance, band)
-    for lower in bounds:
-        _require_true(problem, instance, lower)
+    for k, lower in enumerate(bounds):
+        _require_true(problem, instance, lower, f"bounds[{k}]")
     _require_start(problem, warm_start)
     options = SolveOptions(
         engines=problem.engines,
@@ -312,13 +312,16 @@ def export_requests(
     return write_requests(instance, problem_of(instance).admissions(instance, schedule), path, format)
 
 
-def _require_true(problem: AnyProblem, instance: AnyInstance, lower: LowerBound) -> None:
-    """Check a bound that comes from elsewhere."""
+def _require_true(problem: AnyProblem, instance: AnyInstance, lower: LowerBound, field: str) -> None:
+    """Check a bound that comes from elsewhere, and that the files it was read from are of this instance."""
+    from infermax_opt.files.results import require_made_for
+
+    require_made_for(lower, [instance], field)
     known = AnyResult(instance.name, instance.sha256, instance.objective_name, lower=lower)
     check = problem.verify(instance, None, known.claim())
     wrong = [*check.faults, *check.unchecked]
     if wrong:
-        raise InputError(f"the bound {float(lower.value):.6g} is not proved: {wrong[0]}", field="bounds")
+        raise InputError(f"the bound {float(lower.value):.6g} is not proved: {wrong[0]}", field=field)
 
 
 def verify(instance: AnyInstance, subject: AnySchedule | AnyResult | Claim) -> AnyVerification:

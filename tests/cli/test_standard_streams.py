@@ -93,6 +93,7 @@ def test_every_command_reads_and_writes_it(tmp_path: Path) -> None:
         (("bound", "-"), b"\x1f\x8b\x08", "-: is not a complete gzip file"),
         (("bound", "-"), b"\xff", "-: is not UTF-8 text"),
         (("bound", TOY, "-o", "-", "--certificate", "-"), "", "cannot be the same file"),
+        (("table", "paper-csp", "-o", "-"), "", "output: is standard output; a table is a folder of files"),
         (("workers", STREAM, "-o", "-", "--placement", "-"), "", "-: is to be written twice"),
         (("simulate", STREAM, "-o", "-", "--placement", "-"), "", "-: is to be written twice"),
     ],

@@ -82,8 +82,7 @@ def bound(
     instance = read_aimed(instance_file, objective, slos)
     machines = read_band(instance, band)
     instance = api.on_band(instance, machines)
-    progress_printer(progress)
-    bounds = api.bound(instance, time_limit=time_limit)
+    bounds = api.bound(instance, time_limit=time_limit, progress=progress_printer(progress))
     if not bounds and (output or certificate):
         raise InputError("no lower bound is known, so there is none to write", source=instance_file)
     if certificate is not None:

@@ -142,7 +142,7 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     "--windows",
     metavar="S",
     callback=decimal,
-    help="Also find the machines of each window of S seconds, which keeps the share by itself.",
+    help="Also find the machines of each window of such a length, which keeps the share by itself, s.",
 )
 @click.option(
     "--time-limit",

@@ -209,12 +209,16 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
         If the file cannot be written, or its name is no picture's.
     """
     kind = picture_format(path)
+    from matplotlib import rc_context
+
     title = figure.get_suptitle()
     words = {"Title": title.partition("\n")[0], "Description": getattr(figure, "alt", "") or title}
     metadata: dict[str, Any] = {name: text for name, text in words.items() if text}
     if kind == "svg":
         metadata["Date"] = None
-    with styled(), replacing(path) as temporary, warnings.catch_warnings():
+    # Ticks are made while it is drawn: those of a logarithmic axis are powers of ten, and no name is a tick.
+    formulas = rc_context({"text.parse_math": True})
+    with styled(), formulas, replacing(path) as temporary, warnings.catch_warnings():
         # A character that no font has is drawn as a box; the alternative text has it.
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         figure.savefig(temporary, format=kind, dpi=130, metadata=metadata)

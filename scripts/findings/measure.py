@@ -136,6 +136,7 @@ def _trust(instance: imx.Instance, run: _Run, lower: imx.LowerBound) -> Trust:
         upper=imx.UpperBound(value, run.source),
         lower=lower,
         schedule=run.schedule,
+        metrics=run.metrics,
     )
     check = imx.verify(instance, claim)
     if not check.ok or check.bound is None:

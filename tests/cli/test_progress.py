@@ -30,7 +30,7 @@ def run(*args: str | Path) -> Done:
 def test_progress_is_for_who_asks(tmp_path: Path, option: str | None) -> None:
     more = [] if option is None else [option]
     table = ("table", "paper-csp", "--only", "csp-i1-o4-b4", "-o", tmp_path / str(option))
-    for call in (("solve", TOY), table):
+    for call in (("solve", TOY), ("bound", TOY), table):
         done = run(*call, *more)
         assert done.exit_code == 0
         lines = done.stderr.splitlines()

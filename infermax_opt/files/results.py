@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from fractions import Fraction
@@ -31,7 +30,6 @@ __all__ = [
     "read_bound",
     "read_schedule_or_claim",
     "read_subject",
-    "require_made_for",
     "result_to_json",
     "schedule_of",
     "write_result",
@@ -247,34 +245,6 @@ def claimed_bound(claim: Claim) -> LowerBound | None:
         return LowerBound(claim.lower_bound, claim.lower_source, claim.proof, made_for=named)
     certified = read_bound(claim.certificate)
     return replace(certified, made_for=named + certified.made_for)
-
-
-def require_made_for(lower: LowerBound, instances: Sequence[AnyInstance], field: str) -> None:
-    """Check that the files that a bound was read from are of one of these instances.
-
-    Parameters
-    ----------
-    lower : LowerBound
-        One that was in no file is of any instance.
-    instances : sequence of AnyInstance
-        At least one.
-    field : str
-        Names the bound in an error.
-
-    Raises
-    ------
-    InputError
-    """
-    own = {instance.sha256 for instance in instances}
-    for instance in instances:
-        certification = problem_of(instance).certification
-        if certification is not None:
-            own.add(certification.sha256(instance))
-    foreign = [named for named in lower.made_for if named not in own]
-    if foreign:
-        given, wanted = shown(foreign[0][:16]), instances[0].sha256[:16]
-        text = f"its instance_sha256 begins {given}, not '{wanted}'"
-        raise InputError(f"is of another instance, machine or objective: {text}", field=field)
 
 
 def _bound_of_certificate(value: dict[str, Any]) -> LowerBound:

@@ -14,7 +14,7 @@ from infermax_opt.core.progress import Progress
 from infermax_opt.core.registry import first_problem, problem_of
 from infermax_opt.core.result import AnyResult, LowerBound
 from infermax_opt.core.values import AnyInstance, AnySchedule
-from infermax_opt.files.results import require_made_for
+from infermax_opt.files.bounds_from_elsewhere import require_made_for
 from infermax_opt.foreign.reading import guess_format, read_run
 from infermax_opt.foreign.run import Run
 from infermax_opt.gaps.bounds import aimed_at, best_bounds

@@ -21,6 +21,7 @@ from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, Claim, LowerBound, Result
 from infermax_opt.core.values import AnyInstance, AnySchedule, amount
 from infermax_opt.files import certificates
+from infermax_opt.files.bounds_from_elsewhere import require_certified, require_true
 
 if TYPE_CHECKING:
     from infermax_opt.core.progress import Progress
@@ -74,6 +75,7 @@ def bound(
         for lower in problem_of(instance).bounds(
             instance, stop=lambda: end is not None and time.monotonic() > end
         ):
+            require_certified(instance, lower)
             found.append(lower)
             best = max(some.value for some in found)
             text = f"lower bound {amount(instance, lower.value)} ({lower.source})"
@@ -160,8 +162,8 @@ def solve(
     from infermax_opt.core.run import SolveOptions
 
     problem, instance = problem_of(instance), on_band(instance, band)
-    for lower in bounds:
-        _require_true(problem, instance, lower)
+    for k, lower in enumerate(bounds):
+        require_true(problem, instance, lower, f"bounds[{k}]")
     _require_start(problem, warm_start)
     options = SolveOptions(
         engines=problem.engines,
@@ -177,6 +179,8 @@ def solve(
         target=target,
     )
     result = problem.solve(instance, options)
+    for found in (result.lower, result.certified):
+        require_certified(instance, found)
     return result if band is None else replace(result, band=str(band))
 
 
@@ -310,15 +314,6 @@ def export_requests(
     if schedule is None:
         raise InputError("holds no schedule to export", field="schedule")
     return write_requests(instance, problem_of(instance).admissions(instance, schedule), path, format)
-
-
-def _require_true(problem: AnyProblem, instance: AnyInstance, lower: LowerBound) -> None:
-    """Check a bound that comes from elsewhere."""
-    known = AnyResult(instance.name, instance.sha256, instance.objective_name, lower=lower)
-    check = problem.verify(instance, None, known.claim())
-    wrong = [*check.faults, *check.unchecked]
-    if wrong:
-        raise InputError(f"the bound {float(lower.value):.6g} is not proved: {wrong[0]}", field="bounds")
 
 
 def verify(instance: AnyInstance, subject: AnySchedule | AnyResult | Claim) -> AnyVerification:

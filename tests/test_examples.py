@@ -710,6 +710,44 @@ def test_a_certificate_without_evidence_is_none(
     assert told in said
 
 
+#: A checker of a problem of its own: a certificate proves half of the number that is its evidence.
+HALF = """
+class Half:
+    def cost(self, instance): return {}
+    def sha256(self, instance): return instance.sha256
+    def check(self, instance, certificate):
+        from infermax_opt.core.certification import CertificateRejected
+        if 'claim' not in certificate['evidence']: raise CertificateRejected('proves nothing')
+        return Fraction(certificate['evidence']['claim']) / 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("evidence", "told"),
+    [
+        ("{'claim': 4}", None),
+        ("{'claim': 3}", "'mine' claims 2, its certificate proves 1.5"),
+        ("{'kind': 'junk'}", "proves nothing"),
+        ("{'claim': 'x'}", "failed: ValueError: Invalid literal for Fraction: 'x'"),
+    ],
+)
+@pytest.mark.parametrize("command", ["bound", "solve"])
+def test_a_certificate_of_a_package_is_checked_before_it_is_called_one(
+    evidence: str, told: str | None, command: str, tmp_path: Path
+) -> None:
+    bound = f"yield LowerBound(Fraction(2), 'mine', Proof.CERTIFICATE, evidence={evidence})"
+    body = f"certification = Half()\n    def bounds(self, instance, *, stop=None): {bound}"
+    run = install(tmp_path, "problems", OWN.replace("class broken", f"{HALF}\nclass broken") + body)
+    done = run(command, own_files(tmp_path)[0], code=2 if told else 0)
+    if told is None:
+        assert "certificate: a file that anyone can check" in done.stdout
+    else:
+        assert (
+            "infermax_opt.problems: broken: some_package:broken.certification of some-package" in done.stderr
+        )
+        assert told in done.stderr
+
+
 def test_who_stops_listening_to_a_package_is_no_fault_of_it() -> None:
     (point,) = entry_points(group="infermax_opt.problems", name="infermax")
     steps = blamed_steps(iter([1, 2]), point)

@@ -83,6 +83,7 @@ def front(
       infermax-opt front trace.json --x mean_ttft --y mean_tpot --time-limit 300 --parts front -o front.json
     """  # noqa: D301
     from infermax_opt.files.json import write_text
+    from infermax_opt.files.proofs import made_folder
     from infermax_opt.fronts.parts import write_parts
     from infermax_opt.fronts.report import front_csv, front_text, front_to_json
     from infermax_opt.fronts.trace import trace_front
@@ -94,6 +95,8 @@ def front(
         from infermax_opt.files.figure import picture_format
 
         picture_format(plot)
+    if parts is not None:
+        made_folder(parts)  # before the work, so that this is not lost
     found = trace_front(
         read_aimed(instance_file, None, slos), x, y,
         directions=directions, time_limit=time_limit, seed=seed, progress=progress_printer(progress),

@@ -21,6 +21,7 @@ from infermax_opt.cli.console import (
     wrote,
 )
 from infermax_opt.cli.options import band_option, read_aimed, slos_option
+from infermax_opt.cli.solve import naming_each
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.options import ALSO_READ
 
@@ -169,10 +170,11 @@ def gap(
         return not_done(error.path, error.wrong, "scored")
     if plot is not None and len({subject.instance.sha256 for subject in subjects}) > 1:
         raise InputError("one picture shows the runs of one instance; these have several", field="plot")
-    groups = score(
-        subjects, metrics=metrics, time_limit=time_limit, known=[read_bound(path) for path in bounds],
-        band=allowed, progress=progress_printer(progress),
-    )  # fmt: skip
+    with naming_each("bounds", bounds):
+        groups = score(
+            subjects, metrics=metrics, time_limit=time_limit, known=[read_bound(path) for path in bounds],
+            band=allowed, progress=progress_printer(progress),
+        )  # fmt: skip
     explanations = _explanations(groups) if explain else []
     text = None if as_json else gaps_text(groups, explanations)
     save(gaps_to_json(groups, explanations), output, text)

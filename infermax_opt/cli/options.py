@@ -29,7 +29,8 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Layouts of traces and of runs, by name, as `infermax_opt.foreign.traces` reads them.
+#: Layouts of traces and of runs, by name, as `infermax_opt.foreign.traces` reads them; "infermax" is the
+#: layout of the InferMax fork's request_metrics.csv.
 TRACE_FORMATS = (
     "aiperf", "aisimulate", "azure", "blis", "burstgpt", "guidellm", "inference-perf", "infermax",
     "llmservingsim", "llmservingsim-sim", "mooncake", "sglang", "splitwise", "vidur", "vidur-chrome-trace",

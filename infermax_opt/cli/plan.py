@@ -191,6 +191,7 @@ def plan(
       infermax-opt plan azure.csv --format azure --machines llama-2-7b_a100,llama-3.1-8b_h100 \
         --rates 0.5,1,2,4 --ttft 1 --tpot 0.05 --fleet 4 --prices prices.csv -o plan.html
     """  # noqa: D301
+    from infermax_opt.files.proofs import made_folder
     from infermax_opt.fleet.report import plan_text, plan_to_json
     from infermax_opt.fleet.sweep import Sweep, sweep
     from infermax_opt.foreign.traces import read_trace
@@ -201,7 +202,7 @@ def plan(
     for name in _outputs(output):
         check_output(name, trace_file)
     if certificates is not None:
-        _made_folder(certificates)
+        made_folder(certificates)
     asked = _asked(share, schedulers, compare, skip_unfit, options)
     trace = read_trace(
         trace_file, form, time_unit=options["time_unit"], first=options["first"], window=options["window"]
@@ -282,14 +283,6 @@ def _machine_types(machines: tuple[str, ...], options: dict[str, Any]) -> list[M
         price = None if prices is None else prices[profile.name]
         found.append(MachineType(profile.name, System(profile.capacity, *limits), profile.cost, price))
     return found
-
-
-def _made_folder(folder: str) -> None:
-    """Make a folder before the work, so that the work is not lost."""
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be made: {error.strerror or error}", source=folder) from None
 
 
 def _write_certificates(plan: Plan, folder: str) -> dict[int, str]:

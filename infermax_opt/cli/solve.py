@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from infermax_opt.core.result import AnyResult, LowerBound
     from infermax_opt.core.values import AnyInstance, AnySchedule
 
-__all__ = ["Seconds", "naming", "read_start", "solve", "tell_left_out"]
+__all__ = ["Seconds", "naming", "naming_each", "read_start", "solve", "tell_left_out"]
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions only
@@ -173,7 +173,7 @@ def solve(
     instance, target = asked(instance, objective, at_most, at_least)
     _check_solver(solver, instance, instance_file)
     machines = read_band(instance, band)
-    with naming("warm_start", warm_start):
+    with naming("warm_start", warm_start), naming_each("bounds", bounds):
         result = api.solve(
             instance,
             formulation=formulation,
@@ -262,6 +262,15 @@ def naming(field: str, path: str) -> Iterator[None]:
         yield
     except InputError as error:
         raise (error.within(path) if error.field == field else error) from error.__cause__
+
+
+@contextmanager
+def naming_each(field: str, paths: Sequence[str]) -> Iterator[None]:
+    """The same for an option that may be given several times: the k-th value is the field ``FIELD[k]``."""
+    with ExitStack() as stack:
+        for k, path in enumerate(paths):
+            stack.enter_context(naming(f"{field}[{k}]", path))
+        yield
 
 
 def read_start(value: str, instance: AnyInstance) -> str | AnySchedule:

@@ -8,6 +8,8 @@ import click
 
 from infermax_opt.cli.completion import folders, suites
 from infermax_opt.cli.console import AS_JSON, DONE, FAILED, MAX_SIZE, PROGRESS, progress_printer
+from infermax_opt.core.errors import InputError
+from infermax_opt.files.json import STANDARD
 
 __all__ = ["table"]
 
@@ -92,6 +94,8 @@ def table(suite: str, output: str | None, progress: bool | None, as_json: bool, 
     from infermax_opt.table.output import summary_text, table_to_json
     from infermax_opt.table.run import run_table
 
+    if output == STANDARD:
+        raise InputError("is standard output; a table is a folder of files", field="output")
     folder = output or f"out/{suite}"
     made = run_table(suite, folder, progress=progress_printer(progress), **options)
     text = (

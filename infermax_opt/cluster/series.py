@@ -18,6 +18,7 @@ belongs to another class: it need not keep limits a to e, and may use fewer work
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import Counter
@@ -128,8 +129,13 @@ class WorkerSeries(ShownRows):
             yield {"seconds": beat.beat * self.stream.heartbeat, **asdict(beat)}
 
     def peak(self, name: str) -> int:
-        """Largest of ``any_policy``, ``lower`` or ``upper``."""
-        return max(int(getattr(beat, name)) for beat in self.beats)
+        """Largest of ``lower`` or ``upper`` over the heartbeats, or the best bound on it for ``any_policy``.
+
+        A policy uses at least its mean number of workers at some heartbeat, and a whole number of them.  So
+        no policy has its peak below the bound on the mean, rounded up, whatever single heartbeats tell.
+        """
+        most = max(int(getattr(beat, name)) for beat in self.beats)
+        return max(most, math.ceil(self.mean(name)))
 
     def mean(self, name: str) -> Fraction:
         """Mean of ``lower`` or ``upper`` over the heartbeats, or the best bound on it for ``any_policy``."""

@@ -35,6 +35,10 @@ _MODES: dict[Rounding, str] = {
 MAX_DIGITS = 40
 
 
+class _NoNumber(ValueError):
+    """A text that is no decimal number."""
+
+
 def to_fraction(value: object) -> Fraction:
     """Read a decimal exactly.
 
@@ -63,7 +67,7 @@ def to_fraction(value: object) -> Fraction:
     try:
         number = Decimal(repr(float(value))) if isinstance(value, float) else Decimal(value)
     except (InvalidOperation, ValueError):
-        raise ValueError(f"{_short(value)} is not a decimal number") from None
+        raise _NoNumber(f"{_short(value)} is not a decimal number") from None
     if not number.is_finite():
         raise ValueError(f"{_short(value)} is not finite")
     exponent = number.as_tuple().exponent
@@ -84,6 +88,8 @@ def read_whole(value: object, field: str) -> int:
         return value
     try:
         number = to_fraction(value)
+    except _NoNumber:
+        raise InputError(f"{_short(value)} is not a whole number", field=field) from None
     except ValueError as error:
         raise InputError(str(error), field=field) from None
     if number.denominator != 1:

@@ -185,8 +185,10 @@ class Problem(ABC, Generic[I, S, M]):
         InputError
             If one cannot be read, or there is no choice.
         """
-        field = "slo" if objective is None else "objective"
-        raise InputError(f"{self.name} instances are solved without this option", field=field)
+        if objective is not None:
+            text = f"{self.name} instances are solved for {instance.objective_name} alone"
+            raise InputError(text, field="objective")
+        raise InputError(f"{self.name} instances are solved without this option", field="slo")
 
     def priced(self, instance: I, path: str) -> tuple[I, str]:
         """The instance with the costs of a file, as a command-line option names it, and what was replaced.

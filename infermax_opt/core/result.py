@@ -96,6 +96,7 @@ class LowerBound(Shown):
     `certificate` names the file of its certificate, once written; `evidence` is what goes into it
     (see `infermax_opt.files.certificates`), None where there is no certificate for such a bound.
     `reason` says in a sentence why it holds, where the bound is of a kind that has such a sentence.
+    `made_for` holds the hashes of instances that the files name which it was read from.
     """
 
     value: Fraction
@@ -104,6 +105,7 @@ class LowerBound(Shown):
     certificate: str | None = None
     evidence: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     reason: str | None = field(default=None, compare=False)
+    made_for: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def facts(self) -> Mapping[str, Any]:
         """Value, what found it, how it is proved."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,10 @@ class Watched:
                 if lower is not None:
                     self._sound(lower)
         return found
+
+    def blamed(self, part: str) -> AbstractContextManager[None]:
+        """A block in which whatever fails, or is refused, is the package's doing."""
+        return blaming(self._point, part, refusals=True)
 
     def _sound(self, bound: object) -> LowerBound:
         return sound(bound, checked=self._problem.certification is not None)

@@ -11,6 +11,7 @@ from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.files.certificates import write_certificate
 from infermax_opt.files.instances import write_instance
+from infermax_opt.files.json import STANDARD
 
 __all__ = ["made_folder", "write_proof"]
 
@@ -21,13 +22,15 @@ def made_folder(folder: str | os.PathLike[str]) -> Path:
     Raises
     ------
     InputError
-        If it cannot be made.
+        If it cannot be made, or is to be standard output.
     """
+    if os.fspath(folder) == STANDARD:
+        raise InputError("is standard output, no folder", source=STANDARD)
     place = Path(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(error.strerror or str(error), source=os.fspath(folder)) from None
+        raise InputError(f"cannot be made: {error.strerror or error}", source=os.fspath(folder)) from None
     return place
 
 

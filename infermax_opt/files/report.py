@@ -48,6 +48,9 @@ __all__ = [
 #: Violations and faults printed before the rest is only counted.
 MOST_LINES = 20
 
+#: Engines of a report that a memory limit is not for.
+NOT_LIMITED = (None, "planner", "anneal")
+
 PROOFS = {
     Proof.CLOSED_FORM: "closed-form: a formula, recomputed by `infermax-opt verify`",
     Proof.CERTIFICATE: "certificate: a file that anyone can check",
@@ -214,7 +217,7 @@ def _solver_lines(report: SolverReport) -> list[str]:
         ("ended by", _ended(report)),
         ("time", None if report.seconds is None else seconds(report.seconds)),
         ("time limit", None if report.time_limit is None else seconds(report.time_limit)),
-        ("memory limit", None if report.memory_limit is None else _mebibytes(report.memory_limit)),
+        ("memory limit", _memory(report)),
         ("warm start", warm),
         ("threads", report.threads),
         ("seed", report.seed),
@@ -231,6 +234,16 @@ def _ended(report: SolverReport) -> str | None:
     limit = report.memory_limit
     reason = "there was no more memory" if limit is None else f"the limit of {_mebibytes(limit)} stopped it"
     return f"memory_limit: {reason}"
+
+
+def _memory(report: SolverReport) -> str | None:
+    """The memory limit, and what it is not for where no exact engine ran."""
+    if report.memory_limit is None:
+        return None
+    beside = report.engine in NOT_LIMITED
+    return _mebibytes(report.memory_limit) + (
+        ", of exact engines alone: planners and bounds have none" if beside else ""
+    )
 
 
 def _mebibytes(size: int) -> str:

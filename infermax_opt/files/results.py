@@ -240,9 +240,11 @@ def claimed_bound(claim: Claim) -> LowerBound | None:
     """
     if claim.lower_bound is None or claim.proof is None or claim.lower_source is None:
         return None
+    named = (claim.instance_sha256,)
     if claim.certificate is None:
-        return LowerBound(claim.lower_bound, claim.lower_source, claim.proof)
-    return read_bound(claim.certificate)
+        return LowerBound(claim.lower_bound, claim.lower_source, claim.proof, made_for=named)
+    certified = read_bound(claim.certificate)
+    return replace(certified, made_for=named + certified.made_for)
 
 
 def _bound_of_certificate(value: dict[str, Any]) -> LowerBound:
@@ -265,7 +267,8 @@ def _bound_of_certificate(value: dict[str, Any]) -> LowerBound:
         bound = Fraction(text)
     except (ValueError, ZeroDivisionError):
         raise InputError(f"{shown(text)} is not a number", field="lower_bound") from None
-    return LowerBound(bound, fields.text("source"), Proof.CERTIFICATE, evidence=evidence)
+    named = (fields.text("instance_sha256"),)
+    return LowerBound(bound, fields.text("source"), Proof.CERTIFICATE, evidence=evidence, made_for=named)
 
 
 def schedule_of(subject: AnySchedule | Claim) -> AnySchedule | None:

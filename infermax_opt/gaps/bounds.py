@@ -12,7 +12,7 @@ from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, LowerBound
 from infermax_opt.core.values import AnyInstance
 
-__all__ = ["MetricBound", "best_bounds"]
+__all__ = ["MetricBound", "aimed_at", "best_bounds"]
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,7 @@ def best_bounds(
         If a metric cannot be minimised.
     """
     problem = problem_of(instance)
-    aimed = [
-        instance if metric == instance.objective_name else problem.aimed(instance, metric, ())
-        for metric in metrics
-    ]
+    aimed = aimed_at(instance, metrics)
     found = [list(problem.bounds(some, stop=lambda: True)) for some in aimed]
     searched = 0
     tell = Teller(progress)
@@ -85,6 +82,15 @@ def best_bounds(
         MetricBound(metric, aimed[k], _best_checked(aimed[k], [*found[k], *known]), k >= searched)
         for k, metric in enumerate(metrics)
     )
+
+
+def aimed_at(instance: AnyInstance, metrics: Sequence[str]) -> list[AnyInstance]:
+    """The instance with each of the metrics as its objective."""
+    problem = problem_of(instance)
+    return [
+        instance if metric == instance.objective_name else problem.aimed(instance, metric, ())
+        for metric in metrics
+    ]
 
 
 def _best_checked(instance: AnyInstance, bounds: Sequence[LowerBound]) -> LowerBound | None:

@@ -14,9 +14,10 @@ from infermax_opt.core.progress import Progress
 from infermax_opt.core.registry import first_problem, problem_of
 from infermax_opt.core.result import AnyResult, LowerBound
 from infermax_opt.core.values import AnyInstance, AnySchedule
+from infermax_opt.files.bounds_from_elsewhere import require_made_for
 from infermax_opt.foreign.reading import guess_format, read_run
 from infermax_opt.foreign.run import Run
-from infermax_opt.gaps.bounds import best_bounds
+from infermax_opt.gaps.bounds import aimed_at, best_bounds
 from infermax_opt.gaps.score import Group, compare
 from infermax_opt.gaps.subjects import Subject, of_given, of_run, of_schedule
 
@@ -289,7 +290,7 @@ def score(
     Raises
     ------
     InputError
-        If a metric cannot be minimised.
+        If a metric cannot be minimised, or a bound was read from a file of another instance.
     """
     by_instance: dict[str, list[Subject]] = {}
     for subject in subjects:
@@ -298,6 +299,9 @@ def score(
             if metric not in known_here:
                 raise InputError(f"{metric!r} is none of {', '.join(known_here)}", field="metric")
         by_instance.setdefault(subject.instance.sha256, []).append(subject)
+    of_each = [_scored(some[0].instance, metrics, band) for some in by_instance.values()] if known else []
+    for k, lower in enumerate(known):
+        require_made_for(lower, [instance for some in of_each for instance in some], f"bounds[{k}]")
     groups = []
     for some in by_instance.values():
         instance = some[0].instance
@@ -310,3 +314,13 @@ def score(
         )
         groups.append(compare(instance, bounds, some, band))
     return groups
+
+
+def _scored(instance: AnyInstance, metrics: Sequence[str], band: Band | None) -> list[AnyInstance]:
+    """The instances whose bounds count: aimed at each metric, on the machine and on those of a band."""
+    scoring = problem_of(instance).scoring
+    machines = [instance]
+    if band is not None:
+        machines += [scoring.scaled(instance, band.low), scoring.banded(instance, band)]
+    wanted = metrics or scoring.compared(instance)
+    return [instance, *(aimed for some in machines for aimed in aimed_at(some, wanted))]

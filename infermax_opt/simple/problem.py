@@ -64,11 +64,15 @@ class SimpleProblem(Problem[I, S, M]):
         """Lower bounds, each proved by its formula."""
 
     def plain(self, instance: I) -> S | None:
-        """A valid schedule that is found at once, or None; the verifier refutes bounds above it."""
+        """A schedule that is found at once, or None; the verifier refutes bounds above it, if it is valid."""
         return None
 
     def every_schedule(self, instance: I) -> Iterable[S]:
-        """List all schedules that could be best; asked for up to `most_enumerated` requests only."""
+        """List all schedules that could be best; asked for up to `most_enumerated` requests only.
+
+        What is listed may break rules: the verifier asks `broken` of each, and passes over those that do.  A
+        best schedule must be among the others, or a bound above the optimum is confirmed.
+        """
         return ()
 
     def bars(self, instance: I, schedule: S) -> Iterable[Bar]:
@@ -115,7 +119,7 @@ class SimpleProblem(Problem[I, S, M]):
             objective=None if metrics is None else self._objective(instance, metrics),
             closed_form=lambda source: best_of(self.closed_forms(instance), source) if source else None,
             confirm=lambda lower: self._confirm(instance, lower),
-            trivial=lambda: None if (plain := self.plain(instance)) is None else self._value(instance, plain),
+            trivial=lambda: self._valid_value(instance, self.plain(instance)),
             proved_here=lambda _: False,
         )
         return BaseVerification.of(subject, truth)
@@ -127,8 +131,14 @@ class SimpleProblem(Problem[I, S, M]):
         """Objective of a valid schedule."""
         return self._objective(instance, self.measure(instance, schedule))
 
+    def _valid_value(self, instance: I, schedule: S | None) -> Fraction | None:
+        """Objective of a schedule; None without one, or if it breaks a rule."""
+        if schedule is None or any(True for _ in self.broken(instance, schedule)):
+            return None
+        return self._value(instance, schedule)
+
     def _confirm(self, instance: I, lower: Fraction) -> Finding:
-        """Compare a bound with every schedule."""
+        """Compare a bound with every schedule that keeps the rules."""
         count = len(instance.requests)
         if count > self.most_enumerated:
             return found_by_enumerating(
@@ -138,10 +148,12 @@ class SimpleProblem(Problem[I, S, M]):
         least = lower * (1 - ROUNDING)
         holds: bool | None = None
         for some in self.every_schedule(instance):
-            holds = self._value(instance, some) >= least
-            if not holds:
+            value = self._valid_value(instance, some)
+            if value is not None:
+                holds = value >= least
+            if holds is False:
                 break
-        return found_by_enumerating(holds, "no schedule is listed")
+        return found_by_enumerating(holds, "no schedule that keeps the rules is listed")
 
     def bounds(self, instance: I, *, stop: Callable[[], bool] | None = None) -> Iterable[LowerBound]:
         """Closed forms only, so there is nothing to stop."""

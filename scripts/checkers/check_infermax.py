@@ -1437,17 +1437,20 @@ def cheapest_path(instance: Instance, endings: list[Ending], shrunk: list[int], 
         Units of a round.
     """
     values: list[Any] = [0] + [FAR] * (len(shrunk) - 1)
-    for time in range(max(ending.price for ending in endings) // unit, 0, -1):
-        instance.work.spend(2 * len(endings))
+    rounds = max(ending.price for ending in endings) // unit
+    # All that follows is known to the step, so that too much of it is rejected before it begins.
+    instance.work.spend(rounds * (2 * len(endings) + 10 + 3 * len(shrunk) // 5))
+    for to, times, earliest, price in endings:
+        worth = max(0, (price - 1) // unit - max(earliest, 1) + 1)
+        instance.work.spend(worth * times * (10 + 3 * len(to) // 5))
+    for time in range(rounds, 0, -1):
         for to, times, earliest, price in endings:
             late = time * unit - price
             if late < 0 and earliest <= time:
                 for _ in range(times):
-                    instance.work.spend(10 + 3 * len(to) // 5)
                     for number, value in zip(to, values[: len(to)], strict=True):
                         if value + late < values[number]:
                             values[number] = value + late
-        instance.work.spend(10 + 3 * len(shrunk) // 5)
         after: list[Any] = [FAR] * len(shrunk)
         for number, value in zip(shrunk, values, strict=True):
             if value < after[number]:

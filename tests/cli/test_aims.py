@@ -121,10 +121,13 @@ def test_reports_name_the_objective_and_its_unit(file: str) -> None:
 
 
 def test_problems_without_a_choice_say_so() -> None:
-    for option in (["--objective", "makespan"], ["--slo", "ttft=1"]):
+    for option, words in (
+        (["--objective", "makespan"], "objective: placement instances are solved for workers alone\n"),
+        (["--slo", "ttft=1"], "slo: placement instances are solved without this option\n"),
+    ):
         done = run("bound", "instances/placement-toy.json", *option)
         assert done.exit_code == 2
-        assert done.stderr.endswith("placement instances are solved without this option\n")
+        assert done.stderr.endswith(words)
 
 
 def test_imported_requests_have_the_levels(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from infermax_opt.cli.main import cli
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim, Result, SolverReport
 from infermax_opt.files import json as files
+from infermax_opt.files.report import result_text
 from infermax_opt.files.results import read_schedule_or_claim
 from infermax_opt.infermax import bound_process
 from infermax_opt.infermax.data.cost import Attention
@@ -267,6 +269,17 @@ def test_the_memory_limit_says_that_it_stopped_an_engine(tmp_path: Path) -> None
     assert "\n  memory limit  20 MiB\n" in text
     solver = json.loads(out.read_text())["solver"]
     assert (solver["termination"], solver["memory_limit"]) == ("memory_limit", 20 * 2**20)
+
+
+def test_a_memory_limit_is_not_shown_as_one_of_planners() -> None:
+    result = api.solve(read_instance(TOY), memory_limit=2**20, time_limit=5)
+    assert result.solver is not None
+    for engine, words in (
+        ("search", ""),
+        ("planner", ", of exact engines alone: planners and bounds have none"),
+    ):
+        shown = replace(result, solver=replace(result.solver, engine=engine))
+        assert f"\n  memory limit  1 MiB{words}\n" in result_text(read_instance(TOY), shown)
 
 
 # --- failures -----------------------------------------------------------------------------------

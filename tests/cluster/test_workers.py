@@ -22,7 +22,7 @@ from infermax_opt.cluster.policies.by_name import make_policy
 from infermax_opt.cluster.replay.check import check_stream
 from infermax_opt.cluster.replay.metrics import measure_stream
 from infermax_opt.cluster.replay.replay import replay_stream
-from infermax_opt.cluster.report import series_text
+from infermax_opt.cluster.report import series_text, series_to_json
 from infermax_opt.cluster.series import worker_series
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.json import to_json_text
@@ -90,6 +90,17 @@ def test_bounds_given_the_past_are_exact_optima(seed: int) -> None:
     for number, optimum in optima.items():
         assert found[number].lower <= optimum <= found[number].upper
         assert found[number].lower == found[number].upper
+
+
+def test_no_peak_is_below_the_mean_beside_it() -> None:
+    series = worker_series(stream(0))
+    peak, lower = series.peak("any_policy"), series.peak("lower")
+    for name in ("any_policy", "lower", "upper"):
+        assert series.peak(name) == max(getattr(beat, name) for beat in series.beats)
+    high = replace(series, work=replace(series.work, workers=Fraction(3 * peak + 1, 3)))
+    assert high.mean("any_policy") == Fraction(3 * peak + 1, 3)
+    assert (high.peak("any_policy"), high.peak("lower")) == (peak + 1, lower)
+    assert series_to_json(high)["peak"]["any_policy"] == peak + 1
 
 
 def test_time_limit_falls_back_to_best_fit() -> None:

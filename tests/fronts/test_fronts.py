@@ -123,7 +123,7 @@ def test_what_cannot_be_traced_is_one_line(words: tuple[str, ...], expected: str
 
 
 def test_other_problems_have_no_fronts() -> None:
-    with pytest.raises(InputError, match="solved without this option"):
+    with pytest.raises(InputError, match="placement instances are solved for workers alone"):
         trace_front(read_instance("instances/placement-toy.json"), "workers", "gpus")
 
 

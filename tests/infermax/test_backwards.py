@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -99,6 +100,19 @@ def test_no_prices_and_no_relaxation_exceed_it(seeds: range) -> None:
             for _ in range(4):
                 prices = [rng.randint(0, timing.rounds * timing.unit) for _ in of.types]
                 assert paths.least(prices) <= total * timing.unit, (seed, relaxation.leave)
+
+
+def test_prices_that_take_too_many_rounds_are_rejected_before_the_first() -> None:
+    """A path of a million rounds took six seconds to come to the limit of the work."""
+    groups = [RequestGroup("a", 1, 4, count=3), RequestGroup("b", 2, 2, count=2)]
+    cost = CostModel([("1", "0")], ("0", "0"), ("0", "0"))
+    of = Instance("rounds", groups, System(6, 50, 50), cost, policy=ROUNDS, objective="mean_e2e")
+    evidence = {"kind": "backwards", "piece": 0, "unit": 1024, "leave": [0, 1], "prices": [10238, 10**9]}
+    bound = LowerBound(Fraction(5), "backwards paths", Proof.CERTIFICATE, evidence=evidence)
+    began = time.process_time()
+    with pytest.raises(Rejected, match="takes more than 70000000 steps to check, the limit"):
+        check(shown(of), json.loads(json.dumps(certificate_to_json(of, bound))))
+    assert time.process_time() - began < 1
 
 
 def test_prices_far_too_high_give_what_the_checker_gives() -> None:

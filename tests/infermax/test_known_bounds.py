@@ -13,9 +13,9 @@ import pytest
 
 from infermax_opt import api
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.core.result import AnyResult, LowerBound, Proof
 from infermax_opt.files.instances import read_instance, write_instance
-from infermax_opt.files.results import read_bound
+from infermax_opt.files.results import read_bound, write_result
 from infermax_opt.infermax.bound_process import BoundProcess
 from infermax_opt.table.suites import get_suite
 from tests.cli.test_cli import run
@@ -80,9 +80,36 @@ def test_wrong_bounds_are_refused(tmp_path: Path) -> None:
         (tmp_path / "hurt.json").write_text(json.dumps(hurt))
         done = run("solve", tmp_path / "i.json", "--bound", tmp_path / "hurt.json")
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    done = run("solve", TOY, "--bound", tmp_path / "c.json")
+    value["lower_bound"] = "1000000"
+    (tmp_path / "false.json").write_text(json.dumps(value))
+    done = run("solve", tmp_path / "i.json", "--bound", tmp_path / "false.json")
     assert done.exit_code == 2
-    assert "is not proved" in done.stderr
+    assert f"{tmp_path / 'false.json'}: bounds[0]: the bound 1e+06 is not proved" in done.stderr
+
+
+def test_bounds_of_another_instance_are_refused_by_name(tmp_path: Path) -> None:
+    """A certificate, a result whose bound is true here, too, and one of another objective."""
+    instance = case(4, 8, 4, 24)
+    api.write_certificate(instance, api.bound(instance, time_limit=5)[0], tmp_path / "c.json")
+    low = LowerBound(Fraction(0), api.bound(read_instance(TOY), time_limit=0)[0].source, Proof.CLOSED_FORM)
+    write_result(AnyResult("toy", instance.sha256, "makespan", lower=low), tmp_path / "r.json")
+    write_result(AnyResult("toy", read_instance(TOY).sha256, "makespan", lower=low), tmp_path / "own.json")
+    text = "bounds[1]: is of another instance, machine or objective: its instance_sha256 begins"
+    for foreign in ("c.json", "r.json"):
+        path = tmp_path / foreign
+        done = run("solve", TOY, "--bound", tmp_path / "own.json", "--bound", path, "--time-limit", "5")
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+        assert f"{path}: {text} '{instance.sha256[:16]}', not" in done.stderr
+    assert run("solve", TOY, "--bound", tmp_path / "own.json", "--time-limit", "5").exit_code == 0
+    aimed = ["--objective", "mean_e2e", "--time-limit", "5"]
+    assert run("solve", TOY, "--bound", tmp_path / "own.json", *aimed).exit_code == 2
+    schedule = tmp_path / "s.json"
+    assert run("schedule", TOY, "--scheduler", "vllm", "-o", schedule).exit_code == 0
+    scored = ("gap", TOY, schedule, "--metric", "makespan", "--time-limit", "1")
+    assert run(*scored, "--bound", tmp_path / "own.json").exit_code == 0
+    done = run(*scored, "--bound", tmp_path / "own.json", "--bound", tmp_path / "c.json")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert f"{tmp_path / 'c.json'}: {text}" in done.stderr
 
 
 def test_bound_has_the_same_time_limit_everywhere() -> None:

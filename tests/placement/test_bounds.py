@@ -6,11 +6,13 @@ import itertools
 import random
 import time
 from collections import Counter
+from collections.abc import Mapping
 from fractions import Fraction
 
 import networkx
 import pytest
 
+from infermax_opt.cluster.replay.replay import Beat, replay_stream
 from infermax_opt.core import dual_feasible
 from infermax_opt.placement.bounds.cliques import best_clique, excluding
 from infermax_opt.placement.bounds.closed_form import WorkerBound, excluded, placement_bounds
@@ -28,7 +30,9 @@ from infermax_opt.placement.bounds.rows import (
 from infermax_opt.placement.data.generate import FAMILIES, generate
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
 from infermax_opt.placement.data.limits import Limits
+from infermax_opt.placement.heuristics.place import place
 from tests.campaign import campaign
+from tests.cluster.oracle import tight_stream
 from tests.placement.oracle import broken, fewest_workers, tiny_placement
 
 FUNCTIONS = ("cut", "steps", "parts")
@@ -209,6 +213,37 @@ def test_a_thousand_requests_take_less_than_a_second(share: int) -> None:
     assert time.process_time() - began < 2.5, "twice what it takes on a slow core"
     assert bounds[0].value > 100
     assert isinstance(bounds[0], WorkerBound)
+
+
+def test_weighted_cliques_need_no_more_fresh_workers() -> None:
+    """On heartbeats with workers in use, requests that fit on none of these weigh more than all others."""
+    compared, in_use = 0, 0
+
+    def decide(beat: Beat) -> Mapping[str, int]:
+        nonlocal compared, in_use
+        limits = Limits.of(beat.instance)
+        new, workers = placeable(limits), open_workers(limits)
+        rows = base_rows(limits, new, workers)
+        rows += [kv_row(limits, new, workers, k) for k in kv_iterations(limits, new, workers, 4)]
+        best, excludes = best_clique(limits, new, rows), excluding(limits)
+        if best is not None:
+            fits = [
+                any(all(row.weights[k] <= row.rooms[e] for row in rows) for e in range(len(rows[0].rooms)))
+                for k in range(len(new))
+            ]
+            graph = networkx.Graph()
+            graph.add_nodes_from((k, {"weight": 1 if fits[k] else 1 + len(new)}) for k in range(len(new)))
+            pairs = itertools.combinations(range(len(new)), 2)
+            graph.add_edges_from((i, k) for i, k in pairs if excludes(new[i], new[k]))
+            heaviest, _ = networkx.max_weight_clique(graph)
+            assert sum(not fits[k] for k in heaviest) <= best.fresh
+            compared, in_use = compared + 1, in_use + bool(beat.instance.in_use)
+        return place(beat.instance, "best-fit").workers
+
+    for seed in range(20):
+        replay_stream(tight_stream(random.Random(seed), requests=12, right=1.0), decide)
+    assert compared > 20
+    assert in_use > 10
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -60,6 +60,8 @@ def test_a_record_is_read_and_written_back() -> None:
         ({"legs": [5]}, "top.legs[0]", "5 is not an object"),
         ({"legs": [{"tokens": -1}]}, "top.legs[0].tokens", "-1 is not between 0 and"),
         ({"legs": [{"tokens": 1.5}]}, "top.legs[0].tokens", "1.5"),
+        ({"legs": [{"tokens": "a"}]}, "top.legs[0].tokens", "'a' is not a whole number"),
+        ({"legs": [{"tokens": 1, "seconds": "a"}]}, "top.legs[0].seconds", "'a' is not a decimal number"),
         ({"legs": [{"tokens": True}]}, "top.legs[0].tokens", "True"),
         ({"legs": [{"tokens": 1, "seconds": "-1"}]}, "top.legs[0].seconds", "negative"),
         ({"legs": [{}]}, "top.legs[0].tokens", "is missing"),

@@ -106,6 +106,10 @@ def groupings(
             starts[first_of(some)].append(some)
     steps = 0
 
+    def takes_first(some: int, rest: int) -> bool:
+        """Whether a set takes the first requests left of each kind."""
+        return all(not some >> i & 1 or not twin[i] & rest & ~some for i in twins)
+
     def extend(chosen: tuple[int, ...], rest: int, high: int) -> Iterator[tuple[int, ...]]:
         nonlocal steps
         if not rest:
@@ -124,7 +128,7 @@ def groupings(
                 poll()
             if some & ~rest or (after and names[some] > names[chosen[-1]]):
                 continue
-            if all(not some >> i & 1 or not twin[i] & rest & ~some for i in twins):
+            if takes_first(some, rest):
                 yield from extend((*chosen, some), rest & ~some, max(high, sums[some]))
 
     if floor <= most:

@@ -7,6 +7,11 @@ fits on, and no more than there are of them that fit on one of these workers.
 The sets are found greedily, without a graph.  Of 400 requests of `infermax_opt.placement.data.generate`,
 networkx's `find_cliques` finds no larger set in any family.  To write the graph down alone takes 47 to 70 ms,
 a fifth of the time of all bounds, where the greedy search takes 3 to 7 ms.
+
+Weights give no more fresh workers either.  `max_weight_clique` of networkx, with requests that fit on no
+worker in use above all others, needs none more than the greedy sets on 54 instances of all families (60 and
+120 requests) and on 102 heartbeats of streams, many with workers in use; nor does any of the first 5,000
+maximal cliques.
 """
 
 from __future__ import annotations

@@ -1,0 +1,79 @@
+"""Bounds from elsewhere, from files and other packages: whether they are what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.problem import AnyProblem
+from infermax_opt.core.registry import problem_of
+from infermax_opt.core.result import AnyResult, LowerBound, Proof
+from infermax_opt.core.values import AnyInstance
+from infermax_opt.core.watched import Watched
+from infermax_opt.files import certificates
+from infermax_opt.files.fields import shown
+
+__all__ = ["require_certified", "require_made_for", "require_true"]
+
+
+def require_made_for(lower: LowerBound, instances: Sequence[AnyInstance], field: str) -> None:
+    """Check that the files that a bound was read from are of one of these instances.
+
+    Parameters
+    ----------
+    lower : LowerBound
+        One that was in no file is of any instance.
+    instances : sequence of AnyInstance
+        At least one.
+    field : str
+        Names the bound in an error.
+
+    Raises
+    ------
+    InputError
+    """
+    own = {instance.sha256 for instance in instances}
+    for instance in instances:
+        certification = problem_of(instance).certification
+        if certification is not None:
+            own.add(certification.sha256(instance))
+    foreign = [named for named in lower.made_for if named not in own]
+    if foreign:
+        given, wanted = shown(foreign[0][:16]), instances[0].sha256[:16]
+        text = f"its instance_sha256 begins {given}, not '{wanted}'"
+        raise InputError(f"is of another instance, machine or objective: {text}", field=field)
+
+
+def require_certified(instance: AnyInstance, lower: LowerBound | None) -> None:
+    """Check what a problem of another package calls certified: the certificate is to prove the bound."""
+    problem: object = problem_of(instance)
+    if lower is None or lower.proof is not Proof.CERTIFICATE or not isinstance(problem, Watched):
+        return
+    with problem.blamed(".certification"):
+        proved = certificates.check_evidence(instance, lower, problem.require_certification())
+        if proved < lower.value:
+            less = f"its certificate proves {float(proved):.6g}"
+            raise InputError(f"{lower.source!r} claims {float(lower.value):.6g}, {less}")
+
+
+def require_true(problem: AnyProblem, instance: AnyInstance, lower: LowerBound, field: str) -> None:
+    """Check a bound that comes from elsewhere, and that the files it was read from are of this instance.
+
+    Parameters
+    ----------
+    problem : Problem
+    instance : instance of it
+    lower : LowerBound
+    field : str
+        Names the bound in an error.
+
+    Raises
+    ------
+    InputError
+    """
+    require_made_for(lower, [instance], field)
+    known = AnyResult(instance.name, instance.sha256, instance.objective_name, lower=lower)
+    check = problem.verify(instance, None, known.claim())
+    wrong = [*check.faults, *check.unchecked]
+    if wrong:
+        raise InputError(f"the bound {float(lower.value):.6g} is not proved: {wrong[0]}", field=field)

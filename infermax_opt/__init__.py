@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         plot_schedule,
         save_plot,
     )
+    from infermax_opt.functions.warming import Warmed, warm, warm_parts
     from infermax_opt.gaps.collect import compare_schedulers, gap, gaps_on_machine
     from infermax_opt.gaps.explain import explained
     from infermax_opt.gaps.plot import plot_comparison, plot_gap, plot_gaps
@@ -180,6 +181,7 @@ __all__ = [
     "Table",
     "UpperBound",
     "Verification",
+    "Warmed",
     "Worker",
     "WorkerSeries",
     "__version__",
@@ -244,6 +246,8 @@ __all__ = [
     "trace_instance",
     "verify",
     "versions",
+    "warm",
+    "warm_parts",
     "with_aim",
     "with_band",
     "with_cost",
@@ -292,6 +296,7 @@ _HOMES = {
     "functions.imports": "import_trace",
     "functions.listings": "ProblemEntry formats problems schedulers versions",
     "functions.pictures": "plot_convergence plot_latencies plot_requests plot_schedule save_plot",
+    "functions.warming": "Warmed warm warm_parts",
     "gaps.collect": "compare_schedulers gap gaps_on_machine",
     "gaps.explain": "explained",
     "gaps.plot": "plot_comparison plot_gap plot_gaps",

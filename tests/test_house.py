@@ -130,8 +130,9 @@ WINGS: dict[str, dict[str, str]] = {
         "attribution": "bounds data replay",
         "band": "data replay",
         "scoring": "attribution band data replay",
-        "problem": "bounds certificates columns data exact formulation heuristics importing plot replay "
-        "scoring solve solve_band verify",
+        "rehearsal": "bounds data exact heuristics planners replay",
+        "problem": "bounds certificates columns data exact formulation heuristics importing plot "
+        "rehearsal replay scoring solve solve_band verify",
     },
     "makespan": {
         "data": "",
@@ -148,7 +149,9 @@ WINGS: dict[str, dict[str, str]] = {
         "columns": "data replay",
         "importing": "data",
         "plot": "data replay",
-        "problem": "bounds certificates columns data exact importing methods plot replay solve verify",
+        "rehearsal": "anneal bounds data exact machines",
+        "problem": "bounds certificates columns data exact importing methods plot rehearsal replay solve "
+        "verify",
     },
     "placement": {
         "data": "",
@@ -160,7 +163,8 @@ WINGS: dict[str, dict[str, str]] = {
         "solve": "bounds data exact heuristics replay",
         "columns": "data replay",
         "plot": "data replay",
-        "problem": "columns data exact heuristics plot replay solve verify",
+        "rehearsal": "data heuristics",
+        "problem": "columns data exact heuristics plot rehearsal replay solve verify",
     },
     "iteration": {
         "data": "",
@@ -189,7 +193,9 @@ WINGS: dict[str, dict[str, str]] = {
         "columns": "data heuristics replay",
         "importing": "data",
         "plot": "data replay",
-        "problem": "bounds certificates columns data exact heuristics importing plot replay solve verify",
+        "rehearsal": "bounds data heuristics",
+        "problem": "bounds certificates columns data exact heuristics importing plot rehearsal replay solve "
+        "verify",
     },
     "cluster": {
         "data": "",
@@ -227,6 +233,7 @@ PLAIN_WINGS: dict[str, dict[str, str]] = {
         "sustains": "bounds checker question upper",
         "plan": "autoscaling bounds question scaling upper",
         "sweep": "mix plan question sustains",
+        "rehearsal": "question routing",
         "prices": "",
         "report": "autoscaling mix plan sustains sweep",
         "page": "",

@@ -24,7 +24,7 @@ def warm(parts: tuple[str, ...], progress: bool | None) -> int:
       infermax-opt warm
       NUMBA_CACHE_DIR=/var/cache/infermax-opt infermax-opt warm infermax plan --progress
     """  # noqa: D301
-    from infermax_opt.functions.warming import warm as compile_ahead
+    from infermax_opt.api.warming import warm as compile_ahead
 
     say(str(compile_ahead(parts, progress=progress_printer(progress))))
     return DONE

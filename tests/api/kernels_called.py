@@ -38,7 +38,7 @@ compiling.compiled = noting  # before anybody imports it
 
 def of_warm() -> None:
     """Call what `warm` calls."""
-    from infermax_opt.functions.warming import _works
+    from infermax_opt.api.warming import _works
 
     for rehearsals in _works().values():
         for rehearse in rehearsals():

@@ -54,7 +54,7 @@ def kernels_in(node: ast.AST, homes: dict[str, str]) -> Iterator[str]:
 
 def test_no_kernel_is_left_to_compile_after_warm() -> None:
     """Every kernel of the source is run, and no instance calls one by other types."""
-    of_warm, of_others = json.loads(python("-m", "tests.functions.kernels_called"))
+    of_warm, of_others = json.loads(python("-m", "tests.api.kernels_called"))
     sources = (ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py"))
     assert of_warm.keys() == {name for source in sources for name in kernels_in(source, {})}
     assert {name: len(types) for name, types in of_warm.items()} == dict.fromkeys(of_warm, 1)

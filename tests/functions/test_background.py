@@ -188,9 +188,10 @@ def test_a_process_that_is_killed_is_one_line() -> None:
 def test_what_ends_a_solve_early_is_said() -> None:
     at_once = infermax_opt.start_solve(open_instance(), time_limit=PATIENCE)
     try:
-        assert at_once.stop().schedule is not None
+        found = at_once.stop().schedule is not None
     except InputError as error:
-        assert "was stopped before there was a result" in str(error)
+        found = "was stopped before there was a result" in str(error)
+    assert found
     handle = infermax_opt.start_solve(open_instance(), time_limit=PATIENCE)
     handle.close()
     with pytest.raises(InputError, match="was closed before there was a result"):

@@ -514,7 +514,7 @@ LONG_MODULES = ("infermax_opt.models.infermax_csp", "infermax_opt.models.inferma
 #: Methods and callbacks whose parameters click defines.
 CLICKS = {
     ("infermax_opt.cli.console", "main"),
-    ("infermax_opt.cli.solve", "convert"),
+    ("infermax_opt.cli.options", "convert"),
     ("infermax_opt.cli.completion", "engines"),
 }
 BRANCHES = (ast.If, ast.For, ast.While, ast.Try, ast.IfExp, ast.BoolOp, ast.comprehension, ast.ExceptHandler)

@@ -19,8 +19,8 @@ from infermax_opt.cli.console import (
     progress_printer,
     save,
 )
-from infermax_opt.cli.options import aimed, band_option, read_aimed, read_band
-from infermax_opt.cli.solve import Seconds, tell_left_out
+from infermax_opt.cli.options import aimed, band_option, read_aimed, read_band, time_limit_option
+from infermax_opt.cli.solve import tell_left_out
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.script import file_and_name
 
@@ -31,14 +31,7 @@ __all__ = ["bound", "schedule"]
 @INSTANCE
 @aimed
 @MAX_SIZE
-@click.option(
-    "--time-limit",
-    metavar="S",
-    type=Seconds(),
-    default=60.0,
-    show_default=True,
-    help="Time to improve the bounds, s.",
-)
+@time_limit_option("Time to improve the bounds, s.")
 @click.option(
     "--certificate",
     metavar="FILE",

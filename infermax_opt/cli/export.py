@@ -25,8 +25,8 @@ from infermax_opt.cli.console import (
     say,
     wrote,
 )
-from infermax_opt.cli.options import aimed, read_aimed
-from infermax_opt.cli.solve import Seconds, naming, read_start
+from infermax_opt.cli.options import aimed, read_aimed, time_limit_option
+from infermax_opt.cli.solve import naming, read_start
 from infermax_opt.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -63,14 +63,7 @@ REQUEST_FORMATS = ("vllm-requests", "llmservingsim")
     show_default=True,
     help="Schedule of the start files, which also limits how much the model holds; as for `solve`.",
 )
-@click.option(
-    "--time-limit",
-    metavar="S",
-    type=Seconds(),
-    default=60.0,
-    show_default=True,
-    help="As for `solve`: a quarter of it is for schedules to start from, s.",
-)
+@time_limit_option("As for `solve`: a quarter of it is for schedules to start from, s.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @output_option("FILE", "Write to this file: .mps, .lp or .nl for a model.", required=True)
 @PROGRESS

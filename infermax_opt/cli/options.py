@@ -25,6 +25,7 @@ __all__ = [
     "read_aimed",
     "read_band",
     "slos_option",
+    "time_limit_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,6 +37,36 @@ TRACE_FORMATS = (
     "llmservingsim", "llmservingsim-sim", "mooncake", "sglang", "splitwise", "vidur", "vidur-chrome-trace",
     "vllm", "vllm-otlp",
 )  # fmt: skip
+
+
+class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions only
+    """A positive number of seconds."""
+
+    name = "s"
+    MOST = 10**7
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it."""
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        if not 0 < number <= self.MOST:
+            self.fail(f"{value} is not between 0 and {self.MOST} seconds.", param, ctx)
+        return number
+
+
+def time_limit_option(text: str) -> Callable[[F], F]:
+    """Option --time-limit of commands that search: seconds, a minute unless told otherwise.
+
+    Parameters
+    ----------
+    text : str
+        For the help.
+    """
+    return click.option(
+        "--time-limit", metavar="S", type=Seconds(), default=60.0, show_default=True, help=text
+    )
 
 
 def cost_option(command: F) -> F:

@@ -24,7 +24,15 @@ from infermax_opt.cli.console import (
     save,
     wrote,
 )
-from infermax_opt.cli.options import aimed, asked, asking, band_option, read_aimed, read_band
+from infermax_opt.cli.options import (
+    aimed,
+    asked,
+    asking,
+    band_option,
+    read_aimed,
+    read_band,
+    time_limit_option,
+)
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.script import file_and_name
 from infermax_opt.files.json import STANDARD
@@ -33,24 +41,7 @@ if TYPE_CHECKING:
     from infermax_opt.core.result import AnyResult, LowerBound
     from infermax_opt.core.values import AnyInstance, AnySchedule
 
-__all__ = ["Seconds", "naming", "naming_each", "read_start", "solve", "tell_left_out"]
-
-
-class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions only
-    """A positive number of seconds."""
-
-    name = "s"
-    MOST = 10**7
-
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read it."""
-        try:
-            number = float(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
-        if not 0 < number <= self.MOST:
-            self.fail(f"{value} is not between 0 and {self.MOST} seconds.", param, ctx)
-        return number
+__all__ = ["naming", "naming_each", "read_start", "solve", "tell_left_out"]
 
 
 #: Option for a picture of the solve itself.
@@ -97,14 +88,7 @@ PLOT = click.option(
     shell_complete=completion.files,
     help="Lower bound found before: a certificate, or a result that `bound` or `solve` wrote; checked.",
 )
-@click.option(
-    "--time-limit",
-    metavar="S",
-    type=Seconds(),
-    default=60.0,
-    show_default=True,
-    help="Time for everything, s.",
-)
+@time_limit_option("Time for everything, s.")
 @click.option(
     "--memory-limit",
     metavar="MIB",

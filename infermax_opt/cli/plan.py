@@ -28,7 +28,7 @@ from infermax_opt.core.exact import decimal_text, to_fraction
 from infermax_opt.core.options import LARGEST_SEED, also_read, decimal, window
 
 if TYPE_CHECKING:
-    from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow
+    from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow, Split
     from infermax_opt.fleet.sweep import Plan
 
 __all__ = ["plan"]
@@ -56,6 +56,19 @@ def _errors(context: click.Context, parameter: click.Parameter, value: str) -> t
             raise click.BadParameter(f"{part.strip()} is not from 0 to {MOST_ERROR}.")
         found.append(number)
     return tuple(dict.fromkeys(found))
+
+
+def _transfer(context: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
+    """Seconds a token, or bytes a token over bytes a second."""
+    if value is None:
+        return None
+    try:
+        parts = [to_fraction(part.strip()) for part in value.split("/")]
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+    if len(parts) > 2 or parts[0] < 0 or (len(parts) == 2 and parts[1] <= 0):
+        raise click.BadParameter(f"{value!r} is neither seconds from 0 on nor BYTES/BANDWIDTH.")
+    return parts[0] if len(parts) == 1 else parts[0] / parts[1]
 
 
 def _names(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -145,6 +158,16 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     help="Also find the machines of each window of such a length, which keeps the share by itself, s.",
 )
 @click.option(
+    "--split",
+    metavar="S|BYTES/BANDWIDTH",
+    callback=_transfer,
+    help="Also find machines that prefill and machines that decode; the KV of a token is transferred in "
+    "so many seconds, or so many bytes at so many bytes a second.",
+)
+@click.option(
+    "--decode-machine", metavar="NAME", help="Type of the machines that decode. Default: that of the row."
+)
+@click.option(
     "--time-limit",
     metavar="S",
     type=click.FloatRange(0, 10**7, min_open=True),
@@ -190,6 +213,8 @@ def plan(
       infermax-opt plan azure.csv --format azure --machines llama-3.1-8b_h100 --ttft 1 --tpot 0.05
       infermax-opt plan azure.csv --format azure --machines llama-2-7b_a100,llama-3.1-8b_h100 \
         --rates 0.5,1,2,4 --ttft 1 --tpot 0.05 --fleet 4 --prices prices.csv -o plan.html
+      infermax-opt plan azure.csv --format azure --machines llama-3.1-8b_h100 --ttft 1 --tpot 0.05 \
+        --split 131072/50e9
     """  # noqa: D301
     from infermax_opt.files.proofs import made_folder
     from infermax_opt.fleet.report import plan_text, plan_to_json
@@ -203,6 +228,8 @@ def plan(
         check_output(name, trace_file)
     if certificates is not None:
         made_folder(certificates)
+    if options["decode_machine"] is not None and options["split"] is None:
+        raise InputError("needs the time of a transfer: --split", field="decode-machine")
     asked = _asked(share, schedulers, compare, skip_unfit, options)
     trace = read_trace(
         trace_file, form, time_unit=options["time_unit"], first=options["first"], window=options["window"]
@@ -263,8 +290,17 @@ def _asked(
         raise InputError("0 s is no length of windows; it has to be above 0", field="windows")
     errors: tuple[Fraction, ...] = options["errors"]
     names = schedulers or (*SCHEDULERS, *(["srpt"] if errors else []))
-    rest = options["windows"], errors, options["seed"]
+    rest = options["windows"], errors, options["seed"], _split(options)
     return PlanOptions(slo, share, names, compare, skip_unfit, scaling, *rest)
+
+
+def _split(options: dict[str, Any]) -> Split | None:
+    from infermax_opt.fleet.plan import Split
+
+    if options["split"] is None:
+        return None
+    name = options["decode_machine"]
+    return Split(options["split"], None if name is None else _machine_types((name,), options)[0])
 
 
 def _machine_types(machines: tuple[str, ...], options: dict[str, Any]) -> list[MachineType]:
@@ -300,7 +336,7 @@ def _write_certificates(plan: Plan, folder: str) -> dict[int, str]:
         dump_json(certificate, path)
         return path
 
-    found, known = {}, dict[str, str]()
+    found, known, apart = {}, dict[str, str](), None
     for k, row in enumerate(plan.rows):
         stem, question = f"{row.machine.name}-rate{decimal_text(row.rate)}", row.question.sha256
         # Rows that differ in their predictions have the same proof.
@@ -309,6 +345,10 @@ def _write_certificates(plan: Plan, folder: str) -> dict[int, str]:
         found[k] = known[question]
         if row.windows is not None and row.windows.certificate is not None:
             written(row.windows.certificate, f"{stem}-hours")
+        if row.split is not None and row.split is not apart:
+            apart = row.split
+            written(apart.prefill.certificate, f"{stem}-prefill")
+            written(apart.decode.certificate, f"{stem}-decode")
     for rate, mix in plan.mixes:
         written(mix.bound.certificate, f"mix-rate{decimal_text(rate)}")
     for name, one in plan.sustained:

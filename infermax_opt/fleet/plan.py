@@ -11,11 +11,13 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.arrivals import compressed
 from infermax_opt.files.traces import Trace
+from infermax_opt.fleet.apart import ApartQuestion
 from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled, window_count
 from infermax_opt.fleet.bounds.alone import reasons
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
 from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.fleet.scaling import Scaled, Scaling, scaled
+from infermax_opt.fleet.split import SplitPlan, split_plan
 from infermax_opt.fleet.upper import SCHEDULERS, Found, fewest_machines, policy_machines
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.ecoserve import with_predictions
@@ -28,6 +30,7 @@ __all__ = [
     "MachineType",
     "PlanOptions",
     "PlanRow",
+    "Split",
     "check_asked",
     "plan",
     "predicted",
@@ -60,6 +63,22 @@ class MachineType:
 
 
 @dataclass(frozen=True)
+class Split:
+    """Prefill and decode apart, see `infermax_opt.fleet.apart`.
+
+    Attributes
+    ----------
+    transfer : Fraction
+        Seconds for each token of KV from a prefill machine to a decode machine.
+    decode : MachineType or None
+        Of the machines that decode; None: the type of those that prefill.
+    """
+
+    transfer: Fraction
+    decode: MachineType | None = None
+
+
+@dataclass(frozen=True)
 class PlanOptions:
     """What is asked of each row.
 
@@ -82,6 +101,8 @@ class PlanOptions:
         Spreads of the relative error of predicted outputs, a row for each; none: nothing is predicted.
     seed : int
         Of the predictions.
+    split : Split or None
+        Also find machines that prefill and machines that decode; None: no.
     """
 
     slo: ServiceLevel
@@ -93,6 +114,7 @@ class PlanOptions:
     window: Fraction | None = None
     errors: Sequence[Fraction] = ()
     seed: int = 0
+    split: Split | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +140,8 @@ class PlanRow:
         Machine time where machines are switched on and off.
     windows : Autoscaled or None
         Machines by window.
+    split : SplitPlan or None
+        Machines that prefill and machines that decode; the same for every prediction.
     error : Fraction or None
         Spread of the relative error of predicted outputs; None: nothing is predicted.
     seconds : float
@@ -134,6 +158,7 @@ class PlanRow:
     left_out: int = 0
     scaled: Scaled | None = None
     windows: Autoscaled | None = None
+    split: SplitPlan | None = None
     error: Fraction | None = None
     seconds: float = 0.0
 
@@ -163,10 +188,15 @@ class PlanRow:
 
     def cost_per_million(self, machines: int | None) -> Fraction | None:
         """Price of a million output tokens with so many machines until the last arrival; None if unknown."""
-        if machines is None or self.machine.price is None or not self.span:
+        if machines is None or self.machine.price is None:
             return None
-        hours = machines * self.span / HOUR
-        return self.machine.price * hours * 10**6 / self.output_tokens
+        return self.per_million(self.machine.price * machines)
+
+    def per_million(self, price: Fraction | None) -> Fraction | None:
+        """The same of machines that cost so much an hour together."""
+        if price is None or not self.span:
+            return None
+        return price * self.span / HOUR * 10**6 / self.output_tokens
 
     @property
     def output_tokens(self) -> int:
@@ -295,6 +325,7 @@ def rows_at(
         for more in _searched(replace(row, question=at, error=error), options, began, tell):
             yield [*known, more]
         known.append(more)
+        row = replace(row, split=more.split)
         began = time.monotonic()
 
 
@@ -306,19 +337,33 @@ def _searched(row: PlanRow, options: PlanOptions, began: float, tell: Tell) -> I
 
     yield so_far()
     question, bound = row.question, row.bound
-    if bound.machines is None:
-        return
-    row = so_far(found=fewest_machines(question, bound.machines, schedulers=options.schedulers, tell=tell))
-    yield row
-    if options.compare is not None:
-        row = so_far(policies=policy_machines(question, bound.machines, options.compare))
+    if bound.machines is not None:
+        row = so_far(
+            found=fewest_machines(question, bound.machines, schedulers=options.schedulers, tell=tell)
+        )
         yield row
-    if options.scaling is not None and row.found is not None:
-        row = so_far(scaled=scaled(question, bound, row.found, options.scaling))
-        yield row
-    if options.window is not None:
-        how = options.scaling or Scaling()
-        yield so_far(windows=autoscaled(question, options.window, how, options.schedulers, tell))
+        if options.compare is not None:
+            row = so_far(policies=policy_machines(question, bound.machines, options.compare))
+            yield row
+        if options.scaling is not None and row.found is not None:
+            row = so_far(scaled=scaled(question, bound, row.found, options.scaling))
+            yield row
+        if options.window is not None:
+            how = options.scaling or Scaling()
+            row = so_far(windows=autoscaled(question, options.window, how, options.schedulers, tell))
+            yield row
+    if options.split is not None and row.split is None:
+        yield so_far(split=_split(row, options, options.split, tell))
+
+
+def _split(row: PlanRow, options: PlanOptions, split: Split, tell: Tell) -> SplitPlan:
+    """Prefill machines of the type of a row, and decode machines."""
+    decode = split.decode or row.machine
+    asked = ApartQuestion(row.question, decode.system, decode.cost, split.transfer)
+    prices = None
+    if row.machine.price is not None and decode.price is not None:
+        prices = row.machine.price, decode.price
+    return split_plan(asked, options.schedulers, prices, tell)
 
 
 def predicted(question: FleetQuestion, error: Fraction, seed: int) -> FleetQuestion:

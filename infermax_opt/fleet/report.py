@@ -11,7 +11,8 @@ from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent
 from infermax_opt.fleet.autoscaling import Autoscaled
 from infermax_opt.fleet.mix import Mix
-from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow
+from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow, Split
+from infermax_opt.fleet.split import SplitPlan
 from infermax_opt.fleet.sustains import Sustained
 from infermax_opt.fleet.sweep import Plan
 
@@ -22,7 +23,9 @@ COLUMNS = (
     "status", "gap", "relaxed", "policy", "scheduler", "missed", "refused", "unfit", "never_in_time",
     "price_per_hour", "cost_per_million_lower", "cost_per_million_upper", "machine_hours_lower",
     "machine_hours_upper", "peak_on", "hours_policy", "windows_lower", "windows_upper", "windows_hours_lower",
-    "windows_hours_upper", "seconds", "question_sha256",
+    "windows_hours_upper", "split_prefill_lower", "split_prefill_upper", "split_decode_lower",
+    "split_decode_upper", "split_lower", "split_upper", "split_ratio", "split_work_ratio",
+    "split_cost_per_million_lower", "split_cost_per_million_upper", "seconds", "question_sha256",
 )  # fmt: skip
 
 
@@ -60,6 +63,7 @@ def _values(row: PlanRow) -> dict[str, Any]:
         "peak_on": hours and hours.peak,
         "hours_policy": hours and hours.policy,
         **_window_values(row.windows),
+        **_split_values(row),
         "seconds": round(row.seconds, 1),
         "question_sha256": question.sha256,
     }
@@ -79,6 +83,48 @@ def _window_values(found: Autoscaled | None) -> dict[str, Any]:
         "windows_hours_lower": None if low is None else _number(low / HOUR),
         "windows_hours_upper": None if high is None else _number(high / HOUR),
     }
+
+
+def _split_values(row: PlanRow) -> dict[str, Any]:
+    """Machines that prefill and that decode; the ratio is that of decode to prefill machines."""
+    split = row.split
+    found, prices = (None, {}) if split is None else (split.found, _split_prices(row, split))
+    low = (None, None) if split is None else (split.prefill.machines, split.decode.machines)
+    busy = (0.0, 0.0) if split is None else (split.prefill.relaxed, split.decode.relaxed)
+    return {
+        "split_prefill_lower": low[0],
+        "split_prefill_upper": found and found.prefill,
+        "split_decode_lower": low[1],
+        "split_decode_upper": found and found.decode,
+        "split_lower": split and split.lower,
+        "split_upper": split and split.upper,
+        "split_ratio": found and _number(Fraction(found.decode, found.prefill)),
+        "split_work_ratio": _number(busy[1] / busy[0]) if busy[0] else None,
+        "split_cost_per_million_lower": prices.get("lower"),
+        "split_cost_per_million_upper": prices.get("upper"),
+    }
+
+
+def _split_prices(row: PlanRow, split: SplitPlan) -> dict[str, Any]:
+    """Of a million output tokens."""
+    found = split.found
+    low = row.per_million(split.price(split.prefill.machines, split.decode.machines))
+    high = None if found is None else row.per_million(split.price(found.prefill, found.decode))
+    return {"lower": _number(low), "upper": _number(high)}
+
+
+def _tried_apart(split: SplitPlan | None) -> list[dict[str, Any]]:
+    """Pools that reach the share, with how."""
+    return [
+        {
+            "prefill": one.prefill,
+            "decode": one.decode,
+            "policy": one.policy,
+            "scheduler": one.scheduler,
+            "decode_waits": one.careful,
+        }
+        for one in (() if split is None else split.tried)
+    ]
 
 
 def _windows(found: Autoscaled | None) -> list[dict[str, Any]]:
@@ -118,6 +164,7 @@ def plan_to_json(
         "ttft_from": "arrival",
         "predict_errors": [float(error) for error in options.errors],
         "seed": options.seed if options.errors else None,
+        "split": options.split and _asked_apart(options.split),
         "machines": [_machine(row) for row in {row.machine.name: row for row in rows}.values()],
         "rows": [
             {
@@ -127,6 +174,7 @@ def plan_to_json(
                 "policies": dict(row.policies),
                 "attained": _attained(row),
                 "windows": _windows(row.windows),
+                "split_tried": _tried_apart(row.split),
                 "impossible": row.impossible,
             }
             for k, row in enumerate(rows)
@@ -134,6 +182,14 @@ def plan_to_json(
         "mixes": [_mix(rate, mix, rows) for rate, mix in plan.mixes],
         "sustained": [_sustained(name, one) for name, one in plan.sustained],
         "stopped": plan.stopped,
+    }
+
+
+def _asked_apart(split: Split) -> dict[str, Any]:
+    """What pools are asked for."""
+    return {
+        "transfer_seconds_per_token": _number(split.transfer),
+        "decode_machine": None if split.decode is None else split.decode.name,
     }
 
 
@@ -246,6 +302,8 @@ def _remarks(row: PlanRow) -> list[str]:
         lines.append(f"{name}, switched on and off: {least} to {most} machine-hours ({how})")
     if row.windows is not None:
         lines += _by_window(name, row.windows)
+    if row.split is not None:
+        lines.append(f"{name}, prefill and decode apart: {_apart(row.split)}")
     if row.machine.price is not None:
         least, most = (_money(row.cost_per_million(count)) for count in (row.lower, row.upper))
         lines.append(f"{name}: {least} to {most} for a million output tokens")
@@ -262,6 +320,16 @@ def _by_window(name: str, found: Autoscaled) -> list[str]:
         f"{name}, windows of {length:g} s, each keeps the share: {hours[0]} to {hours[1]} machine-hours{by}",
         f"  machines by window, lower/upper: {counts}",
     ]
+
+
+def _apart(split: SplitPlan) -> str:
+    """Machines of both pools, in words."""
+    if split.lower is None:
+        return "no number of machines is enough"
+    proved = f"at least {split.prefill.machines} + {split.decode.machines}"
+    if split.found is None:
+        return f"{proved}; how many are enough was not found"
+    return f"{split.found.prefill} + {split.found.decode} are enough, {proved}"
 
 
 def _cell(value: int | None) -> str:

@@ -28,13 +28,14 @@ from infermax_opt.core.exact import decimal_text, to_fraction
 from infermax_opt.core.options import LARGEST_SEED, also_read, decimal, window
 
 if TYPE_CHECKING:
-    from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow, Split
+    from infermax_opt.core.band import Band
+    from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow, Split, Variant
     from infermax_opt.fleet.sweep import Plan
 
 __all__ = ["plan"]
 
-#: Largest spread of the relative error of predictions.
-MOST_ERROR = 10
+#: Largest spread of the relative error of predictions, and largest overhead of a batch, s.
+MOST_NUMBER = 10
 
 
 def _rates(context: click.Context, parameter: click.Parameter, value: str) -> tuple[Fraction, ...]:
@@ -47,15 +48,21 @@ def _rates(context: click.Context, parameter: click.Parameter, value: str) -> tu
     return found
 
 
-def _errors(context: click.Context, parameter: click.Parameter, value: str) -> tuple[Fraction, ...]:
+def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> tuple[Fraction, ...]:
     """Numbers from 0 to 10; none where nothing is typed."""
     found = []
     for part in filter(None, value.split(",")):
         number = decimal(context, parameter, part.strip())
-        if number is None or number > MOST_ERROR:
-            raise click.BadParameter(f"{part.strip()} is not from 0 to {MOST_ERROR}.")
+        if number is None or number > MOST_NUMBER:
+            raise click.BadParameter(f"{part.strip()} is not from 0 to {MOST_NUMBER}.")
         found.append(number)
     return tuple(dict.fromkeys(found))
+
+
+def _band(context: click.Context, parameter: click.Parameter, value: str | None) -> Band | None:
+    from infermax_opt.core.band import Band
+
+    return None if value is None else Band.parsed(value)
 
 
 def _transfer(context: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
@@ -116,7 +123,7 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     "errors",
     metavar="E,E",
     default="",
-    callback=_errors,
+    callback=_numbers,
     help="Schedulers know outputs times 1 + e, e normal with this spread; a row for each.",
 )
 @click.option(
@@ -156,6 +163,21 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     metavar="S",
     callback=decimal,
     help="Also find the machines of each window of such a length, which keeps the share by itself, s.",
+)
+@click.option(
+    "--band",
+    metavar="LO:HI",
+    callback=_band,
+    help="Also for machines whose batches take LO and HI times as long; rows for each.",
+)
+@click.option(
+    "--overhead",
+    "overheads",
+    metavar="S,S",
+    default="0",
+    show_default=True,
+    callback=_numbers,
+    help="Time of the host that each batch takes besides, s; rows for each.",
 )
 @click.option(
     "--split",
@@ -290,8 +312,18 @@ def _asked(
         raise InputError("0 s is no length of windows; it has to be above 0", field="windows")
     errors: tuple[Fraction, ...] = options["errors"]
     names = schedulers or (*SCHEDULERS, *(["srpt"] if errors else []))
-    rest = options["windows"], errors, options["seed"], _split(options)
+    rest = options["windows"], errors, options["seed"], _split(options), _variants(options)
     return PlanOptions(slo, share, names, compare, skip_unfit, scaling, *rest)
+
+
+def _variants(options: dict[str, Any]) -> list[Variant]:
+    """All factors of the band with all overheads, what is as given first."""
+    from infermax_opt.fleet.plan import Variant
+
+    band = options["band"]
+    factors = [Fraction(1), *((band.low, band.high) if band is not None else ())]
+    overheads = options["overheads"] or (Fraction(0),)
+    return [Variant(factor, overhead) for overhead in overheads for factor in dict.fromkeys(factors)]
 
 
 def _split(options: dict[str, Any]) -> Split | None:
@@ -338,7 +370,8 @@ def _write_certificates(plan: Plan, folder: str) -> dict[int, str]:
 
     found, known, apart = {}, dict[str, str](), None
     for k, row in enumerate(plan.rows):
-        stem, question = f"{row.machine.name}-rate{decimal_text(row.rate)}", row.question.sha256
+        kind = f"{row.machine.name} {row.machine.variant.words}".strip()
+        stem, question = f"{kind}-rate{decimal_text(row.rate)}", row.question.sha256
         # Rows that differ in their predictions have the same proof.
         if question not in known:
             known[question] = written(row.bound.certificate, stem)

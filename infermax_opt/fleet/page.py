@@ -83,9 +83,17 @@ def plan_page(plan: Mapping[str, Any], beside: Sequence[str] = (), folder: str =
 
 
 def _kind(row: Row) -> str:
-    """The type of a row, with the error of predictions where there are any."""
-    error = row["predict_error"]
-    return str(row["machine"]) if error is None else f"{row['machine']} \u00b1{100 * error:g} %"
+    """The type of a row, with its variant, and the error of predictions where there are any."""
+    parts = [str(row["machine"]), _variant(row)]
+    parts += [] if row["predict_error"] is None else [f"\u00b1{100 * row['predict_error']:g} %"]
+    return " ".join(filter(None, parts))
+
+
+def _variant(row: Row) -> str:
+    """How batches of a row differ from their cost model; nothing where they do not."""
+    parts = [f"x {row['cost_factor']:g}"] if row["cost_factor"] != 1 else []
+    parts += [f"+ {1000 * row['overhead']:g} ms"] if row["overhead"] else []
+    return " ".join(parts)
 
 
 def _links(names: Sequence[str]) -> str:
@@ -159,6 +167,8 @@ def _optional_sections(plan: Mapping[str, Any]) -> list[str]:
         found.append(section("Machines over time", paragraph(words), _grid(over_time)))
     if any(row["split_lower"] is not None for row in rows):
         found.append(_apart(plan))
+    if len(plan["variants"]) > 1:
+        found.append(_sensitivity(plan))
     if plan["mixes"]:
         found.append(_mixes(plan["mixes"]))
     drawn = [_attained(row, plan["share"]) for row in rows if len(row["attained"]) > 1]
@@ -172,10 +182,33 @@ def _optional_sections(plan: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def _sensitivity(plan: Mapping[str, Any]) -> str:
+    """Machines needed where batches take other times than their cost model says."""
+    rate, error = reference(plan["rows"]), min(row["predict_error"] or 0 for row in plan["rows"])
+    rows = [row for row in plan["rows"] if (row["rate"], row["predict_error"] or 0) == (rate, error)]
+    drawn = []
+    for name in dict.fromkeys(row["type"] for row in rows):
+        title = f"{name} at rate {rate:g}, by how long batches take"
+        ranges = [
+            (_variant(row) or "as given", row["lower"], row["upper"]) for row in rows if row["type"] == name
+        ]
+        behind = table(title, ("batches", "lower", "upper"), ranges)
+        drawn.append(figure(title, range_chart(title, ranges, "machines", whole=True), behind))
+    words = (
+        "Batches take so many times as long as the cost model says, and the host takes so much besides. What "
+        "is proved for the fastest machines holds for every machine that is slower, whatever its batches "
+        "take. What is found for the slowest was replayed on machines just as slow; a faster one would form "
+        "other batches, so it is no proof for those between."
+    )
+    return section("Sensitivity", paragraph(words), _grid(drawn))
+
+
 def _apart(plan: Mapping[str, Any]) -> str:
     """Machines that prefill and machines that decode, and how many of these go with one of those."""
     rows = [row for row in plan["rows"] if row["split_lower"] is not None]
-    rows = list({(row["type"], row["rate"]): row for row in reversed(rows)}.values())[::-1]
+    # Rows that differ in their predictions alone have the same pools.
+    kinds = {(f"{row['type']} {_variant(row)}".strip(), row["rate"]): row for row in reversed(rows)}
+    rows = [{**row, "type": name} for (name, _), row in reversed(kinds.items())]
     drawn = []
     for name in dict.fromkeys(row["type"] for row in rows):
         some = [row for row in rows if row["type"] == name]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["answer", "at_reference", "enough", "enough_apart", "price", "rates", "reference"]
+__all__ = ["VARIED", "answer", "at_reference", "enough", "enough_apart", "price", "rates", "reference"]
 
 LIMITS = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end-to-end latency"}
+#: What tells variants of a type of machines apart.
+VARIED = ("cost_factor", "overhead")
 Row = Mapping[str, Any]
 
 
@@ -18,9 +20,14 @@ def reference(rows: Sequence[Row]) -> float:
 
 
 def at_reference(rows: Sequence[Row]) -> list[Row]:
-    """Rows of that rate and the least error, the best first."""
+    """Rows of that rate, the least error and the first variant of the machines, the best first."""
     rate, error = reference(rows), min(row["predict_error"] or 0 for row in rows)
-    some = [row for row in rows if (row["rate"], row["predict_error"] or 0) == (rate, error)]
+    wanted = rate, error, *(rows[0][name] for name in VARIED)
+    some = [
+        row
+        for row in rows
+        if (row["rate"], row["predict_error"] or 0, *(row[name] for name in VARIED)) == wanted
+    ]
     unknown = float("inf")
     by_cost = all(row["price_per_hour"] is not None for row in some)
     key = "cost_per_million_upper" if by_cost else "upper"

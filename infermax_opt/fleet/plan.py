@@ -15,13 +15,13 @@ from infermax_opt.fleet.apart import ApartQuestion
 from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled, window_count
 from infermax_opt.fleet.bounds.alone import reasons
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
+from infermax_opt.fleet.machine_types import AS_GIVEN, MachineType, Variant
 from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.fleet.scaling import Scaled, Scaling, scaled
 from infermax_opt.fleet.split import SplitPlan, split_plan
 from infermax_opt.fleet.upper import SCHEDULERS, Found, fewest_machines, policy_machines
-from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.ecoserve import with_predictions
-from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, ServiceLevel, System
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, ServiceLevel
 from infermax_opt.infermax.data.objective import Objective
 from infermax_opt.infermax.data.traces import misfit
 
@@ -31,6 +31,7 @@ __all__ = [
     "PlanOptions",
     "PlanRow",
     "Split",
+    "Variant",
     "check_asked",
     "plan",
     "predicted",
@@ -41,25 +42,6 @@ __all__ = [
 Tell = Callable[[str], None] | None
 #: Seconds.
 HOUR = 3600
-
-
-@dataclass(frozen=True)
-class MachineType:
-    """A type of machine.
-
-    Attributes
-    ----------
-    name : str
-    system : System
-    cost : CostModel
-    price : Fraction or None
-        Of an hour, in the user's currency.
-    """
-
-    name: str
-    system: System
-    cost: CostModel
-    price: Fraction | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +85,8 @@ class PlanOptions:
         Of the predictions.
     split : Split or None
         Also find machines that prefill and machines that decode; None: no.
+    variants : sequence of Variant
+        Of the machines, rows for each; mixes and highest rates go by the first.
     """
 
     slo: ServiceLevel
@@ -115,6 +99,7 @@ class PlanOptions:
     errors: Sequence[Fraction] = ()
     seed: int = 0
     split: Split | None = None
+    variants: Sequence[Variant] = (AS_GIVEN,)
 
 
 @dataclass(frozen=True)
@@ -259,7 +244,8 @@ def plan(
         If no request fits a machine, or an option is unusable.
     """
     check_asked(trace, machines, rates, options)
-    asked = [(machine, rate) for machine in machines for rate in sorted(rates)]
+    varied = [machine.varied(variant) for machine in machines for variant in options.variants]
+    asked = [(machine, rate) for machine in varied for rate in sorted(rates)]
     return [row for one in asked for row in list(rows_at(trace, *one, options, tell))[-1]]
 
 
@@ -314,7 +300,7 @@ def rows_at(
     """
     began = time.monotonic()
     if tell is not None:
-        tell(f"{machine.name} at rate {float(rate):g}")
+        tell(f"{machine.name} {machine.variant.words}".strip() + f" at rate {float(rate):g}")
     question, left_out = question_of(trace, machine, rate, options)
     # It holds for schedulers that know all outputs, so for any prediction.
     bound, known = pooled_bound(question), list[PlanRow]()
@@ -358,7 +344,7 @@ def _searched(row: PlanRow, options: PlanOptions, began: float, tell: Tell) -> I
 
 def _split(row: PlanRow, options: PlanOptions, split: Split, tell: Tell) -> SplitPlan:
     """Prefill machines of the type of a row, and decode machines."""
-    decode = split.decode or row.machine
+    decode = row.machine if split.decode is None else split.decode.varied(row.machine.variant)
     asked = ApartQuestion(row.question, decode.system, decode.cost, split.transfer)
     prices = None
     if row.machine.price is not None and decode.price is not None:

@@ -10,6 +10,7 @@ from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent
 from infermax_opt.fleet.autoscaling import Autoscaled
+from infermax_opt.fleet.machine_types import AS_GIVEN
 from infermax_opt.fleet.mix import Mix
 from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow, Split
 from infermax_opt.fleet.split import SplitPlan
@@ -19,7 +20,8 @@ from infermax_opt.fleet.sweep import Plan
 __all__ = ["plan_csv", "plan_text", "plan_to_json"]
 
 COLUMNS = (
-    "machine", "rate", "predict_error", "requests", "left_out", "share", "may_miss", "lower", "upper",
+    "machine", "rate", "cost_factor", "overhead", "predict_error", "requests", "left_out", "share",
+    "may_miss", "lower", "upper",
     "status", "gap", "relaxed", "policy", "scheduler", "missed", "refused", "unfit", "never_in_time",
     "price_per_hour", "cost_per_million_lower", "cost_per_million_upper", "machine_hours_lower",
     "machine_hours_upper", "peak_on", "hours_policy", "windows_lower", "windows_upper", "windows_hours_lower",
@@ -39,6 +41,8 @@ def _values(row: PlanRow) -> dict[str, Any]:
     return {
         "machine": row.machine.name,
         "rate": _number(row.rate),
+        "cost_factor": _number(row.machine.variant.factor),
+        "overhead": _number(row.machine.variant.overhead),
         "predict_error": _number(row.error),
         "requests": question.size,
         "left_out": row.left_out,
@@ -164,6 +168,10 @@ def plan_to_json(
         "ttft_from": "arrival",
         "predict_errors": [float(error) for error in options.errors],
         "seed": options.seed if options.errors else None,
+        "variants": [
+            {"cost_factor": _number(one.factor), "overhead": _number(one.overhead)}
+            for one in options.variants
+        ],
         "split": options.split and _asked_apart(options.split),
         "machines": [_machine(row) for row in {row.machine.name: row for row in rows}.values()],
         "rows": [
@@ -207,8 +215,7 @@ def _sustained(name: str, one: Sustained) -> dict[str, Any]:
 
 def _mix(rate: Fraction, mix: Mix, rows: Sequence[PlanRow]) -> dict[str, Any]:
     """A mix, with prices of an hour."""
-    # Rows that differ in their predictions are of one type.
-    names = dict.fromkeys(row.machine.name for row in rows if row.rate == rate)
+    names = dict.fromkeys(row.machine.name for row in rows)
     lower, upper = mix.lower, mix.price
     return {
         "rate": _number(rate),
@@ -252,15 +259,7 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
     lines = [
         f"fewest machines so that {percent(options.share)} of the requests keep {limits}; TTFT from arrival"
     ]
-    errors = any(row.error is not None for row in plan.rows)
-    head = ("machine", "rate", *(["error"] if errors else []), "lower", "upper", "status", "found by")
-    table = [head]
-    for row in plan.rows:
-        by = UNKNOWN if row.found is None else f"{row.found.policy} with {row.found.scheduler}"
-        given = [] if row.error is None else [f"{float(row.error):g}"]
-        bounds = _cell(row.lower), _cell(row.upper)
-        table.append((row.machine.name, f"{float(row.rate):g}", *given, *bounds, row.status, by))
-    lines += aligned(table)
+    lines += aligned(_table(plan))
     for row in plan.rows:
         lines += _remarks(row)
     for name, one in plan.sustained:
@@ -278,9 +277,26 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
     return "\n".join(lines)
 
 
+def _table(plan: Plan) -> list[tuple[str, ...]]:
+    """The bounds of each row, below their names."""
+    errors = any(row.error is not None for row in plan.rows)
+    varied = any(row.machine.variant != AS_GIVEN for row in plan.rows)
+    more = [*(["batches"] if varied else []), *(["error"] if errors else [])]
+    head = ("machine", "rate", *more, "lower", "upper", "status", "found by")
+    table: list[tuple[str, ...]] = [head]
+    for row in plan.rows:
+        by = UNKNOWN if row.found is None else f"{row.found.policy} with {row.found.scheduler}"
+        given = [row.machine.variant.words or "as given"] if varied else []
+        given += [] if row.error is None else [f"{float(row.error):g}"]
+        bounds = _cell(row.lower), _cell(row.upper)
+        table.append((row.machine.name, f"{float(row.rate):g}", *given, *bounds, row.status, by))
+    return table
+
+
 def _remarks(row: PlanRow) -> list[str]:
     """What else is known of a row."""
-    lines, name = list[str](), f"{row.machine.name} at rate {float(row.rate):g}"
+    kind = f"{row.machine.name} {row.machine.variant.words}".strip()
+    lines, name = list[str](), f"{kind} at rate {float(row.rate):g}"
     if row.error is not None:
         name += f", error {float(row.error):g}"
     if row.policies:

@@ -97,13 +97,12 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("checking", "core"),
     ("files",),
     ("engines",),
-    ("export", "foreign", "simple"),
+    ("foreign", "simple"),
     ("infermax", "makespan", "pipelining", "placement"),
     ("iteration", "latency"),
     ("cluster", "fleet"),
     ("api",),
-    ("functions",),
-    ("fronts", "gaps", "table"),
+    ("gaps", "table"),
     ("cli",),
 )
 #: Rooms within each wing, and the rooms of the same wing that each may import.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from infermax_opt.export.model import Column, NamedModel, number
+from infermax_opt.foreign.export.model import Column, NamedModel, number
 
 __all__ = ["mps_lines"]
 

@@ -24,7 +24,7 @@ from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, LowerBound
 from infermax_opt.core.shown import ShownRows
 from infermax_opt.core.values import AnyInstance, AnySchedule
-from infermax_opt.fronts.axes import Axis
+from infermax_opt.gaps.fronts.axes import Axis
 
 __all__ = ["Front", "HalfPlane", "Point", "trace_front"]
 

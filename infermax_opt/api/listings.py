@@ -92,8 +92,8 @@ def formats() -> dict[str, tuple[str, ...]]:
     ``traces`` are those of `import_trace` and `read_trace`, ``runs`` those of `read_run`, ``requests`` those
     of `export_requests`, ``instances`` the problems that `import_trace` makes instances of.
     """
-    from infermax_opt.export.requests import REQUEST_FORMATS as REQUESTS
     from infermax_opt.files.traces import FORMATS as TRACES
+    from infermax_opt.foreign.export.requests import REQUEST_FORMATS as REQUESTS
     from infermax_opt.foreign.reading import RUN_FORMATS as RUNS
 
     def ordered(names: Iterable[str]) -> tuple[str, ...]:

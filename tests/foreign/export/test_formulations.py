@@ -17,9 +17,9 @@ import infermax_opt
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Scope
 from infermax_opt.engines import formulations
-from infermax_opt.export.formulation import companions
-from infermax_opt.export.names import safe_names
 from infermax_opt.files.json import load_json
+from infermax_opt.foreign.export.formulation import companions
+from infermax_opt.foreign.export.names import safe_names
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from tests.infermax.tiny import tiny
 from tests.makespan.oracle import tiny_makespan
@@ -191,7 +191,7 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         yield "half a file"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("infermax_opt.export.formulation.mst_lines", interrupted)
+    monkeypatch.setattr("infermax_opt.foreign.export.formulation.mst_lines", interrupted)
     with pytest.raises(KeyboardInterrupt):
         infermax_opt.export_formulation(case(1, 2, 2, 4), "flow", tmp_path / "model.mps")
     assert os.listdir(tmp_path) == []

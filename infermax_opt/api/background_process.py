@@ -1,4 +1,4 @@
-"""The process of `infermax_opt.functions.background`: a job comes in, events and a result go out.
+"""The process of `infermax_opt.api.background`: a job comes in, events and a result go out.
 
 Both are JSON, one line each.  SIGINT ends the search, as Ctrl-C does.
 """

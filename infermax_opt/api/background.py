@@ -88,7 +88,7 @@ class SolveHandle(Shown):
         self._done = threading.Event()
         given = to_json_text(problem_of(instance).instance_to_json(instance))
         job = json.dumps({"instance": given, "options": _plain_options(options)})
-        self._child = start_child("infermax_opt.functions.background_process", subprocess.DEVNULL)
+        self._child = start_child("infermax_opt.api.background_process", subprocess.DEVNULL)
         self._lines = read_lines(self._child)
         threading.Thread(target=self._listen, args=(job,), daemon=True).start()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from infermax_opt.export.model import NamedModel, number
+from infermax_opt.foreign.export.model import NamedModel, number
 
 __all__ = ["lp_lines"]
 

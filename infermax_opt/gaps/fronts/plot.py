@@ -7,8 +7,8 @@ from typing import Any
 
 from infermax_opt.files.figure import entitle, panels, styled
 from infermax_opt.files.text import percent, printable
-from infermax_opt.fronts.axes import Axis
-from infermax_opt.fronts.trace import Front, Point
+from infermax_opt.gaps.fronts.axes import Axis
+from infermax_opt.gaps.fronts.trace import Front, Point
 
 __all__ = ["plot_front"]
 

@@ -26,8 +26,8 @@ from infermax_opt.files.bounds_from_elsewhere import require_certified, require_
 if TYPE_CHECKING:
     from infermax_opt.core.progress import Progress
     from infermax_opt.core.verification import AnyVerification
-    from infermax_opt.export.formulation import ExportedFormulation
-    from infermax_opt.export.requests import ExportedRequests
+    from infermax_opt.foreign.export.formulation import ExportedFormulation
+    from infermax_opt.foreign.export.requests import ExportedRequests
 
 __all__ = [
     "as_claimed",
@@ -262,7 +262,7 @@ def export_formulation(
     """
     from infermax_opt.core.progress import Teller
     from infermax_opt.core.run import SolveOptions
-    from infermax_opt.export.formulation import companions, write_formulation
+    from infermax_opt.foreign.export.formulation import companions, write_formulation
 
     problem = problem_of(instance)
     companions(path)
@@ -291,7 +291,7 @@ def export_requests(
     path : path
         Of JSON lines, written whole or not at all.
     format : {"vllm-requests", "llmservingsim"}
-        See `infermax_opt.export.requests`.
+        See `infermax_opt.foreign.export.requests`.
 
     Returns
     -------
@@ -303,7 +303,7 @@ def export_requests(
         If the schedule is wrong or there is none, there is no such format, the problem has no order of
         requests, or the file cannot be written.
     """
-    from infermax_opt.export.requests import write_requests
+    from infermax_opt.foreign.export.requests import write_requests
 
     check = verify(instance, subject)
     wrong = [*check.violations, *check.faults]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from infermax_opt.engines.formulations import AnyBuiltModel
 from infermax_opt.engines.lowering import LoweredModel
-from infermax_opt.export.names import safe_names
+from infermax_opt.foreign.export.names import safe_names
 
 __all__ = ["Column", "NamedModel", "Row", "named_model", "number"]
 

@@ -16,8 +16,8 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.files.csv_rows import read_rows
 from infermax_opt.files.instances import read_instance, write_instance
 from infermax_opt.files.results import read_schedule_or_claim
-from infermax_opt.fronts.axes import Axis
-from infermax_opt.fronts.trace import Front, Point, trace_front
+from infermax_opt.gaps.fronts.axes import Axis
+from infermax_opt.gaps.fronts.trace import Front, Point, trace_front
 from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup
 from tests.campaign import campaign
 from tests.infermax.oracle import optimum

@@ -11,8 +11,8 @@ from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.report import counted
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent, printable
-from infermax_opt.fronts.axes import Axis
-from infermax_opt.fronts.trace import Front, HalfPlane, Point
+from infermax_opt.gaps.fronts.axes import Axis
+from infermax_opt.gaps.fronts.trace import Front, HalfPlane, Point
 
 __all__ = ["front_csv", "front_text", "front_to_json"]
 

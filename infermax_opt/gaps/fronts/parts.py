@@ -6,7 +6,7 @@ import os
 
 from infermax_opt.files.instances import write_schedule
 from infermax_opt.files.proofs import made_folder, write_proof
-from infermax_opt.fronts.trace import Front
+from infermax_opt.gaps.fronts.trace import Front
 
 __all__ = ["write_parts"]
 

@@ -15,13 +15,13 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Scope
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.engines.formulations import AnyBuiltModel
-from infermax_opt.export.lp import lp_lines
-from infermax_opt.export.model import Column, NamedModel, named_model
-from infermax_opt.export.mps import mps_lines
-from infermax_opt.export.names import safe_names
-from infermax_opt.export.nl import nl_lines
-from infermax_opt.export.start import mst_lines, sol_lines
 from infermax_opt.files.json import replacing, to_json_text
+from infermax_opt.foreign.export.lp import lp_lines
+from infermax_opt.foreign.export.model import Column, NamedModel, named_model
+from infermax_opt.foreign.export.mps import mps_lines
+from infermax_opt.foreign.export.names import safe_names
+from infermax_opt.foreign.export.nl import nl_lines
+from infermax_opt.foreign.export.start import mst_lines, sol_lines
 
 __all__ = ["COLUMNS_SCHEMA", "FORMATS", "ExportedFormulation", "companions", "write_formulation"]
 

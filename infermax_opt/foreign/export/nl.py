@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from infermax_opt.export.model import NamedModel, Row, number
+from infermax_opt.foreign.export.model import NamedModel, Row, number
 
 __all__ = ["nl_lines"]
 

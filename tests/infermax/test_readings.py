@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from infermax_opt.functions.aims import asked
+from infermax_opt.api.aims import asked
 
 from infermax_opt import api
 from infermax_opt.core.errors import InputError

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from infermax_opt.core.certification import Certification
     from infermax_opt.core.columns import RowKind
     from infermax_opt.core.importing import Importer
+    from infermax_opt.core.readings import Reading
     from infermax_opt.core.run import SolveOptions
     from infermax_opt.core.scoring import Scoring
     from infermax_opt.core.suite import Case
@@ -206,8 +207,8 @@ class Problem(ABC, Generic[I, S, M]):
         """
         raise InputError(f"{self.name} instances are solved without this option", field="cost")
 
-    def reciprocal(self, instance: I, metric: str) -> tuple[str, int] | None:
-        """For a metric that is a number divided by one that can be minimised: that metric and the number.
+    def reading(self, instance: I, metric: str) -> Reading | None:
+        """How a metric that is to be high follows from one that can be minimised; None where it does not.
 
         Parameters
         ----------
@@ -220,7 +221,7 @@ class Problem(ABC, Generic[I, S, M]):
         """What is asked with these limits: the instance to solve, and the value that its objective may have.
 
         Unless overridden, the one limit there may be is that of the objective, or of the metric whose
-        `reciprocal` it is.
+        `reading` it is.
 
         Parameters
         ----------
@@ -241,11 +242,9 @@ class Problem(ABC, Generic[I, S, M]):
         limits = parsed_limits(self, instance, at_most)
         least = parsed_limits(self, instance, at_least, field="at_least")
         for metric, limit in least.items():
-            known = self.reciprocal(instance, metric)
-            if known is not None and known[0] == own and not limits and len(least) == 1:
-                if not limit:
-                    raise InputError(f"{metric}: 0 is not above 0", field="at_least")
-                return instance, known[1] / limit
+            known = self.reading(instance, metric)
+            if known is not None and known.metric == own and not limits and len(least) == 1:
+                return instance, known.limit(limit, f"at_least.{metric}")
         if least or list(limits) != [own]:
             text = f"{self.name} instances are asked for {own}=LIMIT"
             raise InputError(text, field="at_least" if least else "at_most")

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from infermax_opt.core.problem import Problem
     from infermax_opt.core.verification import BaseVerification
 
-__all__ = ["Incumbent", "Progress", "SolveOptions", "SolveRun"]
+__all__ = ["WARM_START", "Incumbent", "Progress", "SolveOptions", "SolveRun"]
 
 #: Share of the time that heuristics may take before an engine starts.
 WARM_UP = 0.25
+#: Source of a schedule that was given.
+WARM_START = "warm start"
 
 P = TypeVar("P", bound=AnyInstance)
 S = TypeVar("S", bound=AnySchedule)
@@ -372,7 +374,7 @@ class SolveRun(Generic[P, S, M]):
         """
         wanted = self.options.warm_start
         if not isinstance(wanted, str):
-            check = self.offer(wanted, "warm start")
+            check = self.offer(wanted, WARM_START)
             if not check.ok:
                 # A schedule for another instance breaks rules for that reason only.
                 fault = (*check.faults, *check.violations)[0]

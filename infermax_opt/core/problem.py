@@ -283,6 +283,10 @@ class Problem(ABC, Generic[I, S, M]):
         """Names that ``solve --formulation`` takes."""
         return ()
 
+    def rehearsals(self) -> Iterable[Callable[[], object]]:
+        """Functions that run the compiled kernels of this problem for a moment each; `warm` calls them."""
+        return ()
+
     def solve(self, instance: I, options: SolveOptions) -> Result[S, M]:
         """Schedule and bound within the limits; of the heuristics and bounds alone, unless overridden."""
         from infermax_opt.core.run import SolveRun
@@ -292,7 +296,7 @@ class Problem(ABC, Generic[I, S, M]):
         run.run()
         return run.result()
 
-    # --- for other programs ---------------------------------------------------------------------
+    # --- for other programs, pictures, tables, imports ------------------------------------------
 
     def build_formulation(self, instance: I, name: str, options: SolveOptions) -> BuiltModel[S]:
         """The model that `solve` hands to an engine with this formulation.
@@ -311,10 +315,8 @@ class Problem(ABC, Generic[I, S, M]):
             If there is no such formulation, it does not cover the instance, or its model would be too large.
         """
         known = ", ".join(self.formulations()) or "none"
-        raise InputError(
-            f"{name!r} is no formulation of {self.name} that can be exported; there is {known}",
-            field="formulation",
-        )
+        text = f"{name!r} is no formulation of {self.name} that can be exported; there is {known}"
+        raise InputError(text, field="formulation")
 
     def request_rows(self, instance: I, schedule: S) -> Sequence[Mapping[str, Any]]:
         """What a valid schedule does to each request, in their order, as columns.
@@ -355,8 +357,6 @@ class Problem(ABC, Generic[I, S, M]):
             If schedules of this problem have no such order.
         """
         raise InputError(f"schedules of {self.name} instances have no order of requests", field="problem")
-
-    # --- pictures, tables, imports --------------------------------------------------------------
 
     def draw(self, instance: I, subject: S | Claim, ax: Any | None = None) -> Any:
         """Draw a valid schedule, or the schedule of a result with its bound and gap.

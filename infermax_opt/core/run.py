@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from infermax_opt.core.compiled import hurrying
 from infermax_opt.core.errors import InputError, PackageError
 from infermax_opt.core.extras import absent, remedy, require
 from infermax_opt.core.interrupts import Stopped
@@ -380,7 +381,10 @@ class SolveRun(Generic[P, S, M]):
                 raise InputError(f"is not a valid schedule: {fault}", field="warm_start")
         elif wanted == "best":
             for name in names:
-                with contextlib.suppress(InputError):  # one that needs too many batches
+                with (
+                    contextlib.suppress(InputError),  # one that needs too many batches
+                    contextlib.nullcontext() if self.best else hurrying(),
+                ):
                     self.offer_made(name, run)
                 if self.settled():
                     break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -255,6 +255,12 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         from infermax_opt.infermax.formulation import GROUP
 
         return formulation_names(GROUP)
+
+    def rehearsals(self) -> Iterable[Callable[[], object]]:
+        """Small work for each kernel."""
+        from infermax_opt.infermax.rehearsal import rehearsals
+
+        return rehearsals()
 
     def solve(self, instance: Instance, options: SolveOptions) -> Result[Schedule, Metrics]:
         """Schedulers, then an exact engine, or planners beside a search for bounds.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -181,6 +181,12 @@ class PipeliningProblem(Problem[PipeliningInstance, Pipelining, PipeliningMetric
         from infermax_opt.pipelining.exact.solve_formulation import GROUP
 
         return formulation_names(GROUP)
+
+    def rehearsals(self) -> Iterable[Callable[[], object]]:
+        """Small work for each kernel."""
+        from infermax_opt.pipelining.rehearsal import rehearsals
+
+        return rehearsals()
 
     def solve(
         self, instance: PipeliningInstance, options: SolveOptions

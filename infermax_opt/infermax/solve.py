@@ -294,9 +294,12 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         engine, reason = self.choose()
         self.report = replace(self.report, reason=reason)
         at_once = engine in ("none", "rounds")
-        delayed = threading.Timer(0.0 if at_once else SMALL_SECONDS, self.search_bounds)
+        delayed = threading.Timer(SMALL_SECONDS, self.search_bounds)
         if self.instance.objective.is_searched:
-            delayed.start()
+            if at_once:  # not from a thread: where there are no planners nothing waits for that to begin
+                self.search_bounds()
+            else:
+                delayed.start()
         try:
             self.run_engine(engine, reason)
             if not self.settled() and self.report.termination != Termination.INTERRUPTED:

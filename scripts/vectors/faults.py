@@ -173,6 +173,12 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("limit-raised", "evidence", "limit", "1000"),
         ("price-lowered-to-0", "evidence", "cells.0.1", 0),
     ),
+    "on-time": (
+        ("limit-raised", "evidence", "limit", "2.5"),
+        ("limit-below-0", "evidence", "limit", "-1"),
+        ("limit-missing", "malformed", "limit", ...),
+        ("piece-unknown", "malformed", "piece", 2),
+    ),
     "limits": (("metric-without-a-limit", "malformed", "metric", "mean_ttft"),),
     "parts": (
         ("metric-twice", "evidence", "parts", double),

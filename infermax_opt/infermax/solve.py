@@ -152,7 +152,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         """Improve schedule and bound side by side until they meet or this share of the time is up."""
         left = self.left()
         end = math.inf if left is None else time.monotonic() + left * share
-        for source, candidate in self.candidates(end, windows):
+        for source, candidate in () if self.late() else self.candidates(end, windows):
             self.offer(candidate, source)
             self.take_bounds()
             if self.settled() or time.monotonic() > end:

@@ -54,7 +54,7 @@ def page_of(path: str, folder: str = ".") -> str:
 
 
 def write_page(path: str, output: str) -> None:
-    """Write a page of what `solve`, `bound`, `gap` or `table` wrote, for a browser: one file that loads nothing.
+    """Write what `solve`, `bound`, `gap` or `table` wrote as one page for a browser, which loads nothing.
 
     Parameters
     ----------

@@ -1,6 +1,9 @@
 """aiperf's ``profile_export.jsonl``: a record a request, a unit beside each value.
 
-Source: ai-dynamo/aiperf, ``docs/tutorials/working-with-profile-exports.md``.
+A file can hold several profiling phases, one after the other, such as of rising load.
+
+Source: ai-dynamo/aiperf, ``docs/tutorials/working-with-profile-exports.md`` and
+``common/models/record_models.py`` of 0.13.
 """
 
 from __future__ import annotations
@@ -19,6 +22,10 @@ __all__ = ["AIPERF"]
 
 UNITS = {"ns": NS, "us": US, "ms": MS, "s": S, "sec": S}
 START, CREDIT = "metadata.request_start_ns", "metadata.credit_issued_ns"
+#: Place of a record's phase among the profiling ones, from 0; absent where there is one.
+PHASE = "metadata.profiling_index"
+#: The phase whose records are of the measurement.
+PROFILING = "profiling"
 
 
 def _measured(values: Values, metric: str) -> Fraction | None:
@@ -33,20 +40,36 @@ def _measured(values: Values, metric: str) -> Fraction | None:
 
 def _why_not(values: Values) -> str | None:
     """Why a record is not of a finished request of the measurement, if so."""
-    phase = values.text("metadata.benchmark_phase", "profiling")
-    if phase != "profiling":
-        return f"of the phase {phase!r}, not 'profiling'"
+    phase = values.text("metadata.benchmark_phase", PROFILING)
+    if phase != PROFILING:
+        return f"of the phase {phase!r}, not {PROFILING!r}"
     if values.flag("metadata.was_cancelled"):
         return "cancelled"
     return None if values.get("error") is None else "failed"
 
 
+def _check_phases(path: str, phases: set[int], chosen: int | None) -> None:
+    """Check that one of the profiling phases of a file is chosen, or that there is one only."""
+    count = max(phases, default=0) + 1
+    if chosen is None and len(phases) > 1:
+        problem = f"holds {count} profiling phases: choose one, from 1 to {count}, with --benchmark"
+        raise InputError(problem, source=path)
+    if chosen is not None and chosen - 1 not in phases:
+        problem = f"is {chosen}; the file holds {count} profiling phases"
+        raise InputError(problem, field="benchmark", source=path)
+
+
 def _read(path: str, choices: Choices) -> Run:
     found = Collected(path, "aiperf")
-    untimed, late = 0, Fraction(0)
+    untimed, late, phases = 0, Fraction(0), set[int]()
     for line, row in json_rows(path, ("metadata", "metrics"), finite=False):
         values = Values(path, f"line {line}", row)
         reason = _why_not(values)
+        if values.text("metadata.benchmark_phase", PROFILING) == PROFILING:
+            phase = values.maybe_tokens(PHASE) or 0
+            phases.add(phase)
+            if choices.benchmark not in (None, phase + 1):
+                continue
         if reason is not None:
             found.leave_out(reason)
             continue
@@ -65,8 +88,9 @@ def _read(path: str, choices: Choices) -> Run:
             e2e=values.span(START, "metadata.request_end_ns", NS) if e2e is None else e2e,
         )
         found.add(values, request)
-    if not found.requests and not found.left_out:
+    if not found.requests and not found.left_out and not phases:
         raise InputError("holds no record", source=path)
+    _check_phases(path, phases, choices.benchmark)
     found.say(
         "Arrivals are the moments of sending (request_start_ns), seen by the client.",
         "Output lengths are output_sequence_length, which counts reasoning tokens, as output_token_count "
@@ -83,4 +107,4 @@ def _known(head: Head) -> bool:
     return head.has(START, "metadata.benchmark_phase")
 
 
-AIPERF = RunFormat("aiperf", "aiperf: profile_export.jsonl", _read, _known)
+AIPERF = RunFormat("aiperf", "aiperf: profile_export.jsonl", _read, _known, ("benchmark",))

@@ -328,6 +328,19 @@ def test_aiperf_leaves_out_warm_up_cancelled_and_failed(tmp_path: Path) -> None:
     assert said(run, "counts reasoning tokens")
 
 
+def test_aiperf_phases_are_chosen(tmp_path: Path) -> None:
+    """One load after the other in a file: together they would be a run that nobody made."""
+    rows = samples.aiperf() + samples.aiperf()[:2] + samples.aiperf()[:1]
+    for k, row in enumerate(rows):
+        row["metadata"]["profiling_index"] = int(k >= 3)
+    rows[5]["metadata"] |= {"benchmark_phase": "warmup", "profiling_index": None}
+    text = lines(rows)
+    assert "holds 2 profiling phases: choose one, from 1 to 2, with --benchmark" in fails(tmp_path, text)
+    assert [len(read(tmp_path, text, benchmark=k).requests) for k in (1, 2)] == [3, 2]
+    assert "benchmark: is 3; the file holds 2 profiling phases" in fails(tmp_path, text, benchmark=3)
+    assert len(read(tmp_path, TEXTS["aiperf"], benchmark=1).requests) == 3
+
+
 def test_aiperf_keys_given_twice_are_refused(tmp_path: Path) -> None:
     text = TEXTS["aiperf"].replace('"request_latency"', '"time_to_first_token"', 1)
     assert "line 1: key 'time_to_first_token' is given twice" in fails(tmp_path, text)

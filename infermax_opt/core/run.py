@@ -291,6 +291,11 @@ class SolveRun(Generic[P, S, M]):
             return None
         return max(0.05, self.options.time_limit - (time.monotonic() - self.began))
 
+    def late(self) -> bool:
+        """Whether the time limit has passed and there is a schedule: nothing more has to be begun."""
+        limit = self.options.time_limit
+        return self.best is not None and limit is not None and time.monotonic() - self.began > limit
+
     def improve_bound(self, candidate: LowerBound | None) -> None:
         """Keep the better lower bound."""
         if candidate is None:

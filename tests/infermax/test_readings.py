@@ -6,9 +6,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from infermax_opt.api.aims import asked
 
 from infermax_opt import api
+from infermax_opt.api.aims import asked
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.readings import Quotient, Rest
 from infermax_opt.core.result import Answer
@@ -16,7 +16,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.readings import reading_of
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.metrics import RATES_LATER
-from tests.fronts.test_fronts import slots
+from tests.gaps.fronts.test_fronts import slots
 
 ORDER = ("b.1", "a.1", "b.2", "b.3", "a.2", "a.3", "a.4")
 

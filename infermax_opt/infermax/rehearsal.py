@@ -5,6 +5,7 @@ Each kernel is compiled for one set of types, whatever the instance; a test sees
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -21,6 +22,8 @@ from infermax_opt.infermax.data.instance import (
 
 __all__ = ["rehearsals"]
 
+#: For a search that takes as long as it is given.
+SECONDS = 0.5
 COST = CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9"))
 #: Batches that all take a second.
 ROUNDS = CostModel([("1", "0")], ("0", "0"), ("0", "0"))
@@ -50,6 +53,7 @@ def _schedulers() -> None:
 
 def _planners() -> None:
     from infermax_opt.infermax.planners.beam.beam import BeamOptions, beam_search
+    from infermax_opt.infermax.planners.lives.planner import lives_plans
     from infermax_opt.infermax.planners.plan.planner import Planner, PlannerOptions, plan
     from infermax_opt.infermax.planners.polish.polish import polish
     from infermax_opt.infermax.planners.sequence import sequence_plans
@@ -60,6 +64,7 @@ def _planners() -> None:
     plan(instance, PlannerOptions(pilot=0.4, window=1, noise=0.0, by_output=0.0))
     next(sequence_plans(instance, planner), None)
     beam_search(instance, options=BeamOptions(width=4))
+    next(lives_plans(instance, deadline=time.monotonic() + SECONDS), None)
 
 
 def _latency_planners() -> None:

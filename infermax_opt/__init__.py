@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         plot_schedule,
         save_plot,
     )
+    from infermax_opt.api.warming import Warmed, warm, warm_parts
     from infermax_opt.cluster.data.stream import Stream, StreamRequest
     from infermax_opt.cluster.plot import plot_workers
     from infermax_opt.cluster.prefill import prefill_stream
@@ -180,6 +181,7 @@ __all__ = [
     "Table",
     "UpperBound",
     "Verification",
+    "Warmed",
     "Worker",
     "WorkerSeries",
     "__version__",
@@ -244,6 +246,8 @@ __all__ = [
     "trace_instance",
     "verify",
     "versions",
+    "warm",
+    "warm_parts",
     "with_aim",
     "with_band",
     "with_cost",
@@ -266,6 +270,7 @@ _HOMES = {
     "api.imports": "import_trace",
     "api.listings": "ProblemEntry formats problems schedulers versions",
     "api.pictures": "plot_convergence plot_latencies plot_requests plot_schedule save_plot",
+    "api.warming": "Warmed warm warm_parts",
     "cluster.data.stream": "Stream StreamRequest",
     "cluster.plot": "plot_workers",
     "cluster.prefill": "prefill_stream",

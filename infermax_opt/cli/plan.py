@@ -184,7 +184,7 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     metavar="S|BYTES/BANDWIDTH",
     callback=_transfer,
     help="Also find machines that prefill and machines that decode; the KV of a token is transferred in "
-    "so many seconds, or so many bytes at so many bytes a second.",
+    "so many s, or so many bytes at so many bytes per s.",
 )
 @click.option(
     "--decode-machine", metavar="NAME", help="Type of the machines that decode. Default: that of the row."

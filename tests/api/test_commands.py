@@ -41,6 +41,7 @@ FUNCTIONS = {
     "table": ("run_table", "get_suite", "suite_names", "Archive"),
     "verify": ("verify", "read_schedule_or_claim"),
     "versions": ("versions",),
+    "warm": ("warm", "warm_parts"),
     "workers": ("worker_series", "prefill_stream", "import_trace", "plot_workers"),
 }  # fmt: skip
 #: Commands for the shell alone.

@@ -1,17 +1,20 @@
 """The two metrics of a front, and the values that a schedule has in them.
 
-A metric that is to be high, as tokens per second, is a number divided by one that is to be low: generated
-tokens by the makespan.  A front is computed in what is to be low.
+A metric that is to be high, as tokens per second or an attainment, follows from one that is to be low: the
+makespan, or the weight of missed service levels.  A front is computed in what is to be low.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem
+from infermax_opt.core.readings import Quotient, Reading
 from infermax_opt.core.values import AnyInstance, AnyMetrics
+from infermax_opt.files.json import under
 
 __all__ = ["Axis"]
 
@@ -28,14 +31,14 @@ class Axis:
         The metric that is minimised.
     unit : str
         Of `name`, empty for none.
-    number : int or None
-        Divided by `metric` it is `name`; None where both are the same.
+    reading : Quotient or Rest or None
+        How `name` follows from `metric`; None where both are the same.
     """
 
     name: str
     metric: str
     unit: str = ""
-    number: int | None = None
+    reading: Reading | None = None
 
     @classmethod
     def of(cls, problem: AnyProblem, instance: AnyInstance, name: str, field: str) -> Axis:
@@ -53,16 +56,15 @@ class Axis:
         Raises
         ------
         InputError
-            If there is no such metric.
+            If there is no such metric, or the instance has not what it is about.
         """
         known = problem.metrics.definitions
         if name not in known:
             raise InputError(f"{name!r} is none of {', '.join(known)}", field=field)
         unit = problem.metrics.units.get(name, "")
-        divided = problem.reciprocal(instance, name)
-        if divided is not None:
-            return cls(name, divided[0], unit, divided[1])
-        return cls(name, name, unit)
+        with under(field):
+            reading = problem.reading(instance, name)
+        return cls(name, name if reading is None else reading.metric, unit, reading)
 
     def value(self, metrics: AnyMetrics) -> Fraction:
         """What is to be low; 0 where it is undefined."""
@@ -70,6 +72,13 @@ class Axis:
 
     def shown(self, value: Fraction) -> Fraction | None:
         """The metric as people read it, given what is to be low; None where it is undefined."""
-        if self.number is None:
-            return value
-        return self.number / value if value else None
+        return value if self.reading is None else self.reading.shown(value)
+
+    def drawn(self, value: Any) -> Any:
+        """The metric as people read it, of a float or an array of what is to be low."""
+        return value if self.reading is None else self.reading.of(value)
+
+    @property
+    def divides(self) -> bool:
+        """Whether it is undefined at 0, and without limit near it."""
+        return isinstance(self.reading, Quotient)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from infermax_opt.core.readings import Rest
+from infermax_opt.core.values import SHARE, SHARE_REACHED
 from infermax_opt.files.figure import entitle, panels, styled
 from infermax_opt.files.text import percent, printable
 from infermax_opt.gaps.fronts.axes import Axis
@@ -14,8 +16,8 @@ __all__ = ["plot_front"]
 
 #: Values of x at which the border of what is excluded is drawn.
 STEPS = 400
-#: How far the picture goes beyond the front, as a factor.
-BEYOND = 1.6
+#: How far the picture goes beyond the front, as a factor, and beyond what would be all.
+BEYOND, MARGIN = 1.6, 1.05
 FRONT, OTHERS, EXCLUDED = "#0072B2", "#B7DDF2", "#F3D3E4"
 
 
@@ -35,10 +37,8 @@ def plot_front(front: Front, ax: Any | None = None) -> Any:
     """
     with styled():
         (axes,) = panels(ax, (8, 5.5))
-        most_x, most_y = (
-            BEYOND * max((float(value) for value in values), default=1.0) or 1.0
-            for values in ([p.x for p in front.points], [p.y for p in front.points])
-        )
+        most_x = _most(front.x, [float(p.x) for p in front.points])
+        most_y = _most(front.y, [float(p.y) for p in front.points])
         _excluded(axes, front, most_x, most_y)
         shown = [p for p in front.others if p.x <= most_x and p.y <= most_y]
         _scatter(axes, front, shown, OTHERS, "other schedules")
@@ -60,17 +60,13 @@ def plot_front(front: Front, ax: Any | None = None) -> Any:
 
 
 def _label(axis: Axis) -> str:
-    return f"{axis.name}, {axis.unit}" if axis.unit else axis.name
-
-
-def _shown(axis: Axis, value: float) -> float:
-    return value if axis.number is None else axis.number / value
+    return axis.name if axis.unit in ("", SHARE, SHARE_REACHED) else f"{axis.name}, {axis.unit}"
 
 
 def _scatter(axes: Any, front: Front, points: Sequence[Point], colour: str, label: str) -> None:
     """Points, in the metrics that people read."""
-    drawn = [p for p in points if (p.x or front.x.number is None) and (p.y or front.y.number is None)]
-    xs, ys = [_shown(front.x, float(p.x)) for p in drawn], [_shown(front.y, float(p.y)) for p in drawn]
+    drawn = [p for p in points if (p.x or not front.x.divides) and (p.y or not front.y.divides)]
+    xs, ys = [front.x.drawn(float(p.x)) for p in drawn], [front.y.drawn(float(p.y)) for p in drawn]
     axes.scatter(xs, ys, color=colour, label=label, zorder=3, s=26)
 
 
@@ -86,20 +82,27 @@ def _excluded(axes: Any, front: Front, most_x: float, most_y: float) -> None:
         if v:
             y = np.maximum(y, (bound - u * x) / v)
     y = np.where(x < least, np.inf, np.clip(y, most_y / STEPS, most_y))
+    floor = most_y / STEPS if front.y.divides else 0.0
+    y = y if front.y.divides else np.minimum(y, most_y)
     label = "excluded by lower bounds"
-    if front.y.number is None:
-        y, floor = np.minimum(y, most_y), 0.0
-    else:  # less of what is to be low is more of the metric
-        y, floor = front.y.number / y, front.y.number / (most_y / STEPS)
-    best = max((_shown(front.y, float(p.y)) for p in front.points if p.y), default=1.0)
-    axes.fill_between(_shown_all(front.x, x), y, floor, color=EXCLUDED, label=label, zorder=1)
-    axes.set_ylim(0, most_y if front.y.number is None else BEYOND * best)
-    axes.set_xlim(0, most_x if front.x.number is None else BEYOND * front.x.number / min(_positive(front)))
+    axes.fill_between(
+        front.x.drawn(x), front.y.drawn(y), front.y.drawn(floor), color=EXCLUDED, label=label, zorder=1
+    )
+    axes.set_xlim(0, _end(front.x, most_x, [float(p.x) for p in front.points]))
+    axes.set_ylim(0, _end(front.y, most_y, [float(p.y) for p in front.points]))
 
 
-def _positive(front: Front) -> list[float]:
-    return [float(p.x) for p in front.points if p.x] or [1.0]
+def _most(axis: Axis, values: Sequence[float]) -> float:
+    """The most of what is to be low that the picture has."""
+    if isinstance(axis.reading, Rest):
+        return float(axis.reading.whole)
+    return BEYOND * max(values, default=1.0) or 1.0
 
 
-def _shown_all(axis: Axis, values: Any) -> Any:
-    return values if axis.number is None else axis.number / values
+def _end(axis: Axis, most: float, values: Sequence[float]) -> float:
+    """Where an axis of the picture ends: of what is to be high, a little beyond the best."""
+    if axis.reading is None:
+        return most
+    if axis.divides:
+        return float(BEYOND * axis.drawn(min([value for value in values if value] or [1.0])))
+    return float(MARGIN * axis.drawn(0.0))

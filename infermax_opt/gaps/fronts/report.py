@@ -6,11 +6,11 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.exact import decimal_text
-from infermax_opt.core.values import amount
+from infermax_opt.core.values import SHARE_REACHED, amount
 from infermax_opt.files.csv_rows import rows_text
-from infermax_opt.files.report import counted
+from infermax_opt.files.report import metric_text
 from infermax_opt.files.schemas import SCHEMAS
-from infermax_opt.files.text import UNKNOWN, aligned, percent, printable
+from infermax_opt.files.text import aligned, percent, printable
 from infermax_opt.gaps.fronts.axes import Axis
 from infermax_opt.gaps.fronts.trace import Front, HalfPlane, Point
 
@@ -23,7 +23,13 @@ def front_text(front: Front) -> str:
     lines = [
         f"{printable(front.instance.name)}: {x.name} and {y.name}",
         "schedules that no known one beats in both",
-        *aligned([(x.name, y.name, "gap", "found by"), *(_point(front, some) for some in front.points)]),
+        *aligned(
+            [
+                (x.name, y.name, f"{x.name} at best", f"{y.name} at best", "gap", "found by"),
+                *(_point(front, some) for some in front.points),
+            ]
+        ),
+        "  at best: no schedule that is no worse in the other metric is better than that",
         f"  gap: no schedule has both {x.metric} and {y.metric} lower by more than that",
         f"  other schedules, no better in either: {len(front.others)}",
         "no schedule is below these",
@@ -35,20 +41,28 @@ def front_text(front: Front) -> str:
     return "\n".join(lines)
 
 
-def _point(front: Front, point: Point) -> tuple[str, str, str, str]:
+def _point(front: Front, point: Point) -> tuple[str, ...]:
     return (
         _value(front.x, point.x), _value(front.y, point.y),
+        _bound(front.x, front.least_x(point)), _bound(front.y, front.least_y(point)),
         percent(front.gap(point), "ceiling"), point.source,
     )  # fmt: skip
 
 
 def _value(axis: Axis, value: Fraction) -> str:
-    shown = axis.shown(value)
-    return UNKNOWN if shown is None else counted(shown, axis.unit or None)
+    return metric_text(axis.shown(value), axis.unit or None)
 
 
 def _how(plane: HalfPlane) -> str:
     return f"{plane.bound.source} ({plane.bound.proof.value})"
+
+
+def _bound(axis: Axis, value: Fraction) -> str:
+    """The same, of what no schedule is better than: a share to be reached is rounded up."""
+    shown = axis.shown(value)
+    return (
+        percent(shown, "ceiling") if shown is not None and axis.unit == SHARE_REACHED else _value(axis, value)
+    )
 
 
 def front_to_json(front: Front) -> dict[str, Any]:
@@ -64,6 +78,10 @@ def front_to_json(front: Front) -> dict[str, Any]:
             {
                 front.x.metric: _digits(point.x),
                 front.y.metric: _digits(point.y),
+                "least": {
+                    front.x.metric: _floor(front.least_x(point)),
+                    front.y.metric: _floor(front.least_y(point)),
+                },
                 "gap": front.gap(point),
                 "source": point.source,
                 "on_front": on_front,
@@ -73,7 +91,7 @@ def front_to_json(front: Front) -> dict[str, Any]:
         "half_planes": [
             {
                 "weights": {front.x.metric: plane.u, front.y.metric: plane.v},
-                "lower_bound": Fraction(decimal_text(plane.bound.value, rounding="floor")),
+                "lower_bound": _floor(plane.bound.value),
                 "source": plane.bound.source,
                 "proof": plane.bound.proof.value,
             }
@@ -84,6 +102,10 @@ def front_to_json(front: Front) -> dict[str, Any]:
 
 def _digits(value: Fraction) -> Fraction:
     return Fraction(decimal_text(value))
+
+
+def _floor(value: Fraction) -> Fraction:
+    return Fraction(decimal_text(value, rounding="floor"))
 
 
 def front_csv(front: Front) -> str:

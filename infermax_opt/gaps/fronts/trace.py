@@ -22,6 +22,7 @@ from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.progress import Progress, Teller
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, LowerBound
+from infermax_opt.core.run import WARM_START
 from infermax_opt.core.shown import ShownRows
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.gaps.fronts.axes import Axis
@@ -96,10 +97,20 @@ class Front(ShownRows):
             yield {
                 self.x.name: self.x.shown(point.x),
                 self.y.name: self.y.shown(point.y),
+                f"{self.x.name}_at_best": self.x.shown(self.least_x(point)),
+                f"{self.y.name}_at_best": self.y.shown(self.least_y(point)),
                 "gap": self.gap(point),
                 "on_front": point in self.points,
                 "found_by": point.source,
             }
+
+    def least_x(self, point: Point) -> Fraction:
+        """Least x, in what is to be low, of any schedule whose y is no higher than that of the point."""
+        return max([Fraction(0), *((p.bound.value - p.v * point.y) / p.u for p in self.half_planes if p.u)])
+
+    def least_y(self, point: Point) -> Fraction:
+        """Least y of any schedule whose x is no higher than that of the point."""
+        return max([Fraction(0), *((p.bound.value - p.u * point.x) / p.v for p in self.half_planes if p.v)])
 
     def gap(self, point: Point) -> Fraction:
         """Share by which no schedule has both metrics lower."""
@@ -157,6 +168,7 @@ class _Tracer:
         self.problem, self.instance, self.axes, self.say = problem, instance, axes, say
         self.points: list[Point] = []
         self.half_planes: list[HalfPlane] = []
+        self.known = set(problem.heuristics_for(instance))
 
     def run(self, directions: int, time_limit: float, seed: int) -> Front:
         """Schedulers, then one weighted sum after the other; Ctrl-C ends it early."""
@@ -204,12 +216,28 @@ class _Tracer:
         objective = json.dumps(weights) if len(weights) > 1 else next(iter(weights))
         aimed = self.problem.aimed(self.instance, objective, ())
         self.say(f"{aimed.objective_name}: {seconds:.3g} s", "direction", source=aimed.objective_name)
-        result = api.solve(aimed, time_limit=seconds, seed=seed)
+        known = self.start(aimed, u, v)
+        begin = "best" if known is None else known.schedule
+        result = api.solve(aimed, time_limit=seconds, seed=seed, warm_start=begin)
         if result.schedule is not None and result.upper is not None:
-            self.take(result.schedule, result.upper.source)
+            source = result.upper.source
+            self.take(result.schedule, known.source if known and source == WARM_START else source)
         lower = self.trusted(aimed, result)
         if lower is not None:
             self.half_planes.append(HalfPlane(u, v, lower, aimed))
+
+    def start(self, aimed: AnyInstance, u: Fraction, v: Fraction) -> Point | None:
+        """The best schedule so far; none where the sum brings heuristics of its own, so all are tried.
+
+        Parameters
+        ----------
+        aimed : instance
+        u, v : Fraction
+            Weights of both metrics.
+        """
+        if self.points and self.known.issuperset(self.problem.heuristics_for(aimed)):
+            return min(self.points, key=lambda point: u * point.x + v * point.y)
+        return None
 
     def trusted(self, aimed: AnyInstance, result: AnyResult) -> LowerBound | None:
         """The bound, if the verifier can check it; else the best one that anybody can."""

@@ -13,12 +13,16 @@ from click.testing import CliRunner, Result
 from infermax_opt import api
 from infermax_opt.cli.main import cli
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.readings import Quotient
 from infermax_opt.files.csv_rows import read_rows
 from infermax_opt.files.instances import read_instance, write_instance
 from infermax_opt.files.results import read_schedule_or_claim
 from infermax_opt.gaps.fronts.axes import Axis
+from infermax_opt.gaps.fronts.plot import plot_front
+from infermax_opt.gaps.fronts.report import front_text
 from infermax_opt.gaps.fronts.trace import Front, Point, trace_front
-from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Objective, Release, RequestGroup, System
 from tests.campaign import campaign
 from tests.infermax.oracle import optimum
 from tests.infermax.tiny import tiny
@@ -133,4 +137,52 @@ def test_a_gap_is_the_share_by_which_both_may_fall() -> None:
     front = trace_front(instance, "mean_e2e", "makespan", directions=2, time_limit=10)
     assert front.gap(Point(Fraction(0), Fraction(0), "nobody", None)) == 1  # type: ignore[arg-type]
     assert axis.shown(Fraction(2)) == 2
-    assert Axis("rate", "makespan", "", 6).shown(Fraction(0)) is None
+    assert Axis("rate", "makespan", "", Quotient("makespan", 6)).shown(Fraction(0)) is None
+
+
+def slots() -> Instance:
+    """A batch a second with one token: four real-time requests for the first one, beside a closed loop."""
+    real_time = RequestGroup("a", 1, 1, count=4, slo={"ttft": 1})
+    best_effort = RequestGroup("b", 1, 1, count=4, class_name="be", optional=True)
+    return Instance(
+        "slots",
+        (real_time, best_effort),
+        System(9, 1, 1),
+        CostModel([(1, 0)], (0, 0), (0, 0)),
+        objective=Objective.of("missed"),
+        horizon=4,
+        release=Release("be", 2),
+    )
+
+
+def test_attainment_against_best_effort_rate_with_both_sides() -> None:
+    front = trace_front(slots(), "be_requests_per_second", "attainment", directions=3, time_limit=4)
+    (best, *_) = front.points
+    rows = list(front.rows_shown())
+    assert rows[0]["attainment"] == rows[0]["attainment_at_best"] == Fraction(1, 4)  # that is certified
+    for point, row in zip((*front.points, *front.others), rows, strict=True):
+        metrics = api.verify(front.instance, point.schedule).metrics
+        assert row["be_requests_per_second"] == metrics.be_requests_per_second
+        assert row["attainment"] == metrics.attainment
+        assert row["be_requests_per_second_at_best"] >= row["be_requests_per_second"]
+    assert front.gap(best) == 0
+    planes = {plane.bound.source: plane for plane in front.half_planes}
+    assert planes["attainment"].bound.value == 3
+    text = front_text(front)
+    assert "be_requests_per_second at best" in text
+    assert "25 %" in text
+    plot_front(front)
+
+
+def test_what_an_axis_needs_is_told() -> None:
+    whole = slots()
+    alone = replace(whole, groups=whole.groups[:1], release=None)
+    promised = replace(whole, groups=(whole.groups[0], replace(whole.groups[1], slo={"e2e": 3})))
+    for of, name, problem in (
+        (replace(whole, horizon=None), "be_tokens_per_second", "has no horizon above 0"),
+        (alone, "be_tokens_per_second", "no request is optional"),
+        (replace(promised, release=None), "be_requests_per_second", "'b.1' is optional and has a service"),
+        (whole, "tokens_per_second", "there are optional requests"),
+    ):
+        with pytest.raises(InputError, match=f"x.{name}: .*{problem}"):
+            trace_front(of, name, "missed")

@@ -370,7 +370,7 @@ def _write_certificates(plan: Plan, folder: str) -> dict[int, str]:
 
     found, known, apart = {}, dict[str, str](), None
     for k, row in enumerate(plan.rows):
-        kind = f"{row.machine.name} {row.machine.variant.words}".strip()
+        kind = f"{row.machine.name} {row.machine.variant.words.replace(' ', '')}".strip()
         stem, question = f"{kind}-rate{decimal_text(row.rate)}", row.question.sha256
         # Rows that differ in their predictions have the same proof.
         if question not in known:

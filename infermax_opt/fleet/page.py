@@ -20,6 +20,7 @@ from infermax_opt.files.page import (
 )
 from infermax_opt.files.text import UNKNOWN
 from infermax_opt.fleet.page_words import (
+    VARIED,
     answer,
     at_reference,
     enough,
@@ -68,13 +69,15 @@ def plan_page(plan: Mapping[str, Any], beside: Sequence[str] = (), folder: str =
     """
     rows = [{**row, "machine": _kind(row), "type": row["machine"]} for row in plan["rows"]]
     plan = {**plan, "rows": rows}
+    first = [row for row in rows if all(row[name] == rows[0][name] for name in VARIED)]
     files = [_links(beside)] if beside else []
     parts = [
         paragraph(answer(plan), "answer"),
         *([paragraph(f"Not complete: stopped by {plan['stopped']}.")] if plan["stopped"] else []),
         *_others(plan),
-        _machines_section(rows),
-        *_optional_sections(plan),
+        _machines_section(first),
+        *([_sensitivity(plan)] if len(plan["variants"]) > 1 else []),
+        *_optional_sections({**plan, "rows": first}),
         _proof_section(rows, folder),
         _assumptions(plan),
         section("All numbers", *files, _all_numbers(rows)),
@@ -167,8 +170,6 @@ def _optional_sections(plan: Mapping[str, Any]) -> list[str]:
         found.append(section("Machines over time", paragraph(words), _grid(over_time)))
     if any(row["split_lower"] is not None for row in rows):
         found.append(_apart(plan))
-    if len(plan["variants"]) > 1:
-        found.append(_sensitivity(plan))
     if plan["mixes"]:
         found.append(_mixes(plan["mixes"]))
     drawn = [_attained(row, plan["share"]) for row in rows if len(row["attained"]) > 1]
@@ -198,7 +199,8 @@ def _sensitivity(plan: Mapping[str, Any]) -> str:
         "Batches take so many times as long as the cost model says, and the host takes so much besides. What "
         "is proved for the fastest machines holds for every machine that is slower, whatever its batches "
         "take. What is found for the slowest was replayed on machines just as slow; a faster one would form "
-        "other batches, so it is no proof for those between."
+        "other batches, so it is no proof for those between. Other charts are of machines as given, with the "
+        "first overhead; the table of all rows has the rest."
     )
     return section("Sensitivity", paragraph(words), _grid(drawn))
 

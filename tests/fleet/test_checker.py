@@ -31,9 +31,11 @@ from infermax_opt.fleet.checker.mix import MIX_SCHEMA
 from infermax_opt.fleet.checker.needs import KINDS, cost_of, needs_of
 from infermax_opt.fleet.checker.pooled import POOLED_SCHEMA
 from infermax_opt.fleet.checker.question import question_hash
+from infermax_opt.fleet.checker.split import SPLIT_SCHEMA
 from infermax_opt.fleet.scaling import Scaling, least_time
 from tests.fleet.test_mix import two_types
 from tests.fleet.test_pooled import steady
+from tests.judged import judged_here
 from tests.support import ROOT, stand_alone
 
 ALONE = ("-I", "-S", stand_alone("fleet"))
@@ -77,10 +79,13 @@ def test_each_kind_is_judged_alike_by_all(claim: str, tmp_path: Path) -> None:
         done = run(*program, path, "--question", certificate["question"])
         start = f"certified: question {certificate['question']}: {TOLD[claim]}"
         assert (done.returncode, done.stdout[: len(start)]) == (0, start)
-        assert run(*program, path, "--question", "0" * 64).returncode == 1
+    for problem in ("fleet", None):
+        assert judged_here(problem, path, "--question", "0" * 64).returncode == 1
+    assert run(*COPIED, path, "--question", "0" * 64).returncode == 1
     for value in (str(Fraction(certificate[claim]) + Fraction(1, 10**40)), "no number of machines", -1, None):
         path.write_text(json.dumps({**certificate, claim: value}))
-        assert run(*ALONE, path).returncode == 1, value
+        done = judged_here("fleet", path)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), value
 
 
 def test_json_says_the_same(tmp_path: Path) -> None:
@@ -104,7 +109,7 @@ def run_json(path: Path) -> dict[str, Any]:
 
 def test_every_schema_has_its_checker() -> None:
     names = {point.name for point in entry_points(group=GROUP_ALONE)}
-    assert names == {POOLED_SCHEMA, MIX_SCHEMA, HOURS_SCHEMA}
+    assert names == {POOLED_SCHEMA, MIX_SCHEMA, HOURS_SCHEMA, SPLIT_SCHEMA}
 
 
 def long_one(requests: int, windows: int, pieces: int = 1, limit: str = "9") -> dict[str, Any]:
@@ -215,9 +220,9 @@ def test_plans_leave_windows_out_for_checkers(monkeypatch: pytest.MonkeyPatch) -
     many = {**found.certificate, "windows": found.certificate["windows"] * 1024}
     assert least_machines({**many, "windows": many["windows"][:1]}) == 4
     monkeypatch.setattr(work, "MAX_STEPS", spent[-1] * 3 // 2)
-    assert pooled._proved(many) == 4
+    assert pooled.settled(many, least_machines) == 4
     assert 0 < len(many["windows"]) < 1024
     monkeypatch.setattr(work, "MAX_STEPS", 10)
     many = {**found.certificate}
-    assert pooled._proved(many) == 4
+    assert pooled.settled(many, least_machines) == 4
     assert many == found.certificate

@@ -115,7 +115,7 @@ WINGS: dict[str, dict[str, str]] = {
         "certificates": "checker data",
         "verify": "band bounds certificates data replay",
         "schedulers": "data replay simulator",
-        "planners": "data replay schedulers",
+        "planners": "bounds data replay schedulers",
         "simulator": "data replay",
         "heuristics": "data planners schedulers simulator",
         "formulation": "bounds data replay",

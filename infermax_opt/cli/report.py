@@ -31,14 +31,12 @@ def report(result: str, output: str) -> int:
       infermax-opt report out/paper-csp -o paper-csp.html
       infermax-opt gap trace.json run.json -o gap.json && infermax-opt report gap.json -o gap.html
     """  # noqa: D301
-    from infermax_opt.files.json import write_text
-    from infermax_opt.files.pages import page_of, source_of
+    from infermax_opt.files.pages import source_of, write_page
 
     source = source_of(result)
     check_output(output, source)
     if source != STANDARD and not os.path.exists(source):
         raise InputError("is no file", source=source)
-    folder = "." if output == STANDARD else os.path.dirname(output) or "."
-    write_text(page_of(source, folder), output)
+    write_page(result, output)
     wrote(output)
     return DONE

@@ -8,14 +8,14 @@ from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import shown
-from infermax_opt.files.json import read_as
+from infermax_opt.files.json import STANDARD, read_as, write_text
 from infermax_opt.files.page_gap import gap_page
 from infermax_opt.files.page_result import result_page
 from infermax_opt.files.page_table import table_page
 from infermax_opt.files.results import claim_from_json
 from infermax_opt.files.schemas import SCHEMAS
 
-__all__ = ["page_of", "source_of"]
+__all__ = ["page_of", "source_of", "write_page"]
 
 #: What `table` writes into its folder.
 TABLE = "table.json"
@@ -51,3 +51,22 @@ def page_of(path: str, folder: str = ".") -> str:
         return pages[schema](value)
 
     return read_as(path, made)
+
+
+def write_page(path: str, output: str) -> None:
+    """Write what `solve`, `bound`, `gap` or `table` wrote as one page for a browser, which loads nothing.
+
+    Parameters
+    ----------
+    path : str
+        A file of one of these, or the folder of a table.
+    output : str
+        The page; ``-`` is standard output.
+
+    Raises
+    ------
+    InputError
+        If the file is none of these, or cannot be read; or if the page cannot be written.
+    """
+    folder = "." if output == STANDARD else os.path.dirname(output) or "."
+    write_text(page_of(source_of(path), folder), output)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
-from infermax_opt.core.run import SolveOptions, SolveRun
+from infermax_opt.core.run import SolveRun
+from infermax_opt.core.solve_options import SolveOptions
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.release import refuse_release

@@ -69,6 +69,7 @@ def table(suite: str, output: str | None, progress: bool | None, as_json: bool, 
       azure        4 rows: the Azure 2023 traces (--data), offline and ten minutes of arrivals
       latency      105 rows: cells of paper-b1024 with P = 4096, mean end-to-end latency
       online       8 rows: ten minutes of the Azure traces at 1 to 8 times their rate, likewise (--data)
+      tails        4 rows: 99th percentiles of TTFT and end-to-end latency on one of these (--data)
       attainment   5 rows: missed service levels on ten minutes of one, 4 and 8 times as fast (--data)
       vllm-runs    6 rows: three real runs of vLLM, makespan and mean end-to-end latency (--data)
       mcsf         400 rows: the two synthetic models of MC-SF's study, mean latency in rounds

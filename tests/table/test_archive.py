@@ -30,7 +30,7 @@ from tests.support import ROOT, shared_data
 TOY = read_instance(ROOT / "instances" / "toy.json")
 SHIPPED = ROOT / "instances" / "best-known"
 #: Suites that read traces which are not shipped.
-TRACED = ("azure", "online", "attainment", "vllm-runs")
+TRACED = ("azure", "online", "tails", "attainment", "vllm-runs")
 VERSIONS = {"infermax-opt": "0.1.0"}
 
 

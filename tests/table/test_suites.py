@@ -24,7 +24,7 @@ def built(suite: str, *only: str) -> list[Instance]:
 
 def test_names() -> None:
     assert suite_names() == (
-        "paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "latency", "online", "attainment",
+        "paper-csp", "paper-b32", "paper-b1024", "mixes", "azure", "latency", "online", "tails", "attainment",
         "vllm-runs", "mcsf", "bros",
         "ecoserve", "iteration", "makespan", "pipelining", "placement",
     )  # fmt: skip
@@ -37,6 +37,7 @@ def test_names() -> None:
         "azure": 4,
         "latency": 105,
         "online": 8,
+        "tails": 4,
         "attainment": 5,
         "vllm-runs": 6,
         "mcsf": 400,
@@ -53,7 +54,7 @@ def test_names() -> None:
 
 def test_a_case_is_named_like_its_instance() -> None:
     for suite in suite_names():
-        if suite not in ("azure", "online", "attainment", "vllm-runs"):
+        if suite not in ("azure", "online", "tails", "attainment", "vllm-runs"):
             for case in get_suite(suite).cases:
                 assert case.build().name == case.name
 

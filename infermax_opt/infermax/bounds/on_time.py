@@ -46,7 +46,7 @@ ends at max(end, arrival) + payment if that is in time; and nothing is lost by k
 k must exceed n - r after the last one, the r-th smallest TTFT is above L. QED.
 
 Later tokens count for nothing here: they can be made when nobody waits for a first one.  For end-to-end
-latencies the same would hold with the work of all tokens, but says nothing before the machine is overloaded.
+latencies the same would hold with the work of all tokens.
 
 Certificate: the limit, and the piece.
 """

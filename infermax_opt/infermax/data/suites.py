@@ -8,6 +8,7 @@
 ``azure``      the Azure 2023 traces (not shipped: the user names their folder)
 ``latency``    the cells of ``paper-b1024`` with P = 4096, mean end-to-end latency
 ``online``     ten minutes of the Azure traces at 1, 2, 4 and 8 times their rate, mean end-to-end latency
+``tails``      the conversation trace of ``online``, 99th percentiles of TTFT and end-to-end latency
 ``vllm-runs``  three real runs of vLLM (not shipped, as for azure), makespan and mean end-to-end latency
 ``ecoserve``   EcoServe's three workloads at 0.5, 0.8, 1 and 1.2 of what can be sustained, missed deadlines
 ``mcsf``       the two synthetic models of MC-SF's study, seeds 0 ... 199 of each, mean end-to-end latency
@@ -60,6 +61,8 @@ AZURE_PROFILE = "llama-3.1-8b_h100"
 AZURE_WINDOW = (Fraction(600), Fraction(1200))
 #: How much faster requests come in `online`.
 RATES = (1, 2, 4, 8)
+#: Those at which percentiles are looked at: no more work comes than can be done.
+TAIL_RATES = (1, 2)
 #: Rate, and limits of TTFT and TPOT in seconds, where not all requests can keep them, or nearly not.
 PROMISES = ((4, "0.5", "0.015"), (4, "1", "0.03"), (8, "0.5", "0.015"), (8, "1", "0.03"), (8, "2", "0.05"))
 
@@ -232,6 +235,20 @@ def _online(data: Path | None) -> list[Case]:
     return cases
 
 
+def _tail(name: str, rate: int, metric: str, data: Path | None) -> Instance:
+    """Ten minutes of the conversation trace in a part of the time, by a percentile."""
+    return replace(_faster(name, "conv", rate, data), objective=Objective.of(metric))
+
+
+def _tails(data: Path | None) -> list[Case]:
+    cases = []
+    for latency in ("ttft", "e2e"):
+        for rate in TAIL_RATES:
+            name = f"azure-conv-10min-x{rate}-p99-{latency}"
+            cases.append(Case(name, partial(_tail, name, rate, f"p99_{latency}", data)))
+    return cases
+
+
 def _promised(name: str, rate: int, slo: Mapping[str, str], data: Path | None) -> Instance:
     """Ten minutes of the conversation trace in a part of the time, all with the same limits."""
     instance = _faster(name, "conv", rate, data)
@@ -311,6 +328,7 @@ SUITES: Mapping[str, Callable[[Path | None], Sequence[Case]]] = {
     "azure": _azure,
     "latency": _latency,
     "online": _online,
+    "tails": _tails,
     "attainment": _attainment,
     "vllm-runs": _vllm_runs,
     "mcsf": _mcsf,

@@ -50,8 +50,6 @@ class FirstTokensPlanner:
     def __init__(self, instance: Instance, *, seed: int = 0):
         import numpy as np
 
-        from infermax_opt.infermax.bounds.least_work import spreads
-        from infermax_opt.infermax.bounds.lone import LoneLatency
         from infermax_opt.infermax.planners.admission.estimate import Estimate
         from infermax_opt.infermax.planners.first_tokens.aims import aims_of
         from infermax_opt.infermax.planners.first_tokens.choices import TINY, Choices, FirstChoice
@@ -74,10 +72,9 @@ class FirstTokensPlanner:
         weight = np.where(self._aims.counted, self._aims.weight, 1.0)
         self._cheap = np.log(np.maximum(self._work, TINY) / np.maximum(weight, TINY))
         fixed, chunk = floats.alpha[0] + floats.p0, 0.0
-        if spreads(instance) and floats.p1 > 0:
+        if policy.chunked_prefill and not instance.cost.exact_attention and floats.p1 > 0:
             chunk = float(fixed / floats.p1) ** 0.5
-        lone, unit = LoneLatency(instance), instance.cost.ticks_per_second
-        alone = np.array([float(lone.of(request).first / unit) for request in requests])
+        alone = np.array([self._alone(i, chunk) for i in self._inputs.tolist()])
         self._search = Choices(
             self._aims, self._arrival, alone, fixed=fixed, top=instance.system.prefill_budget, chunk=chunk,
             rng=self.rng,
@@ -89,6 +86,23 @@ class FirstTokensPlanner:
         self.waited: Floats = np.zeros(len(requests))
         self.runs = 0
         self._coming, self._written = self._choices(), float("inf")
+
+    def _alone(self, prompt: int, chunk: float) -> float:
+        """Seconds of a prompt alone, in as many equal parts as there must be, or nearly of the best size.
+
+        Parameters
+        ----------
+        prompt : int
+            Tokens.
+        chunk : float
+            The best size; 0 for as large as can be.
+        """
+        floats, least = self.instance.cost.floats, -(-prompt // self.instance.system.prefill_budget)
+        if not chunk:
+            return float(batch_time(*floats, prompt, 0, 0, 1, prompt**2) + (least - 1) * floats.alpha[0])
+        beside = (int(prompt / chunk), int(prompt / chunk) + 1)
+        parts = [max(least, min(prompt, count)) for count in beside]
+        return min(float(q * batch_time(*floats, prompt / q, 0, 0, 1, (prompt / q) ** 2)) for q in parts)
 
     # --- the search ---------------------------------------------------------------------------------
 

@@ -19,6 +19,18 @@ if TYPE_CHECKING:
         verify,
         write_certificate,
     )
+    from infermax_opt.api.aims import asked, with_aim, with_band, with_cost
+    from infermax_opt.api.background import SolveHandle, start_solve
+    from infermax_opt.api.imports import import_trace
+    from infermax_opt.api.listings import ProblemEntry, formats, problems, schedulers, versions
+    from infermax_opt.api.pictures import (
+        plot_convergence,
+        plot_latencies,
+        plot_requests,
+        plot_schedule,
+        save_plot,
+    )
+    from infermax_opt.api.warming import Warmed, warm, warm_parts
     from infermax_opt.cluster.data.stream import Stream, StreamRequest
     from infermax_opt.cluster.plot import plot_workers
     from infermax_opt.cluster.prefill import prefill_stream
@@ -33,31 +45,20 @@ if TYPE_CHECKING:
     from infermax_opt.core.problem import Problem
     from infermax_opt.core.progress import ProgressEvent
     from infermax_opt.core.result import Claim, LowerBound, Proof, Result, Status, UpperBound
-    from infermax_opt.export.formulation import ExportedFormulation
-    from infermax_opt.export.requests import ExportedRequests
     from infermax_opt.files.figure import alt_text
     from infermax_opt.files.format_schemas import json_schema, json_schema_names
     from infermax_opt.files.instances import read_instance, write_instance, write_schedule
     from infermax_opt.files.results import read_schedule_or_claim, write_result
     from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow, plan
+    from infermax_opt.foreign.export.formulation import ExportedFormulation
+    from infermax_opt.foreign.export.requests import ExportedRequests
     from infermax_opt.foreign.reading import read_run
     from infermax_opt.foreign.run import Run
     from infermax_opt.foreign.traces import read_trace
-    from infermax_opt.fronts.plot import plot_front
-    from infermax_opt.fronts.trace import Front, trace_front
-    from infermax_opt.functions.aims import asked, with_aim, with_band, with_cost
-    from infermax_opt.functions.background import SolveHandle, start_solve
-    from infermax_opt.functions.imports import import_trace
-    from infermax_opt.functions.listings import ProblemEntry, formats, problems, schedulers, versions
-    from infermax_opt.functions.pictures import (
-        plot_convergence,
-        plot_latencies,
-        plot_requests,
-        plot_schedule,
-        save_plot,
-    )
     from infermax_opt.gaps.collect import compare_schedulers, gap, gaps_on_machine
     from infermax_opt.gaps.explain import explained
+    from infermax_opt.gaps.fronts.plot import plot_front
+    from infermax_opt.gaps.fronts.trace import Front, trace_front
     from infermax_opt.gaps.plot import plot_comparison, plot_gap, plot_gaps
     from infermax_opt.gaps.score import Group
     from infermax_opt.infermax.data.cost import Attention, CostModel
@@ -180,6 +181,7 @@ __all__ = [
     "Table",
     "UpperBound",
     "Verification",
+    "Warmed",
     "Worker",
     "WorkerSeries",
     "__version__",
@@ -244,6 +246,8 @@ __all__ = [
     "trace_instance",
     "verify",
     "versions",
+    "warm",
+    "warm_parts",
     "with_aim",
     "with_band",
     "with_cost",
@@ -261,6 +265,12 @@ _HOMES = {
     "api": (
         "bound check_certificate export_formulation export_requests schedule solve verify write_certificate"
     ),
+    "api.aims": "asked with_aim with_band with_cost",
+    "api.background": "SolveHandle start_solve",
+    "api.imports": "import_trace",
+    "api.listings": "ProblemEntry formats problems schedulers versions",
+    "api.pictures": "plot_convergence plot_latencies plot_requests plot_schedule save_plot",
+    "api.warming": "Warmed warm warm_parts",
     "cluster.data.stream": "Stream StreamRequest",
     "cluster.plot": "plot_workers",
     "cluster.prefill": "prefill_stream",
@@ -275,25 +285,20 @@ _HOMES = {
     "core.problem": "Problem",
     "core.progress": "ProgressEvent",
     "core.result": "Claim LowerBound Proof Result Status UpperBound",
-    "export.formulation": "ExportedFormulation",
-    "export.requests": "ExportedRequests",
     "files.figure": "alt_text",
     "files.format_schemas": "json_schema json_schema_names",
     "files.instances": "read_instance write_instance write_schedule",
     "files.results": "read_schedule_or_claim write_result",
     "fleet.plan": "MachineType PlanOptions PlanRow plan",
+    "foreign.export.formulation": "ExportedFormulation",
+    "foreign.export.requests": "ExportedRequests",
     "foreign.reading": "read_run",
     "foreign.run": "Run",
     "foreign.traces": "read_trace",
-    "fronts.plot": "plot_front",
-    "fronts.trace": "Front trace_front",
-    "functions.aims": "asked with_aim with_band with_cost",
-    "functions.background": "SolveHandle start_solve",
-    "functions.imports": "import_trace",
-    "functions.listings": "ProblemEntry formats problems schedulers versions",
-    "functions.pictures": "plot_convergence plot_latencies plot_requests plot_schedule save_plot",
     "gaps.collect": "compare_schedulers gap gaps_on_machine",
     "gaps.explain": "explained",
+    "gaps.fronts.plot": "plot_front",
+    "gaps.fronts.trace": "Front trace_front",
     "gaps.plot": "plot_comparison plot_gap plot_gaps",
     "gaps.score": "Group",
     "infermax.data.cost": "Attention CostModel",

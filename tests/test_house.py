@@ -97,13 +97,12 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("checking", "core"),
     ("files",),
     ("engines",),
-    ("export", "foreign", "simple"),
+    ("foreign", "simple"),
     ("infermax", "makespan", "pipelining", "placement"),
     ("iteration", "latency"),
     ("cluster", "fleet"),
     ("api",),
-    ("functions",),
-    ("fronts", "gaps", "table"),
+    ("gaps", "table"),
     ("cli",),
 )
 #: Rooms within each wing, and the rooms of the same wing that each may import.
@@ -130,8 +129,9 @@ WINGS: dict[str, dict[str, str]] = {
         "attribution": "bounds data replay",
         "band": "data replay",
         "scoring": "attribution band data replay",
-        "problem": "bounds certificates columns data exact formulation heuristics importing plot replay "
-        "scoring solve solve_band verify",
+        "rehearsal": "bounds data exact heuristics planners replay",
+        "problem": "bounds certificates columns data exact formulation heuristics importing plot "
+        "rehearsal replay scoring solve solve_band verify",
     },
     "makespan": {
         "data": "",
@@ -148,7 +148,9 @@ WINGS: dict[str, dict[str, str]] = {
         "columns": "data replay",
         "importing": "data",
         "plot": "data replay",
-        "problem": "bounds certificates columns data exact importing methods plot replay solve verify",
+        "rehearsal": "anneal bounds data exact machines",
+        "problem": "bounds certificates columns data exact importing methods plot rehearsal replay solve "
+        "verify",
     },
     "placement": {
         "data": "",
@@ -160,7 +162,8 @@ WINGS: dict[str, dict[str, str]] = {
         "solve": "bounds data exact heuristics replay",
         "columns": "data replay",
         "plot": "data replay",
-        "problem": "columns data exact heuristics plot replay solve verify",
+        "rehearsal": "data heuristics",
+        "problem": "columns data exact heuristics plot rehearsal replay solve verify",
     },
     "iteration": {
         "data": "",
@@ -189,7 +192,9 @@ WINGS: dict[str, dict[str, str]] = {
         "columns": "data heuristics replay",
         "importing": "data",
         "plot": "data replay",
-        "problem": "bounds certificates columns data exact heuristics importing plot replay solve verify",
+        "rehearsal": "bounds data heuristics",
+        "problem": "bounds certificates columns data exact heuristics importing plot rehearsal replay solve "
+        "verify",
     },
     "cluster": {
         "data": "",
@@ -216,20 +221,26 @@ PLAIN_WINGS: dict[str, dict[str, str]] = {
     "fleet": {
         "checker": "",
         "machine": "checker",
+        "machine_types": "",
         "question": "checker machine",
-        "bounds": "checker machine question",
+        "apart": "checker machine question",
+        "bounds": "apart checker machine question",
         "replay": "question",
-        "routing": "question",
+        "decode": "",
+        "routing": "decode question",
         "upper": "question replay routing",
         "scaling": "bounds checker question replay routing upper",
         "autoscaling": "bounds question replay routing scaling",
         "mix": "bounds question replay routing",
         "sustains": "bounds checker question upper",
-        "plan": "autoscaling bounds question scaling upper",
+        "split": "apart bounds checker decode question replay routing",
+        "plan": "apart autoscaling bounds machine_types question scaling split upper",
         "sweep": "mix plan question sustains",
+        "rehearsal": "question routing",
         "prices": "",
-        "report": "autoscaling mix plan sustains sweep",
-        "page": "",
+        "report": "autoscaling machine_types mix plan split sustains sweep",
+        "page_words": "",
+        "page": "page_words",
     },
     "latency": {
         "_least_squares": "",

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from infermax_opt.cli import completion
-from infermax_opt.cli.console import DONE, check_output, save, wrote
+from infermax_opt.cli.console import DONE, check_output, check_outputs_differ, save, wrote
 from infermax_opt.files.json import STANDARD
 
 __all__ = ["OPTIONS", "batch_options", "calibrate_batches"]
@@ -121,8 +121,7 @@ def calibrate_batches(
         picture_format(picture)
         check_output(picture, path)
     check_output(output, path)
-    if picture is not None and output is not None and os.path.realpath(picture) == os.path.realpath(output):
-        raise click.UsageError("--plot and -o cannot be the same file.")
+    check_outputs_differ(picture, output)
     samples = read_batches(path, layers=options["layers"], max_sequences=options["max_sequences"], gpus=gpus)
     made = fit_batches(
         samples, pieces=options["pieces"], attention=options["attention"], weights=weights, cover=cover,

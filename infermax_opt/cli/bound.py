@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from infermax_opt.cli import completion
@@ -15,6 +13,7 @@ from infermax_opt.cli.console import (
     MAX_SIZE,
     PROGRESS,
     check_output,
+    check_outputs_differ,
     output_option,
     progress_printer,
     save,
@@ -70,8 +69,7 @@ def bound(
 
     check_output(output, instance_file)
     check_output(certificate, instance_file)
-    if output and certificate and os.path.realpath(output) == os.path.realpath(certificate):
-        raise InputError("result and certificate cannot be the same file", source=output)
+    check_outputs_differ(output, certificate)
     instance = read_aimed(instance_file, objective, slos)
     machines = read_band(instance, band)
     instance = api.on_band(instance, machines)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["export"]
 
-#: Formats of requests, as `infermax_opt.export.requests` writes them.
+#: Formats of requests, as `infermax_opt.foreign.export.requests` writes them.
 REQUEST_FORMATS = ("vllm-requests", "llmservingsim")
 
 
@@ -115,7 +115,7 @@ def export(
     if subject_file is not None:
         raise InputError("starts no model by itself; say --warm-start", source=subject_file)
     from infermax_opt import api
-    from infermax_opt.export.formulation import companions
+    from infermax_opt.foreign.export.formulation import companions
 
     for path in companions(output).values():
         check_output(path, instance_file, warm_start)
@@ -152,8 +152,8 @@ def _only_of_models(*names: str) -> None:
 def _requests(instance: AnyInstance, subject_file: str, output: str, format: str, as_json: bool) -> int:
     from infermax_opt import api
     from infermax_opt.core.registry import problem_of
-    from infermax_opt.export.requests import write_requests
     from infermax_opt.files.results import read_subject, schedule_of
+    from infermax_opt.foreign.export.requests import write_requests
 
     check_inputs(subject_file)
     subject = read_subject(subject_file, instance)

@@ -84,9 +84,9 @@ def front(
     """  # noqa: D301
     from infermax_opt.files.json import write_text
     from infermax_opt.files.proofs import made_folder
-    from infermax_opt.fronts.parts import write_parts
-    from infermax_opt.fronts.report import front_csv, front_text, front_to_json
-    from infermax_opt.fronts.trace import trace_front
+    from infermax_opt.gaps.fronts.parts import write_parts
+    from infermax_opt.gaps.fronts.report import front_csv, front_text, front_to_json
+    from infermax_opt.gaps.fronts.trace import trace_front
 
     check_outputs_differ(output, plot)
     for path in (output, plot):
@@ -111,7 +111,7 @@ def front(
         write_parts(found, parts)
     if plot is not None:
         from infermax_opt.files.figure import save_picture
-        from infermax_opt.fronts.plot import plot_front
+        from infermax_opt.gaps.fronts.plot import plot_front
 
         save_picture(plot_front(found), plot)
     if not as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +13,7 @@ from infermax_opt.cli.console import (
     MAX_SIZE,
     PROGRESS,
     check_output,
+    check_outputs_differ,
     not_done,
     output_option,
     progress_printer,
@@ -192,11 +192,9 @@ def _check_outputs(
 
     if plot is not None:
         picture_format(plot)
-    wanted = [path for path in (output, plot, table) if path is not None]
-    for k, path in enumerate(wanted):
+    for path in (output, plot, table):
         check_output(path, *inputs)
-        if os.path.realpath(path) in map(os.path.realpath, wanted[:k]):
-            raise InputError("two outputs cannot be the same file", source=path)
+    check_outputs_differ(output, plot, table)
     if proofs is not None:
         made_folder(proofs)
 

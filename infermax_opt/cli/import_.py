@@ -130,9 +130,9 @@ def import_(
       infermax-opt import azure.csv --format azure --first 500 --problem makespan --clients 64 -o m.json
       infermax-opt import azure.csv --format azure --problem placement --worker 70b -o heartbeat.json
     """  # noqa: D301
+    from infermax_opt.api.imports import made_of
     from infermax_opt.files.instances import write_instance
     from infermax_opt.foreign.traces import read_trace
-    from infermax_opt.functions.imports import made_of
 
     check_output(output, trace_file)
     own = _own_options(context, problem, options)

@@ -18,7 +18,7 @@ __all__ = ["file_formats", "problem_kinds", "profiles", "schedulers", "versions"
 @AS_JSON
 def versions(as_json: bool) -> int:
     """Versions of this package and of what it computes with, and which extras are not installed."""
-    from infermax_opt.functions.listings import versions as found_versions
+    from infermax_opt.api.listings import versions as found_versions
 
     found = found_versions()
     value = {"schema": SCHEMAS["versions"], **found}

@@ -155,7 +155,7 @@ def asked(
     at_most, at_least : sequence of str
         ``METRIC=LIMIT``.
     """
-    from infermax_opt.functions import aims
+    from infermax_opt.api import aims
 
     if not at_most and not at_least:
         return instance, None
@@ -180,9 +180,9 @@ def read_aimed(path: str, objective: str | None, slos: Sequence[str]) -> Any:
     InputError
         Also where the problem has no such choice.
     """
+    from infermax_opt.api.aims import with_aim
     from infermax_opt.core.registry import problem_of
     from infermax_opt.files.instances import read_instance
-    from infermax_opt.functions.aims import with_aim
 
     instance = read_instance(path)
     context = click.get_current_context(silent=True)

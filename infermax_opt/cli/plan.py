@@ -28,13 +28,14 @@ from infermax_opt.core.exact import decimal_text, to_fraction
 from infermax_opt.core.options import LARGEST_SEED, also_read, decimal, window
 
 if TYPE_CHECKING:
-    from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow
+    from infermax_opt.core.band import Band
+    from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow, Split, Variant
     from infermax_opt.fleet.sweep import Plan
 
 __all__ = ["plan"]
 
-#: Largest spread of the relative error of predictions.
-MOST_ERROR = 10
+#: Largest spread of the relative error of predictions, and largest overhead of a batch, s.
+MOST_NUMBER = 10
 
 
 def _rates(context: click.Context, parameter: click.Parameter, value: str) -> tuple[Fraction, ...]:
@@ -47,15 +48,34 @@ def _rates(context: click.Context, parameter: click.Parameter, value: str) -> tu
     return found
 
 
-def _errors(context: click.Context, parameter: click.Parameter, value: str) -> tuple[Fraction, ...]:
+def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> tuple[Fraction, ...]:
     """Numbers from 0 to 10; none where nothing is typed."""
     found = []
     for part in filter(None, value.split(",")):
         number = decimal(context, parameter, part.strip())
-        if number is None or number > MOST_ERROR:
-            raise click.BadParameter(f"{part.strip()} is not from 0 to {MOST_ERROR}.")
+        if number is None or number > MOST_NUMBER:
+            raise click.BadParameter(f"{part.strip()} is not from 0 to {MOST_NUMBER}.")
         found.append(number)
     return tuple(dict.fromkeys(found))
+
+
+def _band(context: click.Context, parameter: click.Parameter, value: str | None) -> Band | None:
+    from infermax_opt.core.band import Band
+
+    return None if value is None else Band.parsed(value)
+
+
+def _transfer(context: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
+    """Seconds a token, or bytes a token over bytes a second."""
+    if value is None:
+        return None
+    try:
+        parts = [to_fraction(part.strip()) for part in value.split("/")]
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+    if len(parts) > 2 or parts[0] < 0 or (len(parts) == 2 and parts[1] <= 0):
+        raise click.BadParameter(f"{value!r} is neither seconds from 0 on nor BYTES/BANDWIDTH.")
+    return parts[0] if len(parts) == 1 else parts[0] / parts[1]
 
 
 def _names(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -103,7 +123,7 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     "errors",
     metavar="E,E",
     default="",
-    callback=_errors,
+    callback=_numbers,
     help="Schedulers know outputs times 1 + e, e normal with this spread; a row for each.",
 )
 @click.option(
@@ -143,6 +163,31 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     metavar="S",
     callback=decimal,
     help="Also find the machines of each window of such a length, which keeps the share by itself, s.",
+)
+@click.option(
+    "--band",
+    metavar="LO:HI",
+    callback=_band,
+    help="Also for machines whose batches take LO and HI times as long; rows for each.",
+)
+@click.option(
+    "--overhead",
+    "overheads",
+    metavar="S,S",
+    default="0",
+    show_default=True,
+    callback=_numbers,
+    help="Time of the host that each batch takes besides, s; rows for each.",
+)
+@click.option(
+    "--split",
+    metavar="S|BYTES/BANDWIDTH",
+    callback=_transfer,
+    help="Also find machines that prefill and machines that decode; the KV of a token is transferred in "
+    "so many s, or so many bytes at so many bytes per s.",
+)
+@click.option(
+    "--decode-machine", metavar="NAME", help="Type of the machines that decode. Default: that of the row."
 )
 @click.option(
     "--time-limit",
@@ -190,6 +235,8 @@ def plan(
       infermax-opt plan azure.csv --format azure --machines llama-3.1-8b_h100 --ttft 1 --tpot 0.05
       infermax-opt plan azure.csv --format azure --machines llama-2-7b_a100,llama-3.1-8b_h100 \
         --rates 0.5,1,2,4 --ttft 1 --tpot 0.05 --fleet 4 --prices prices.csv -o plan.html
+      infermax-opt plan azure.csv --format azure --machines llama-3.1-8b_h100 --ttft 1 --tpot 0.05 \
+        --split 131072/50e9
     """  # noqa: D301
     from infermax_opt.files.proofs import made_folder
     from infermax_opt.fleet.report import plan_text, plan_to_json
@@ -203,6 +250,8 @@ def plan(
         check_output(name, trace_file)
     if certificates is not None:
         made_folder(certificates)
+    if options["decode_machine"] is not None and options["split"] is None:
+        raise InputError("needs the time of a transfer: --split", field="decode-machine")
     asked = _asked(share, schedulers, compare, skip_unfit, options)
     trace = read_trace(
         trace_file, form, time_unit=options["time_unit"], first=options["first"], window=options["window"]
@@ -263,8 +312,27 @@ def _asked(
         raise InputError("0 s is no length of windows; it has to be above 0", field="windows")
     errors: tuple[Fraction, ...] = options["errors"]
     names = schedulers or (*SCHEDULERS, *(["srpt"] if errors else []))
-    rest = options["windows"], errors, options["seed"]
+    rest = options["windows"], errors, options["seed"], _split(options), _variants(options)
     return PlanOptions(slo, share, names, compare, skip_unfit, scaling, *rest)
+
+
+def _variants(options: dict[str, Any]) -> list[Variant]:
+    """All factors of the band with all overheads, what is as given first."""
+    from infermax_opt.fleet.plan import Variant
+
+    band = options["band"]
+    factors = [Fraction(1), *((band.low, band.high) if band is not None else ())]
+    overheads = options["overheads"] or (Fraction(0),)
+    return [Variant(factor, overhead) for overhead in overheads for factor in dict.fromkeys(factors)]
+
+
+def _split(options: dict[str, Any]) -> Split | None:
+    from infermax_opt.fleet.plan import Split
+
+    if options["split"] is None:
+        return None
+    name = options["decode_machine"]
+    return Split(options["split"], None if name is None else _machine_types((name,), options)[0])
 
 
 def _machine_types(machines: tuple[str, ...], options: dict[str, Any]) -> list[MachineType]:
@@ -300,15 +368,20 @@ def _write_certificates(plan: Plan, folder: str) -> dict[int, str]:
         dump_json(certificate, path)
         return path
 
-    found, known = {}, dict[str, str]()
+    found, known, apart = {}, dict[str, str](), None
     for k, row in enumerate(plan.rows):
-        stem, question = f"{row.machine.name}-rate{decimal_text(row.rate)}", row.question.sha256
+        kind = f"{row.machine.name} {row.machine.variant.words}".strip()
+        stem, question = f"{kind}-rate{decimal_text(row.rate)}", row.question.sha256
         # Rows that differ in their predictions have the same proof.
         if question not in known:
             known[question] = written(row.bound.certificate, stem)
         found[k] = known[question]
         if row.windows is not None and row.windows.certificate is not None:
             written(row.windows.certificate, f"{stem}-hours")
+        if row.split is not None and row.split is not apart:
+            apart = row.split
+            written(apart.prefill.certificate, f"{stem}-prefill")
+            written(apart.decode.certificate, f"{stem}-decode")
     for rate, mix in plan.mixes:
         written(mix.bound.certificate, f"mix-rate{decimal_text(rate)}")
     for name, one in plan.sustained:

@@ -221,8 +221,8 @@ def _draw(result: AnyResult, picture: str | None, as_json: bool) -> None:
     """Draw how schedule and bound came together, if that is asked for and there was anything."""
     if picture is None or not result.events:
         return
+    from infermax_opt.api.pictures import plot_convergence
     from infermax_opt.files.figure import save_picture
-    from infermax_opt.functions.pictures import plot_convergence
 
     save_picture(plot_convergence(result), picture)
     if not as_json:

@@ -2,7 +2,8 @@
 
 What was compiled is kept on disk beside the source (or in numba's folder of the user), so a kernel is
 compiled once after the package is installed or its source changes.  That takes seconds, of which
-`tell_compiling` tells.
+`tell_compiling` tells.  `infermax_opt.warm` compiles all of them ahead (`rehearsing`); until then a first
+schedule is made in plain Python where that takes less time (`hurrying`).
 
 Without numba kernels run as plain Python.  The outcome is the same; it takes many times longer, which is
 told once.
@@ -10,28 +11,84 @@ told once.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
+import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
+from infermax_opt.core.errors import InputError
 from infermax_opt.core.extras import absent, remedy
 
-__all__ = ["compiled", "in_plain_python", "tell_compiling", "tell_plain"]
+__all__ = [
+    "Rehearsal", "compiled", "hurrying", "in_plain_python", "in_rehearsal", "rehearsing", "tell_compiling",
+    "tell_plain", "worthwhile",
+]  # fmt: skip
 
 #: So many times longer does plain Python take for a step of a kernel, a few tenths of a microsecond compiled.
 SLOWDOWN = 300
 #: Seconds of plain Python after which it is told that numba is missing, and the words.
 PATIENCE = 2.0
 PLAIN = "kernels run as plain Python, many times slower"
+#: Steps of a kernel that plain Python makes in less time than compiling takes.
+COMPILING_STEPS = 500_000
+#: Where compiled code cannot be kept, in words.
+UNKEPT = "compiled kernels cannot be kept: no folder for them can be written; set NUMBA_CACHE_DIR"
 #: Receives a line when a kernel has to be compiled.
 _tell: Callable[[str], None] | None = None
-#: Qualified names of the kernels, each with its name for people.
-_kernels: dict[str, str] = {}
+#: The kernels that were asked for, by their names for people.
+_kernels: dict[str, Any] = {}
+
+
+class Rehearsal:
+    """What is compiled while `rehearsing`.
+
+    Parameters
+    ----------
+    tell : callable
+        Hears the name of each kernel that was compiled, and its seconds.
+
+    Attributes
+    ----------
+    seconds : dict of name to float
+        The kernels that had to be compiled.
+    """
+
+    def __init__(self, tell: Callable[[str, float], object]):
+        self.seconds: dict[str, float] = {}
+        self._tell = tell
+
+    def note(self, name: str, seconds: float) -> None:
+        """Keep, and tell, how long it took to compile a kernel."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        self._tell(name, seconds)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """All that were asked for, compiled now or before."""
+        return tuple(sorted(_kernels))
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where compiled code is kept."""
+        return tuple(sorted({Path(kernel.stats.cache_path) for kernel in _kernels.values()}))
+
+
+_rehearsal: Rehearsal | None = None
+
+
+class _Hurry(threading.local):
+    """Whether this thread wants something soon."""
+
+    on = False
+
+
+_hurry = _Hurry()
 
 
 def tell_compiling(tell: Callable[[str], None] | None) -> None:
@@ -89,11 +146,91 @@ def compiled(
     keyed = FunctionType(function.__code__, function.__globals__, function.__name__)
     keyed.__qualname__ = f"{function.__qualname__}_{zlib.crc32(sources.encode()):08x}"
     keyed.__module__ = function.__module__
-    _kernels[keyed.__qualname__] = f"{function.__module__.removeprefix('infermax_opt.')}.{function.__name__}"
-    dispatcher = numba.njit(cache=True, nogil=True, **options)(keyed)
-    if small and not any(Path(dispatcher._cache.cache_path).glob(f"*{keyed.__qualname__}*.nbi")):
+    try:
+        dispatcher = numba.njit(cache=True, nogil=True, **options)(keyed)
+    except RuntimeError as error:  # numba's word for that it finds no folder to write to
+        if _rehearsal is not None:
+            raise InputError(UNKEPT) from error
+        _tell_unkept()
+        dispatcher = numba.njit(nogil=True, **options)(keyed)
+    if small and not _at_hand(dispatcher):
         return function  # type: ignore[no-any-return]
+    _kernels[_named(dispatcher)] = dispatcher
     return dispatcher  # type: ignore[no-any-return]
+
+
+def _named(kernel: Any) -> str:
+    """A kernel's name for people."""
+    return f"{kernel.py_func.__module__.removeprefix('infermax_opt.')}.{kernel.py_func.__name__}"
+
+
+def _at_hand(kernel: Any) -> bool:
+    """Whether compiled code of a kernel is loaded or on disk."""
+    folder = kernel.stats.cache_path
+    kept = folder is not None and any(Path(folder).glob(f"*{kernel.py_func.__qualname__}*.nbi"))
+    return kept or bool(kernel.overloads)
+
+
+def worthwhile(kernel: Callable[[], Callable[..., Any]], steps: int, first: int, later: int) -> bool:
+    """Whether work is enough for compiled code.
+
+    Parameters
+    ----------
+    kernel : cached function
+        Returns the kernel, as `compiled` does.
+    steps : int
+        Of the work.
+    first : int
+        Below so many plain Python takes less time than loading compiled code.
+    later : int
+        The same once it is loaded.
+    """
+    if in_rehearsal():
+        return True
+    loaded = kernel.cache_info().currsize > 0  # type: ignore[attr-defined]
+    if steps < (later if loaded else first):
+        return False
+    return not _hurry.on or steps >= COMPILING_STEPS or absent("numba") or _at_hand(kernel())
+
+
+@contextlib.contextmanager
+def hurrying() -> Iterator[None]:
+    """Run kernels in plain Python in here, where that takes less time than compiling them would.
+
+    For the first schedule of a search, so that there is one whenever the search is stopped.
+    """
+    before, _hurry.on = _hurry.on, True
+    try:
+        yield
+    finally:
+        _hurry.on = before
+
+
+def in_rehearsal() -> bool:
+    """Whether small work, too, is to run compiled."""
+    return _rehearsal is not None
+
+
+@contextlib.contextmanager
+def rehearsing(tell: Callable[[str, float], object]) -> Iterator[Rehearsal]:
+    """Run every kernel in here compiled, however small the work is, so that its code is kept.
+
+    Parameters
+    ----------
+    tell : callable
+        Hears the name of each kernel that was compiled, and its seconds.
+
+    Raises
+    ------
+    InputError
+        If compiled code cannot be kept.
+    """
+    global _rehearsal
+    before, _rehearsal = _rehearsal, Rehearsal(tell)
+    try:
+        yield _rehearsal
+    finally:
+        _rehearsal = before
 
 
 def _sources(function: Any, helpers: Sequence[Callable[..., Any]]) -> str:
@@ -130,7 +267,7 @@ def _with_own_random(function: Any) -> Any:
 
 def in_plain_python(steps: int) -> int:
     """Steps of a kernel that take about as long as this many would if it were compiled."""
-    return max(1, steps // SLOWDOWN) if absent("numba") else steps
+    return max(1, steps // SLOWDOWN) if absent("numba") or in_rehearsal() else steps
 
 
 @functools.cache
@@ -150,17 +287,30 @@ def tell_plain() -> None:
 
 
 @functools.cache
+def _tell_unkept() -> None:
+    """Say on standard error, once a process, that every process compiles anew."""
+    sys.stderr.write(f"infermax-opt: {UNKEPT}\n")
+
+
+@functools.cache
 def _listen() -> None:
     """Hear of every compilation; what comes from the cache on disk is none."""
     from numba.core import event
 
+    began: dict[str, float] = {}
+
     class Listener(event.Listener):  # type: ignore[misc]  # numba has no types
         def on_start(self, heard: Any) -> None:
-            kernel = _kernels.get(heard.data["dispatcher"].py_func.__qualname__)
-            if _tell is not None and kernel is not None:
-                _tell(f"compiling {kernel}, once after install: this takes some seconds")
+            name = _named(heard.data["dispatcher"])
+            if name in _kernels:
+                began[name] = time.monotonic()
+                if _tell is not None and _rehearsal is None:
+                    _tell(f"compiling {name}, once after install: this takes some seconds")
 
         def on_end(self, heard: Any) -> None:
-            """Nothing to say."""
+            name = _named(heard.data["dispatcher"])
+            start = began.pop(name, None)
+            if start is not None and _rehearsal is not None:
+                _rehearsal.note(name, time.monotonic() - start)
 
     event.register("numba:compile", Listener())

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from infermax_opt.core.certification import Certification
     from infermax_opt.core.columns import RowKind
     from infermax_opt.core.importing import Importer
+    from infermax_opt.core.readings import Reading
     from infermax_opt.core.run import SolveOptions
     from infermax_opt.core.scoring import Scoring
     from infermax_opt.core.suite import Case
@@ -206,8 +207,8 @@ class Problem(ABC, Generic[I, S, M]):
         """
         raise InputError(f"{self.name} instances are solved without this option", field="cost")
 
-    def reciprocal(self, instance: I, metric: str) -> tuple[str, int] | None:
-        """For a metric that is a number divided by one that can be minimised: that metric and the number.
+    def reading(self, instance: I, metric: str) -> Reading | None:
+        """How a metric that is to be high follows from one that can be minimised; None where it does not.
 
         Parameters
         ----------
@@ -220,7 +221,7 @@ class Problem(ABC, Generic[I, S, M]):
         """What is asked with these limits: the instance to solve, and the value that its objective may have.
 
         Unless overridden, the one limit there may be is that of the objective, or of the metric whose
-        `reciprocal` it is.
+        `reading` it is.
 
         Parameters
         ----------
@@ -241,11 +242,9 @@ class Problem(ABC, Generic[I, S, M]):
         limits = parsed_limits(self, instance, at_most)
         least = parsed_limits(self, instance, at_least, field="at_least")
         for metric, limit in least.items():
-            known = self.reciprocal(instance, metric)
-            if known is not None and known[0] == own and not limits and len(least) == 1:
-                if not limit:
-                    raise InputError(f"{metric}: 0 is not above 0", field="at_least")
-                return instance, known[1] / limit
+            known = self.reading(instance, metric)
+            if known is not None and known.metric == own and not limits and len(least) == 1:
+                return instance, known.limit(limit, f"at_least.{metric}")
         if least or list(limits) != [own]:
             text = f"{self.name} instances are asked for {own}=LIMIT"
             raise InputError(text, field="at_least" if least else "at_most")
@@ -284,6 +283,10 @@ class Problem(ABC, Generic[I, S, M]):
         """Names that ``solve --formulation`` takes."""
         return ()
 
+    def rehearsals(self) -> Iterable[Callable[[], object]]:
+        """Functions that run the compiled kernels of this problem for a moment each; `warm` calls them."""
+        return ()
+
     def solve(self, instance: I, options: SolveOptions) -> Result[S, M]:
         """Schedule and bound within the limits; of the heuristics and bounds alone, unless overridden."""
         from infermax_opt.core.run import SolveRun
@@ -293,7 +296,7 @@ class Problem(ABC, Generic[I, S, M]):
         run.run()
         return run.result()
 
-    # --- for other programs ---------------------------------------------------------------------
+    # --- for other programs, pictures, tables, imports ------------------------------------------
 
     def build_formulation(self, instance: I, name: str, options: SolveOptions) -> BuiltModel[S]:
         """The model that `solve` hands to an engine with this formulation.
@@ -312,10 +315,8 @@ class Problem(ABC, Generic[I, S, M]):
             If there is no such formulation, it does not cover the instance, or its model would be too large.
         """
         known = ", ".join(self.formulations()) or "none"
-        raise InputError(
-            f"{name!r} is no formulation of {self.name} that can be exported; there is {known}",
-            field="formulation",
-        )
+        text = f"{name!r} is no formulation of {self.name} that can be exported; there is {known}"
+        raise InputError(text, field="formulation")
 
     def request_rows(self, instance: I, schedule: S) -> Sequence[Mapping[str, Any]]:
         """What a valid schedule does to each request, in their order, as columns.
@@ -356,8 +357,6 @@ class Problem(ABC, Generic[I, S, M]):
             If schedules of this problem have no such order.
         """
         raise InputError(f"schedules of {self.name} instances have no order of requests", field="problem")
-
-    # --- pictures, tables, imports --------------------------------------------------------------
 
     def draw(self, instance: I, subject: S | Claim, ax: Any | None = None) -> Any:
         """Draw a valid schedule, or the schedule of a result with its bound and gap.

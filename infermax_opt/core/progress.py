@@ -31,7 +31,7 @@ class ProgressEvent(Shown):
         Since the run began.
     step : str
         ``bound`` or ``schedule`` where there is a better one; else ``search``, or what is run through:
-        ``row`` of a table, ``metric``, ``direction`` of a front, ``heartbeat``.
+        ``row`` of a table, ``metric``, ``direction`` of a front, ``heartbeat``, ``kernel`` that was compiled.
     value, bound : float or None
         Objective of the best schedule, and best lower bound, in its unit; None where there is none yet.
     source : str or None

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from infermax_opt.core.compiled import hurrying
 from infermax_opt.core.errors import InputError, PackageError
 from infermax_opt.core.extras import absent, remedy, require
 from infermax_opt.core.interrupts import Stopped
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from infermax_opt.core.problem import Problem
     from infermax_opt.core.verification import BaseVerification
 
-__all__ = ["Incumbent", "Progress", "SolveOptions", "SolveRun"]
+__all__ = ["WARM_START", "Incumbent", "Progress", "SolveOptions", "SolveRun"]
 
 #: Share of the time that heuristics may take before an engine starts.
 WARM_UP = 0.25
+#: Source of a schedule that was given.
+WARM_START = "warm start"
 
 P = TypeVar("P", bound=AnyInstance)
 S = TypeVar("S", bound=AnySchedule)
@@ -288,6 +291,11 @@ class SolveRun(Generic[P, S, M]):
             return None
         return max(0.05, self.options.time_limit - (time.monotonic() - self.began))
 
+    def late(self) -> bool:
+        """Whether the time limit has passed and there is a schedule: nothing more has to be begun."""
+        limit = self.options.time_limit
+        return self.best is not None and limit is not None and time.monotonic() - self.began > limit
+
     def improve_bound(self, candidate: LowerBound | None) -> None:
         """Keep the better lower bound."""
         if candidate is None:
@@ -371,14 +379,17 @@ class SolveRun(Generic[P, S, M]):
         """
         wanted = self.options.warm_start
         if not isinstance(wanted, str):
-            check = self.offer(wanted, "warm start")
+            check = self.offer(wanted, WARM_START)
             if not check.ok:
                 # A schedule for another instance breaks rules for that reason only.
                 fault = (*check.faults, *check.violations)[0]
                 raise InputError(f"is not a valid schedule: {fault}", field="warm_start")
         elif wanted == "best":
             for name in names:
-                with contextlib.suppress(InputError):  # one that needs too many batches
+                with (
+                    contextlib.suppress(InputError),  # one that needs too many batches
+                    contextlib.nullcontext() if self.best else hurrying(),
+                ):
                     self.offer_made(name, run)
                 if self.settled():
                     break

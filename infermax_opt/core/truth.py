@@ -159,8 +159,8 @@ class Truth(Generic[V, M]):
         packages are held against every schedule of a small instance, and against a plain one, as well.
     later : frozenset of str
         Metrics that results of earlier versions lack: a result may leave one out where it is undefined.
-    later_together : frozenset of str
-        Metrics that results of earlier versions lack, too: a result may leave out these, all and no others.
+    later_together : tuple of frozenset of str
+        Metrics that results of earlier versions lack, too: a result may leave out such a set as a whole.
     """
 
     instance: AnyInstance
@@ -176,4 +176,4 @@ class Truth(Generic[V, M]):
     unchecked: tuple[Unchecked, ...] = ()
     proved_here: Callable[[str], bool] = lambda _: True
     later: frozenset[str] = frozenset()
-    later_together: frozenset[str] = frozenset()
+    later_together: tuple[frozenset[str], ...] = ()

@@ -6,14 +6,31 @@ from typing import Any
 
 from infermax_opt.fleet.checker.machine import Machine
 from infermax_opt.infermax.bounds.least_work import spreads
-from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, System
 
-__all__ = ["machine_of", "machine_to_json"]
+__all__ = ["machine_of", "machine_to_json", "machine_with"]
 
 
 def machine_of(instance: Instance) -> Machine:
     """Coefficients and limits of the machine, in ticks; terms that only add time are left out."""
-    cost, system = instance.cost, instance.system
+    return machine_with(
+        instance.system, instance.cost, spreads=spreads(instance), preemption=instance.policy.preemption
+    )
+
+
+def machine_with(system: System, cost: CostModel, *, spreads: bool, preemption: bool) -> Machine:
+    """The same of a machine that has no instance.
+
+    Parameters
+    ----------
+    system : System
+    cost : CostModel
+    spreads : bool
+        Chunks save attention work.
+    preemption : bool
+        What was cached may be dropped and computed again.
+    """
     ticks = cost.ticks
     return Machine(
         ticks_per_second=cost.ticks_per_second,
@@ -21,7 +38,7 @@ def machine_of(instance: Instance) -> Machine:
         d0=ticks.d0, d1=ticks.d1, p0=ticks.p0, p1=ticks.p1,
         kv=system.kv_capacity, tokens=system.max_batch_tokens, prefill=system.prefill_budget,
         running=system.max_running or 0,
-        spreads=spreads(instance), preemption=instance.policy.preemption,
+        spreads=spreads, preemption=preemption,
     )  # fmt: skip
 
 

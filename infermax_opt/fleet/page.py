@@ -19,10 +19,18 @@ from infermax_opt.files.page import (
     table,
 )
 from infermax_opt.files.text import UNKNOWN
+from infermax_opt.fleet.page_words import (
+    answer,
+    at_reference,
+    enough,
+    enough_apart,
+    price,
+    rates,
+    reference,
+)
 
-__all__ = ["answer", "plan_page"]
+__all__ = ["plan_page"]
 
-LIMITS = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end-to-end latency"}
 STATUSES = {
     "optimal": "lower and upper bound meet",
     "feasible": "bounds are apart",
@@ -58,7 +66,7 @@ def plan_page(plan: Mapping[str, Any], beside: Sequence[str] = (), folder: str =
     folder : str
         Of the page, to which links are relative.
     """
-    rows = [{**row, "machine": _kind(row)} for row in plan["rows"]]
+    rows = [{**row, "machine": _kind(row), "type": row["machine"]} for row in plan["rows"]]
     plan = {**plan, "rows": rows}
     files = [_links(beside)] if beside else []
     parts = [
@@ -75,9 +83,17 @@ def plan_page(plan: Mapping[str, Any], beside: Sequence[str] = (), folder: str =
 
 
 def _kind(row: Row) -> str:
-    """The type of a row, with the error of predictions where there are any."""
-    error = row["predict_error"]
-    return str(row["machine"]) if error is None else f"{row['machine']} \u00b1{100 * error:g} %"
+    """The type of a row, with its variant, and the error of predictions where there are any."""
+    parts = [str(row["machine"]), _variant(row)]
+    parts += [] if row["predict_error"] is None else [f"\u00b1{100 * row['predict_error']:g} %"]
+    return " ".join(filter(None, parts))
+
+
+def _variant(row: Row) -> str:
+    """How batches of a row differ from their cost model; nothing where they do not."""
+    parts = [f"x {row['cost_factor']:g}"] if row["cost_factor"] != 1 else []
+    parts += [f"+ {1000 * row['overhead']:g} ms"] if row["overhead"] else []
+    return " ".join(parts)
 
 
 def _links(names: Sequence[str]) -> str:
@@ -86,73 +102,14 @@ def _links(names: Sequence[str]) -> str:
     return f"<p>The same as files: {links}.</p>"
 
 
-def _reference(rows: Sequence[Row]) -> float:
-    """The rate that the answer speaks of: 1 if there, or else the least."""
-    rates = {row["rate"] for row in rows}
-    return 1.0 if 1.0 in rates else min(rates)
-
-
-def _at_reference(rows: Sequence[Row]) -> list[Row]:
-    rate, error = _reference(rows), min(row["predict_error"] or 0 for row in rows)
-    some = [row for row in rows if (row["rate"], row["predict_error"] or 0) == (rate, error)]
-    unknown = float("inf")
-    by_cost = all(row["price_per_hour"] is not None for row in some)
-    key = "cost_per_million_upper" if by_cost else "upper"
-    return sorted(some, key=lambda row: unknown if row[key] is None else row[key])
-
-
-def answer(plan: Mapping[str, Any]) -> str:
-    """The answer in a sentence: the best machine at the trace's own rate."""
-    best = _at_reference(plan["rows"])[0]
-    limits = " and ".join(f"{LIMITS[name]} {limit:g} s" for name, limit in plan["slo"].items())
-    who = f"{100 * plan['share']:g} % of the {best['requests']:,} requests at rate {best['rate']:g}"
-    if best["lower"] is None:
-        return f"No number of machines keeps {limits} for {who}, of whatever type asked for."
-    if best["upper"] is None:
-        return f"To keep {limits} for {who} takes at least {best['lower']} x {best['machine']}."
-    return f"To keep {limits} for {who}, {_enough(best)}{_price(best)}."
-
-
-def _enough(row: Row) -> str:
-    """What is known of a row, in words."""
-    name, lower, upper = row["machine"], row["lower"], row["upper"]
-    if lower is None:
-        return f"no number of {name} is enough"
-    if upper is None:
-        return f"at least {lower} x {name} are needed; how many are enough was not found"
-    verb = "is" if upper == 1 else "are"
-    if lower == upper:
-        fewer = ", and fewer are proved not to be" if upper > 1 else ""
-        return f"{upper} x {name} {verb} enough{fewer}"
-    least = "whether 1 is, is open" if lower == 1 else f"fewer than {lower} are proved not to be"
-    return f"{upper} x {name} {verb} enough, and {least}"
-
-
-def _price(row: Row) -> str:
-    least, most = row["cost_per_million_lower"], row["cost_per_million_upper"]
-    if most is None:
-        return ""
-    costs = f"{most:.4g}" if least == most else f"{least:.4g} to {most:.4g}"
-    return f", at {costs} for a million output tokens"
-
-
 def _others(plan: Mapping[str, Any]) -> list[str]:
     """The other machines at the same rate, and what a fleet sustains, as a list."""
-    lines = [f"{_enough(row)}{_price(row)}." for row in _at_reference(plan["rows"])[1:]]
+    lines = [f"{enough(row)}{price(row)}." for row in at_reference(plan["rows"])[1:]]
+    lines += [enough_apart(row) for row in at_reference(plan["rows"]) if row["split_lower"] is not None]
     for one in plan["sustained"]:
-        lines.append(f"{one['machines']} x {one['machine']}: {_rates(one)}.")
+        lines.append(f"{one['machines']} x {one['machine']}: {rates(one)}.")
     items = "".join(f"<li>{escaped(line[0].upper() + line[1:])}</li>" for line in lines)
     return [f"<ul>{items}</ul>"] if items else []
-
-
-def _rates(one: Row) -> str:
-    """Rates that a number of machines sustains, in words."""
-    reached = "no rate was found at which they reach the share"
-    if one["lower"] is not None:
-        reached = f"they are seen to reach the share at rate {one['lower']:g}"
-    if one["upper"] is None:
-        return f"{reached}; no rate is refuted"
-    return f"{reached}, and proved never to from rate {one['upper']:g} on"
 
 
 def _by_machine(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -164,7 +121,7 @@ def _by_machine(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 def _machines_section(rows: Sequence[Row]) -> str:
     """Machines over types, and over rates for each type."""
-    rate, some = _reference(rows), _at_reference(rows)
+    rate, some = reference(rows), at_reference(rows)
     title = f"Machines needed at rate {rate:g}, by type"
     picture = range_chart(
         title, [(row["machine"], row["lower"], row["upper"]) for row in some], "machines", whole=True
@@ -173,12 +130,12 @@ def _machines_section(rows: Sequence[Row]) -> str:
     drawn = [figure(title, picture, table(title, head, [[row[name] for name in head] for row in some]))]
     for name, of_type in _by_machine(rows).items():
         if len(of_type) > 1:
-            drawn += _over_rates(name, of_type, ("lower", "upper"), "machines")
+            drawn += _overrates(name, of_type, ("lower", "upper"), "machines")
     words = "Circles are what every routing and every schedule needs at least; squares are what was found."
     return section("Machines", paragraph(words), _grid(drawn))
 
 
-def _over_rates(name: str, rows: Sequence[Row], keys: tuple[str, str], unit: str) -> list[str]:
+def _overrates(name: str, rows: Sequence[Row], keys: tuple[str, str], unit: str) -> list[str]:
     """The band of a type over rates; nothing where nothing is known."""
     low, high = ([(row["rate"], row[key]) for row in rows if row[key] is not None] for key in keys)
     if not low and not high:
@@ -194,6 +151,7 @@ def _optional_sections(plan: Mapping[str, Any]) -> list[str]:
     rows, found = plan["rows"], []
     for title, unit, stem in (
         ("Cost", "price of a million output tokens", "cost_per_million"),
+        ("Cost with pools apart", "price of a million output tokens, pools apart", "split_cost_per_million"),
         ("Machine-hours", "machine-hours", "machine_hours"),
         ("Machine-hours by windows", "machine-hours with windows", "windows_hours"),
     ):
@@ -207,6 +165,10 @@ def _optional_sections(plan: Mapping[str, Any]) -> list[str]:
             "proved for each window; with the upper ones, all windows were replayed together."
         )
         found.append(section("Machines over time", paragraph(words), _grid(over_time)))
+    if any(row["split_lower"] is not None for row in rows):
+        found.append(_apart(plan))
+    if len(plan["variants"]) > 1:
+        found.append(_sensitivity(plan))
     if plan["mixes"]:
         found.append(_mixes(plan["mixes"]))
     drawn = [_attained(row, plan["share"]) for row in rows if len(row["attained"]) > 1]
@@ -218,6 +180,72 @@ def _optional_sections(plan: Mapping[str, Any]) -> list[str]:
         )
         found.append(section("Attainment against machines", paragraph(words), _grid(drawn)))
     return found
+
+
+def _sensitivity(plan: Mapping[str, Any]) -> str:
+    """Machines needed where batches take other times than their cost model says."""
+    rate, error = reference(plan["rows"]), min(row["predict_error"] or 0 for row in plan["rows"])
+    rows = [row for row in plan["rows"] if (row["rate"], row["predict_error"] or 0) == (rate, error)]
+    drawn = []
+    for name in dict.fromkeys(row["type"] for row in rows):
+        title = f"{name} at rate {rate:g}, by how long batches take"
+        ranges = [
+            (_variant(row) or "as given", row["lower"], row["upper"]) for row in rows if row["type"] == name
+        ]
+        behind = table(title, ("batches", "lower", "upper"), ranges)
+        drawn.append(figure(title, range_chart(title, ranges, "machines", whole=True), behind))
+    words = (
+        "Batches take so many times as long as the cost model says, and the host takes so much besides. What "
+        "is proved for the fastest machines holds for every machine that is slower, whatever its batches "
+        "take. What is found for the slowest was replayed on machines just as slow; a faster one would form "
+        "other batches, so it is no proof for those between."
+    )
+    return section("Sensitivity", paragraph(words), _grid(drawn))
+
+
+def _apart(plan: Mapping[str, Any]) -> str:
+    """Machines that prefill and machines that decode, and how many of these go with one of those."""
+    rows = [row for row in plan["rows"] if row["split_lower"] is not None]
+    # Rows that differ in their predictions alone have the same pools.
+    kinds = {(f"{row['type']} {_variant(row)}".strip(), row["rate"]): row for row in reversed(rows)}
+    rows = [{**row, "type": name} for (name, _), row in reversed(kinds.items())]
+    drawn = []
+    for name in dict.fromkeys(row["type"] for row in rows):
+        some = [row for row in rows if row["type"] == name]
+        for pool in ("prefill", "decode") if len(some) > 1 else ():
+            keys = f"split_{pool}_lower", f"split_{pool}_upper"
+            drawn += _overrates(name, some, keys, f"{pool} machines")
+    for row in rows:
+        drawn.append(_pools(row, plan))
+    words = (
+        "A prefill machine makes the first token of a request; its KV is transferred; a decode machine makes "
+        "the others. Both lower bounds hold for every routing and schedule of such pools, and at once; the "
+        "upper numbers were found together and replayed. The decode pool knows how long outputs will be, and "
+        "transfers do not wait for each other. In one pool each machine does both."
+    )
+    title = "Decode machines for each prefill machine"
+    head = ("machine and rate", "found", "by the work of either")
+    ratios = [
+        [f"{row['type']}, rate {row['rate']:g}", row["split_ratio"], row["split_work_ratio"]] for row in rows
+    ]
+    return section("Prefill and decode apart", paragraph(words), _grid(drawn), table(title, head, ratios))
+
+
+def _pools(row: Row, plan: Mapping[str, Any]) -> str:
+    """Both pools of a row, their sum, and what one pool takes."""
+    decode = plan["split"]["decode_machine"] or row["type"]
+    title = f"{row['type']} to prefill, {decode} to decode, at rate {row['rate']:g}"
+    ranges = [
+        ("prefill", row["split_prefill_lower"], row["split_prefill_upper"]),
+        ("decode", row["split_decode_lower"], row["split_decode_upper"]),
+        ("both pools", row["split_lower"], row["split_upper"]),
+        (f"one pool of {row['type']}", row["lower"], row["upper"]),
+    ]
+    return figure(
+        title,
+        range_chart(title, ranges, "machines", whole=True),
+        table(title, ("pool", "lower", "upper"), ranges),
+    )
 
 
 def _mixes(mixed: Sequence[Row]) -> str:
@@ -319,6 +347,10 @@ def _assumptions(plan: Mapping[str, Any]) -> str:
         ),
         ("cost", "price of the machines until the last arrival, for a million output tokens of the trace"),
     ]
+    if plan["split"]:
+        seconds, decode = plan["split"]["transfer_seconds_per_token"], plan["split"]["decode_machine"]
+        who = "the same type" if decode is None else decode
+        said.append(("transfer", f"of KV from prefill to decode machines ({who}): {seconds:g} s a token"))
     if plan["predict_errors"]:
         drawn = f"seed {plan['seed']}; the lower bounds hold for all of them"
         said.append(("\u00b1 %", f"outputs are predicted: times 1 + e, e normal with that spread, {drawn}"))
@@ -339,6 +371,6 @@ def _assumptions(plan: Mapping[str, Any]) -> str:
 
 def _all_numbers(rows: Sequence[Row]) -> str:
     """Every number of every row."""
-    single = [name for name in rows[0] if not isinstance(rows[0][name], list | dict)]
+    single = [name for name in rows[0] if name != "type" and not isinstance(rows[0][name], list | dict)]
     lines = [[row[name] for name in single] for row in rows]
     return f"<details><summary>Table: all rows</summary>{table('All rows', single, lines)}</details>"

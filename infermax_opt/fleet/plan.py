@@ -11,15 +11,17 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.arrivals import compressed
 from infermax_opt.files.traces import Trace
+from infermax_opt.fleet.apart import ApartQuestion
 from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled, window_count
 from infermax_opt.fleet.bounds.alone import reasons
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
+from infermax_opt.fleet.machine_types import AS_GIVEN, MachineType, Variant
 from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.fleet.scaling import Scaled, Scaling, scaled
+from infermax_opt.fleet.split import SplitPlan, split_plan
 from infermax_opt.fleet.upper import SCHEDULERS, Found, fewest_machines, policy_machines
-from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.ecoserve import with_predictions
-from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, ServiceLevel, System
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, ServiceLevel
 from infermax_opt.infermax.data.objective import Objective
 from infermax_opt.infermax.data.traces import misfit
 
@@ -28,6 +30,8 @@ __all__ = [
     "MachineType",
     "PlanOptions",
     "PlanRow",
+    "Split",
+    "Variant",
     "check_asked",
     "plan",
     "predicted",
@@ -41,22 +45,19 @@ HOUR = 3600
 
 
 @dataclass(frozen=True)
-class MachineType:
-    """A type of machine.
+class Split:
+    """Prefill and decode apart, see `infermax_opt.fleet.apart`.
 
     Attributes
     ----------
-    name : str
-    system : System
-    cost : CostModel
-    price : Fraction or None
-        Of an hour, in the user's currency.
+    transfer : Fraction
+        Seconds for each token of KV from a prefill machine to a decode machine.
+    decode : MachineType or None
+        Of the machines that decode; None: the type of those that prefill.
     """
 
-    name: str
-    system: System
-    cost: CostModel
-    price: Fraction | None = None
+    transfer: Fraction
+    decode: MachineType | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,10 @@ class PlanOptions:
         Spreads of the relative error of predicted outputs, a row for each; none: nothing is predicted.
     seed : int
         Of the predictions.
+    split : Split or None
+        Also find machines that prefill and machines that decode; None: no.
+    variants : sequence of Variant
+        Of the machines, rows for each; mixes and highest rates go by the first.
     """
 
     slo: ServiceLevel
@@ -93,6 +98,8 @@ class PlanOptions:
     window: Fraction | None = None
     errors: Sequence[Fraction] = ()
     seed: int = 0
+    split: Split | None = None
+    variants: Sequence[Variant] = (AS_GIVEN,)
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,8 @@ class PlanRow:
         Machine time where machines are switched on and off.
     windows : Autoscaled or None
         Machines by window.
+    split : SplitPlan or None
+        Machines that prefill and machines that decode; the same for every prediction.
     error : Fraction or None
         Spread of the relative error of predicted outputs; None: nothing is predicted.
     seconds : float
@@ -134,6 +143,7 @@ class PlanRow:
     left_out: int = 0
     scaled: Scaled | None = None
     windows: Autoscaled | None = None
+    split: SplitPlan | None = None
     error: Fraction | None = None
     seconds: float = 0.0
 
@@ -163,10 +173,15 @@ class PlanRow:
 
     def cost_per_million(self, machines: int | None) -> Fraction | None:
         """Price of a million output tokens with so many machines until the last arrival; None if unknown."""
-        if machines is None or self.machine.price is None or not self.span:
+        if machines is None or self.machine.price is None:
             return None
-        hours = machines * self.span / HOUR
-        return self.machine.price * hours * 10**6 / self.output_tokens
+        return self.per_million(self.machine.price * machines)
+
+    def per_million(self, price: Fraction | None) -> Fraction | None:
+        """The same of machines that cost so much an hour together."""
+        if price is None or not self.span:
+            return None
+        return price * self.span / HOUR * 10**6 / self.output_tokens
 
     @property
     def output_tokens(self) -> int:
@@ -229,7 +244,8 @@ def plan(
         If no request fits a machine, or an option is unusable.
     """
     check_asked(trace, machines, rates, options)
-    asked = [(machine, rate) for machine in machines for rate in sorted(rates)]
+    varied = [machine.varied(variant) for machine in machines for variant in options.variants]
+    asked = [(machine, rate) for machine in varied for rate in sorted(rates)]
     return [row for one in asked for row in list(rows_at(trace, *one, options, tell))[-1]]
 
 
@@ -284,7 +300,7 @@ def rows_at(
     """
     began = time.monotonic()
     if tell is not None:
-        tell(f"{machine.name} at rate {float(rate):g}")
+        tell(f"{machine.name} {machine.variant.words}".strip() + f" at rate {float(rate):g}")
     question, left_out = question_of(trace, machine, rate, options)
     # It holds for schedulers that know all outputs, so for any prediction.
     bound, known = pooled_bound(question), list[PlanRow]()
@@ -295,6 +311,7 @@ def rows_at(
         for more in _searched(replace(row, question=at, error=error), options, began, tell):
             yield [*known, more]
         known.append(more)
+        row = replace(row, split=more.split)
         began = time.monotonic()
 
 
@@ -306,19 +323,33 @@ def _searched(row: PlanRow, options: PlanOptions, began: float, tell: Tell) -> I
 
     yield so_far()
     question, bound = row.question, row.bound
-    if bound.machines is None:
-        return
-    row = so_far(found=fewest_machines(question, bound.machines, schedulers=options.schedulers, tell=tell))
-    yield row
-    if options.compare is not None:
-        row = so_far(policies=policy_machines(question, bound.machines, options.compare))
+    if bound.machines is not None:
+        row = so_far(
+            found=fewest_machines(question, bound.machines, schedulers=options.schedulers, tell=tell)
+        )
         yield row
-    if options.scaling is not None and row.found is not None:
-        row = so_far(scaled=scaled(question, bound, row.found, options.scaling))
-        yield row
-    if options.window is not None:
-        how = options.scaling or Scaling()
-        yield so_far(windows=autoscaled(question, options.window, how, options.schedulers, tell))
+        if options.compare is not None:
+            row = so_far(policies=policy_machines(question, bound.machines, options.compare))
+            yield row
+        if options.scaling is not None and row.found is not None:
+            row = so_far(scaled=scaled(question, bound, row.found, options.scaling))
+            yield row
+        if options.window is not None:
+            how = options.scaling or Scaling()
+            row = so_far(windows=autoscaled(question, options.window, how, options.schedulers, tell))
+            yield row
+    if options.split is not None and row.split is None:
+        yield so_far(split=_split(row, options, options.split, tell))
+
+
+def _split(row: PlanRow, options: PlanOptions, split: Split, tell: Tell) -> SplitPlan:
+    """Prefill machines of the type of a row, and decode machines."""
+    decode = row.machine if split.decode is None else split.decode.varied(row.machine.variant)
+    asked = ApartQuestion(row.question, decode.system, decode.cost, split.transfer)
+    prices = None
+    if row.machine.price is not None and decode.price is not None:
+        prices = row.machine.price, decode.price
+    return split_plan(asked, options.schedulers, prices, tell)
 
 
 def predicted(question: FleetQuestion, error: Fraction, seed: int) -> FleetQuestion:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,7 +12,7 @@ from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.fast import valid_replay
 from infermax_opt.infermax.replay.plain import Replay
 
-__all__ = ["FleetReplay", "members_of", "replay_fleet"]
+__all__ = ["FleetReplay", "members_of", "replay_fleet", "replays"]
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,31 @@ def members_of(routes: Sequence[int]) -> dict[int, list[int]]:
     return found
 
 
-def replay_fleet(
-    question: FleetQuestion,
-    routes: Sequence[int],
-    schedule: Callable[[Instance], Schedule] | Mapping[int, Schedule],
-) -> FleetReplay:
+Schedules = Callable[[Instance], Schedule] | Mapping[int, Schedule]
+
+
+def replays(
+    question: FleetQuestion, routes: Sequence[int], schedule: Schedules
+) -> Iterator[tuple[list[int], Instance, Replay]]:
+    """Each machine that serves anybody: places of its requests, its instance, and what its schedule does.
+
+    Parameters
+    ----------
+    question, routes, schedule
+        As for `replay_fleet`.
+
+    Raises
+    ------
+    ValueError
+        If a schedule breaks a rule.
+    """
+    for machine, members in sorted(members_of(routes).items()):
+        instance = question.machine(members)
+        chosen = schedule[machine] if isinstance(schedule, Mapping) else schedule(instance)
+        yield members, instance, valid_replay(instance, chosen)
+
+
+def replay_fleet(question: FleetQuestion, routes: Sequence[int], schedule: Schedules) -> FleetReplay:
     """Replay routes, and find who keeps their service level.
 
     Parameters
@@ -65,11 +85,7 @@ def replay_fleet(
         If a schedule breaks a rule.
     """
     good, busy = set[int](), list[tuple[tuple[Fraction, Fraction], ...]]()
-    for machine, members in sorted(members_of(routes).items()):
-        instance = question.machine(members)
-        replayed = valid_replay(
-            instance, schedule[machine] if isinstance(schedule, Mapping) else schedule(instance)
-        )
+    for members, instance, replayed in replays(question, routes, schedule):
         busy.append(_stretches(replayed))
         broken = replayed.latencies(instance).broken or [False] * len(members)
         good.update(i for i, missed in zip(members, broken, strict=True) if not missed)

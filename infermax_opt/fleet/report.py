@@ -10,19 +10,24 @@ from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent
 from infermax_opt.fleet.autoscaling import Autoscaled
+from infermax_opt.fleet.machine_types import AS_GIVEN
 from infermax_opt.fleet.mix import Mix
-from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow
+from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow, Split
+from infermax_opt.fleet.split import SplitPlan
 from infermax_opt.fleet.sustains import Sustained
 from infermax_opt.fleet.sweep import Plan
 
 __all__ = ["plan_csv", "plan_text", "plan_to_json"]
 
 COLUMNS = (
-    "machine", "rate", "predict_error", "requests", "left_out", "share", "may_miss", "lower", "upper",
+    "machine", "rate", "cost_factor", "overhead", "predict_error", "requests", "left_out", "share",
+    "may_miss", "lower", "upper",
     "status", "gap", "relaxed", "policy", "scheduler", "missed", "refused", "unfit", "never_in_time",
     "price_per_hour", "cost_per_million_lower", "cost_per_million_upper", "machine_hours_lower",
     "machine_hours_upper", "peak_on", "hours_policy", "windows_lower", "windows_upper", "windows_hours_lower",
-    "windows_hours_upper", "seconds", "question_sha256",
+    "windows_hours_upper", "split_prefill_lower", "split_prefill_upper", "split_decode_lower",
+    "split_decode_upper", "split_lower", "split_upper", "split_ratio", "split_work_ratio",
+    "split_cost_per_million_lower", "split_cost_per_million_upper", "seconds", "question_sha256",
 )  # fmt: skip
 
 
@@ -36,6 +41,8 @@ def _values(row: PlanRow) -> dict[str, Any]:
     return {
         "machine": row.machine.name,
         "rate": _number(row.rate),
+        "cost_factor": _number(row.machine.variant.factor),
+        "overhead": _number(row.machine.variant.overhead),
         "predict_error": _number(row.error),
         "requests": question.size,
         "left_out": row.left_out,
@@ -60,6 +67,7 @@ def _values(row: PlanRow) -> dict[str, Any]:
         "peak_on": hours and hours.peak,
         "hours_policy": hours and hours.policy,
         **_window_values(row.windows),
+        **_split_values(row),
         "seconds": round(row.seconds, 1),
         "question_sha256": question.sha256,
     }
@@ -79,6 +87,48 @@ def _window_values(found: Autoscaled | None) -> dict[str, Any]:
         "windows_hours_lower": None if low is None else _number(low / HOUR),
         "windows_hours_upper": None if high is None else _number(high / HOUR),
     }
+
+
+def _split_values(row: PlanRow) -> dict[str, Any]:
+    """Machines that prefill and that decode; the ratio is that of decode to prefill machines."""
+    split = row.split
+    found, prices = (None, {}) if split is None else (split.found, _split_prices(row, split))
+    low = (None, None) if split is None else (split.prefill.machines, split.decode.machines)
+    busy = (0.0, 0.0) if split is None else (split.prefill.relaxed, split.decode.relaxed)
+    return {
+        "split_prefill_lower": low[0],
+        "split_prefill_upper": found and found.prefill,
+        "split_decode_lower": low[1],
+        "split_decode_upper": found and found.decode,
+        "split_lower": split and split.lower,
+        "split_upper": split and split.upper,
+        "split_ratio": found and _number(Fraction(found.decode, found.prefill)),
+        "split_work_ratio": _number(busy[1] / busy[0]) if busy[0] else None,
+        "split_cost_per_million_lower": prices.get("lower"),
+        "split_cost_per_million_upper": prices.get("upper"),
+    }
+
+
+def _split_prices(row: PlanRow, split: SplitPlan) -> dict[str, Any]:
+    """Of a million output tokens."""
+    found = split.found
+    low = row.per_million(split.price(split.prefill.machines, split.decode.machines))
+    high = None if found is None else row.per_million(split.price(found.prefill, found.decode))
+    return {"lower": _number(low), "upper": _number(high)}
+
+
+def _tried_apart(split: SplitPlan | None) -> list[dict[str, Any]]:
+    """Pools that reach the share, with how."""
+    return [
+        {
+            "prefill": one.prefill,
+            "decode": one.decode,
+            "policy": one.policy,
+            "scheduler": one.scheduler,
+            "decode_waits": one.careful,
+        }
+        for one in (() if split is None else split.tried)
+    ]
 
 
 def _windows(found: Autoscaled | None) -> list[dict[str, Any]]:
@@ -118,6 +168,11 @@ def plan_to_json(
         "ttft_from": "arrival",
         "predict_errors": [float(error) for error in options.errors],
         "seed": options.seed if options.errors else None,
+        "variants": [
+            {"cost_factor": _number(one.factor), "overhead": _number(one.overhead)}
+            for one in options.variants
+        ],
+        "split": options.split and _asked_apart(options.split),
         "machines": [_machine(row) for row in {row.machine.name: row for row in rows}.values()],
         "rows": [
             {
@@ -127,6 +182,7 @@ def plan_to_json(
                 "policies": dict(row.policies),
                 "attained": _attained(row),
                 "windows": _windows(row.windows),
+                "split_tried": _tried_apart(row.split),
                 "impossible": row.impossible,
             }
             for k, row in enumerate(rows)
@@ -134,6 +190,14 @@ def plan_to_json(
         "mixes": [_mix(rate, mix, rows) for rate, mix in plan.mixes],
         "sustained": [_sustained(name, one) for name, one in plan.sustained],
         "stopped": plan.stopped,
+    }
+
+
+def _asked_apart(split: Split) -> dict[str, Any]:
+    """What pools are asked for."""
+    return {
+        "transfer_seconds_per_token": _number(split.transfer),
+        "decode_machine": None if split.decode is None else split.decode.name,
     }
 
 
@@ -151,8 +215,7 @@ def _sustained(name: str, one: Sustained) -> dict[str, Any]:
 
 def _mix(rate: Fraction, mix: Mix, rows: Sequence[PlanRow]) -> dict[str, Any]:
     """A mix, with prices of an hour."""
-    # Rows that differ in their predictions are of one type.
-    names = dict.fromkeys(row.machine.name for row in rows if row.rate == rate)
+    names = dict.fromkeys(row.machine.name for row in rows)
     lower, upper = mix.lower, mix.price
     return {
         "rate": _number(rate),
@@ -196,15 +259,7 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
     lines = [
         f"fewest machines so that {percent(options.share)} of the requests keep {limits}; TTFT from arrival"
     ]
-    errors = any(row.error is not None for row in plan.rows)
-    head = ("machine", "rate", *(["error"] if errors else []), "lower", "upper", "status", "found by")
-    table = [head]
-    for row in plan.rows:
-        by = UNKNOWN if row.found is None else f"{row.found.policy} with {row.found.scheduler}"
-        given = [] if row.error is None else [f"{float(row.error):g}"]
-        bounds = _cell(row.lower), _cell(row.upper)
-        table.append((row.machine.name, f"{float(row.rate):g}", *given, *bounds, row.status, by))
-    lines += aligned(table)
+    lines += aligned(_table(plan))
     for row in plan.rows:
         lines += _remarks(row)
     for name, one in plan.sustained:
@@ -222,9 +277,26 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
     return "\n".join(lines)
 
 
+def _table(plan: Plan) -> list[tuple[str, ...]]:
+    """The bounds of each row, below their names."""
+    errors = any(row.error is not None for row in plan.rows)
+    varied = any(row.machine.variant != AS_GIVEN for row in plan.rows)
+    more = [*(["batches"] if varied else []), *(["error"] if errors else [])]
+    head = ("machine", "rate", *more, "lower", "upper", "status", "found by")
+    table: list[tuple[str, ...]] = [head]
+    for row in plan.rows:
+        by = UNKNOWN if row.found is None else f"{row.found.policy} with {row.found.scheduler}"
+        given = [row.machine.variant.words or "as given"] if varied else []
+        given += [] if row.error is None else [f"{float(row.error):g}"]
+        bounds = _cell(row.lower), _cell(row.upper)
+        table.append((row.machine.name, f"{float(row.rate):g}", *given, *bounds, row.status, by))
+    return table
+
+
 def _remarks(row: PlanRow) -> list[str]:
     """What else is known of a row."""
-    lines, name = list[str](), f"{row.machine.name} at rate {float(row.rate):g}"
+    kind = f"{row.machine.name} {row.machine.variant.words}".strip()
+    lines, name = list[str](), f"{kind} at rate {float(row.rate):g}"
     if row.error is not None:
         name += f", error {float(row.error):g}"
     if row.policies:
@@ -246,6 +318,8 @@ def _remarks(row: PlanRow) -> list[str]:
         lines.append(f"{name}, switched on and off: {least} to {most} machine-hours ({how})")
     if row.windows is not None:
         lines += _by_window(name, row.windows)
+    if row.split is not None:
+        lines.append(f"{name}, prefill and decode apart: {_apart(row.split)}")
     if row.machine.price is not None:
         least, most = (_money(row.cost_per_million(count)) for count in (row.lower, row.upper))
         lines.append(f"{name}: {least} to {most} for a million output tokens")
@@ -262,6 +336,16 @@ def _by_window(name: str, found: Autoscaled) -> list[str]:
         f"{name}, windows of {length:g} s, each keeps the share: {hours[0]} to {hours[1]} machine-hours{by}",
         f"  machines by window, lower/upper: {counts}",
     ]
+
+
+def _apart(split: SplitPlan) -> str:
+    """Machines of both pools, in words."""
+    if split.lower is None:
+        return "no number of machines is enough"
+    proved = f"at least {split.prefill.machines} + {split.decode.machines}"
+    if split.found is None:
+        return f"{proved}; how many are enough was not found"
+    return f"{split.found.prefill} + {split.found.decode} are enough, {proved}"
 
 
 def _cell(value: int | None) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import product
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.interrupts import Stopped
@@ -42,7 +43,7 @@ class Sweep:
         Numbers of machines of which the highest rate is searched for.
     mix : bool
         Whether the cheapest mix of the types is searched for at each rate.  It and the highest rates go by
-        the first of the errors of predictions.
+        the first of the errors of predictions, and the first variant of the machines.
     time_limit : float or None
         Seconds.
     """
@@ -130,22 +131,25 @@ def sweep(trace: Trace, asked: Sweep, tell: Tell = None) -> Plan:
 
 def _steps(trace: Trace, asked: Sweep, known: Plan, watch: _Watch) -> Iterator[None]:
     """Fill the plan, a step at a time."""
-    for machine in asked.machines:
+    variants = asked.options.variants
+    for machine, variant in product(asked.machines, variants):
         for rate in sorted(asked.rates):
             place = len(known.rows)
-            for rows in rows_at(trace, machine, rate, asked.options, watch):
+            for rows in rows_at(trace, machine.varied(variant), rate, asked.options, watch):
                 known.rows[place:] = rows
                 yield
     if asked.mix:
         for rate in sorted(asked.rates):
             watch(f"mixes at rate {float(rate):g}")
             error = next(iter(asked.options.errors), None)
-            rows = [row for row in known.rows if (row.rate, row.error) == (rate, error)]
+            wanted = rate, error, variants[0]
+            rows = [row for row in known.rows if (row.rate, row.error, row.machine.variant) == wanted]
             known.mixes.append((rate, _mix(rows)))
             yield
     for machine in asked.machines:
         for count in asked.fleets:
-            known.sustained.append((machine.name, _sustained(trace, machine, count, asked, watch)))
+            first = machine.varied(variants[0])
+            known.sustained.append((machine.name, _sustained(trace, first, count, asked, watch)))
             yield
 
 

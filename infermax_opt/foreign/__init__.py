@@ -1,1 +1,1 @@
-"""Runs that other systems measured or simulated: read exactly, request by request."""
+"""Files of other programs: runs of theirs are read, request by request; plans and models are written."""

@@ -55,13 +55,15 @@ from infermax_opt.infermax.replay.metrics import measure
 from infermax_opt.infermax.replay.plain import Replay
 from infermax_opt.infermax.replay.waits import after_arrivals
 
-__all__ = ["banded", "longest_spans", "scaled", "worst_case", "worst_objective"]
+__all__ = ["banded", "longest_spans", "scaled", "scaled_cost", "worst_case", "worst_objective"]
 
 #: The machines of an instance, as it says them.
 AS_GIVEN = Band.one()
 
 
-def _scaled(cost: CostModel, factor: Fraction) -> CostModel:
+def scaled_cost(cost: CostModel, factor: Fraction) -> CostModel:
+    """The cost model of a machine whose batches all take `factor` times as long."""
+
     def pair(one: tuple[Number, Number]) -> tuple[Fraction, Fraction]:
         return Fraction(one[0]) * factor, Fraction(one[1]) * factor
 
@@ -80,7 +82,7 @@ def scaled(instance: Instance, factor: Fraction) -> Instance:
     """The instance on a machine whose batches all take `factor` times as long as on its fastest one."""
     if factor == 1:
         return fastest(instance)
-    return replace(instance, cost=_scaled(instance.cost, factor), slowest=None)
+    return replace(instance, cost=scaled_cost(instance.cost, factor), slowest=None)
 
 
 def banded(instance: Instance, band: Band) -> Instance:
@@ -93,7 +95,10 @@ def banded(instance: Instance, band: Band) -> Instance:
     """
     if band == AS_GIVEN:
         return instance
-    low, high = _scaled(instance.cost, band.low), _scaled(instance.slowest or instance.cost, band.high)
+    low, high = (
+        scaled_cost(instance.cost, band.low),
+        scaled_cost(instance.slowest or instance.cost, band.high),
+    )
     for where, value in (*coefficients(low), *coefficients(high)):
         if 10**MAX_DIGITS % value.denominator or value >= 10**MAX_DIGITS:
             problem = (

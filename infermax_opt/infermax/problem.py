@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import Heuristic, Problem
 from infermax_opt.core.result import Claim, LowerBound, Result
 from infermax_opt.core.values import MetricRow
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from infermax_opt.core.admissions import Admission
     from infermax_opt.core.columns import RowKind
     from infermax_opt.core.importing import Importer
+    from infermax_opt.core.readings import Reading
     from infermax_opt.core.run import SolveOptions
     from infermax_opt.core.suite import Case
     from infermax_opt.engines.formulations import BuiltModel
@@ -156,22 +156,22 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         made = replace(instance, cost=found.cost, slowest=None)
         return made, f"{found.name}{only}, instead of {own} the instance has"
 
-    def reciprocal(self, instance: Instance, metric: str) -> tuple[str, int] | None:
-        """Tokens per second are the generated tokens divided by the makespan.
+    def reading(self, instance: Instance, metric: str) -> Reading | None:
+        """Tokens per second, attainment and best-effort rates.
 
         Parameters
         ----------
         instance : instance
         metric : str
         """
-        if metric == "tokens_per_second" and instance.required is instance:
-            return Metric.MAKESPAN.value, instance.output_tokens
-        return None
+        from infermax_opt.infermax.data.readings import reading_of
+
+        return reading_of(instance, metric)
 
     def question(
         self, instance: Instance, at_most: Sequence[str], at_least: Sequence[str]
     ) -> tuple[Instance, Fraction]:
-        """What is asked with limits of metrics, which several may have, and with a least attainment.
+        """What is asked with limits of metrics, which several may have, and with least rates and shares.
 
         Parameters
         ----------
@@ -179,16 +179,14 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         at_most : sequence of str
             ``METRIC=LIMIT``, of what can be minimised.
         at_least : sequence of str
-            ``attainment=SHARE``.
+            The same, of `infermax_opt.infermax.data.readings.READINGS`.
         """
         from infermax_opt.core.questions import parsed_limits
         from infermax_opt.infermax.data.aims import keeping
 
         limits = parsed_limits(self, instance, at_most)
         least = parsed_limits(self, instance, at_least, field="at_least")
-        if least.keys() - {"attainment"}:
-            raise InputError(f"{min(least.keys() - {'attainment'})!r} is not attainment", field="at_least")
-        objective, target = keeping(instance, limits, least.get("attainment"))
+        objective, target = keeping(instance, limits, least)
         return replace(instance, objective=objective), target
 
     def metric_rows(self, metrics: Metrics) -> Sequence[MetricRow]:
@@ -257,6 +255,12 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         from infermax_opt.infermax.formulation import GROUP
 
         return formulation_names(GROUP)
+
+    def rehearsals(self) -> Iterable[Callable[[], object]]:
+        """Small work for each kernel."""
+        from infermax_opt.infermax.rehearsal import rehearsals
+
+        return rehearsals()
 
     def solve(self, instance: Instance, options: SolveOptions) -> Result[Schedule, Metrics]:
         """Schedulers, then an exact engine, or planners beside a search for bounds.

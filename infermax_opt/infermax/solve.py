@@ -152,7 +152,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         """Improve schedule and bound side by side until they meet or this share of the time is up."""
         left = self.left()
         end = math.inf if left is None else time.monotonic() + left * share
-        for source, candidate in self.candidates(end, windows):
+        for source, candidate in () if self.late() else self.candidates(end, windows):
             self.offer(candidate, source)
             self.take_bounds()
             if self.settled() or time.monotonic() > end:
@@ -174,7 +174,13 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         now = time.monotonic()
         deadline = None if end == math.inf else now + (end - now) * (PLAN_SHARE if windows else 1.0)
         if self.instance.offline and self.instance.objective.is_makespan:
-            yield from anytime_plans(self.instance, upper=upper, seed=self.options.seed, deadline=deadline)
+            yield from anytime_plans(
+                self.instance,
+                upper=upper,
+                known=lambda: self.best.schedule if self.best else None,
+                seed=self.options.seed,
+                deadline=deadline,
+            )
         else:
             yield from self.latency_plans(deadline)
         if windows and self.best is not None:
@@ -294,9 +300,12 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         engine, reason = self.choose()
         self.report = replace(self.report, reason=reason)
         at_once = engine in ("none", "rounds")
-        delayed = threading.Timer(0.0 if at_once else SMALL_SECONDS, self.search_bounds)
+        delayed = threading.Timer(SMALL_SECONDS, self.search_bounds)
         if self.instance.objective.is_searched:
-            delayed.start()
+            if at_once:  # not from a thread: where there are no planners nothing waits for that to begin
+                self.search_bounds()
+            else:
+                delayed.start()
         try:
             self.run_engine(engine, reason)
             if not self.settled() and self.report.termination != Termination.INTERRUPTED:

@@ -23,7 +23,14 @@ from infermax_opt.infermax.data.intervals import slowest
 from infermax_opt.infermax.data.objective import BY_COUNT
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.fast import replay
-from infermax_opt.infermax.replay.metrics import LATER, LATER_TOGETHER, Metrics, measure, objective_value
+from infermax_opt.infermax.replay.metrics import (
+    LATER,
+    LATER_TOGETHER,
+    RATES_LATER,
+    Metrics,
+    measure,
+    objective_value,
+)
 from infermax_opt.infermax.replay.plain import Violation
 
 __all__ = ["Verification", "longest_each", "one_after_another", "verify_schedule"]
@@ -100,7 +107,7 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
         ),
         later=LATER,
         # A result whose objective is one of these knows them.
-        later_together=frozenset() if LATER_TOGETHER & counted else LATER_TOGETHER,
+        later_together=tuple(some for some in (LATER_TOGETHER, RATES_LATER) if not some & counted),
     )
     return Verification.of(subject, truth)
 

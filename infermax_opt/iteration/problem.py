@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.problem import Heuristic, Problem
+from infermax_opt.core.readings import Quotient
 from infermax_opt.core.result import Claim, LowerBound, Result
 from infermax_opt.iteration.certificates import CERTIFICATION, IterationCertification
 from infermax_opt.iteration.data.instance import BE_TOKENS, VALUES, IterationInstance
@@ -16,6 +17,7 @@ from infermax_opt.iteration.replay.metrics import IterationMetrics
 
 if TYPE_CHECKING:
     from infermax_opt.core.columns import RowKind
+    from infermax_opt.core.readings import Reading
     from infermax_opt.core.run import SolveOptions
     from infermax_opt.core.suite import Case
     from infermax_opt.engines.formulations import BuiltModel
@@ -115,7 +117,7 @@ class IterationProblem(Problem[IterationInstance, Selection, IterationMetrics]):
             found.append("a batch without value counts as one of all requests with the least value")
         return tuple(found)
 
-    def reciprocal(self, instance: IterationInstance, metric: str) -> tuple[str, int] | None:
+    def reading(self, instance: IterationInstance, metric: str) -> Reading | None:
         """Rates are the reciprocals of the objectives.
 
         Parameters
@@ -124,7 +126,7 @@ class IterationProblem(Problem[IterationInstance, Selection, IterationMetrics]):
         metric : str
         """
         rates = {"be_tokens_per_second": BE_TOKENS, "value_per_second": VALUES}
-        return (instance.objective, 1) if rates.get(metric) == instance.objective else None
+        return Quotient(instance.objective, 1) if rates.get(metric) == instance.objective else None
 
     def heuristics(self) -> Sequence[str]:
         """A greedy rule, and the paper's in two readings."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +116,12 @@ class MakespanProblem(Problem[MakespanInstance, MakespanSchedule, MakespanMetric
         from infermax_opt.makespan.exact.solve_formulation import GROUP
 
         return formulation_names(GROUP)
+
+    def rehearsals(self) -> Iterable[Callable[[], object]]:
+        """Small work for each kernel."""
+        from infermax_opt.makespan.rehearsal import rehearsals
+
+        return rehearsals()
 
     def solve(
         self, instance: MakespanInstance, options: SolveOptions

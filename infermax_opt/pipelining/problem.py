@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import Heuristic, Problem
+from infermax_opt.core.readings import Quotient
 from infermax_opt.core.result import Claim, LowerBound, Result
 from infermax_opt.files.fields import INSTANCE_SCHEMA
 from infermax_opt.pipelining.certificates import CERTIFICATION, PipeliningCertification
@@ -22,6 +23,7 @@ from infermax_opt.simple.json import record_from_json, record_to_json
 if TYPE_CHECKING:
     from infermax_opt.core.columns import RowKind
     from infermax_opt.core.importing import Importer
+    from infermax_opt.core.readings import Reading
     from infermax_opt.core.run import SolveOptions
     from infermax_opt.core.suite import Case
     from infermax_opt.engines.formulations import BuiltModel
@@ -114,7 +116,7 @@ class PipeliningProblem(Problem[PipeliningInstance, Pipelining, PipeliningMetric
         names = {metric: name for name, metric in OBJECTIVES.items()}
         return replace(instance, objective=names.get(objective, objective))
 
-    def reciprocal(self, instance: PipeliningInstance, metric: str) -> tuple[str, int] | None:
+    def reading(self, instance: PipeliningInstance, metric: str) -> Reading | None:
         """For what is maximised: the metric that is minimised for it, and the capacity.
 
         Parameters
@@ -122,7 +124,7 @@ class PipeliningProblem(Problem[PipeliningInstance, Pipelining, PipeliningMetric
         instance : PipeliningInstance
         metric : str
         """
-        return (OBJECTIVES[metric], instance.capacity) if metric in OBJECTIVES else None
+        return Quotient(OBJECTIVES[metric], instance.capacity) if metric in OBJECTIVES else None
 
     def question(
         self, instance: PipeliningInstance, at_most: Sequence[str], at_least: Sequence[str]
@@ -179,6 +181,12 @@ class PipeliningProblem(Problem[PipeliningInstance, Pipelining, PipeliningMetric
         from infermax_opt.pipelining.exact.solve_formulation import GROUP
 
         return formulation_names(GROUP)
+
+    def rehearsals(self) -> Iterable[Callable[[], object]]:
+        """Small work for each kernel."""
+        from infermax_opt.pipelining.rehearsal import rehearsals
+
+        return rehearsals()
 
     def solve(
         self, instance: PipeliningInstance, options: SolveOptions

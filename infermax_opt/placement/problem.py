@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +113,12 @@ class PlacementProblem(Problem[PlacementInstance, Placement, PlacementMetrics]):
         from infermax_opt.placement.exact.solve_formulation import GROUP
 
         return formulation_names(GROUP)
+
+    def rehearsals(self) -> Iterable[Callable[[], object]]:
+        """Small work for each kernel."""
+        from infermax_opt.placement.rehearsal import rehearsals
+
+        return rehearsals()
 
     def solve(
         self, instance: PlacementInstance, options: SolveOptions

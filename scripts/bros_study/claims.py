@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from scripts.bros_study.claims_larger import larger
 from scripts.bros_study.figures import frontier_at
 from scripts.bros_study.rates import Row
 from scripts.bros_study.readings import pairs, points, relative, span
@@ -20,8 +21,8 @@ BASELINES = {"fcfs": "vLLM", "rr": "RR"}
 def claims(tables: Tables) -> list[Claim]:
     """All claims, in the order of the paper's figures."""
     makers = (
-        _queue, _latency, _throughput, _ttft, _tpot, _baselines, _bound, _frontier, _real_time, _sharing,
-        _overhead, _snapshots,
+        _queue, _latency, _throughput, _ttft, _tpot, _baselines, _bound, larger, _frontier, _real_time,
+        _sharing, _overhead, _snapshots,
     )  # fmt: skip
     return [make(tables) for make in makers]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from infermax_opt.files.figure import STYLE, save_figure
 from scripts.bros_study.rates import Row
-from scripts.bros_study.settings import FRONTIER, HORIZON, OPT_13B, OPT_30B
+from scripts.bros_study.settings import FRONTIER, HORIZON, LARGER, OPT_13B, OPT_30B
 from scripts.bros_study.tables import Tables, choose, numbers
 
 __all__ = ["FIGURES", "draw_all", "frontier_at"]
@@ -38,6 +38,7 @@ FIG_11 = (
     ("tpot", "", "TPOT attained, %"),
     ("attainment", "attainment_at_most", "both attained, %"),
 )
+FIG_LARGER = (FIG_10[0], FIG_11[2], FIG_10[1])
 FIG_12 = (
     ("normalised_s", "normalised_bound_s", "normalised latency, s/token"),
     ("rt_per_s", "", "RT done/s"),
@@ -109,6 +110,12 @@ def _hybrid(tables: Tables, panels: Sequence[Panel]) -> Any:
         for workload, profile in COLUMNS
     ]  # fmt: skip
     return _grid(columns, panels)
+
+
+def _larger(tables: Tables) -> Any:
+    workloads = dict.fromkeys(workload for workload, *_ in LARGER)
+    columns = [(f"Llama-3-70B, {name}", choose(tables["larger"], workload=name)) for name in workloads]
+    return _grid(columns, FIG_LARGER)
 
 
 def _queue(tables: Tables) -> Any:
@@ -196,6 +203,7 @@ FIGURES: Mapping[str, str] = {
     "fig03": "Figure 3: queueing, 512 ShareGPT requests on OPT-13B",
     "fig10": "Figure 10: normalised latency and best-effort throughput",
     "fig11": "Figure 11: attainment",
+    "larger": "Figures 10 and 11 for Llama-3-70B on eight A100s",
     "fig12": "Figure 12: real-time requests alone",
     "fig13": "Figure 13: what more KV blocks can do (OPT-30B, ShareGPT, `bros`)",
     "fig14": "Figure 14: time of choosing a batch as a share of the batch",
@@ -210,7 +218,7 @@ def draw_all(tables: Tables, out: Path) -> None:
 
     pictures = {
         "fig03": _queue, "fig10": lambda t: _hybrid(t, FIG_10), "fig11": lambda t: _hybrid(t, FIG_11),
-        "fig12": _real_time, "fig13": _sharing, "fig14": _overhead, "frontier": _frontier,
+        "larger": _larger, "fig12": _real_time, "fig13": _sharing, "fig14": _overhead, "frontier": _frontier,
     }  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     with rc_context(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -20,11 +20,13 @@ from scripts.bros_study.rates import EVERY, WEIGHTS, Row, least
 from scripts.bros_study.settings import (
     FRONTIER,
     HYBRID,
+    LARGER,
     OPT_13B,
     OPT_30B,
     POLICIES,
     QUEUE_RATES,
     RATES,
+    Case,
     hybrid,
     queue,
     real_time,
@@ -110,7 +112,16 @@ def _percent(share: Fraction | None) -> str:
 
 def hybrid_rows() -> Iterator[Row]:
     """Figures 10, 11 and 14: rates and policies, with the certified least number of missed requests."""
-    for workload, profile, rate, seed in HYBRID:
+    yield from _cases(HYBRID)
+
+
+def larger_rows() -> Iterator[Row]:
+    """The same of the paper's largest model."""
+    yield from _cases(LARGER)
+
+
+def _cases(cases: Sequence[Case]) -> Iterator[Row]:
+    for workload, profile, rate, seed in cases:
         instance = hybrid(workload, profile, rate, seed)
         least_missed = least(instance, "0", SECONDS)
         for policy in POLICIES:
@@ -214,6 +225,7 @@ def snapshot_rows() -> Iterator[Row]:
 
 STUDIES: dict[str, Callable[[], Iterator[Row]]] = {
     "hybrid": hybrid_rows,
+    "larger": larger_rows,
     "queue": queue_rows,
     "real_time": real_time_rows,
     "sharing": sharing_rows,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from scripts.bros_study.claims import claims
 from scripts.bros_study.figures import FIGURES
-from scripts.bros_study.settings import BACKLOG, HORIZON, OPT_13B, OPT_30B, REQUESTS
+from scripts.bros_study.settings import BACKLOG, HORIZON, LLAMA_70B, OPT_13B, OPT_30B, REQUESTS
 from scripts.bros_study.tables import Tables
 from scripts.findings.claim import summary
 
@@ -24,7 +24,8 @@ python -m scripts.bros_study.paper --out scripts/bros_study          # tables, f
 python -m scripts.bros_study.paper --page --out scripts/bros_study   # figures and this page from the tables
 ```
 
-**Machines.** The shipped profiles `{OPT_13B}` and `{OPT_30B}`. They are estimates, not measurements.
+**Machines.** The shipped profiles `{OPT_13B}`, `{OPT_30B}` and `{LLAMA_70B}`. They are estimates, not
+measurements.
 
 **Workloads.** Log-normal lengths with the paper's moments of ShareGPT and LMSYS, Poisson arrivals, limits of
 0.4 s (TTFT) and 0.2 s (TPOT, a mean); best-effort requests in sets of 128, {BACKLOG} a second at least
@@ -54,7 +55,7 @@ _LIMITS = """## What this cannot show
   limits later. docs/bros.md has 300 s, on another estimate.
 - The KV share that `slack` keeps free was chosen on seed 1 of a similar workload (docs/bros.md).
 - One seed for most points; a second one for OPT-30B with ShareGPT at three rates.
-- Llama-3-70B, TGI, a profile without hinge, and BROS with literal step (iii) are not measured here.
+- TGI, a profile without hinge, and BROS with literal step (iii) are not measured here.
 - Processor times are those of a machine that others used as well, of code in Python.
 - A distance to a bound may be the fault of the bound.
 """

@@ -602,12 +602,32 @@ def needs_of(
     if until is not None:
         found.append(Need(begin, ceil(date + until), 1, 1))
     if due is not None and outputs > 1:
-        size, first = -(-(outputs - 1) // groups), prompt_ticks(machine, prompt)
-        for low in range(2, outputs + 1, size):
-            high = min(outputs, low + size - 1)
-            ready = begin + first + later_ticks(machine, prompt, 2, low - 1)
-            end = ceil(date + due) - later_ticks(machine, prompt, high + 1, outputs)
-            found.append(Need(ready, end, low, high))
+        ready, end = begin + prompt_ticks(machine, prompt), ceil(date + due)
+        found += later_needs(machine, lengths, (ready, end), groups)
+    return found
+
+
+def later_needs(
+    machine: Machine, lengths: tuple[int, int], between: tuple[int, int], groups: int
+) -> list[Need]:
+    """Stretches of the later tokens of a request, of which there are some.
+
+    Parameters
+    ----------
+    machine : Machine
+    lengths : (int, int)
+        Prompt and output tokens.
+    between : (int, int)
+        Ticks at which the first token is there at the soonest, and the last one has to be.
+    groups : int
+        As in `needs_of`.
+    """
+    (prompt, outputs), (ready, due) = lengths, between
+    size, found = -(-(outputs - 1) // groups), list[Need]()
+    for low in range(2, outputs + 1, size):
+        high = min(outputs, low + size - 1)
+        begin = ready + later_ticks(machine, prompt, 2, low - 1)
+        found.append(Need(begin, due - later_ticks(machine, prompt, high + 1, outputs), low, high))
     return found
 
 
@@ -760,7 +780,7 @@ def joint_hash(lines: Iterable[str]) -> str:
 
 
 # --- infermax_opt/fleet/checker/windows.py --------------------------------------------------------
-# Windows of time with weights, and what each request pays in them: the argument of all four proofs.
+# Windows of time with weights, and what each request pays in them: the argument of all proofs.
 
 #: What is proved where more requests can never keep their limits than may miss them.
 NEVER = "no number of machines"
@@ -827,12 +847,17 @@ def paid_by(given: Field, question: Question) -> Paid:
     paid: list[int | None] = []
     for arrival, prompt, outputs, limits in question.requests:
         needs = needs_of(machine, arrival, (prompt, outputs), limits, question.groups)
-        paid.append(None if needs is None else _paid(machine, windows, prompt, needs, work))
+        paid.append(None if needs is None else paid_in(machine, windows, prompt, needs, work))
     return Paid(machine, windows, paid)
 
 
-def _paid(machine: Machine, windows: list[Window], prompt: int, needs: list[Need], work: Work) -> int:
-    """What a request pays in all windows; a need costs the same in each of a piece and kind."""
+def paid_in(machine: Machine, windows: list[Window], prompt: int, needs: list[Need], work: Work) -> int:
+    """What a request pays in all windows; a need costs the same in each of a piece and kind.
+
+    Parameters
+    ----------
+    machine, windows, prompt, needs, work
+    """
     weights = _weights(windows, needs, work) if needs else {}
     work.spend(COSTING * len(weights))
     return sum(
@@ -886,17 +911,25 @@ def charged(given: Field, work: Work) -> Charged:
     require_schema(given, POOLED_SCHEMA)
     question = read_question(given, work)
     machine, windows, paid = paid_by(given, question)
+    return Charged(machine, windows, question, least_paid(paid, question.must))
+
+
+def least_paid(paid: list[int | None], must: int) -> int | None:
+    """What so many requests pay together at least; None if fewer can be good."""
     known = sorted(some for some in paid if some is not None)
-    least = sum(known[: question.must]) if len(known) >= question.must else None
-    return Charged(machine, windows, question, least)
+    return sum(known[:must]) if len(known) >= must else None
 
 
-def fewest_of(found: Charged) -> int | str:
-    """The number of machines that is proved, or `NEVER`."""
+def fewest_of(found: Charged, least: int | None = None) -> int | str:
+    """The number of machines that is proved, or `NEVER`.
+
+    `least` are needed in any case; one without it, if a request has to be good.
+    """
     if found.least is None:
         return NEVER
     room = unit_of(found.machine) * sum((end - begin) * weight for begin, end, weight, *_ in found.windows)
-    return max(min(1, found.question.must), -(-found.least // max(1, room)))
+    known = min(1, found.question.must) if least is None else least
+    return max(known, -(-found.least // max(1, room)))
 
 
 # --- infermax_opt/fleet/checker/hours.py ----------------------------------------------------------
@@ -1121,6 +1154,118 @@ def _lengths(found: Charged) -> list[int]:
     ]
 
 
+# --- infermax_opt/fleet/checker/split.py ----------------------------------------------------------
+# Proof: fewest prefill machines, or fewest decode machines, where each does its part alone.
+#
+# The same as of `pooled`, with what a request needs of one side.  The proof stands in
+# `infermax_opt.fleet.bounds.split`.
+
+SPLIT_SCHEMA = "infermax-opt/fleet-split-bound/1"
+SIDES = ("prefill", "decode")
+
+
+class Apart(NamedTuple):
+    """A machine of either side, and the seconds that a token of KV takes from one to the other."""
+
+    prefill: Machine
+    decode: Machine
+    transfer: Fraction
+
+
+def split_needs(apart: Apart, side: str, asked: Asked, groups: int) -> list[Need] | None:
+    """What a request needs of a side to keep its limits; None if it never does, or fits no machine.
+
+    Parameters
+    ----------
+    apart : Apart
+    side : str
+        One of `SIDES`.
+    asked : Asked
+    groups : int
+        Stretches into which later tokens are divided.
+    """
+    arrival, prompt, outputs, limits = asked
+    ends = _dates(apart, prompt, outputs, limits)
+    peak = prompt + outputs - 1 if outputs > 1 else 0
+    if ends is None or prompt > apart.prefill.kv or peak > apart.decode.kv:
+        return None
+    first, until, due = ends
+    if side == "prefill":
+        second = apart.prefill.ticks_per_second
+        if until is None:
+            return []
+        return [Need(floor(arrival * second), ceil((arrival + until) * second), 1, 1)]
+    if due is None or outputs == 1:
+        return []
+    second = apart.decode.ticks_per_second
+    ready = floor((arrival + first + apart.transfer * prompt) * second)
+    return later_needs(apart.decode, (prompt, outputs), (ready, ceil((arrival + due) * second)), groups)
+
+
+def _dates(apart: Apart, prompt: int, outputs: int, limits: Any) -> tuple[Fraction, Any, Any] | None:
+    """Seconds from arrival to the soonest first token, and to the latest first and last one, None for no end.
+
+    None if never in time.
+    """
+    ttft, tpot, e2e = limits
+    first, rest = Fraction(prompt_ticks(apart.prefill, prompt), apart.prefill.ticks_per_second), Fraction(0)
+    if outputs > 1:
+        later = later_ticks(apart.decode, prompt, 2, outputs)
+        rest = apart.transfer * prompt + Fraction(later, apart.decode.ticks_per_second)
+    span = 0 if outputs == 1 else None if tpot is None else tpot * (outputs - 1)
+    if span is not None and rest > span:
+        return None
+    due = least_of(e2e, None if ttft is None or span is None else ttft + span)
+    until = least_of(ttft, None if due is None else due - rest)
+    return None if until is not None and first > until else (first, until, due)
+
+
+def ends_apart(apart: Apart, asked: Asked) -> Fraction | None:
+    """Seconds from arrival to the latest first token of a request that is in time at all; None for no end."""
+    _, prompt, outputs, limits = asked
+    ends = _dates(apart, prompt, outputs, limits)
+    return None if ends is None else ends[1]
+
+
+def split_hash(apart: Apart, share: Fraction, requests: list[Asked]) -> str:
+    """Hash of what is asked: how many of these machines of either side keep the limits of this share.
+
+    Parameters
+    ----------
+    apart, share, requests
+    """
+    machines = (question_hash(machine, share, requests) for machine in (apart.prefill, apart.decode))
+    return joint_hash([*machines, str(apart.transfer)])
+
+
+def fewest_apart(given: Field, work: Work) -> tuple[str, int | str]:
+    """The side that a certificate speaks of, and the number of its machines that is proved, or `NEVER`."""
+    require_schema(given, SPLIT_SCHEMA)
+    question, side = read_question(given, work), given["side"].value
+    if side not in SIDES:
+        given["side"].fail(f"{shown(side)} is none of {', '.join(SIDES)}")
+    prefill, decode = (read_machine(given[name]) for name in SIDES)
+    if decode.preemption:
+        given["decode"].fail("drops what was cached, and computes it again")
+    apart = Apart(prefill, decode, quantity(given["transfer"]))
+    machine: Machine = getattr(apart, side)
+    windows = read_windows(given["windows"], machine, work)
+    for one in (prefill, decode):
+        work.spend(OPENING + OPENING_PIECE * len(one.alpha))
+        work.spend(len(question.requests) * HASHING + finding(one, question))
+    known = split_hash(apart, question.share, question.requests)
+    if given["question"].value != known:
+        given["question"].fail(f"machines, transfer, share and requests are of {known}")
+    paid, done = list[int | None](), 0
+    for asked in question.requests:
+        needs = split_needs(apart, side, asked, question.groups)
+        paid.append(None if needs is None else paid_in(machine, windows, asked[1], needs, work))
+        # Whoever has a single token is done before the decode pool.
+        done += needs is not None and side == "decode" and asked[2] == 1
+    found = Charged(machine, windows, question, least_paid(paid, question.must))
+    return side, fewest_of(found, int(question.must > done))
+
+
 # --- infermax_opt/fleet/checker/certificate.py ----------------------------------------------------
 # The certificate: which proof its schema names, and whether that proves what is claimed.
 
@@ -1160,6 +1305,11 @@ def machine_seconds(certificate: Any, most: int | None = None) -> Fraction | str
     return guarded(lambda given: seconds_of(given, Work(most)), certificate)
 
 
+def least_apart(certificate: Any, most: int | None = None) -> int | str:
+    """The number of machines of a pool that a certificate proves, or `NEVER`; as `least_machines`."""
+    return guarded(lambda given: fewest_apart(given, Work(most))[1], certificate)
+
+
 def guarded(proof: Callable[[Field], Proved], certificate: Any) -> Proved:
     """What a certificate, as parsed, proves; whatever is wrong with it is a rejection."""
     try:
@@ -1194,8 +1344,12 @@ def _held(given: Field, asked: str | None) -> Held:
         held = _claimed(given, "price", "price of a mix", "per hour", price_of(given, Work()))
     elif schema == HOURS_SCHEMA:
         held = _claimed(given, "seconds", "machine time", "s", seconds_of(given, Work()))
+    elif schema == SPLIT_SCHEMA:
+        side, proved = fewest_apart(given, Work())
+        held = _claimed(given, "machines", f"{side} pool", "machines", proved)
     else:
-        given["schema"].fail(f"{shown(schema)} is none of {POOLED_SCHEMA}, {MIX_SCHEMA}, {HOURS_SCHEMA}")
+        known = ", ".join((POOLED_SCHEMA, MIX_SCHEMA, HOURS_SCHEMA, SPLIT_SCHEMA))
+        given["schema"].fail(f"{shown(schema)} is none of {known}")
     require(asked in (None, held.question), f"is for another question, {held.question}")
     return held
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from infermax_opt.files.figure import STYLE, save_figure
 from infermax_opt.files.json import read_text, write_text
+from scripts.ecoserve_study.models import COMPARED, MODELS
 from scripts.findings.tables import Tables
 
 __all__ = ["CAPTIONS", "DRAWN", "draw"]
@@ -20,7 +21,7 @@ LOOKS = {
     "ecoserve": ("#D55E00", "D"), "ecoserve-oracle": ("#CC79A7", "P"), "spt": ("#000000", "*"),
     "sharegpt": ("#0072B2", "o"), "alpaca": ("#E69F00", "s"), "bookcorpus": ("#009E73", "^"),
     "apart": ("#999999", "v"), "dyadic": ("#E69F00", "s"), "splitting": ("#0072B2", "o"),
-    "best": ("#D55E00", "D"),
+    "best": ("#D55E00", "D"), "llama-33b": ("#0072B2", "o"), "opt-175b": ("#E69F00", "s"),
 }  # fmt: skip
 BOUND = "#555555"
 STATES = {
@@ -243,6 +244,27 @@ def _fig12(figure: Any, tables: Tables) -> None:
     figure.suptitle("Figure 12: ecoserve at the sustainable rate; dotted: no schedule beats this")
 
 
+def _models(figure: Any, tables: Tables) -> None:
+    """Mean JCT and SSR of the larger models, a marker for each."""
+    grid = figure.subplots(2, 3, sharex=True)
+    for column, (trace, title) in enumerate(TITLES.items()):
+        for model, machine in MODELS.items():
+            rows = tables.rows("models", model=model, trace=trace, load="0.8")
+            colour, marker = LOOKS[model]
+            for axes, name, factor in ((grid[0][column], "mean_jct", 1), (grid[1][column], "ssr", 100)):
+                values = [factor * float(row[name]) for row in rows]
+                axes.plot(range(len(rows)), values, marker, color=colour, label=machine.title)
+            (bound,) = {float(row["jct_bound"]) for row in rows}
+            grid[0][column].axhline(bound, color=colour, linestyle=":", linewidth=1)
+        grid[0][column].set_title(title)
+        _finish(grid[0][column], "", "mean JCT, s" if column == 0 else "")
+        _finish(grid[1][column], "", "SSR, %" if column == 0 else "")
+        _log(grid[0][column], "y")
+        grid[1][column].set_xticks(range(len(COMPARED)), COMPARED, rotation=60, ha="right")
+    _legend(figure, [grid[0][0]], 2)
+    figure.suptitle("Figures 10 and 11 for larger models at 0.8 of the sustainable rate; dotted: bounds")
+
+
 def _sharing(figure: Any, tables: Tables) -> None:
     """Use of a reservation by pipelining."""
     panels = figure.subplots(1, 2)
@@ -339,6 +361,7 @@ DRAWN: Mapping[str, tuple[Draw, tuple[float, float]]] = {
     "fig10": (_fig10, (9, 7)),
     "fig11": (_fig11, (9, 2.8)),
     "fig12": (_fig12, (10, 4.4)),
+    "models": (_models, (9, 4.8)),
     "pipelining": (_sharing, (9, 3.4)),
 }
 CAPTIONS = {
@@ -348,6 +371,7 @@ CAPTIONS = {
     "fig10": ("Figure 10: latency and SSR by rate", "rates"),
     "fig11": ("Figure 11: ablation against vLLM", "rates"),
     "fig12": ("Figure 12: settings", "sweeps"),
+    "models": ("Figures 10 and 11 for Llama-33B and OPT-175B", "models"),
     "pipelining": ("Pipelining against the 3/4 law and the certified bound", "sharing"),
 }
 """What each shows, and the table it is drawn from."""

@@ -22,6 +22,7 @@ from infermax_opt.infermax.schedulers.reservation.job import padded
 from infermax_opt.infermax.schedulers.reservation.presets import RESERVATION, reservation_options
 from infermax_opt.infermax.schedulers.reservation.run import reservation_run
 from scripts.ecoserve_study.measure import Cell, bounds, runs, swept
+from scripts.ecoserve_study.models import WINDOW, models
 from scripts.ecoserve_study.sharing import sharing
 from scripts.ecoserve_study.waiting import held_kv
 
@@ -29,8 +30,6 @@ __all__ = ["FEW", "LOADS", "STUDIES", "SWEEPS", "WINDOW", "Row", "window"]
 
 Row = dict[str, Cell]
 
-#: Requests of each trace.
-WINDOW = {"sharegpt": 300, "alpaca": 600, "bookcorpus": 100}
 #: Shares of the sustainable rate, and the rate of the paper.
 LOADS = ("0.5", "0.8", "1", "1.2", "published")
 #: Schedulers for the traces other than ShareGPT, which has all of them.
@@ -163,5 +162,6 @@ STUDIES: Mapping[str, Callable[[], Iterator[Row]]] = {
     "groups": _groups,
     "held": _held,
     "sharing": sharing,
+    "models": models,
 }
 """By name."""

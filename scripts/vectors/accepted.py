@@ -102,6 +102,13 @@ def crowd() -> Instance:
     return Instance("crowd", (RequestGroup("r", 6, 6, count=12),), System(40, 50, 50, 3), COST, objective=aim)
 
 
+def close() -> Instance:
+    """Prompts that come so close together that not all can be on time."""
+    groups = tuple(RequestGroup(f"r{k}", 3 + k % 3, 2, Fraction(k, 2)) for k in range(5))
+    aim = Objective.of("p50_ttft")
+    return Instance("close", groups, System(40, 6, 6), COST, objective=aim)
+
+
 # --- evidence that is written here ------------------------------------------------------------------
 
 MISSED = {
@@ -116,6 +123,7 @@ RANK = {
     "kind": "rank", "limit": "14", "piece": 0, "exponent": 16, "groups": 2,
     "cells": [[1400, 118, 1048576, 4194304, 4194304]], "shares": [[0, 524288]],
 }  # fmt: skip
+ON_TIME = {"kind": "on-time", "piece": 1, "limit": "2.1"}
 #: Cells that are left of evidence that has many.
 FEW = 6
 
@@ -173,6 +181,7 @@ def of_infermax() -> Iterator[Accepted]:
     yield written(optional("unserved"), "unserved", UNSERVED)
     yield written(optional("unserved_tokens"), "unserved-tokens", UNSERVED)
     yield written(crowd(), "rank", RANK)
+    yield written(close(), "on-time", ON_TIME)
     limits = replace(arrivals(), objective=Objective.of({"at_most": {"makespan": "3", "mean_e2e": "2"}}))
     yield written(limits, "limits", {**makespan["state-flow"].certificate["evidence"], "metric": "makespan"})
     weights = late({"missed": "1", "makespan": "0.1", "mean_e2e": "0.5"})

@@ -18,6 +18,7 @@ REASONS = {
     "kind": "the evidence is of no kind that the objective of the instance has",
     "digest": "the certificate's own sha256 is of another text",
     "instance": "the certificate is for another instance",
+    "question": "the certificate holds another question than its hash, or than the one that is asked for",
     "objective": "the certificate is for another objective",
     "cost": "the certificate is for another cost model",
     "work": "checking would take more than the limit",
@@ -172,6 +173,12 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
     "rank": (
         ("limit-raised", "evidence", "limit", "1000"),
         ("price-lowered-to-0", "evidence", "cells.0.1", 0),
+    ),
+    "on-time": (
+        ("limit-raised", "evidence", "limit", "2.5"),
+        ("limit-below-0", "evidence", "limit", "-1"),
+        ("limit-missing", "malformed", "limit", ...),
+        ("piece-unknown", "malformed", "piece", 2),
     ),
     "limits": (("metric-without-a-limit", "malformed", "metric", "mean_ttft"),),
     "parts": (

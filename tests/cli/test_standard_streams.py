@@ -92,7 +92,7 @@ def test_every_command_reads_and_writes_it(tmp_path: Path) -> None:
         (("bound", "-"), "{", "-: is not JSON"),
         (("bound", "-"), b"\x1f\x8b\x08", "-: is not a complete gzip file"),
         (("bound", "-"), b"\xff", "-: is not UTF-8 text"),
-        (("bound", TOY, "-o", "-", "--certificate", "-"), "", "cannot be the same file"),
+        (("bound", TOY, "-o", "-", "--certificate", "-"), "", "-: is to be written twice"),
         (
             ("front", TOY, "--x", "makespan", "--y", "mean_e2e", "--parts", "-"),
             "",

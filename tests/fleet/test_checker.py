@@ -31,6 +31,7 @@ from infermax_opt.fleet.checker.mix import MIX_SCHEMA
 from infermax_opt.fleet.checker.needs import KINDS, cost_of, needs_of
 from infermax_opt.fleet.checker.pooled import POOLED_SCHEMA
 from infermax_opt.fleet.checker.question import question_hash
+from infermax_opt.fleet.checker.split import SPLIT_SCHEMA
 from infermax_opt.fleet.scaling import Scaling, least_time
 from tests.fleet.test_mix import two_types
 from tests.fleet.test_pooled import steady
@@ -108,7 +109,7 @@ def run_json(path: Path) -> dict[str, Any]:
 
 def test_every_schema_has_its_checker() -> None:
     names = {point.name for point in entry_points(group=GROUP_ALONE)}
-    assert names == {POOLED_SCHEMA, MIX_SCHEMA, HOURS_SCHEMA}
+    assert names == {POOLED_SCHEMA, MIX_SCHEMA, HOURS_SCHEMA, SPLIT_SCHEMA}
 
 
 def long_one(requests: int, windows: int, pieces: int = 1, limit: str = "9") -> dict[str, Any]:
@@ -219,9 +220,9 @@ def test_plans_leave_windows_out_for_checkers(monkeypatch: pytest.MonkeyPatch) -
     many = {**found.certificate, "windows": found.certificate["windows"] * 1024}
     assert least_machines({**many, "windows": many["windows"][:1]}) == 4
     monkeypatch.setattr(work, "MAX_STEPS", spent[-1] * 3 // 2)
-    assert pooled._proved(many) == 4
+    assert pooled.settled(many, least_machines) == 4
     assert 0 < len(many["windows"]) < 1024
     monkeypatch.setattr(work, "MAX_STEPS", 10)
     many = {**found.certificate}
-    assert pooled._proved(many) == 4
+    assert pooled.settled(many, least_machines) == 4
     assert many == found.certificate

@@ -12,8 +12,10 @@ from click.testing import CliRunner
 
 from infermax_opt.cli.main import cli
 from infermax_opt.files.page import cell
-from infermax_opt.fleet.checker.certificate import least_price, machine_seconds
-from infermax_opt.fleet.page import answer, plan_page
+from infermax_opt.fleet.checker.certificate import least_apart, least_price, machine_seconds
+from infermax_opt.fleet.page import plan_page
+from infermax_opt.fleet.page_words import answer
+from tests.accessible import check_page
 
 PROFILE = "llama-3.1-8b_h100"
 #: Elements that have no end.
@@ -86,6 +88,7 @@ def write_plan() -> None:
     asked = (
         f"plan a&b.csv --format vidur --machines {PROFILE},llama-2-7b_a100 --rates 1,4 --ttft 0.6 --tpot 0.1 "
         "--prices prices.csv --fleet 2 --mix --start-up 1 --windows 3 --schedulers sarathi "
+        "--split 1e5/1e10 --decode-machine llama-2-7b_a100 "
         "--certificates proofs -o report.html"
     )
     done = CliRunner().invoke(cli, asked.split())
@@ -97,6 +100,7 @@ def test_page_of_a_plan(plan: dict[str, Any]) -> None:
     text = Path("report.html").read_text()
     assert len(text) < 5_000_000
     found = Reader(text)
+    assert check_page(text) == []
     assert "http:" not in text
     assert "https:" not in text
     assert "a&amp;b.csv" in text
@@ -134,6 +138,7 @@ def test_page_of_a_plan(plan: dict[str, Any]) -> None:
         )
         proof = json.loads(Path("proofs", f"mix-rate{mix['rate']:g}.json").read_text())
         assert least_price(proof) == low
+    check_pools(plan, found)
     assert "Machine-hours, by type and rate" in found.tables
     for row in plan["rows"]:
         lines = found.tables[f"{row['machine']} at rate {row['rate']:g}: machines by window"][1:]
@@ -141,6 +146,32 @@ def test_page_of_a_plan(plan: dict[str, Any]) -> None:
         assert 0 < row["windows_hours_lower"] <= row["windows_hours_upper"]
         proof = json.loads(Path("proofs", f"{row['machine']}-rate{row['rate']:g}-hours.json").read_text())
         assert float(machine_seconds(proof)) / 3600 == pytest.approx(row["windows_hours_lower"], rel=1e-5)
+
+
+def check_pools(plan: dict[str, Any], found: Reader) -> None:
+    """Prefill and decode apart, on the page and in their proofs."""
+    assert plan["split"] == {"transfer_seconds_per_token": 1e-5, "decode_machine": "llama-2-7b_a100"}
+    for row in plan["rows"]:
+        name = f"{row['machine']} to prefill, llama-2-7b_a100 to decode, at rate {row['rate']:g}"
+        lines = found.tables[name][1:]
+        keys = ("split_prefill", "split_decode", "split")
+        for line, key in zip(lines, keys, strict=False):
+            low, high = row[f"{key}_lower"], row[f"{key}_upper"]
+            assert line[1:] == [cell(low), cell(high)]
+            assert 0 < low <= high
+        for side in ("prefill", "decode"):
+            proof = json.loads(
+                Path("proofs", f"{row['machine']}-rate{row['rate']:g}-{side}.json").read_text()
+            )
+            assert least_apart(proof) == row[f"split_{side}_lower"]
+            assert (
+                row[f"split_{side}_upper"]
+                == min(
+                    row["split_tried"],
+                    key=lambda one: one["prefill"] * row["price_per_hour"] + one["decode"],
+                )[side]
+            )
+        assert row["split_cost_per_million_lower"] <= row["split_cost_per_million_upper"]
 
 
 def test_answer_in_a_sentence(plan: dict[str, Any]) -> None:

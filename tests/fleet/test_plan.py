@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,63 @@ def test_predictions(trace: str) -> None:
     needs = run(*common, "--schedulers", "srpt")
     assert needs.exit_code == 2
     assert "predicted_output_tokens" in needs.stderr
+
+
+def test_sensitivity_to_band_and_overhead(trace: str) -> None:
+    common = (trace, "--format", "vidur", "--machines", PROFILE, "--rates", "4", "--ttft", "1.5", "--json")
+    asked = ("--schedulers", "sarathi", "--fleet", "1", "--certificates", "proofs")
+    done = run(*common, *asked, "--band", "0.5:2", "--overhead", "0,0.05", "-o", "plan.html")
+    assert done.exit_code == 0, done.output
+    told = json.loads(Path("plan.json").read_text())
+    rows = {(row["cost_factor"], row["overhead"]): row for row in told["rows"]}
+    assert list(rows) == [(1, 0), (0.5, 0), (2, 0), (1, 0.05), (0.5, 0.05), (2, 0.05)]
+    # What is slower never needs less.
+    for one, other in product(rows, rows):
+        if one[0] <= other[0] and one[1] <= other[1]:
+            assert rows[one]["lower"] <= rows[other]["lower"]
+            assert rows[one]["lower"] <= rows[other]["upper"]
+    assert rows[0.5, 0]["upper"] < rows[2, 0]["lower"]
+    proofs = [path.name for path in Path("proofs").iterdir()]
+    assert len({row["question_sha256"] for row in rows.values()}) == len(rows) == len(proofs) - 1
+    # The same as a machine that is given so.
+    profile = load_profile(PROFILE)
+    slow = replace(
+        profile.cost, profile=None, prefill=tuple(2 * Fraction(x) for x in profile.cost.prefill),
+        decode=tuple(2 * Fraction(x) for x in profile.cost.decode),
+        batch=[(2 * Fraction(a) + Fraction("0.05"), 2 * Fraction(b)) for a, b in profile.cost.batch],
+    )  # fmt: skip
+    value = {"name": "slow", "kv_capacity": profile.capacity, "cost": cost_to_json(slow)}
+    Path("slow.json").write_text(json.dumps(value, default=str))
+    plain = json.loads(run(*common[:4], "slow.json", *common[5:], *asked[:2]).stdout)["rows"][0]
+    assert plain["question_sha256"] == rows[2, 0.05]["question_sha256"]
+    page = Path("plan.html").read_text()
+    assert "Sensitivity" in page
+    assert f"{PROFILE} x 0.5 + 50 ms" in page
+    said = run(*common[:-1], *asked[:2], "--band", "0.5:2").stdout
+    assert "x 0.5" in said
+    assert "as given" in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("--band 2:1", "LO:HI"),
+        ("--band 0:1", "LO:HI"),
+        ("--band x", "LO:HI"),
+        ("--overhead -1", "overhead"),
+        ("--overhead 11", "from 0 to 10"),
+        ("--split x", "x"),
+        ("--split 1/0", "BYTES/BANDWIDTH"),
+        ("--split 1/2/3", "BYTES/BANDWIDTH"),
+        ("--decode-machine llama-2-7b_a100", "--split"),
+        ("--split 1 --decode-machine nobody", "nobody"),
+    ],
+)
+def test_pools_and_variants_that_cannot_be(trace: str, asked: str, said: str) -> None:
+    done = run(trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "0.5", *asked.split())
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.output
 
 
 def test_each_row_has_a_certificate_in_the_folder(trace: str) -> None:

@@ -242,7 +242,7 @@ def test_a_wrong_schedule_is_not_scored(tmp_path: Path) -> None:
         ((TOY, TOY, "--limit", "kv_capacity=3"), "goes with --machine only"),
         ((TOY, "--machine", TOY, "--format", "schedule"), "a schedule has no requests"),
         ((TOY, "x.json", "--plot", "x.pdf"), "ends in .png or .svg"),
-        ((TOY, "x.json", "--csv", "x.csv", "-o", "x.csv"), "two outputs cannot be the same file"),
+        ((TOY, "x.json", "--csv", "x.csv", "-o", "x.csv"), "x.csv: is to be written twice"),
     ],
 )
 def test_what_cannot_be_scored_is_one_line(words: tuple[str, ...], message: str) -> None:

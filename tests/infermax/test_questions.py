@@ -129,7 +129,7 @@ def test_the_command_answers() -> None:
         (["--at-most", "makespan=-1"], "-1 is negative"),
         (["--at-most", "makespan=2*nobody"], "no scheduler 'nobody'"),
         (["--at-most", "goodput=1"], "'goodput' is none of makespan"),
-        (["--at-least", "goodput=1"], "'goodput' is not attainment"),
+        (["--at-least", "goodput=1"], "'goodput' is none of tokens_per_second, attainment, be_"),
         (["--at-least", "attainment=0.9"], "no request has a service level"),
         (["--at-least", "attainment=1.5", "--slo", "ttft=1"], "1.5 is above 1"),
         (["--at-most", "makespan=1", "--objective", "mean_e2e"], "limits instead of an objective"),

@@ -143,7 +143,7 @@ def test_vidur_and_standard_input(tmp_path: Path) -> None:
         ),
         (("{samples}", "--plot", "x.pdf"), "the name of a picture ends in .png or .svg"),
         (("{samples}", "-o", "{samples}"), "is an input of this command; it is not overwritten"),
-        (("{samples}", "--plot", "x.png", "-o", "x.png"), "--plot and -o cannot be the same file."),
+        (("{samples}", "--plot", "x.png", "-o", "x.png"), "x.png: is to be written twice"),
         (("missing.csv",), "missing.csv: cannot be read: No such file or directory"),
         (("{folder}",), "layers: the times are of one layer: --layers N says how many the model has"),
         (("{folder}", "--layers", "5"), "kernels_dense.csv: cannot be read: No such file or directory"),

@@ -16,7 +16,7 @@ from scripts.bros_study.figures import FIGURES, draw_all, frontier_at
 from scripts.bros_study.measure import MeasureError, measure, normalised_bound
 from scripts.bros_study.page import page
 from scripts.bros_study.rates import COLUMNS
-from scripts.bros_study.settings import HYBRID, OPT_30B, POLICIES, queue
+from scripts.bros_study.settings import HYBRID, LARGER, OPT_30B, POLICIES, queue
 from scripts.bros_study.tables import Tables, choose, one, read_tables
 from scripts.findings.claim import StaleTextError
 from tests.support import ROOT
@@ -51,9 +51,10 @@ def test_the_figures_are_what_the_tables_say(tables: Tables, tmp_path: Path) -> 
 
 
 def test_rows_are_complete_and_no_row_passes_its_bound(tables: Tables) -> None:
-    keys = [(r["workload"], r["profile"], r["rate"], int(r["seed"]), r["policy"]) for r in tables["hybrid"]]
-    assert keys == [(*case, policy) for case in HYBRID for policy in POLICIES]
-    for row in tables["hybrid"]:
+    for name, cases in (("hybrid", HYBRID), ("larger", LARGER)):
+        keys = [(r["workload"], r["profile"], r["rate"], int(r["seed"]), r["policy"]) for r in tables[name]]
+        assert keys == [(*case, policy) for case in cases for policy in POLICIES]
+    for row in (*tables["hybrid"], *tables["larger"]):
         both, at_most = float(row["attainment"]), float(row["attainment_at_most"])
         assert both <= min(at_most, float(row["ttft"]), float(row["tpot"]))
         assert 0 < float(row["normalised_bound_s"]) <= float(row["normalised_s"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import infermax_opt as imx
 from infermax_opt.infermax.data.ecoserve import TRACES
 from infermax_opt.infermax.replay.fast import replay
 from scripts.ecoserve_study import __main__ as command
-from scripts.ecoserve_study import sharing, studies
+from scripts.ecoserve_study import models, sharing, studies
 from scripts.ecoserve_study.command import present, table_text
 from scripts.ecoserve_study.figures import CAPTIONS, DRAWN
 from scripts.ecoserve_study.page import page
@@ -142,3 +143,11 @@ def test_a_schedule_of_a_queue_that_breaks_a_rule_is_refused() -> None:
 
 def test_cells_are_short_and_unknown_ones_empty() -> None:
     assert table_text([{"a": None, "b": 0.123456, "c": 7}]) == "a,b,c\n,0.1235,7\n"
+
+
+def test_larger_models_hold_every_case(tables: Tables) -> None:
+    keys = [(row["model"], row["trace"], row["load"], row["scheduler"]) for row in tables.studies["models"]]
+    assert keys == list(product(models.MODELS, TRACES, models.LOADS, models.COMPARED))
+    for row in tables.studies["models"]:
+        assert 0 < float(row["jct_bound"]) <= float(row["mean_jct"])
+        assert float(row["completed"]) <= 1.001 * float(row["rate_bound"])

@@ -50,20 +50,20 @@ another one.  It is loose where limits of the TPOT are close to the time of a ba
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from infermax_opt.checking.work import Exhausted
 from infermax_opt.fleet.bounds.windows import Weighted, best_windows
 from infermax_opt.fleet.checker.certificate import least_machines
-from infermax_opt.fleet.checker.machine import Machine
 from infermax_opt.fleet.checker.needs import needs_of
 from infermax_opt.fleet.checker.pooled import POOLED_SCHEMA
 from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.machine import machine_of, machine_to_json
 from infermax_opt.fleet.question import FleetQuestion
 
-__all__ = ["ANY_STEPS", "GROUPS", "MachineBound", "pooled_bound"]
+__all__ = ["ANY_STEPS", "GROUPS", "MachineBound", "evidence", "pooled_bound", "settled"]
 
 #: Stretches into which the later tokens of a request are divided.
 GROUPS = 4
@@ -107,42 +107,53 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
     if len(lost) <= question.spare:
         prompts, spared = [r.input_tokens for r in requests], question.spare - len(lost)
         relaxed, windows = best_windows(machine, prompts, found, spared)
-    certificate = _certificate(question, machine, windows)
-    proved = _proved(certificate)
-    certificate["machines"] = proved
+    certificate = {
+        "schema": POOLED_SCHEMA,
+        "machine": machine_to_json(machine),
+        "question": question.sha256,
+        **evidence(question, windows),
+    }
+    proved = settled(certificate, least_machines)
     return MachineBound(None if proved == NEVER else int(proved), certificate, lost, relaxed)
 
 
-def _proved(certificate: dict[str, Any]) -> int | str:
-    """What it proves; windows of little weight are left out where a checker would not take the time for all.
+def settled(certificate: dict[str, Any], least: Callable[..., int | str]) -> int | str:
+    """What it proves, which becomes its claim.
 
-    Of more requests than a checker takes without any window all are kept.
+    Windows of little weight are left out where a checker would not take the time for all; of more requests
+    than a checker takes without any window all are kept.
+
+    Parameters
+    ----------
+    certificate : dict
+        Its windows and its claim are changed.
+    least : callable
+        The checker: certificate, and steps where these have another limit.
     """
-    windows = certificate["windows"]
+    windows, proved = certificate["windows"], None
     kept = sorted(windows, key=lambda window: (window[0] - window[1]) * window[2])
-    while True:
+    while proved is None:
         try:
-            return least_machines({**certificate, "windows": kept})
+            proved = least({**certificate, "windows": kept})
         except Exhausted:
             if not kept:
-                return least_machines(certificate, ANY_STEPS)
+                proved = least(certificate, ANY_STEPS)
             kept = kept[: len(kept) // 2]
             certificate["windows"] = kept or windows
+    certificate["machines"] = proved
+    return proved
 
 
-def _certificate(question: FleetQuestion, machine: Machine, windows: list[Weighted]) -> dict[str, Any]:
-    """The certificate, but for what it proves."""
+def evidence(question: FleetQuestion, windows: list[Weighted]) -> dict[str, Any]:
+    """What a certificate says of requests and windows; what it claims is open."""
     top = max((weight for *_, weight in windows), default=1.0)
     scaled = [
         [begin, end, int(weight / top * 2**WEIGHT_BITS), piece, kind]
         for begin, end, piece, kind, weight in windows
     ]
     return {
-        "schema": POOLED_SCHEMA,
         "machines": None,
         "groups": GROUPS,
         "windows": [window for window in scaled if window[2]],
-        "machine": machine_to_json(machine),
-        "question": question.sha256,
         **question.to_json(),
     }

@@ -16,6 +16,7 @@ from infermax_opt.fleet.checker.mix import MIX_SCHEMA, price_of
 from infermax_opt.fleet.checker.pooled import POOLED_SCHEMA, charged, fewest_of
 from infermax_opt.fleet.checker.question import quantity
 from infermax_opt.fleet.checker.rate import fewest_from
+from infermax_opt.fleet.checker.split import SPLIT_SCHEMA, fewest_apart
 from infermax_opt.fleet.checker.windows import NEVER
 
 Proved = TypeVar("Proved")
@@ -54,6 +55,11 @@ def machine_seconds(certificate: Any, most: int | None = None) -> Fraction | str
     return guarded(lambda given: seconds_of(given, Work(most)), certificate)
 
 
+def least_apart(certificate: Any, most: int | None = None) -> int | str:
+    """The number of machines of a pool that a certificate proves, or `NEVER`; as `least_machines`."""
+    return guarded(lambda given: fewest_apart(given, Work(most))[1], certificate)
+
+
 def guarded(proof: Callable[[Field], Proved], certificate: Any) -> Proved:
     """What a certificate, as parsed, proves; whatever is wrong with it is a rejection."""
     try:
@@ -88,8 +94,12 @@ def _held(given: Field, asked: str | None) -> Held:
         held = _claimed(given, "price", "price of a mix", "per hour", price_of(given, Work()))
     elif schema == HOURS_SCHEMA:
         held = _claimed(given, "seconds", "machine time", "s", seconds_of(given, Work()))
+    elif schema == SPLIT_SCHEMA:
+        side, proved = fewest_apart(given, Work())
+        held = _claimed(given, "machines", f"{side} pool", "machines", proved)
     else:
-        given["schema"].fail(f"{shown(schema)} is none of {POOLED_SCHEMA}, {MIX_SCHEMA}, {HOURS_SCHEMA}")
+        known = ", ".join((POOLED_SCHEMA, MIX_SCHEMA, HOURS_SCHEMA, SPLIT_SCHEMA))
+        given["schema"].fail(f"{shown(schema)} is none of {known}")
     require(asked in (None, held.question), f"is for another question, {held.question}")
     return held
 

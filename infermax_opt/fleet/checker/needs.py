@@ -50,12 +50,32 @@ def needs_of(
     if until is not None:
         found.append(Need(begin, ceil(date + until), 1, 1))
     if due is not None and outputs > 1:
-        size, first = -(-(outputs - 1) // groups), prompt_ticks(machine, prompt)
-        for low in range(2, outputs + 1, size):
-            high = min(outputs, low + size - 1)
-            ready = begin + first + later_ticks(machine, prompt, 2, low - 1)
-            end = ceil(date + due) - later_ticks(machine, prompt, high + 1, outputs)
-            found.append(Need(ready, end, low, high))
+        ready, end = begin + prompt_ticks(machine, prompt), ceil(date + due)
+        found += later_needs(machine, lengths, (ready, end), groups)
+    return found
+
+
+def later_needs(
+    machine: Machine, lengths: tuple[int, int], between: tuple[int, int], groups: int
+) -> list[Need]:
+    """Stretches of the later tokens of a request, of which there are some.
+
+    Parameters
+    ----------
+    machine : Machine
+    lengths : (int, int)
+        Prompt and output tokens.
+    between : (int, int)
+        Ticks at which the first token is there at the soonest, and the last one has to be.
+    groups : int
+        As in `needs_of`.
+    """
+    (prompt, outputs), (ready, due) = lengths, between
+    size, found = -(-(outputs - 1) // groups), list[Need]()
+    for low in range(2, outputs + 1, size):
+        high = min(outputs, low + size - 1)
+        begin = ready + later_ticks(machine, prompt, 2, low - 1)
+        found.append(Need(begin, due - later_ticks(machine, prompt, high + 1, outputs), low, high))
     return found
 
 

@@ -32,14 +32,22 @@ def charged(given: Field, work: Work) -> Charged:
     require_schema(given, POOLED_SCHEMA)
     question = read_question(given, work)
     machine, windows, paid = paid_by(given, question)
+    return Charged(machine, windows, question, least_paid(paid, question.must))
+
+
+def least_paid(paid: list[int | None], must: int) -> int | None:
+    """What so many requests pay together at least; None if fewer can be good."""
     known = sorted(some for some in paid if some is not None)
-    least = sum(known[: question.must]) if len(known) >= question.must else None
-    return Charged(machine, windows, question, least)
+    return sum(known[:must]) if len(known) >= must else None
 
 
-def fewest_of(found: Charged) -> int | str:
-    """The number of machines that is proved, or `NEVER`."""
+def fewest_of(found: Charged, least: int | None = None) -> int | str:
+    """The number of machines that is proved, or `NEVER`.
+
+    `least` are needed in any case; one without it, if a request has to be good.
+    """
     if found.least is None:
         return NEVER
     room = unit_of(found.machine) * sum((end - begin) * weight for begin, end, weight, *_ in found.windows)
-    return max(min(1, found.question.must), -(-found.least // max(1, room)))
+    known = min(1, found.question.must) if least is None else least
+    return max(known, -(-found.least // max(1, room)))

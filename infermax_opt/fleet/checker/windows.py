@@ -1,4 +1,4 @@
-"""Windows of time with weights, and what each request pays in them: the argument of all four proofs."""
+"""Windows of time with weights, and what each request pays in them: the argument of all proofs."""
 
 from __future__ import annotations
 
@@ -76,12 +76,17 @@ def paid_by(given: Field, question: Question) -> Paid:
     paid: list[int | None] = []
     for arrival, prompt, outputs, limits in question.requests:
         needs = needs_of(machine, arrival, (prompt, outputs), limits, question.groups)
-        paid.append(None if needs is None else _paid(machine, windows, prompt, needs, work))
+        paid.append(None if needs is None else paid_in(machine, windows, prompt, needs, work))
     return Paid(machine, windows, paid)
 
 
-def _paid(machine: Machine, windows: list[Window], prompt: int, needs: list[Need], work: Work) -> int:
-    """What a request pays in all windows; a need costs the same in each of a piece and kind."""
+def paid_in(machine: Machine, windows: list[Window], prompt: int, needs: list[Need], work: Work) -> int:
+    """What a request pays in all windows; a need costs the same in each of a piece and kind.
+
+    Parameters
+    ----------
+    machine, windows, prompt, needs, work
+    """
     weights = _weights(windows, needs, work) if needs else {}
     work.spend(COSTING * len(weights))
     return sum(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infermax_opt.core.compiled import compiled
+from infermax_opt.core.compiled import compiled, worthwhile
 from infermax_opt.core.errors import InputError
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.infermax.schedulers.algorithm1 import LoopInput, Options, Order, loop_input
@@ -71,7 +71,7 @@ class Router:
             raise InputError("sorted_f forms its batches for a single machine", field="scheduler")
         self.question = question
         self._input = loop_input(question.workload, options)
-        self._long = question.workload.output_tokens > PLAIN_WORK
+        self._long = worthwhile(_compiled, question.workload.output_tokens, PLAIN_WORK, PLAIN_WORK)
 
     def route(
         self,

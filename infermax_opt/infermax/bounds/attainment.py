@@ -71,8 +71,8 @@ from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["attainment_bounds"]
 
-#: Pairs of requests and cells in the linear program: the quick one takes seconds, the finest up to minutes.
-PAIRS = (6_000, 15_000, 30_000)
+#: Pairs of requests and cells in the linear program: the first takes a second, the finest up to minutes.
+PAIRS = (1_500, 6_000, 15_000, 30_000)
 #: Kinds of requests beyond which it is not tried: each would have too few cells.
 MAX_KINDS = 100_000
 

@@ -55,8 +55,12 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     elif objective.name is None:
         # Levels count for requests, too, that need not be finished.
         parts = part_bounds(instance, lambda aim: searched_bounds(replace(whole, objective=aim), stop=stop))
-        yield from parts
-        if not UNSERVED.isdisjoint(objective.metrics):
+        if UNSERVED.isdisjoint(objective.metrics):
+            yield from parts
+        elif set(objective.metrics) <= set(BY_COUNT):  # all in one program, which sees what they share
+            yield from attainment_bounds(whole, stop=stop)
+        else:
+            yield from parts
             yield from attainment_bounds(whole, stop=stop)
     elif objective.is_makespan:
         yield from _on_the_makespan(instance, stop)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import math
 
+from infermax_opt.core.compiled import in_rehearsal
+
 __all__ = ["MOST_SIZES", "is_tiny"]
 
 #: Output tokens of all requests together.
@@ -15,7 +17,6 @@ MOST_STATES = 5_000
 MOST_SIZES = 20_000
 
 
-@functools.lru_cache(maxsize=64)
 def is_tiny(kinds: tuple[tuple[int, int, int], ...]) -> bool:
     """Whether plain Python lists all states and paths of these requests within about a second.
 
@@ -23,6 +24,11 @@ def is_tiny(kinds: tuple[tuple[int, int, int], ...]) -> bool:
     ----------
     kinds : tuple of (input tokens, output tokens, requests)
     """
+    return not in_rehearsal() and _is_tiny(kinds)
+
+
+@functools.lru_cache(maxsize=64)
+def _is_tiny(kinds: tuple[tuple[int, int, int], ...]) -> bool:
     if sum(tokens * count for _, tokens, count in kinds) > MOST_TOKENS:
         return False
     return math.prod(math.comb(tokens + 1 + count, count) for _, tokens, count in kinds) <= MOST_STATES

@@ -20,6 +20,7 @@ from infermax_opt.infermax.checker.interaction import interaction
 from infermax_opt.infermax.checker.lagrangian import lagrangian
 from infermax_opt.infermax.checker.mutual import mutual
 from infermax_opt.infermax.checker.occupancy import occupancy
+from infermax_opt.infermax.checker.on_time import on_time
 from infermax_opt.infermax.checker.overload import overload
 from infermax_opt.infermax.checker.payments import Proof, in_order, of_all
 from infermax_opt.infermax.checker.pieces import Piece, read_cost
@@ -129,7 +130,10 @@ PROOFS: dict[str, dict[str, Proof]] = {
     "a sum of counts": {"attainment": attainment},
     **{name: {"attainment": counted(name)} for name in ("missed", "unserved", "unserved_tokens")},
     **{
-        f"{name}_{latency}": {"rank": ranked(percent, place)}
+        f"{name}_{latency}": {
+            "rank": ranked(percent, place),
+            **({"on-time": on_time(percent)} if latency == "ttft" else {}),
+        }
         for name, percent in (("p50", 50), ("p90", 90), ("p99", 99), ("max", 100))
         for latency, place in (("ttft", 0), ("e2e", 2))
     },

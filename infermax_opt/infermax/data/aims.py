@@ -17,6 +17,7 @@ from infermax_opt.infermax.data.instance import (
     ServiceLevel,
 )
 from infermax_opt.infermax.data.objective import AT_MOST
+from infermax_opt.infermax.data.readings import READINGS, reading_of
 
 __all__ = ["keeping", "parsed_objective", "with_slos"]
 
@@ -83,32 +84,31 @@ def _level(text: str) -> ServiceLevel:
 
 
 def keeping(
-    instance: Instance, limits: Mapping[str, Fraction], attainment: Fraction | None
+    instance: Instance, limits: Mapping[str, Fraction], least: Mapping[str, Fraction]
 ) -> tuple[Objective, Fraction]:
-    """The objective whose optimum tells whether a schedule keeps limits and this attainment, and its most.
+    """The objective whose optimum tells whether a schedule keeps all of this, and its most.
 
     Parameters
     ----------
     instance : Instance
     limits : mapping of metric to Fraction
-    attainment : Fraction or None
-        The least share that keeps its service levels, by weight.
+        Most of what can be minimised.
+    least : mapping of metric to Fraction
+        Least of `READINGS`.
 
     Raises
     ------
     InputError
-        If a metric cannot be minimised, or no request has a service level.
+        If a metric cannot be minimised, is none of `READINGS`, or undefined for the instance.
     """
     found = dict(limits)
-    if attainment is not None:
-        promised = [request.terms.weight for request in instance.requests if request.terms.slo]
-        if not promised:
-            raise InputError("no request has a service level; --slo gives one", field="at_least.attainment")
-        if attainment > 1:
-            raise InputError(f"{float(attainment):g} is above 1", field="at_least.attainment")
-        most = (1 - attainment) * sum(promised)
-        missed = Metric.MISSED.value
-        found[missed] = min(most, found.get(missed, most))
+    for name, value in least.items():
+        with under("at_least"):
+            reading = reading_of(instance, name)
+        if reading is None:
+            raise InputError(f"{name!r} is none of {', '.join(READINGS)}", field="at_least")
+        most = reading.limit(value, f"at_least.{name}")
+        found[reading.metric] = min(most, found.get(reading.metric, most))
     askable = [metric.value for metric in Metric]
     for name in found:
         if name not in askable:

@@ -17,6 +17,7 @@ from infermax_opt.infermax.data.objective import (
     Metric,
     rank,
 )
+from infermax_opt.infermax.data.readings import best_effort
 from infermax_opt.infermax.data.release import NEVER
 from infermax_opt.infermax.data.requests import Request, RequestType
 
@@ -231,6 +232,18 @@ class Latencies:
         optional = [(i, r) for i, r in enumerate(self.instance.requests) if r.terms.optional]
         left = (Fraction(r.output_tokens if tokens else r.terms.weight) for i, r in optional if self.late(i))
         return sum(left, Fraction(0)) if optional else None
+
+    def best_effort_rate(self, *, tokens: bool) -> Fraction | None:
+        """Weight, or output tokens, a second by the horizon of the best-effort requests that end by then.
+
+        None without a horizon above 0, or such requests.
+        """
+        members = best_effort(self.instance) if self.instance.horizon else []
+        if not members:
+            return None
+        done = [self.instance.requests[i] for i in members if not self.late(i)]
+        served = (Fraction(r.output_tokens if tokens else r.terms.weight) for r in done)
+        return sum(served, Fraction(0)) / Fraction(self.instance.horizon or 1)
 
     def _breaks(self, i: int, request: Request) -> bool:
         slo = request.terms.slo

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.checks import MAX_TOKENS
-from infermax_opt.core.compiled import compiled
+from infermax_opt.core.compiled import compiled, worthwhile
 from infermax_opt.infermax.data.cost import BatchFeatures
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.release import derived_arrivals
@@ -45,7 +45,8 @@ def replay(instance: Instance, schedule: Schedule) -> Replay:
     """
     check_length(schedule)
     named = sum(len(batch.tokens) for batch in schedule.batches)
-    if instance.output_tokens + named + schedule.length < PLAIN_WORK:
+    work = instance.output_tokens + named + schedule.length
+    if not worthwhile(_kernel, work, PLAIN_WORK, PLAIN_WORK):
         return replay_plain(instance, schedule)
     return replay_compiled(instance, schedule) or replay_plain(instance, schedule)
 

@@ -45,6 +45,16 @@ class LatencyMetrics:
     unserved_tokens = _formed(Metric.UNSERVED_TOKENS)
 
     @property
+    def be_requests_per_second(self) -> Fraction | None:
+        """None without a horizon above 0, or best-effort requests."""
+        return self.latencies.best_effort_rate(tokens=False)
+
+    @property
+    def be_tokens_per_second(self) -> Fraction | None:
+        """None as above."""
+        return self.latencies.best_effort_rate(tokens=True)
+
+    @property
     def attainment(self) -> Fraction | None:
         """None without a service level."""
         if self.latencies.broken is None:

@@ -11,12 +11,13 @@ from infermax_opt.core.shown import ShownMetrics
 from infermax_opt.core.values import SHARE, SHARE_REACHED, MetricRow, one_each
 from infermax_opt.infermax.data.instance import Instance, Objective
 from infermax_opt.infermax.data.objective import QUANTILES, Latency, Metric
+from infermax_opt.infermax.data.readings import RATES
 from infermax_opt.infermax.replay.latencies import LatencyMetrics
 
 if TYPE_CHECKING:
     from infermax_opt.infermax.replay.plain import Replay
 
-__all__ = ["DEFINITIONS", "LATER", "LATER_TOGETHER", "Metrics", "measure", "objective_value"]
+__all__ = ["DEFINITIONS", "LATER", "LATER_TOGETHER", "RATES_LATER", "Metrics", "measure", "objective_value"]
 
 #: What the percentiles are of.
 LATENCIES = {
@@ -64,6 +65,10 @@ DEFINITIONS = {
     "unserved_tokens": "output tokens of the optional requests that are not finished, or not by the horizon",
     "attainment": "weight of the requests that keep all SLOs of theirs / weight of those with any",
     "goodput": "requests that break no SLO / makespan",
+    "be_requests_per_second": "weight of the optional requests without an SLO that are finished by the "
+    "horizon / horizon",
+    "be_tokens_per_second": "output tokens of the optional requests without an SLO that are finished by the "
+    "horizon / horizon",
 }
 """Definition of every metric, as printed beside it."""
 
@@ -86,11 +91,15 @@ TOGETHER = (
 #: Metrics that a text shows where weights differ.
 WEIGHTED = ("weighted_mean_ttft", "weighted_mean_tpot", "weighted_mean_e2e")
 #: Metrics that a text shows where they are defined.
-WHERE_DEFINED = ("class_spread", "missed", "unserved", "unserved_tokens", "attainment", "goodput")
+WHERE_DEFINED = (
+    "class_spread", "missed", "unserved", "unserved_tokens", "attainment", "goodput", *RATES,
+)  # fmt: skip
 #: Metrics that results of earlier versions lack.  They are undefined for all instances that there were then.
-LATER = frozenset({"unserved", "unserved_tokens"})
+LATER = frozenset({"unserved", "unserved_tokens", *RATES})
 #: Metrics that results of earlier versions lack, all of them: they are defined for instances of then, too.
 LATER_TOGETHER = frozenset(metric.value for metric in QUANTILES if metric.latency is Latency.TPOT)
+#: The same, of best-effort rates.
+RATES_LATER = frozenset(RATES)
 
 UNITS = {
     "tokens_per_second": "tokens/s",
@@ -101,6 +110,8 @@ UNITS = {
     "mean_batch_size": "requests",
     "attainment": SHARE_REACHED,
     "goodput": "requests/s",
+    "be_requests_per_second": "requests/s",
+    "be_tokens_per_second": "tokens/s",
     **{metric.value: metric.unit for metric in Metric},
 }
 """Units of the metrics that have one."""

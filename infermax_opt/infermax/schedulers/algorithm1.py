@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from infermax_opt.core.compiled import compiled
+from infermax_opt.core.compiled import compiled, worthwhile
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance, Request
@@ -157,10 +157,9 @@ def schedule(instance: Instance, options: Options) -> Schedule:
     refuse_release(instance, f"the scheduler by {options.order.value}")
     _check_knowledge(instance, options.order)
     limits = _limits(instance, options)
-    loaded = _compiled.cache_info().currsize > 0
     chunks = sum(r.input_tokens for r in instance.requests) // min(limits.prefill, limits.tokens)
     work = instance.output_tokens + len(instance.requests) + chunks
-    if work < (PLAIN_WORK_LOADED if loaded else PLAIN_WORK):
+    if not worthwhile(_compiled, work, PLAIN_WORK, PLAIN_WORK_LOADED):
         return _run(instance, options, limits, _loop.schedule_loop, list, list)
     import numpy as np
 

@@ -52,7 +52,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from infermax_opt.core.compiled import compiled
+from infermax_opt.core.compiled import compiled, in_rehearsal
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.makespan.data.instance import MakespanInstance
 from infermax_opt.makespan.machines.closed_form import quick
@@ -253,7 +253,8 @@ class _Wastes:
         if self.row is None:
             # One segment that ends at each of the values.
             self.row = np.concatenate([[0], values * count[1:] - total[1:]])
-        step = plain.next_row if len(self.values) <= PLAIN_LENGTHS else _next_row()
+        small = len(self.values) <= PLAIN_LENGTHS and not in_rehearsal()
+        step = plain.next_row if small else _next_row()
         while self.rows < segments:
             self.row = step(values, count, total, self.row)
             self.rows += 1

@@ -20,6 +20,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from infermax_opt.core.compiled import in_rehearsal
 from infermax_opt.core.errors import InputError
 from infermax_opt.placement.data.instance import MAX_WORKERS, PlacementInstance
 from infermax_opt.placement.data.limits import Limits, check_placeable
@@ -79,7 +80,7 @@ def place(
     if name == "multi-start":
         return _multi_start(instance, seed, starts, target, deadline, stop)
     order, weights = FITS[name]
-    columns = Columns(instance, compiled=len(instance.requests) > MANY)
+    columns = Columns(instance, compiled=in_rehearsal() or len(instance.requests) > MANY)
     worker = columns.fit(ORDERS[order](columns), weights, MAX_WORKERS)
     if worker is None:
         raise InputError(f"more than {MAX_WORKERS} workers are needed", field="requests")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infermax_opt.core.compiled import compiled
+from infermax_opt.core.compiled import compiled, worthwhile
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES
 from infermax_opt.infermax.planners.plan import _kernel as _planner_kernel
@@ -98,7 +98,7 @@ def run_kernel(
     """
     requests = instance.requests
     load = instance.output_tokens + sum(-(-r.input_tokens // w) for r, w in zip(requests, width, strict=True))
-    if load < (PLAIN_WORK_LOADED if _compiled.cache_info().currsize else PLAIN_WORK):
+    if not worthwhile(_compiled, load, PLAIN_WORK, PLAIN_WORK_LOADED):
         kernels = Kernels(_planner_kernel.plan_loop, regroup, list, list)
         return _run(instance, rules, order, width, early, kernels)
     import numpy as np

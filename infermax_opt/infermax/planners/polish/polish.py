@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain, repeat
 from typing import Any, NamedTuple
 
-from infermax_opt.core.compiled import compiled
+from infermax_opt.core.compiled import compiled, worthwhile
 from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
@@ -76,7 +76,7 @@ def polish(instance: Instance, schedule: Schedule) -> tuple[float, Schedule]:
     if not instance.offline:
         return 0.0, schedule
     work = instance.output_tokens + sum(len(batch.tokens) + batch.repeat for batch in schedule.batches)
-    if work < (PLAIN_WORK_LOADED if _compiled_trace.cache_info().currsize else PLAIN_WORK):
+    if not worthwhile(_compiled_trace, work, PLAIN_WORK, PLAIN_WORK_LOADED):
         plain = _Kernels(_polish_trace.trace, _polish_kernel.regroup, list, instance.cost.floats)
         return _polish(instance, schedule, plain)
     import numpy as np

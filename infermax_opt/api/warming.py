@@ -1,0 +1,122 @@
+"""Compiling ahead: every kernel that a command may use, so that none is compiled while somebody waits."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infermax_opt.core.compiled import rehearsing
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.extras import require
+from infermax_opt.core.progress import Progress, Teller
+from infermax_opt.core.registry import problems
+from infermax_opt.core.shown import ShownRows
+
+__all__ = ["Warmed", "warm", "warm_parts"]
+
+#: Variable of numba that names the folder of compiled code.
+FOLDER = "NUMBA_CACHE_DIR"
+#: The part of what `plan` uses beside the kernels of its problem.
+PLAN = "plan"
+
+
+@dataclass(frozen=True)
+class Warmed(ShownRows):
+    """What there is compiled.
+
+    Attributes
+    ----------
+    kernels : tuple of str
+        All that were run.
+    compiled : mapping of name to float
+        Those that had to be compiled, and the seconds that it took.
+    seconds : float
+        Of the whole run.
+    folder : Path
+        Below it compiled code is kept.
+    """
+
+    kernels: tuple[str, ...]
+    compiled: Mapping[str, float]
+    seconds: float
+    folder: Path
+
+    def facts(self) -> Mapping[str, Any]:
+        """How many, how long, and where."""
+        return {
+            "kernels": len(self.kernels),
+            "compiled": len(self.compiled),
+            "seconds": self.seconds,
+            "folder": str(self.folder),
+        }
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """The kernels, each with the seconds that it took to compile; 0 where it was there."""
+        return ({"kernel": name, "seconds": self.compiled.get(name, 0.0)} for name in self.kernels)
+
+    def __str__(self) -> str:
+        if not self.compiled:
+            return f"{len(self.kernels)} kernels, all compiled before, in {self.folder}"
+        took = f"{len(self.compiled)} compiled in {sum(self.compiled.values()):.1f} s"
+        return f"{len(self.kernels)} kernels, {took}; kept in {self.folder}"
+
+
+def warm(parts: Sequence[str] = (), *, progress: Progress | None = None) -> Warmed:
+    """Compile the kernels ahead, so that no command has to; what is compiled already is left.
+
+    Compiled code is kept in numba's folder: that of the variable NUMBA_CACHE_DIR, or beside the package.
+
+    Parameters
+    ----------
+    parts : sequence of str
+        Some of `warm_parts`; default: all.
+    progress : callable, optional
+        Hears of each kernel that was compiled.
+
+    Raises
+    ------
+    InputError
+        If there is no such part, numba is not installed, or the folder cannot be written.
+    """
+    works = _works()
+    for name in parts:
+        if name not in works:
+            raise InputError(f"{name!r} is none of {', '.join(works)}", field="part")
+    require("numba", "compiled kernels")
+    _refuse_unwritable(os.environ.get(FOLDER))
+    began, say = time.monotonic(), Teller(progress)
+    with rehearsing(lambda name, took: say(f"{name} compiled in {took:.1f} s", "kernel")) as done:
+        for name in parts or works:
+            for work in works[name]():
+                work()
+    folder = Path(os.path.commonpath(done.folders))
+    return Warmed(done.kernels, dict(done.seconds), time.monotonic() - began, folder)
+
+
+def warm_parts() -> tuple[str, ...]:
+    """What `warm` takes: the problems that have kernels, and ``plan``."""
+    return tuple(_works())
+
+
+def _works() -> dict[str, Callable[[], Iterable[Callable[[], object]]]]:
+    """Small work for the kernels of each part."""
+    from infermax_opt.fleet.rehearsal import rehearsals
+
+    found = {problem.name: problem.rehearsals for problem in problems() if any(problem.rehearsals())}
+    return {**found, PLAN: rehearsals}
+
+
+def _refuse_unwritable(folder: str | None) -> None:
+    """Refuse a folder that numba would pass over."""
+    if folder:
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise InputError(f"{folder} cannot be written: {error.strerror}", field=FOLDER) from None

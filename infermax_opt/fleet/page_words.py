@@ -1,0 +1,90 @@
+"""What a plan comes to, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["VARIED", "answer", "at_reference", "enough", "enough_apart", "price", "rates", "reference"]
+
+LIMITS = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end-to-end latency"}
+#: What tells variants of a type of machines apart.
+VARIED = ("cost_factor", "overhead")
+Row = Mapping[str, Any]
+
+
+def reference(rows: Sequence[Row]) -> float:
+    """The rate that the answer speaks of: 1 if there, or else the least."""
+    rates = {row["rate"] for row in rows}
+    return 1.0 if 1.0 in rates else min(rates)
+
+
+def at_reference(rows: Sequence[Row]) -> list[Row]:
+    """Rows of that rate, the least error and the first variant of the machines, the best first."""
+    rate, error = reference(rows), min(row["predict_error"] or 0 for row in rows)
+    wanted = rate, error, *(rows[0][name] for name in VARIED)
+    some = [
+        row
+        for row in rows
+        if (row["rate"], row["predict_error"] or 0, *(row[name] for name in VARIED)) == wanted
+    ]
+    unknown = float("inf")
+    by_cost = all(row["price_per_hour"] is not None for row in some)
+    key = "cost_per_million_upper" if by_cost else "upper"
+    return sorted(some, key=lambda row: unknown if row[key] is None else row[key])
+
+
+def answer(plan: Mapping[str, Any]) -> str:
+    """The answer in a sentence: the best machine at the trace's own rate."""
+    best = at_reference(plan["rows"])[0]
+    limits = " and ".join(f"{LIMITS[name]} {limit:g} s" for name, limit in plan["slo"].items())
+    who = f"{100 * plan['share']:g} % of the {best['requests']:,} requests at rate {best['rate']:g}"
+    if best["lower"] is None:
+        return f"No number of machines keeps {limits} for {who}, of whatever type asked for."
+    if best["upper"] is None:
+        return f"To keep {limits} for {who} takes at least {best['lower']} x {best['machine']}."
+    return f"To keep {limits} for {who}, {enough(best)}{price(best)}."
+
+
+def enough(row: Row) -> str:
+    """What is known of a row, in words."""
+    name, lower, upper = row["machine"], row["lower"], row["upper"]
+    if lower is None:
+        return f"no number of {name} is enough"
+    if upper is None:
+        return f"at least {lower} x {name} are needed; how many are enough was not found"
+    verb = "is" if upper == 1 else "are"
+    if lower == upper:
+        fewer = ", and fewer are proved not to be" if upper > 1 else ""
+        return f"{upper} x {name} {verb} enough{fewer}"
+    least = "whether 1 is, is open" if lower == 1 else f"fewer than {lower} are proved not to be"
+    return f"{upper} x {name} {verb} enough, and {least}"
+
+
+def price(row: Row) -> str:
+    """What a million output tokens cost, in words; nothing without a price."""
+    least, most = row["cost_per_million_lower"], row["cost_per_million_upper"]
+    if most is None:
+        return ""
+    costs = f"{most:.4g}" if least == most else f"{least:.4g} to {most:.4g}"
+    return f", at {costs} for a million output tokens"
+
+
+def enough_apart(row: Row) -> str:
+    """What is known of both pools of a row, in words."""
+    least = f"{row['split_prefill_lower']} + {row['split_decode_lower']}"
+    if row["split_upper"] is None:
+        return f"{row['type']}, prefill and decode apart: at least {least} are needed."
+    found = f"{row['split_prefill_upper']} + {row['split_decode_upper']}"
+    proved = "" if found == least else f"; at least {least} are needed"
+    return f"{row['type']}, prefill and decode apart: {found} are enough{proved}."
+
+
+def rates(one: Row) -> str:
+    """Rates that a number of machines sustains, in words."""
+    reached = "no rate was found at which they reach the share"
+    if one["lower"] is not None:
+        reached = f"they are seen to reach the share at rate {one['lower']:g}"
+    if one["upper"] is None:
+        return f"{reached}; no rate is refuted"
+    return f"{reached}, and proved never to from rate {one['upper']:g} on"

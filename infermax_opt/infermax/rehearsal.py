@@ -1,0 +1,102 @@
+"""Small work for every kernel of this wing, by which `infermax_opt.warm` has them compiled.
+
+Each kernel is compiled for one set of types, whatever the instance; a test sees that none is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import (
+    Instance,
+    Objective,
+    Policy,
+    RequestGroup,
+    ServiceLevel,
+    System,
+)
+
+__all__ = ["rehearsals"]
+
+COST = CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9"))
+#: Batches that all take a second.
+ROUNDS = CostModel([("1", "0")], ("0", "0"), ("0", "0"))
+
+
+def rehearsals() -> Iterator[Callable[[], object]]:
+    """Functions that run kernels, each for a moment."""
+    yield _schedulers
+    yield _planners
+    yield _latency_planners
+    yield _bounds
+    yield _rounds
+
+
+def _offline(count: int = 3) -> Instance:
+    """Some requests of one length, and one of another."""
+    groups = (RequestGroup("a", 2, 4, count=count), RequestGroup("b", 1, 6))
+    return Instance("rehearsal", groups, System(12, 64, 64), COST)
+
+
+def _schedulers() -> None:
+    from infermax_opt.infermax.heuristics import run_scheduler
+    from infermax_opt.infermax.replay.fast import replay
+
+    replay(_offline(), run_scheduler(_offline(), "vllm"))
+
+
+def _planners() -> None:
+    from infermax_opt.infermax.planners.beam.beam import BeamOptions, beam_search
+    from infermax_opt.infermax.planners.plan.planner import Planner, PlannerOptions, plan
+    from infermax_opt.infermax.planners.polish.polish import polish
+    from infermax_opt.infermax.planners.sequence import sequence_plans
+
+    instance = _offline()
+    planner = Planner(instance)
+    polish(instance, next(planner.improve())[1])
+    plan(instance, PlannerOptions(pilot=0.4, window=1, noise=0.0, by_output=0.0))
+    next(sequence_plans(instance, planner), None)
+    beam_search(instance, options=BeamOptions(width=4))
+
+
+def _latency_planners() -> None:
+    from infermax_opt.infermax.planners.admission.levels import LevelsPlanner
+    from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
+    from infermax_opt.infermax.planners.first_tokens.planner import FirstTokensPlanner
+
+    level = ServiceLevel(ttft=Fraction(1, 50), tpot=Fraction(1, 100))
+    groups = tuple(RequestGroup(f"r{k}", 2, 4, Fraction(k, 100), slo=level) for k in range(9))
+    instance = replace(_offline(), groups=groups, objective=Objective.of("missed"))
+    next(LevelsPlanner(instance).plans(), None)
+    next(AdmissionPlanner(instance).plans(), None)
+    first = replace(instance, objective=Objective.of("mean_ttft"))
+    next(FirstTokensPlanner(first).plans(), None)
+
+
+def _bounds() -> None:
+    from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
+    from infermax_opt.infermax.bounds.occupancy import occupancy_bound
+    from infermax_opt.infermax.bounds.state_flow import state_flow_bound
+
+    for search in (state_flow_bound, occupancy_bound, lagrangian_bound):
+        search(_offline(1))
+
+
+def _rounds() -> None:
+    from infermax_opt.infermax.exact.rounds import proved
+    from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
+
+    policy = Policy(chunked_prefill=False, preemption=False)
+    instance = Instance(
+        "rehearsal",
+        (RequestGroup("a", 2, 3, count=2), RequestGroup("b", 1, 4, count=2)),
+        System(8, 64, 64),
+        ROUNDS,
+        policy,
+        Objective.of("mean_e2e"),
+    )
+    next(RoundsPlanner(instance).plans())
+    proved(instance, 100, lambda: 1.0)

@@ -1,0 +1,226 @@
+"""Every command has its functions, and these do what it does."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, get_origin
+
+import pytest
+
+import infermax_opt
+from infermax_opt.cli.main import cli
+from tests.support import ROOT
+
+#: Functions that do what a command does; what is left to it are files, texts and exit codes.
+FUNCTIONS = {
+    "bound": ("bound", "write_certificate", "with_aim", "with_band", "with_cost"),
+    "calibrate": (
+        "read_samples", "calibrate", "fit_profile", "write_worker", "read_batches", "fit_batches",
+        "write_profile",
+    ),
+    "check": ("check_certificate", "with_band"),
+    "configure": ("configure_worker", "demand_of", "read_samples"),
+    "export": ("export_formulation", "export_requests"),
+    "formats": ("json_schema", "json_schema_names"),
+    "front": ("trace_front", "with_aim", "plot_front"),
+    "gap": ("gap", "gaps_on_machine", "compare_schedulers", "explained", "read_run", "plot_gap"),
+    "import": ("import_trace", "write_instance"),
+    "instance": ("load_instance", "shipped_names", "write_instance"),
+    "plan": ("plan", "read_trace", "MachineType", "PlanOptions"),
+    "plot": ("plot_schedule", "save_plot"),
+    "problems": ("problems",),
+    "profiles": ("profile_names", "load_profile"),
+    "schedule": ("schedule", "write_schedule"),
+    "schedulers": ("schedulers",),
+    "simulate": ("simulate_stream", "policies", "import_trace"),
+    "solve": ("solve", "start_solve", "asked", "with_aim", "with_cost", "write_result", "plot_convergence"),
+    "table": ("run_table", "get_suite", "suite_names", "Archive"),
+    "verify": ("verify", "read_schedule_or_claim"),
+    "versions": ("versions",),
+    "warm": ("warm", "warm_parts"),
+    "workers": ("worker_series", "prefill_stream", "import_trace", "plot_workers"),
+}  # fmt: skip
+#: Commands for the shell alone.
+SHELL_ONLY = {"completion"}
+TRACE = "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,512,64\n0.1,2048,32\n0.15,300,80\n"
+
+
+def test_every_command_has_its_functions() -> None:
+    assert set(cli.commands) == set(FUNCTIONS) | SHELL_ONLY
+    for command, names in FUNCTIONS.items():
+        missing = set(names) - set(infermax_opt.__all__)
+        assert not missing, f"{command}: {missing}"
+
+
+def public_functions() -> list[str]:
+    """Those that are cached, too, which are no functions for `inspect`."""
+    named = {name: getattr(infermax_opt, name) for name in infermax_opt.__all__}
+    calls = [name for name, value in named.items() if callable(value) and get_origin(value) is None]
+    return [name for name in calls if not inspect.isclass(named[name])]
+
+
+@pytest.mark.parametrize("name", public_functions())
+def test_public_functions_are_typed_and_told(name: str) -> None:
+    function = getattr(infermax_opt, name)
+    signature = inspect.signature(function)
+    for parameter in signature.parameters.values():
+        assert parameter.annotation is not parameter.empty, parameter
+    assert signature.return_annotation is not signature.empty
+    told = inspect.getdoc(function) or ""
+    if len(signature.parameters) > 2:
+        _, _, rest = told.partition("Parameters\n")
+        for parameter in signature.parameters:
+            assert parameter in rest, f"{parameter} is not in its docstring"
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    for name in infermax_opt.__all__:
+        if inspect.isclass(getattr(infermax_opt, name)):
+            assert inspect.getdoc(getattr(infermax_opt, name)), name
+
+
+def test_no_command_computes_by_itself() -> None:
+    """Commands call the functions of the house: their own ones only read options and print."""
+    banned = {"timeline", "replay_bins", "to_fraction", "batch_time", "Fraction"}
+    allowed = {"batches", "latency", "plan"}  # whose option types are decimals
+    for path in sorted((ROOT / "infermax_opt" / "cli").glob("*.py")):
+        calls = {
+            node.func.id
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        assert path.stem in allowed or not calls & banned, path
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    return path
+
+
+def test_listings_say_what_the_commands_print() -> None:
+    found = {some.name: some for some in infermax_opt.problems()}
+    assert {"infermax", "makespan", "placement", "pipelining", "iteration", "stream"} <= set(found)
+    assert "highs" in found["infermax"].engines
+    assert "flow" in found["infermax"].formulations
+    assert "paper-csp" in found["infermax"].suites
+    assert infermax_opt.schedulers() == found["infermax"].schedulers
+    assert infermax_opt.schedulers("placement") == found["placement"].schedulers
+    assert "vllm" in infermax_opt.schedulers()
+    assert infermax_opt.versions()["infermax-opt"] == infermax_opt.__version__
+    assert {"azure", "vllm", "vidur"} <= set(infermax_opt.formats()["traces"])
+    assert "aladdin" in infermax_opt.policies()
+    assert "makespan" in repr(found["makespan"])
+    with pytest.raises(infermax_opt.InputError, match="problem: 'abacus' is none of infermax"):
+        infermax_opt.schedulers("abacus")
+
+
+def test_formats_are_those_of_the_command_line() -> None:
+    from infermax_opt.cli.options import TRACE_FORMATS
+
+    assert infermax_opt.formats()["traces"] == tuple(sorted(TRACE_FORMATS))
+
+
+def test_a_trace_becomes_the_instance_that_the_command_writes(trace: Path, tmp_path: Path) -> None:
+    made = infermax_opt.import_trace(trace, "vidur", profile="llama-3.1-8b_h100", first=2, rate=2)
+    written = tmp_path / "i.json"
+    options = ["--format=vidur", "--profile=llama-3.1-8b_h100", "--first=2", "--rate=2"]
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["import", str(trace), *options, "-o", str(written)])
+    assert stop.value.code == 0
+    assert made.instance == infermax_opt.read_instance(written)
+    assert made.instance.requests[1].arrival == Fraction(1, 20)
+
+
+def test_options_of_an_import_are_checked_as_the_command_checks_them(trace: Path) -> None:
+    for options, words in (
+        ({"rate": "fast"}, "rate: "),
+        ({"rate": -1}, "rate: "),
+        ({"wheels": 4}, "wheels: is no option of infermax; there are"),
+        ({"problem": "abacus"}, "problem: 'abacus' is none of"),
+        ({"window": ("a", 1)}, "window: "),
+    ):
+        with pytest.raises(infermax_opt.InputError, match=words):
+            infermax_opt.import_trace(trace, "vidur", profile="llama-3.1-8b_h100", **options)  # type: ignore[arg-type]
+
+
+def test_a_stream_is_simulated_and_its_workers_are_bounded(trace: Path) -> None:
+    stream: Any = infermax_opt.import_trace(trace, "vidur", problem="stream", worker="13b").instance
+    found = infermax_opt.simulate_stream(stream, "jsq", workers=2)
+    rows = found.to_frame()
+    assert len(rows) == 3
+    assert set(rows["worker"]) <= {1, 2}
+    assert found.facts()["policy"] == "jsq"
+    assert len(found.workers_frame()) == len(found.replay.beats)
+    series = infermax_opt.worker_series(stream, time_limit=5)
+    assert len(series.to_frame()) == len(series.beats)
+    assert (series.to_frame()["lower"] <= series.to_frame()["upper"]).all()
+    json.dumps([found.to_dict(), series.to_dict()])
+
+
+def test_schedulers_are_compared_under_their_names() -> None:
+    instance = infermax_opt.read_instance(ROOT / "instances" / "toy.json")
+    group = infermax_opt.compare_schedulers(instance, ["vllm", "sarathi"], metrics=["makespan"], time_limit=5)
+    rows = group.to_frame()
+    assert sorted(rows["run"]) == ["sarathi", "vllm"]
+    assert (rows["lower_bound"] <= rows["value"]).all()
+    assert group.to_dict()["rows"][0]["metric"] == "makespan"
+    with pytest.raises(infermax_opt.InputError, match="labels: 2 for 1 runs"):
+        infermax_opt.gap(instance, infermax_opt.schedule(instance, "vllm"), labels=["a", "b"])
+
+
+def test_aims_change_the_instance_as_options_do() -> None:
+    instance: Any = infermax_opt.read_instance(ROOT / "instances" / "toy.json")
+    aimed = infermax_opt.with_aim(instance, {"mean_e2e": 1, "p99_ttft": 2})
+    assert aimed == infermax_opt.with_aim(instance, '{"mean_e2e": 1, "p99_ttft": 2}')
+    assert infermax_opt.with_aim(instance) is instance
+    wanted, target = infermax_opt.asked(instance, at_most=["makespan=0.01"])
+    assert infermax_opt.solve(wanted, target=target, time_limit=5).answer.value == "no"  # type: ignore[union-attr]
+    slow = infermax_opt.bound(infermax_opt.with_band(instance, "0.5:2"), time_limit=5)[0].value
+    assert slow < infermax_opt.bound(instance, time_limit=5)[0].value
+
+
+def test_suites_and_the_archive_are_objects(tmp_path: Path) -> None:
+    suite = infermax_opt.get_suite("paper-csp")
+    assert "paper-csp" in infermax_opt.suite_names()
+    assert len(suite) == len(list(suite)) == 22
+    case = next(iter(suite))
+    assert case.instance == suite[case.name].instance
+    with pytest.raises(infermax_opt.InputError, match="no case 'x'"):
+        suite["x"]
+    assert repr(suite) == f"<Suite: suite paper-csp, cases 22, first {case.name}>"
+    archive = infermax_opt.Archive(tmp_path / "best", "paper-csp")
+    assert archive.best(case.instance).status is infermax_opt.Status.UNKNOWN
+    result = infermax_opt.solve(case.instance, time_limit=5)
+    archive.improve(case.instance, result, source="test", versions={})
+    best = archive.best(case.instance)
+    assert best.upper is not None
+    assert float(best.upper.value) == float(result.upper.value)  # type: ignore[union-attr]
+    assert best.schedule == result.schedule
+    assert len(best.requests_frame()) == len(case.instance.requests)
+
+
+def test_a_table_is_an_object(tmp_path: Path) -> None:
+    table = infermax_opt.run_table("paper-csp", tmp_path, time_limit=5, limit_rows=2, jobs=2)
+    rows = table.to_frame()
+    assert len(rows) == 2
+    assert rows["gap_percent"].max() == 0
+    assert "vllm_gap_percent" in rows
+    assert len(repr(table)) < 200
+    json.dumps(table.to_dict())
+
+
+def test_a_worker_is_configured_from_profiles() -> None:
+    demand = infermax_opt.demand_of([(1024, 256)])
+    chosen, fits = infermax_opt.configure_worker(demand, atgt="0.05", profiles=["llama-3.1-70b_h100"])
+    assert chosen.best is not None
+    assert f"binds {chosen.best.binds}" in repr(chosen.best)
+    assert chosen.best.facts()["gpus"] == chosen.best.option.gpus
+    assert fits == ()
+    with pytest.raises(infermax_opt.InputError, match="give profiles, or samples"):
+        infermax_opt.configure_worker(demand, atgt="0.05")

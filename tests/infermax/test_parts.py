@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -20,12 +21,13 @@ from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance, Objective
 from infermax_opt.infermax.exact.staged import staged_search
-from tests.campaign import campaign, in_blocks
+from tests.campaign import campaign, in_blocks, size
 from tests.infermax.occupancy_adversary import signed
 from tests.infermax.served import served
 from tests.infermax.tiny import tiny
 from tests.infermax.vector_oracle import TooMany, vector_optimum
 from tests.infermax.waiting import waiting
+from tests.support import few
 
 METRICS = (
     "makespan", "mean_tpot", "mean_e2e", "mean_ttft", "mean_normalised_latency", "weighted_mean_e2e",
@@ -49,7 +51,7 @@ def test_no_bound_is_above_the_optimum(seeds: range) -> None:
             continue
         decided += 1
         assert trade_off(instance) <= outcome.upper, instance.name
-        found = list(searched_bounds(instance))
+        found = list(searched_bounds(instance, stop=few(size(60, 10**9))))
         for bound in found:
             assert bound.value <= outcome.upper, (instance.name, bound.source)
             certificate = certificate_to_json(instance, bound, CERTIFICATION)
@@ -73,6 +75,7 @@ def test_missed_levels_are_a_part(seed: int) -> None:
         assert CERTIFICATION.check(instance, certificate) == bound.value
 
 
+@cache
 def certified() -> tuple[Instance, dict[str, Any]]:
     instance = replace(tiny(5), objective=Objective.of({"makespan": "1", "mean_e2e": "2"}))
     bound = max(searched_bounds(instance), key=lambda some: some.value)

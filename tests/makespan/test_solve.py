@@ -441,7 +441,7 @@ def test_the_package_stays_light() -> None:
 
 
 def test_annealing_beats_the_methods() -> None:
-    result = api.solve(NOISY, solver="anneal", time_limit=2, threads=1)
+    result = api.solve(NOISY, solver="anneal", time_limit=1, threads=1)
     assert result.upper is not None
     assert result.upper.value <= best_of(NOISY)
     assert result.gap is not None
@@ -458,7 +458,7 @@ def test_times_of_many_digits_are_solved_without_the_exact_engine() -> None:
     requests = [(100, 300), (100, 377), (100, 154), (100, 431), (100, 208)]
     levels = [PrefillLevel(512, Fraction("0.09"))]
     instance = MakespanInstance.of_requests("digits", requests, 2, levels, (0.03333333333333333, "0.00021"))
-    result = api.solve(instance, time_limit=2)
+    result = api.solve(instance, time_limit=0.5)
     assert result.upper is not None
     assert result.lower is not None
     assert result.lower.value <= result.upper.value

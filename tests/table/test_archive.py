@@ -284,7 +284,7 @@ def test_what_is_shipped(suite: str) -> None:
     assert entries.keys() <= cases.keys()
     if suite in TRACED and entries and traces is None:
         pytest.skip("the traces are not here: see INFERMAX_OPT_DATA")
-    for name, entry in one_in(5, entries.items()):
+    for name, entry in one_in(8, entries.items()):
         instance = cases[name].build()
         best.schedule(instance)
         if entry.lower is not None and entry.lower.proof == "closed-form":
@@ -298,7 +298,7 @@ def test_what_is_shipped(suite: str) -> None:
 def test_certificates_of_the_archive_stay_accepted(suite: str) -> None:
     """Whoever changes a proof changes it so that what was proved before is proved still."""
     cases = {case.name: case for case in get_suite(suite).cases}
-    for name, entry in one_in(4, sorted(Archive(SHIPPED, suite).entries().items())):
+    for name, entry in one_in(6, sorted(Archive(SHIPPED, suite).entries().items())):
         if entry.lower is not None and entry.lower.certificate is not None:
             path = SHIPPED / entry.lower.certificate
             if path.stat().st_size <= size(20_000, 10**9):

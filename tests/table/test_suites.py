@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.support import ROOT, shared_data
 TRACES = shared_data("data")
 
 
+@cache
 def built(suite: str, *only: str) -> list[Instance]:
     return [case.build() for case in get_suite(suite).select(only)]
 
@@ -55,8 +57,8 @@ def test_names() -> None:
 def test_a_case_is_named_like_its_instance() -> None:
     for suite in suite_names():
         if suite not in ("azure", "online", "tails", "attainment", "vllm-runs"):
-            for case in get_suite(suite).cases:
-                assert case.build().name == case.name
+            for case, instance in zip(get_suite(suite).cases, built(suite), strict=True):
+                assert instance.name == case.name
 
 
 def test_paper_csp_is_what_is_shipped() -> None:

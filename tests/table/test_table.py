@@ -686,7 +686,7 @@ def test_unusable_input_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_rows_state_what_can_be_checked(tmp_path: Path) -> None:
     """Where only a solver vouches for the best bound, the row has the best one with a certificate."""
-    table = run_table("paper-csp", tmp_path, time_limit=2, only=("csp-i16-o4-b4-chunked",))
+    table = run_table("paper-csp", tmp_path, time_limit=1, only=("csp-i16-o4-b4-chunked",))
     (row,) = table.rows
     assert row.certified
     assert row.proof != "solver"

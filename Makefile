@@ -49,9 +49,10 @@ solve: .venv/.installed
 	@echo
 	$(BIN)/infermax-opt plot $(INSTANCE) out/result.json -o out/result.png
 
-# A file runs in one of the two processes: what its tests have made and compiled serves all of them.
+# A file runs in one of the two processes: what its tests have made and compiled serves all of them.  Those of
+# tests/longest.txt come first, so that no process is left alone with one.
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Named without their folders, so that a test file may move.
 quick: .venv/.installed-dev

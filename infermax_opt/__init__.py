@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from infermax_opt.files.figure import alt_text
     from infermax_opt.files.format_schemas import json_schema, json_schema_names
     from infermax_opt.files.instances import read_instance, write_instance, write_schedule
+    from infermax_opt.files.pages import write_page
     from infermax_opt.files.results import read_schedule_or_claim, write_result
     from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow, plan
     from infermax_opt.foreign.export.formulation import ExportedFormulation
@@ -254,6 +255,7 @@ __all__ = [
     "worker_series",
     "write_certificate",
     "write_instance",
+    "write_page",
     "write_profile",
     "write_result",
     "write_schedule",
@@ -288,6 +290,7 @@ _HOMES = {
     "files.figure": "alt_text",
     "files.format_schemas": "json_schema json_schema_names",
     "files.instances": "read_instance write_instance write_schedule",
+    "files.pages": "write_page",
     "files.results": "read_schedule_or_claim write_result",
     "fleet.plan": "MachineType PlanOptions PlanRow plan",
     "foreign.export.formulation": "ExportedFormulation",

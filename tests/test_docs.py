@@ -106,3 +106,9 @@ def test_quick_files_are_there_once_and_in_order() -> None:
     names = (ROOT / "tests" / "quick.txt").read_text().split()
     assert names == sorted(set(names))
     assert [name for name in names if not Path(ROOT, "tests", name).is_file()] == []
+
+
+def test_files_that_take_long_are_there_once_and_not_quick() -> None:
+    names, quick = ((ROOT / "tests" / f"{some}.txt").read_text().split() for some in ("longest", "quick"))
+    assert len(set(names)) == len(names)
+    assert [name for name in names if name in quick or not Path(ROOT, "tests", name).is_file()] == []

@@ -159,7 +159,7 @@ def solve(
         If an option is unusable, the warm start breaks a rule, a bound is wrong or cannot be checked, or
         the chosen engine cannot express the instance.
     """
-    from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.solve_options import SolveOptions
 
     problem, instance = problem_of(instance), on_band(instance, band)
     for k, lower in enumerate(bounds):
@@ -261,7 +261,7 @@ def export_formulation(
         start breaks a rule, or a file cannot be written.
     """
     from infermax_opt.core.progress import Teller
-    from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.solve_options import SolveOptions
     from infermax_opt.foreign.export.formulation import companions, write_formulation
 
     problem = problem_of(instance)

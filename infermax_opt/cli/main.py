@@ -20,6 +20,7 @@ from infermax_opt.cli.instance import instance
 from infermax_opt.cli.latency import calibrate, configure
 from infermax_opt.cli.listings import file_formats, problem_kinds, profiles, schedulers, versions
 from infermax_opt.cli.plan import plan
+from infermax_opt.cli.report import report
 from infermax_opt.cli.simulate import simulate
 from infermax_opt.cli.solve import solve
 from infermax_opt.cli.table import table
@@ -68,7 +69,8 @@ def cli(context: click.Context) -> None:
 
 for command in (
     solve, bound, schedule, verify, check, plot, front, gap, instance, import_, export, table, calibrate,
-    configure, workers, simulate, plan, warm, versions, schedulers, problem_kinds, profiles, file_formats,
+    configure, workers, simulate, plan, report, warm, versions, schedulers, problem_kinds, profiles,
+    file_formats,
 ):  # fmt: skip
     cli.add_command(command)
 cli.add_command(completion.completion)

@@ -14,7 +14,7 @@ from infermax_opt.placement.data.schedule import Placement
 if TYPE_CHECKING:
     from infermax_opt.cluster.verify import StreamVerification
     from infermax_opt.core.importing import Importer
-    from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.solve_options import SolveOptions
 
 __all__ = ["StreamProblem"]
 

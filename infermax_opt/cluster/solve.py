@@ -9,7 +9,8 @@ from infermax_opt.cluster.replay.metrics import StreamMetrics
 from infermax_opt.cluster.series import worker_series
 from infermax_opt.core.problem import Problem
 from infermax_opt.core.result import Result
-from infermax_opt.core.run import SolveOptions, SolveRun
+from infermax_opt.core.run import SolveRun
+from infermax_opt.core.solve_options import SolveOptions
 from infermax_opt.placement.data.schedule import Placement
 
 __all__ = ["solve_stream"]

@@ -7,7 +7,6 @@ the search (a limit, Ctrl-C), the best of both is the result.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -17,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from infermax_opt.core.compiled import hurrying
 from infermax_opt.core.errors import InputError, PackageError
-from infermax_opt.core.extras import absent, remedy, require
+from infermax_opt.core.extras import absent, remedy
 from infermax_opt.core.interrupts import Stopped
 from infermax_opt.core.progress import Progress, Teller
 from infermax_opt.core.result import Answer, LowerBound, Proof, Result, SolverReport, UpperBound
+from infermax_opt.core.solve_options import SolveOptions
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule, amount
 from infermax_opt.core.versions import package_versions
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from infermax_opt.core.problem import Problem
     from infermax_opt.core.verification import BaseVerification
 
-__all__ = ["WARM_START", "Incumbent", "Progress", "SolveOptions", "SolveRun"]
+__all__ = ["WARM_START", "Incumbent", "Progress", "SolveRun"]
 
 #: Share of the time that heuristics may take before an engine starts.
 WARM_UP = 0.25
@@ -38,70 +38,6 @@ WARM_START = "warm start"
 P = TypeVar("P", bound=AnyInstance)
 S = TypeVar("S", bound=AnySchedule)
 M = TypeVar("M", bound=AnyMetrics)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SolveOptions:
-    """Options of `infermax_opt.solve`, as it describes them.
-
-    Parameters
-    ----------
-    engines : sequence of str
-        Names that `solver` may have.
-    target : Fraction, optional
-        Value of the objective that is asked about: it ends once it is known whether a schedule reaches it.
-    solver, formulation, warm_start, bounds, time_limit, memory_limit, threads, seed, progress
-        As given.
-
-    Raises
-    ------
-    InputError
-        If one is unusable.
-    """
-
-    engines: tuple[str, ...]
-    solver: str = "auto"
-    formulation: str | None = None
-    warm_start: Any = "best"
-    bounds: tuple[LowerBound, ...] = ()
-    time_limit: float | None = 60.0
-    memory_limit: int | None = None
-    threads: int | None = None
-    seed: int = 0
-    progress: Progress | None = None
-    target: Fraction | None = None
-
-    def __post_init__(self) -> None:
-        if self.solver not in self.engines:
-            raise InputError(f"{self.solver!r} is none of {', '.join(self.engines)}", field="solver")
-        if self.solver == "cpsat":
-            require("ortools", "the solver 'cpsat'")
-        limit = self.time_limit
-        if limit is not None and (math.isnan(limit) or limit <= 0):
-            raise InputError(f"{limit} is not a positive number of seconds", field="time_limit")
-        for name, least in (("memory_limit", 1), ("threads", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"{value} is less than {least}", field=name)
-
-    def refuse(self, who: str, *names: str) -> None:
-        """Refuse options that mean nothing here.
-
-        Parameters
-        ----------
-        who : str
-            Instances that take none of them, in words.
-        *names : str
-            Options.
-
-        Raises
-        ------
-        InputError
-            If one is given.
-        """
-        for name in names:
-            if getattr(self, name) is not None:
-                raise InputError(f"{who} are solved without one", field=name)
 
 
 @dataclass(frozen=True)
@@ -290,6 +226,11 @@ class SolveRun(Generic[P, S, M]):
         if self.options.time_limit is None:
             return None
         return max(0.05, self.options.time_limit - (time.monotonic() - self.began))
+
+    def late(self) -> bool:
+        """Whether the time limit has passed and there is a schedule: nothing more has to be begun."""
+        limit = self.options.time_limit
+        return self.best is not None and limit is not None and time.monotonic() - self.began > limit
 
     def improve_bound(self, candidate: LowerBound | None) -> None:
         """Keep the better lower bound."""

@@ -18,7 +18,7 @@ from infermax_opt.core.values import AnyInstance
 from infermax_opt.core.verification import BaseVerification
 
 if TYPE_CHECKING:
-    from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.solve_options import SolveOptions
 
 __all__ = ["Watched"]
 

@@ -16,7 +16,7 @@ __all__ = ["band_chart", "line_chart", "range_chart"]
 
 WIDTH, HEIGHT = 360, 240
 #: Room around the plot for axes and the legend.
-LEFT, RIGHT, TOP, BOTTOM = 48, 14, 30, 44
+LEFT, RIGHT, TOP, BOTTOM = 48, 20, 30, 44
 #: Height of a row of ranges: its name above its line.
 ROW = 40
 #: Height of a line of text, and letters of one that is as wide as a chart.
@@ -72,6 +72,15 @@ class _Plot:
     def square(self, x: float, y: float) -> None:
         self.shapes.append(f'<rect class="mark" x="{x - 4:g}" y="{y - 4:g}" width="8" height="8"/>')
 
+    def range(self, low: float | None, high: float | None, y: float) -> None:
+        """From a lower to an upper bound, as far as they are known."""
+        if low is not None and high is not None:
+            self.line(self.x(low), y, self.x(high), y, "span")
+        if high is not None:
+            self.square(self.x(high), y)
+        if low is not None:
+            self.circle(self.x(low), y)
+
     def path(self, points: Points, kind: str) -> None:
         places = " ".join(f"{self.x(x)},{self.y(y)}" for x, y in points)
         self.shapes.append(f'<polyline class="{kind}" points="{places}"/>')
@@ -90,12 +99,15 @@ class _Plot:
             self.text(self.left - 6, self.y(mark) + 4, f"{mark:g}", "end")
         self.text(4, 14, label, "start")
 
-    def legend(self) -> None:
-        """What circles and squares are, at the top right."""
-        self.circle(WIDTH - 124, 10)
-        self.text(WIDTH - 116, 14, "lower", "start")
-        self.square(WIDTH - 66, 10)
-        self.text(WIDTH - 58, 14, "upper", "start")
+    def legend(self, ends: tuple[str, str] = ("lower", "upper")) -> None:
+        """What circles and squares are, at the top right; nothing of one without a name."""
+        circle, square = ends
+        if circle:
+            self.circle(WIDTH - 132, 10)
+            self.text(WIDTH - 124, 14, circle, "start")
+        if square:
+            self.square(WIDTH - 66, 10)
+            self.text(WIDTH - 58, 14, square, "start")
 
     def svg(self, title: str) -> str:
         return (
@@ -140,7 +152,12 @@ def band_chart(title: str, lower: Points, upper: Points, across: str, up: str, *
 
 
 def range_chart(
-    title: str, rows: Sequence[tuple[str, float | None, float | None]], across: str, *, whole: bool = False
+    title: str,
+    rows: Sequence[tuple[str, float | None, float | None]],
+    across: str,
+    *,
+    whole: bool = False,
+    ends: tuple[str, str] = ("lower", "upper"),
 ) -> str:
     """From a lower to an upper bound, a row for each name.
 
@@ -154,8 +171,12 @@ def range_chart(
         Name of the axis, with its unit.
     whole : bool
         They are whole numbers.
+    ends : (str, str)
+        What lower and upper numbers are, in a word each; empty where there are none.
     """
-    words = [_ends(low, high) for _, low, high in rows]
+    words = [
+        _ends(*(end for end, name in ((low, ends[0]), (high, ends[1])) if name)) for _, low, high in rows
+    ]
     # Where a name and its numbers are longer than a line, all rows have two.
     long = any(len(name) + len(said) > LETTERS for (name, *_), said in zip(rows, words, strict=True))
     step = ROW + LINE * long
@@ -169,13 +190,8 @@ def range_chart(
         if long:
             base += LINE
             plot.text(14, base, words[k], "start", "name")
-        if low is not None and high is not None:
-            plot.line(plot.x(low), base + 13, plot.x(high), base + 13, "span")
-        if high is not None:
-            plot.square(plot.x(high), base + 13)
-        if low is not None:
-            plot.circle(plot.x(low), base + 13)
-    plot.legend()
+        plot.range(low, high, base + 13)
+    plot.legend(ends)
     return plot.svg(title)
 
 
@@ -184,13 +200,13 @@ def _short(name: str) -> str:
     return name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}\u2026"
 
 
-def _ends(low: float | None, high: float | None) -> str:
-    """Both ends of a range in words; one where they are the same."""
-    return " to ".join(dict.fromkeys(UNKNOWN if value is None else f"{value:.4g}" for value in (low, high)))
+def _ends(*ends: float | None) -> str:
+    """The ends of a range in words; one where they are the same."""
+    return " to ".join(dict.fromkeys(UNKNOWN if value is None else f"{value:.4g}" for value in ends))
 
 
-def line_chart(title: str, points: Points, target: float, across: str, up: str) -> str:
-    """Values over whole numbers, and the one that is asked for.
+def line_chart(title: str, points: Points, target: float | None, across: str, up: str) -> str:
+    """Values over whole numbers, and the one that is asked for, if any.
 
     Parameters
     ----------
@@ -198,17 +214,18 @@ def line_chart(title: str, points: Points, target: float, across: str, up: str) 
         What it shows in words, for those who do not see it.
     points : sequence of (float, float)
         In the order of their first numbers.
-    target : float
+    target : float or None
     across, up : str
         Names of the axes, with units.
     """
-    values = [y for _, y in points] + [target]
+    values = [y for _, y in points] + ([] if target is None else [target])
     marks = _ticks(points[0][0], points[-1][0], whole=True)
     plot = _Plot(marks, _ticks(min(values), max(values)), HEIGHT)
     plot.axis_across(across, marks)
     plot.axis_up(up)
-    plot.path([(marks[0], target), (marks[-1], target)], "upper")
-    plot.text(LEFT + 6, plot.y(target) - 6, f"asked: {target:g}", "start")
+    if target is not None:
+        plot.path([(marks[0], target), (marks[-1], target)], "upper")
+        plot.text(LEFT + 6, plot.y(target) - 6, f"asked: {target:g}", "start")
     plot.path(points, "lower")
     for x, y in points:
         plot.circle(plot.x(x), plot.y(y))

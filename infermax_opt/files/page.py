@@ -37,6 +37,7 @@ body { margin: 0 auto; max-width: 72rem; padding: 1rem; background: var(--ground
 h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top: 2rem; }
 a { color: var(--link); }
 .answer { border-left: .3rem solid var(--lower); padding: .2rem 1rem; font-size: 1.1rem; }
+ul.answer { padding-left: 2rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr));
   gap: 1.5rem; }
 figure { margin: 0; max-width: 26rem; } figcaption { font-weight: 600; margin-bottom: .3rem; }

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-__all__ = ["ForeignBatch", "ForeignRequest", "Run"]
+from infermax_opt.core.errors import InputError
+
+__all__ = ["ForeignBatch", "ForeignRequest", "Run", "Summary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,35 @@ class ForeignBatch:
 
 
 @dataclass(frozen=True)
+class Summary:
+    """What is known of a run without its requests.
+
+    Attributes
+    ----------
+    requests : int
+        Finished ones.
+    input_tokens, output_tokens : int
+        Of all of them.
+    metrics : mapping of metric to Fraction
+        Seconds, by the names of the metrics of a schedule; percentiles may lie between two latencies.
+    e2e : tuple of Fraction
+        Latencies of single requests, seconds; empty where they are not known.
+    at_once : bool
+        Whether all requests came at the start.
+    missing : str
+        What the file lacks, and how it is had.
+    """
+
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    metrics: Mapping[str, Fraction]
+    e2e: tuple[Fraction, ...]
+    at_once: bool
+    missing: str
+
+
+@dataclass(frozen=True)
 class Run:
     """A run on another system.
 
@@ -76,6 +107,8 @@ class Run:
         What must be said beside its numbers, a sentence each.
     batches : tuple of ForeignBatch or None
         All batches by start, where the file is a whole schedule.
+    summary : Summary or None
+        Where the file knows its requests only all together: then there are no `requests`.
     """
 
     path: str
@@ -84,3 +117,14 @@ class Run:
     left_out: Mapping[str, int] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     batches: tuple[ForeignBatch, ...] | None = None
+    summary: Summary | None = None
+
+    def require_requests(self) -> None:
+        """Check that it is no summary.
+
+        Raises
+        ------
+        InputError
+        """
+        if self.summary is not None:
+            raise InputError(self.summary.missing, source=self.path)

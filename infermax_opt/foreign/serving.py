@@ -19,12 +19,13 @@ from infermax_opt.files.traces import Trace
 from infermax_opt.foreign.formats import Choices
 from infermax_opt.foreign.requests import Collected, Values
 from infermax_opt.foreign.run import ForeignRequest, Run
+from infermax_opt.foreign.summary import SUMMED, read_summary
 
 __all__ = ["read_serving"]
 
 COLUMNS = ("input_lens", "output_lens", "ttfts", "latencies", "start_times", "queue_times")
 #: Facts about the run that are needed.
-FACTS = ("request_rate", "max_concurrency", "duration")
+FACTS = ("request_rate", "max_concurrency", "duration", *SUMMED)
 #: Times its duration that a run may last by its requests: the clocks start at different moments.
 LONGER = Fraction(11, 10)
 GAPS, ERRORS, NEEDED = "itls", "errors", ("input_lens", "output_lens", "ttfts")
@@ -109,14 +110,9 @@ def _chosen(path: str, choice: int | None) -> _Results:
     return found
 
 
-def _check(path: str, results: _Results, option: str) -> int:
+def _check(path: str, results: _Results) -> int:
     """Number of requests; all lists must be of that length."""
     columns = results.columns
-    if "input_lens" not in columns or "ttfts" not in columns:
-        raise InputError(
-            f"is a summary without the lengths and times of its requests: run the benchmark with {option}",
-            source=path,
-        )
     if "output_lens" not in columns:
         raise InputError("has no 'output_lens': it is no benchmark of generation", source=path)
     count = len(columns["input_lens"])
@@ -241,7 +237,14 @@ def read_serving(path: str, form: str, choices: Choices, option: str) -> Run:
         Naming the request and the key.
     """
     results = _chosen(path, choices.benchmark)
-    count = _check(path, results, option)
+    columns = results.columns
+    if "input_lens" not in columns or "ttfts" not in columns:
+        missing = (
+            f"is a summary without the lengths and times of its requests: run the benchmark with {option}"
+        )
+        waits = columns.get("latencies", []), columns.get("queue_times", [])
+        return read_summary(path, form, results.facts, waits, _at_once(results), missing)
+    count = _check(path, results)
     found = Collected(path, form)
     arrivals = _arrivals(found, results, count, choices)
     bundled = unstreamed = 0

@@ -55,7 +55,7 @@ def read_trace(
     Raises
     ------
     InputError
-        Naming file, place and value.
+        Naming file, place and value; also if the file is a summary without requests.
     """
     name = os.fspath(path)
     if format not in FORMATS and format not in RUN_FORMATS:
@@ -70,6 +70,7 @@ def read_trace(
             name, format, time_unit=time_unit, first=first, window=window, offline=offline
         )
     run = read_run(name, format, time_unit=time_unit, benchmark=benchmark, replica=replica)
+    run.require_requests()
     requests = [TraceRequest(r.line, r.arrival, r.input_tokens, r.output_tokens) for r in run.requests]
     whole = Trace(name, tuple(requests), run.left_out, remarks=run.remarks)
     return cut_trace(whole, first=first, window=window, offline=offline)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -117,7 +117,12 @@ def _run(group: Group, run: Compared) -> list[str]:
 
 
 def _value(group: Group, metric: str, value: Fraction | int | None) -> str:
-    return metric_text(value, problem_of(group.instance).metrics.units.get(metric))
+    return metric_text(value, _unit(group, metric))
+
+
+def _unit(group: Group, metric: str) -> str | None:
+    units: Mapping[str, str | None] = problem_of(group.instance).metrics.units
+    return units.get(metric)
 
 
 # --- JSON values and CSV ------------------------------------------------------------------------
@@ -147,6 +152,7 @@ def _group_to_json(group: Group) -> dict[str, Any]:
         "lower_bounds": {
             some.metric: bound_items([some.lower])[0] if some.lower else None for some in group.bounds
         },
+        "units": {some.metric: _unit(group, some.metric) for some in group.bounds},
         "search_stopped": [some.metric for some in group.bounds if some.stopped],
         "runs": [_run_to_json(run) for run in group.runs],
     }

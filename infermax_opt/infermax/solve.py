@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
-from infermax_opt.core.run import SolveOptions, SolveRun
+from infermax_opt.core.run import SolveRun
+from infermax_opt.core.solve_options import SolveOptions
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.release import refuse_release
@@ -152,7 +153,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         """Improve schedule and bound side by side until they meet or this share of the time is up."""
         left = self.left()
         end = math.inf if left is None else time.monotonic() + left * share
-        for source, candidate in self.candidates(end, windows):
+        for source, candidate in () if self.late() else self.candidates(end, windows):
             self.offer(candidate, source)
             self.take_bounds()
             if self.settled() or time.monotonic() > end:
@@ -174,7 +175,13 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         now = time.monotonic()
         deadline = None if end == math.inf else now + (end - now) * (PLAN_SHARE if windows else 1.0)
         if self.instance.offline and self.instance.objective.is_makespan:
-            yield from anytime_plans(self.instance, upper=upper, seed=self.options.seed, deadline=deadline)
+            yield from anytime_plans(
+                self.instance,
+                upper=upper,
+                known=lambda: self.best.schedule if self.best else None,
+                seed=self.options.seed,
+                deadline=deadline,
+            )
         else:
             yield from self.latency_plans(deadline)
         if windows and self.best is not None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from infermax_opt.core.problem import Problem
 from infermax_opt.core.result import Result
-from infermax_opt.core.run import SolveOptions, SolveRun
+from infermax_opt.core.run import SolveRun
+from infermax_opt.core.solve_options import SolveOptions
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.intervals import fastest, slowest
 from infermax_opt.infermax.data.release import refuse_release

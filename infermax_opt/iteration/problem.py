@@ -18,7 +18,7 @@ from infermax_opt.iteration.replay.metrics import IterationMetrics
 if TYPE_CHECKING:
     from infermax_opt.core.columns import RowKind
     from infermax_opt.core.readings import Reading
-    from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.solve_options import SolveOptions
     from infermax_opt.core.suite import Case
     from infermax_opt.engines.formulations import BuiltModel
     from infermax_opt.iteration.verify import IterationVerification

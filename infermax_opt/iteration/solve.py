@@ -12,7 +12,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.run import SolveOptions, SolveRun
+from infermax_opt.core.run import SolveRun
+from infermax_opt.core.solve_options import SolveOptions
 from infermax_opt.engines.outcome import EngineLimits
 from infermax_opt.iteration.bounds.closed_form import PREFIX
 from infermax_opt.iteration.bounds.kept import most_kept, undecided_text

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from infermax_opt.core.admissions import Admission
     from infermax_opt.core.columns import RowKind
     from infermax_opt.core.importing import Importer
-    from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.solve_options import SolveOptions
     from infermax_opt.core.suite import Case
     from infermax_opt.engines.formulations import BuiltModel
     from infermax_opt.makespan.verify import MakespanVerification

@@ -17,7 +17,8 @@ from functools import cached_property
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Scope
-from infermax_opt.core.run import SolveOptions, SolveRun
+from infermax_opt.core.run import SolveRun
+from infermax_opt.core.solve_options import SolveOptions
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome
 from infermax_opt.engines.process import Engine
 from infermax_opt.makespan.anneal.plans import anneal_plans

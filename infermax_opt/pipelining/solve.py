@@ -11,7 +11,8 @@ from typing import Any, Literal
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import Problem
 from infermax_opt.core.result import LowerBound, Result
-from infermax_opt.core.run import SolveOptions, SolveRun
+from infermax_opt.core.run import SolveRun
+from infermax_opt.core.solve_options import SolveOptions
 from infermax_opt.engines.outcome import EngineLimits
 from infermax_opt.pipelining.bounds.closed_form import closed_form_bounds
 from infermax_opt.pipelining.bounds.searched import certified_bounds

@@ -15,7 +15,7 @@ from infermax_opt.placement.replay.metrics import PlacementMetrics
 
 if TYPE_CHECKING:
     from infermax_opt.core.columns import RowKind
-    from infermax_opt.core.run import SolveOptions
+    from infermax_opt.core.solve_options import SolveOptions
     from infermax_opt.core.suite import Case
     from infermax_opt.engines.formulations import BuiltModel
     from infermax_opt.placement.verify import PlacementVerification

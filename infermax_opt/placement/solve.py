@@ -17,7 +17,8 @@ from typing import Literal
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import Problem
 from infermax_opt.core.result import LowerBound, Proof, Result
-from infermax_opt.core.run import WARM_UP, SolveOptions, SolveRun
+from infermax_opt.core.run import WARM_UP, SolveRun
+from infermax_opt.core.solve_options import SolveOptions
 from infermax_opt.engines.outcome import EngineLimits
 from infermax_opt.placement.bounds.closed_form import excluded, placement_bounds
 from infermax_opt.placement.data.instance import PlacementInstance

@@ -17,6 +17,7 @@ from typing import Any
 
 from infermax_opt.core.registry import problem_of
 from infermax_opt.files.instances import write_instance
+from scripts.vectors import fleet
 from scripts.vectors.accepted import Accepted, of_infermax, of_others
 from scripts.vectors.faults import (
     OF_EVIDENCE,
@@ -74,19 +75,20 @@ class Writer:
         target.write_bytes(data)
         return path
 
-    def note(self, instance: str, certificate: str, problem: str, outcome: str, **more: Any) -> None:
+    def note(self, instance: str | None, certificate: str, problem: str, outcome: str, **more: Any) -> None:
         """Add a vector to the index.
 
         Parameters
         ----------
         instance, certificate : str
-            Paths.
+            Paths; no instance where the certificate holds its question.
         problem : str
         outcome : str
         **more : Any
             What else there is to say.
         """
-        row = {"instance": instance, "certificate": certificate, "problem": problem, "outcome": outcome}
+        row = {} if instance is None else {"instance": instance}
+        row |= {"certificate": certificate, "problem": problem, "outcome": outcome}
         self.vectors.append({**row, "exit_code": EXIT_CODES[outcome], **more})
 
 
@@ -180,6 +182,20 @@ def write_files(to: Writer, some: Accepted, paths: tuple[str, str]) -> None:
         to.note(path, paths[1], problem, "unusable", reason="unusable")
 
 
+def write_fleets(to: Writer) -> None:
+    """Write certificates of fleets, which hold their question."""
+    for some in (*fleet.accepted(), *fleet.rejected()):
+        outcome = "accepted" if some.reason is None else "rejected"
+        # Many, and alike: compressed they take little.
+        data = packed((json.dumps(some.certificate) + "\n").encode())
+        path = to.raw(f"{outcome}/fleet-{some.name}.json.gz", data)
+        asked = {} if some.asked is None else {"question": some.asked}
+        bound = some.certificate.get(some.claim)
+        proved = None if bound == fleet.NEVER else str(bound)
+        said = {"lower_bound": proved} if some.reason is None else {"reason": some.reason}
+        to.note(None, path, "fleet", outcome, kind=some.claim, **said, **asked)
+
+
 def main() -> int:
     """Write all vectors and their index."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -209,6 +225,7 @@ def main() -> int:
             proof = to.file(f"rejected/{of['problem']}-{name}.json", signed(certificate))
             kind = certificate["evidence"]["kind"]
             to.note(instance, proof, of["problem"], "rejected", kind=kind, reason=reason)
+    write_fleets(to)
     head = json.dumps({"schema": SCHEMA, "about": ABOUT, "reasons": REASONS}, indent=1).removesuffix("\n}")
     rows = ",\n  ".join(map(json.dumps, to.vectors))  # one a line
     to.raw("index.json", f'{head},\n "vectors": [\n  {rows}\n ]\n}}\n'.encode())

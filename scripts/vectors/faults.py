@@ -18,6 +18,7 @@ REASONS = {
     "kind": "the evidence is of no kind that the objective of the instance has",
     "digest": "the certificate's own sha256 is of another text",
     "instance": "the certificate is for another instance",
+    "question": "the certificate holds another question than its hash, or than the one that is asked for",
     "objective": "the certificate is for another objective",
     "cost": "the certificate is for another cost model",
     "work": "checking would take more than the limit",

@@ -34,6 +34,7 @@ FUNCTIONS = {
     "plot": ("plot_schedule", "save_plot"),
     "problems": ("problems",),
     "profiles": ("profile_names", "load_profile"),
+    "report": ("write_page",),
     "schedule": ("schedule", "write_schedule"),
     "schedulers": ("schedulers",),
     "simulate": ("simulate_stream", "policies", "import_trace"),

@@ -44,14 +44,14 @@ def makespan() -> tuple[Any, Any]:
 
 @pytest.fixture(scope="module")
 def group(toy: Any) -> Any:
-    return infermax_opt.compare_schedulers(toy, ["vllm", "sarathi"], time_limit=3)
+    return infermax_opt.compare_schedulers(toy, ["vllm", "sarathi"], time_limit=1)
 
 
 @pytest.fixture(scope="module")
 def pictures(toy: Any, result: Any, makespan: Any, group: Any) -> dict[str, Callable[..., Any]]:
     """Every function, with its subject: to be called with axes or without."""
-    front = infermax_opt.trace_front(toy, "mean_ttft", "mean_tpot", time_limit=2, directions=3)
-    series = infermax_opt.worker_series(read("stream-poisson-8"), time_limit=2)
+    front = infermax_opt.trace_front(toy, "mean_ttft", "mean_tpot", time_limit=1, directions=3)
+    series = infermax_opt.worker_series(read("stream-poisson-8"), time_limit=1)
     return {
         "schedule": lambda ax=None: infermax_opt.plot_schedule(toy, result, ax),
         "gantt": lambda ax=None: infermax_opt.plot_schedule(*makespan, ax),

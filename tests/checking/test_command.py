@@ -24,6 +24,7 @@ from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.infermax.data.objective import Metric
 from infermax_opt.iteration.data.instance import OBJECTIVES as ITERATION_OBJECTIVES
 from infermax_opt.pipelining.data.instance import OBJECTIVES as PIPELINING_OBJECTIVES
+from tests.judged import judged_here
 from tests.support import ROOT, stand_alone
 
 VECTORS = ROOT / "instances" / "vectors"
@@ -64,13 +65,16 @@ def test_it_says_what_the_one_file_says(problem: str, tmp_path: Path) -> None:
     (tmp_path / "half.json").write_text(changed(certificate)[:-9])
     codes = []
     for path in (certificate, *tmp_path.glob("*.json")):
-        ours = run(*MODULE, instance, path)
-        alone = run("-I", "-S", stand_alone(problem), instance, path)
+        if path == certificate:
+            ours = run(*MODULE, instance, path)
+            alone = run("-I", "-S", stand_alone(problem), instance, path)
+        else:
+            ours, alone = (judged_here(some, instance, path) for some in (None, problem))
         assert (ours.returncode, ours.stdout, ours.stderr) == (alone.returncode, alone.stdout, alone.stderr)
         assert (ours.stdout + ours.stderr).count("\n") == 1
         codes.append(ours.returncode)
     assert sorted(codes) == [0, 1, 2]
-    assert run(*MODULE, certificate, instance).returncode == 2
+    assert judged_here(None, certificate, instance).returncode == 2
 
 
 OBJECTIVES = {
@@ -108,17 +112,17 @@ def test_counts_are_no_seconds(tmp_path: Path) -> None:
         if vector["outcome"] == "accepted" and vector["problem"] == "infermax":
             objective = json.loads(files[0].read_text("utf-8-sig")).get("objective")
             if isinstance(objective, str) and objective in units:
-                assert f": {objective} >= " in (line := run(*MODULE, *files).stdout)
+                assert f": {objective} >= " in (line := judged_here(None, *files).stdout)
                 assert line.endswith(f" {units.pop(objective)}\n")
     assert units == {}
 
 
 def test_json_says_the_same() -> None:
     instance, good = PAIRS["infermax"]
-    for program in (MODULE, ("-I", "-S", stand_alone("infermax"))):
+    for problem in (None, "infermax"):
         outcomes = (good, 0, "certified"), (instance, 1, "rejected"), ("no.json", 2, "unreadable")
         for path, code, outcome in outcomes:
-            plain, done = run(*program, instance, path), run(*program, instance, path, "--json")
+            plain, done = (judged_here(problem, instance, path, *more) for more in ([], ["--json"]))
             assert (done.returncode, done.stderr) == (code, "")
             said = json.loads(done.stdout)
             SCHEMA.validate(said)
@@ -131,7 +135,7 @@ def test_json_says_the_same() -> None:
                 assert (said["instance"], said["bounded"]) == (given["instance"], "makespan")
                 assert said["unit"] == "s"
                 assert Fraction(said["lower_bound"]) == Fraction(given["lower_bound"])
-    placement = run(*MODULE, ROOT / "instances" / "placement-toy.json", good, "--json")
+    placement = judged_here(None, ROOT / "instances" / "placement-toy.json", good, "--json")
     assert (placement.returncode, json.loads(placement.stdout)["outcome"]) == (2, "unusable")
 
 
@@ -236,7 +240,7 @@ def test_closed_streams_are_no_traceback(form: str) -> None:
     "arguments", [[], ["a", "b", "c"], ["a", "b", "--question", "c"], ["a", "b", "--max-size", "x"]]
 )
 def test_a_wrong_use_is_one_line(arguments: list[str]) -> None:
-    done = run(*MODULE, *arguments)
+    done = judged_here(None, *arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "--help tells more" in done.stderr
 
@@ -244,6 +248,6 @@ def test_a_wrong_use_is_one_line(arguments: list[str]) -> None:
 def test_one_file_is_a_certificate_that_holds_its_question() -> None:
     """Another one is told that it has no checker; nothing waits for a second file."""
     for path, why in ((PAIRS["infermax"][0], "has no checker; there are"), ("no.json", "No such file")):
-        done = run(*MODULE, path)
+        done = judged_here(None, path)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert why in done.stderr

@@ -130,7 +130,7 @@ def small(seed: int, *, arrivals: bool = False) -> Instance:
             return instance
 
 
-@pytest.mark.parametrize("seed", campaign(3, 6))
+@pytest.mark.parametrize("seed", campaign(2, 6))
 @pytest.mark.parametrize("engine", ["highs", "cpsat"])
 @pytest.mark.parametrize("name", ["csp", "flow"])
 def test_engines_find_the_optimum(name: str, engine: Any, seed: int) -> None:
@@ -174,8 +174,9 @@ def test_warm_start_is_accepted(name: str, engine: Any) -> None:
     warm = one_by_one(instance)
     outcome = solve_formulation(instance, name, engine, warm=warm, limits=EngineLimits(seconds=10))
     assert outcome.warm_start_accepted is True
-    cold = solve_formulation(instance, "flow", engine, limits=EngineLimits(seconds=20))
-    assert cold.warm_start_accepted is None
+    if name == "flow":
+        cold = solve_formulation(instance, name, engine, limits=EngineLimits(seconds=20))
+        assert cold.warm_start_accepted is None
 
 
 def test_paper_optimum_by_flow() -> None:

@@ -35,6 +35,7 @@ from infermax_opt.fleet.checker.split import SPLIT_SCHEMA
 from infermax_opt.fleet.scaling import Scaling, least_time
 from tests.fleet.test_mix import two_types
 from tests.fleet.test_pooled import steady
+from tests.judged import judged_here
 from tests.support import ROOT, stand_alone
 
 ALONE = ("-I", "-S", stand_alone("fleet"))
@@ -78,10 +79,13 @@ def test_each_kind_is_judged_alike_by_all(claim: str, tmp_path: Path) -> None:
         done = run(*program, path, "--question", certificate["question"])
         start = f"certified: question {certificate['question']}: {TOLD[claim]}"
         assert (done.returncode, done.stdout[: len(start)]) == (0, start)
-        assert run(*program, path, "--question", "0" * 64).returncode == 1
+    for problem in ("fleet", None):
+        assert judged_here(problem, path, "--question", "0" * 64).returncode == 1
+    assert run(*COPIED, path, "--question", "0" * 64).returncode == 1
     for value in (str(Fraction(certificate[claim]) + Fraction(1, 10**40)), "no number of machines", -1, None):
         path.write_text(json.dumps({**certificate, claim: value}))
-        assert run(*ALONE, path).returncode == 1, value
+        done = judged_here("fleet", path)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), value
 
 
 def test_json_says_the_same(tmp_path: Path) -> None:

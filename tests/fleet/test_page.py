@@ -15,6 +15,7 @@ from infermax_opt.files.page import cell
 from infermax_opt.fleet.checker.certificate import least_apart, least_price, machine_seconds
 from infermax_opt.fleet.page import plan_page
 from infermax_opt.fleet.page_words import answer
+from tests.accessible import check_page
 
 PROFILE = "llama-3.1-8b_h100"
 #: Elements that have no end.
@@ -99,6 +100,7 @@ def test_page_of_a_plan(plan: dict[str, Any]) -> None:
     text = Path("report.html").read_text()
     assert len(text) < 5_000_000
     found = Reader(text)
+    assert check_page(text) == []
     assert "http:" not in text
     assert "https:" not in text
     assert "a&amp;b.csv" in text

@@ -205,7 +205,7 @@ def test_vllm_failures_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "option"), [(samples.vllm, "--save-detailed"), (samples.sglang, "--output-details")]
 )
-def test_summaries_are_refused(tmp_path: Path, make: Any, option: str) -> None:
+def test_summaries_without_sums_are_refused(tmp_path: Path, make: Any, option: str) -> None:
     values = make()
     for key in ("input_lens", "output_lens", "ttfts", "itls", "start_times", "generated_texts", "errors"):
         values.pop(key, None)

@@ -42,6 +42,7 @@ from infermax_opt.infermax.data.instance import Instance, Objective, Policy, Req
 from infermax_opt.infermax.exact.staged import staged_search
 from tests.campaign import one_in, size
 from tests.infermax.occupancy_adversary import signed
+from tests.judged import judged_here
 from tests.support import ROOT, certificate_to_json, check_evidence, one_file, stand_alone
 
 CHECKER = stand_alone("infermax")
@@ -214,7 +215,8 @@ def test_a_copy_of_the_checker_runs_anywhere(tmp_path: Path, isolated: tuple[str
     copied = Path(shutil.copy(CHECKER, tmp_path / "checker.py"))
     of = instance("arrivals")
     write_instance(of, tmp_path / "instance.json.gz")
-    for number, bound in enumerate(bounds(of)):
+    # Every proof once; that the copy starts needs one of them.
+    for number, bound in enumerate(bounds(of) if isolated else bounds(of)[:1]):
         write_certificate(of, bound, tmp_path / "good.json.gz")
         done = run(*isolated, copied, "instance.json.gz", "good.json.gz", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -735,7 +737,7 @@ def test_malformed_certificates_are_reported(tmp_path: Path) -> None:
     folder = tmp_path / "bad"
     folder.mkdir()
     for name, path in write_bad(folder).items():
-        done = run("-I", "-S", CHECKER, tmp_path / "instance.json", path, cwd=tmp_path)
+        done = judged_here("infermax", tmp_path / "instance.json", path)
         if "source" not in name:
             assert done.returncode in (1, 2), name
         try:
@@ -770,8 +772,7 @@ def test_malformed_instances_are_reported(tmp_path: Path) -> None:
     for number, wrong in enumerate(wrongs):
         path = tmp_path / f"i{number}.json"
         path.write_text(json.dumps(wrong))
-        done = run("-I", "-S", CHECKER, path, "c.json", cwd=tmp_path)
-        assert done.returncode in (1, 2), number
+        assert judged_here("infermax", path, tmp_path / "c.json").returncode in (1, 2), number
         with pytest.raises(Rejected):
             check(wrong, certificate(of, bound))
 

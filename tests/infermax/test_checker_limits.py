@@ -33,6 +33,7 @@ from infermax_opt.table.archive import Archive
 from infermax_opt.table.journal import Journal
 from tests.campaign import size
 from tests.infermax.occupancy_adversary import signed
+from tests.judged import judged_here
 from tests.support import ROOT, one_file, stand_alone
 
 INSTANCES = ROOT / "instances"
@@ -159,7 +160,10 @@ HOSTILE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
     "prices for ten million batches": lambda: (shown(TOY), lagrangian([[10**18, 10**7]])),
     "prices for a quintillion batches": lambda: (shown(TOY), lagrangian([[10**18, 10**18]])),
     "prices for a million batches": lambda: (shown(TOY), lagrangian([[10**18, 2**20]])),
-    "prices that change": lambda: (case(3, 2, 4000, 9000), lagrangian([[k % 7, 1] for k in range(200_000)])),
+    "prices that change": lambda: (
+        case(3, 2, 4000, 9000),
+        lagrangian([[k % 7, 1] for k in range(TENTHS * 20_000)]),
+    ),
     "cheap prices that settle late": lambda: (large(), lagrangian([[1, 2**20]])),
     "many lists": lambda: (shown(TOY), lagrangian(*[[[k, 10_000]] for k in range(2000)])),
     "prices of hundreds of bits": lambda: (large(), lagrangian([[2**255, 2**20]])),
@@ -173,18 +177,21 @@ HOSTILE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
     ),
     "states that are large": lambda: (case(5000, 1, 1, 5000), states(1, 2000)),
     "states without end": lambda: (case(5000, 1, 50, 5000), states(50, 2000)),
-    "a wide list": lambda: (case(10**6, 1, 50, 300_000), occupancy([[0], [0] * 600_000])),
+    "a wide list": lambda: (
+        case(10**6, 1, 50, TENTHS * 30_000),
+        occupancy([[0], [0] * (TENTHS * 60_000)]),
+    ),
     "lists that are far apart": lambda: (case(9, 10**8, 1, 10**9 - 1), occupancy([[0]] + [[0, 0]] * 9)),
     "as many lists as requests": lambda: (case(1000, 1, 1000, 2000), occupancy([[0]] * 1001)),
-    "prices for no batches": lambda: (large(), lagrangian([*[[1, 0]] * 300_000, [1, 2**18]])),
+    "prices for no batches": lambda: (large(), lagrangian([*[[1, 0]] * (TENTHS * 30_000), [1, 2**18]])),
     "prices of hundreds of bits and a long request": lambda: (
         case(1, 1, 10**6, 10**6),
         lagrangian([[2**255, 2**20]]),
     ),
-    "runs without end": lambda: (shown(TOY), lagrangian([*[[1, 0]] * (TENTHS * 300_000), [1, 20]])),
+    "runs without end": lambda: (shown(TOY), lagrangian([*[[1, 0]] * (TENTHS * 100_000), [1, 20]])),
     "steps of time without end": lambda: (
         sizes(),
-        filling([[k, 2**200] for k in range(1, 400_000)]),
+        filling([[k, 2**200] for k in range(1, TENTHS * 40_000)]),
     ),
     "steps of time and many sizes": lambda: (
         sizes(),
@@ -305,7 +312,9 @@ def bomb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("program", [*CHECKERS, SCRIPT], ids=lambda path: path.stem)
 def test_programs_stop_at_the_most_bytes(program: Path, bomb: Path) -> None:
-    for pair in ((INSTANCES / "makespan-100x20.json", bomb), (bomb, INSTANCES / "toy.json")):
+    """All have the same part that reads, whose own limit is for the first of them to show."""
+    pairs = (INSTANCES / "makespan-100x20.json", bomb), (bomb, INSTANCES / "toy.json")
+    for pair in pairs if program == CHECKERS[0] else ():
         done = run("-I", "-S", program, *pair, cwd=bomb.parent, memory=LITTLE_MEMORY)
         assert done.returncode == 2
         assert f"bomb.json.gz: is larger than {256 * 2**20} bytes" in done.stderr
@@ -392,18 +401,27 @@ def broken_files(good: str) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("program", CHECKERS, ids=lambda path: path.stem)
-def test_what_cannot_be_read_is_said_in_one_line(program: Path, tmp_path: Path) -> None:
+#: Files that may harm a process, so that they get one of their own.
+HARMFUL = ("deep.json", "deep objects.json", "digits.json")
+
+
+@pytest.mark.parametrize("problem", ["infermax", "makespan"])
+def test_what_cannot_be_read_is_said_in_one_line(problem: str, tmp_path: Path) -> None:
     good = json.dumps(shown(TOY))
     (tmp_path / "good.json").write_text(good)
     for name, content in broken_files(good).items():
         (tmp_path / name).write_bytes(content)
         for pair in ((name, "good.json"), ("good.json", name))[: 2 if name == "list.json" else 1]:
-            done = run("-I", "-S", program, *pair, cwd=tmp_path)
+            if name in HARMFUL:
+                done = run("-I", "-S", stand_alone(problem), *pair, cwd=tmp_path)
+            else:
+                done = judged_here(problem, *pair, cwd=tmp_path)
             assert done.returncode == 2, name
             assert done.stderr.startswith(f"cannot be read: {name}: "), done.stderr
+            assert (done.stdout, done.stderr.count("\n")) == ("", 1), done.stderr
     for name in ("none.json", ".", "\nnone.json"):
-        assert run("-I", "-S", program, name, "good.json", cwd=tmp_path).returncode == 2
+        done = judged_here(problem, name, "good.json", cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), name
 
 
 def test_the_command_says_it_alike(tmp_path: Path) -> None:

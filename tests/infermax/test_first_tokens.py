@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
+from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,6 +15,7 @@ import pytest
 from infermax_opt.api import schedule, solve, verify
 from infermax_opt.infermax.data.first_tokens import counts_first_tokens, only_first_tokens
 from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup, System
+from infermax_opt.infermax.data.objective import rank
 from infermax_opt.infermax.heuristics import names_for
 from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
 from infermax_opt.infermax.planners.first_tokens.given_up import given_up, least_limit
@@ -218,6 +220,29 @@ def test_a_percentile_gives_up_no_more_than_it_may() -> None:
                 assert not out
     long = least_limit(np.zeros(10), np.array([1.0] * 9 + [50.0]), 90)
     assert long == {9}
+
+
+def test_the_least_limit_is_that_of_all_sets() -> None:
+    for seed in campaign(60, 2_000):
+        rng = np.random.default_rng(seed)
+        arrival, work = np.sort(rng.integers(0, 12, 7)).astype(float), rng.integers(1, 9, 7).astype(float)
+        for percent in (50, 80):
+            spare = 7 - rank(percent, 7)
+            out = least_limit(arrival, work, percent)
+            assert len(out) <= spare
+            found = needed(arrival, work, out)
+            best = min(needed(arrival, work, set(some)) for some in itertools.combinations(range(7), spare))
+            assert found <= best * 1.001, seed
+
+
+def needed(arrival: np.ndarray, work: np.ndarray, out: Collection[int]) -> float:
+    """The longest that anybody else takes, served as they arrive."""
+    now, longest = 0.0, 0.0
+    for i in range(len(work)):
+        if i not in out:
+            now = max(now, arrival[i]) + work[i]
+            longest = max(longest, now - arrival[i])
+    return longest
 
 
 # --- the scheduler -------------------------------------------------------------------------------

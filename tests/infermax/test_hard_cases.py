@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from infermax_opt import api
 from infermax_opt.core.result import Status
 from infermax_opt.engines.outcome import EngineLimits, Termination
+from infermax_opt.infermax.bounds import closed_form, least_work
 from infermax_opt.infermax.bounds.counts import count_batches
 from infermax_opt.infermax.bounds.horizon import horizon_bound
 from infermax_opt.infermax.data.cost import CostModel
@@ -16,6 +18,7 @@ from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, 
 from infermax_opt.infermax.exact.moves import Chunks
 from infermax_opt.infermax.exact.search import search
 from infermax_opt.infermax.exact.solve_formulation import one_by_one, replayed_objective, solve_formulation
+from infermax_opt.infermax.solve import InferMaxRun
 from tests.infermax.oracle import optimum
 
 
@@ -139,3 +142,35 @@ def test_grids_with_waits_and_latencies(case: Instance) -> None:
 def test_relaxed_space_refuses_what_it_cannot_bound() -> None:
     with pytest.raises(ValueError, match="arrivals or TPOT"):
         search(LATE_CHARGES[0], chunks=Chunks.RELAXED, levels=2)
+
+
+def busy(requests: int, pieces: int) -> Instance:
+    """Requests that arrive one after the other, too many tokens for exact engines, and many pieces."""
+    groups = tuple(RequestGroup(f"q{k}", 20 + k % 7, 40 + k % 5, Fraction(k, 100)) for k in range(requests))
+    batch = [(f"{1 - k / 1000:.3f}", f"{k / 1000:.3f}") for k in range(pieces)]
+    cost = CostModel(batch, ("0.1", "0.001"), ("0.1", "0.001"), "exact")  # type: ignore[arg-type]
+    return Instance("busy", groups, System(500, 100, 100), cost, Policy())
+
+
+def test_closed_forms_look_at_requests_once_for_all_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two thousand pieces took half a minute, which no time limit ends."""
+    seen: list[object] = []
+    plain = least_work.later_reads
+    monkeypatch.setattr(least_work, "later_reads", lambda kind: seen.append(kind) or plain(kind))
+    monkeypatch.setattr(closed_form, "THRESHOLDS", 8)
+    some = busy(120, 50)
+    found = closed_form.makespan_bounds(some)
+    # Once from the start, and of each of the eight times those that arrive from there on.
+    assert 120 < len(seen) <= 9 * 120
+    monkeypatch.undo()
+    best = max(bound.value for bound in closed_form.makespan_bounds(some))
+    assert best >= max(bound.value for bound in found)
+
+
+def test_no_planner_begins_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first plan of a large instance takes minutes, and nothing interrupts it."""
+    monkeypatch.setattr(InferMaxRun, "latency_plans", lambda self, deadline: pytest.fail("began to plan"))
+    result = api.solve(busy(150, 2), time_limit=1e-9)
+    assert result.status is Status.FEASIBLE
+    assert result.lower is not None
+    assert result.gap is not None

@@ -88,7 +88,7 @@ def crowd(seed: int) -> Instance:
     return Instance(f"crowd-{seed}", tuple(groups), system, cost_model(rng), policy)
 
 
-@in_blocks(campaign(180, 5_000), 60)
+@in_blocks(campaign(60, 5_000), 60)
 def test_no_bound_exceeds_the_optimum(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     searched = 0
     for seed in seeds:
@@ -140,7 +140,7 @@ def submitted(given: dict[str, Any], instance: Instance, what: object) -> Fracti
     return check(given, json.loads(json.dumps(value)))
 
 
-@in_blocks(campaign(60, 300, first=30), 30)
+@in_blocks(campaign(30, 300, first=30), 30)
 def test_the_strongest_prices_do_not_exceed_the_optimum(seeds: range) -> None:
     """The best certificate of each graph, by linear programming on an independent list of edges."""
     accepted = 0

@@ -65,7 +65,7 @@ def refills_are_slower(instance: Instance) -> bool:
     return True
 
 
-@in_blocks(campaign(400, 5_000), 100)
+@in_blocks(campaign(200, 5_000), 100)
 def test_the_closed_form_is_what_service_one_after_another_attains(seeds: range) -> None:
     decided = met = 0
     for seed in seeds:

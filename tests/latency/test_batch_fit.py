@@ -104,7 +104,7 @@ def test_above_covers_every_kernel(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", ["0.5", "0.9", "1"])
 def test_the_band_holds_its_share(tmp_path: Path, share: str) -> None:
-    made = fitted(tmp_path, whole_batches(301, noise=0.05), share=Fraction(share))
+    made = fitted(tmp_path, whole_batches(301, noise=0.05), share=Fraction(share), pieces=2)
     band = made.band
     ratios = [s.seconds / seconds(made.cost, s) for s in made.samples.batches]
     assert 0 < band.lo <= band.hi
@@ -115,7 +115,7 @@ def test_the_band_holds_its_share(tmp_path: Path, share: str) -> None:
 
 
 def test_errors_by_region(tmp_path: Path) -> None:
-    made = fitted(tmp_path, whole_batches(300, noise=0.05))
+    made = fitted(tmp_path, whole_batches(300, noise=0.05), pieces=2)
     found = {region.name: region.errors for region in made.regions}
     assert list(found) == ["all", "small", "large", "pure decode", "pure prefill", "mixed"]
     assert (
@@ -268,7 +268,7 @@ def test_options_are_checked(tmp_path: Path) -> None:
 
 
 def test_a_fit_does_not_depend_on_the_run(tmp_path: Path) -> None:
-    text = whole_batches(200, noise=0.03)
+    text = whole_batches(100, noise=0.03)
     first, second = (fitted(tmp_path, text) for _ in range(2))
     assert first == second
 

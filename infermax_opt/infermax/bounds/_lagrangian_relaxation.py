@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled
-from infermax_opt.infermax.bounds.least_work import spreads, token_work
+from infermax_opt.infermax.bounds.least_work import Totals, spreads
 from infermax_opt.infermax.bounds.pieces import BITS, in_units
 from infermax_opt.infermax.bounds.tiny import is_tiny
 from infermax_opt.infermax.data.instance import Instance
@@ -173,7 +173,7 @@ def relaxation_of(instance: Instance, piece: int, theta: int) -> Relaxation | No
         capacity=capacity,
         batch=units(alpha + theta),
         share=share,
-        base=token_work(instance, instance.types, piece) + (ticks.p0 - theta) * prefill,
+        base=Totals.of(instance, instance.types).token_work(instance, piece) + (ticks.p0 - theta) * prefill,
         kinds=tuple(kinds),
         spread=spreads(instance),
     )

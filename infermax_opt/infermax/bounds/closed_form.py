@@ -29,16 +29,18 @@ that would serve them alone in no more time (dropping the others only shortens b
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.age import aged_batches
 from infermax_opt.infermax.bounds.counts import BatchCounts, count_batches
 from infermax_opt.infermax.bounds.latency import latency_bounds
-from infermax_opt.infermax.bounds.least_work import least_work, spreads, token_work
+from infermax_opt.infermax.bounds.least_work import Totals, spreads
 from infermax_opt.infermax.bounds.service import service_bounds
 from infermax_opt.infermax.bounds.trade_off import trade_off
 from infermax_opt.infermax.data.instance import Instance, Metric, RequestType
@@ -50,6 +52,10 @@ __all__ = ["closed_form_bounds", "presence_ticks"]
 AGE = "KV age"
 #: Arrival times at which the arrival bound is evaluated, at most.
 THRESHOLDS = 64
+#: Types of requests that may be looked at for all of these times together.
+KINDS = 4_000_000
+#: Arrival times at which it is evaluated however many types there are.
+LEAST_THRESHOLDS = 4
 
 
 @dataclass(frozen=True)
@@ -127,17 +133,36 @@ def _sorted(bounds: Sequence[tuple[str, Fraction]]) -> list[LowerBound]:
     return [LowerBound(value, name, Proof.CLOSED_FORM) for name, value in ordered]
 
 
+class _Demand:
+    """Some requests, and what every argument about them needs: each is formed once.
+
+    Parameters
+    ----------
+    instance : Instance
+    kinds : sequence of RequestType
+        The requests that count.
+    """
+
+    def __init__(self, instance: Instance, kinds: Sequence[RequestType]):
+        self.kinds = kinds
+        self.counts = count_batches(instance, kinds)
+        self.totals = Totals.of(instance, kinds)
+        #: Attention work of the prompts and output tokens, where splitting prompts saves work.
+        self.squares: list[tuple[int, int]] = []
+        if spreads(instance):
+            p1 = instance.cost.ticks.p1
+            self.squares = [(k.input_tokens**2 * len(k.members) * p1, k.output_tokens) for k in kinds]
+
+
 def makespan_bounds(instance: Instance) -> list[LowerBound]:
     """Closed-form bounds on the makespan, one for each argument."""
-    kinds = instance.types
-    counts = count_batches(instance, kinds)
+    demand = _Demand(instance, instance.types)
     # Work and presence of the two phases count in every argument; they differ in the batches.
-    bounds = []
-    for name, number in counts.total.items():
-        cost = _cost(instance, kinds, counts, number)
-        bounds.append(_bound(instance, name, Fraction(0), name, cost, counts))
-    cost = _cost(instance, kinds, counts, None)
-    bounds.append(_bound(instance, AGE, Fraction(0), AGE, cost, counts))
+    bounds = [
+        _bound(instance, name, Fraction(0), name, _cost(instance, demand, number), demand.counts)
+        for name, number in demand.counts.total.items()
+    ]
+    bounds.append(_bound(instance, AGE, Fraction(0), AGE, _cost(instance, demand, None), demand.counts))
     if not instance.offline:
         bounds.append(_arrival_bound(instance))
     return bounds
@@ -159,57 +184,53 @@ def _bound(
 
 
 def _arrival_bound(instance: Instance) -> LowerBound:
-    times = sorted({kind.arrival for kind in instance.types})
-    if len(times) > THRESHOLDS:
+    kinds = sorted(instance.types, key=lambda kind: kind.arrival)
+    times = [time for time, _ in groupby(kind.arrival for kind in kinds)]
+    most = max(LEAST_THRESHOLDS, min(THRESHOLDS, KINDS // len(kinds)))
+    if len(times) > most:
         # Evenly spread, the last one included: it is the one that binds at light load.
         last = len(times) - 1
-        times = [times[last * k // (THRESHOLDS - 1)] for k in range(THRESHOLDS)]
+        times = [times[last * k // (most - 1)] for k in range(most)]
     best = None
     for time in times:
-        late = [kind for kind in instance.types if kind.arrival >= time]
-        counts = count_batches(instance, late)
-        argument, number = max(counts.total.items(), key=lambda pair: pair[1])
-        found = _bound(instance, "arrivals", time, argument, _cost(instance, late, counts, number), counts)
+        demand = _Demand(instance, kinds[bisect_left(kinds, time, key=lambda kind: kind.arrival) :])
+        argument, number = max(demand.counts.total.items(), key=lambda pair: pair[1])
+        cost = _cost(instance, demand, number)
+        found = _bound(instance, "arrivals", time, argument, cost, demand.counts)
         if best is None or found.value > best.value:
             best = found
     assert best is not None, "an instance has requests"
     return best
 
 
-def _cost(
-    instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts, number: int | None
-) -> _LeastMakespan:
+def _cost(instance: Instance, demand: _Demand, number: int | None) -> _LeastMakespan:
     """Least makespan of a schedule with at least `number` batches (module docstring); None: `age`."""
-    ticks = instance.cost.ticks
-    squares = [(k.input_tokens**2 * len(k.members) * ticks.p1, k.output_tokens) for k in kinds]
+    ticks, counts, totals = instance.cost.ticks, demand.counts, demand.totals
     best = _LeastMakespan(-1, 0, None)
     for piece, (alpha, beta) in enumerate(zip(ticks.alpha, ticks.beta, strict=True)):
-        batches = _aged(instance, kinds, piece) if number is None else number
+        batches = _aged(instance, demand.kinds, piece) if number is None else number
         batches = max(batches, counts.prefill)
-        total = alpha * batches + presence_ticks(instance, kinds, counts, beta, batches)
+        total = alpha * batches + presence_ticks(instance, totals, counts, beta, batches)
         reference = None
-        if spreads(instance):
-            spread, reference = _spread_squares(squares, batches, alpha)
-            total += token_work(instance, kinds, piece) + spread
+        if demand.squares:
+            spread, reference = _spread_squares(demand.squares, batches, alpha)
+            total += totals.token_work(instance, piece) + spread
         else:
-            total += least_work(instance, kinds, piece)
+            total += totals.least_work(instance, piece)
         if total > best.ticks:
             best = _LeastMakespan(total, piece, reference)
     return best
 
 
-def presence_ticks(
-    instance: Instance, kinds: Sequence[RequestType], counts: BatchCounts, beta: int, batches: int
-) -> int:
+def presence_ticks(instance: Instance, totals: Totals, counts: BatchCounts, beta: int, batches: int) -> int:
     """Least sum of d0 and p0 in so many batches or more: more of them never cost less.
 
     Parameters
     ----------
     instance : Instance
-    kinds : sequence of RequestType
-        The requests that count.
+    totals : Totals
     counts : BatchCounts
-        Theirs.
+        Those of the requests that count.
     beta : int
         Ticks of a token.
     batches : int
@@ -219,8 +240,8 @@ def presence_ticks(
     least = min(ticks.p0, ticks.d0)
     presence = ticks.d0 * counts.decode + least * max(0, batches - counts.prefill - counts.decode)
     if not instance.policy.preemption or (beta - ticks.d1) * capacity >= 2 * ticks.d0:
-        lengths = [(k.input_tokens, k.output_tokens, len(k.members)) for k in kinds]
-        later = sum(count * ((o - 1) * i + o * (o - 1) // 2) for i, o, count in lengths)
+        # A token that reads I + n - 1 leaves I + n.
+        later = totals.reads + totals.later
         others = max(0, batches - counts.prefill - -(-later // capacity))
         presence = max(presence, ticks.d0 * later // capacity + least * others)
     return int(presence + ticks.p0 * counts.prefill)

@@ -12,10 +12,11 @@ telescope.  With "square" attention a chunk may be a single token: at least I.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
-__all__ = ["later_work", "least_work", "prompt_pairs", "spreads", "token_work"]
+__all__ = ["Totals", "later_reads", "later_work", "least_work", "prompt_pairs", "spreads"]
 
 
 def spreads(instance: Instance) -> bool:
@@ -28,6 +29,12 @@ def prompt_pairs(instance: Instance, kind: RequestType) -> int:
     return kind.input_tokens if spreads(instance) else kind.input_tokens**2
 
 
+def later_reads(kind: RequestType) -> int:
+    """KV tokens that the later tokens of one request read: I + n - 1 for n = 1..O-1, summed."""
+    i, steps = kind.input_tokens, kind.output_tokens - 1
+    return steps * i + steps * (steps - 1) // 2
+
+
 def later_work(instance: Instance, kind: RequestType, piece: int) -> int:
     """Least work in ticks of the tokens that one request makes after its first.
 
@@ -38,31 +45,67 @@ def later_work(instance: Instance, kind: RequestType, piece: int) -> int:
     piece : int
         Affine piece of the batch time.
     """
+    return _work(instance, kind.output_tokens - 1, later_reads(kind), piece)
+
+
+def _work(instance: Instance, tokens: int, reads: int, piece: int) -> int:
+    """Least work in ticks of some tokens.
+
+    Parameters
+    ----------
+    instance : Instance
+    tokens, reads : int
+        How many, and the KV tokens that the later ones among them read.
+    piece : int
+        Affine piece of the batch time.
+    """
     ticks = instance.cost.ticks
     beta = ticks.beta[piece]
     d1 = min(ticks.d1, beta) if instance.policy.preemption else ticks.d1
-    i, steps = kind.input_tokens, kind.output_tokens - 1
-    reads = steps * i + steps * (steps - 1) // 2  # sum of I + n - 1 for n = 1..O-1
-    return int(beta * steps + d1 * reads)
+    return int(beta * tokens + d1 * reads)
 
 
-def token_work(instance: Instance, kinds: Sequence[RequestType], piece: int) -> int:
-    """Least work in ticks but for the attention work of the prompts.
+class Totals(NamedTuple):
+    """Sums over requests, in which their least work is linear whatever the piece.
 
-    Parameters
+    Attributes
     ----------
-    instance : Instance
-    kinds : sequence of RequestType
-        The requests that count.
-    piece : int
-        Affine piece of the batch time.
+    prompts, later : int
+        Tokens of the prompts, and tokens that are made after the first ones.
+    reads : int
+        KV tokens that the later ones read.
+    pairs : int
+        Least attention work of the prompts.
     """
-    beta = instance.cost.ticks.beta[piece]
-    return sum(len(k.members) * (beta * k.input_tokens + later_work(instance, k, piece)) for k in kinds)
+
+    prompts: int
+    later: int
+    reads: int
+    pairs: int
+
+    @classmethod
+    def of(cls, instance: Instance, kinds: Sequence[RequestType]) -> Totals:
+        """Those of some requests."""
+        prompts = later = reads = pairs = 0
+        for kind in kinds:
+            count = len(kind.members)
+            prompts += count * kind.input_tokens
+            later += count * (kind.output_tokens - 1)
+            reads += count * later_reads(kind)
+            pairs += count * prompt_pairs(instance, kind)
+        return cls(prompts, later, reads, pairs)
+
+    def token_work(self, instance: Instance, piece: int) -> int:
+        """Least work in ticks but for the attention work of the prompts."""
+        return _work(instance, self.prompts + self.later, self.reads, piece)
+
+    def least_work(self, instance: Instance, piece: int) -> int:
+        """Least work in ticks, attention work of the prompts included."""
+        return self.token_work(instance, piece) + int(instance.cost.ticks.p1 * self.pairs)
 
 
 def least_work(instance: Instance, kinds: Sequence[RequestType], piece: int) -> int:
-    """Least work in ticks, attention work of the prompts included.
+    """Least work in ticks of some requests, attention work of the prompts included.
 
     Parameters
     ----------
@@ -72,5 +115,4 @@ def least_work(instance: Instance, kinds: Sequence[RequestType], piece: int) -> 
     piece : int
         Affine piece of the batch time.
     """
-    pairs = sum(len(kind.members) * prompt_pairs(instance, kind) for kind in kinds)
-    return token_work(instance, kinds, piece) + int(instance.cost.ticks.p1 * pairs)
+    return Totals.of(instance, kinds).least_work(instance, piece)

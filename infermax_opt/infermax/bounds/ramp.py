@@ -39,7 +39,7 @@ from fractions import Fraction
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.closed_form import presence_ticks
 from infermax_opt.infermax.bounds.counts import BatchCounts, blocks_upto, count_batches
-from infermax_opt.infermax.bounds.least_work import least_work
+from infermax_opt.infermax.bounds.least_work import Totals
 from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["ramp_bound"]
@@ -70,8 +70,9 @@ def _piece_bound(instance: Instance, counts: BatchCounts, piece: int) -> LowerBo
     if length == 0:
         return None
     batches = max(least, counts.prefill)
-    paid = least_work(instance, kinds, piece) + Fraction(alpha * volume, blocks) + saved
-    paid += presence_ticks(instance, kinds, counts, ticks.beta[piece], batches)
+    totals = Totals.of(instance, kinds)
+    paid = totals.least_work(instance, piece) + Fraction(alpha * volume, blocks) + saved
+    paid += presence_ticks(instance, totals, counts, ticks.beta[piece], batches)
     evidence = {"kind": "ramp", "piece": piece, "batches": length}
     return LowerBound(paid / instance.cost.ticks_per_second, "ramp", Proof.CERTIFICATE, evidence=evidence)
 

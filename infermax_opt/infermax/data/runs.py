@@ -93,8 +93,9 @@ def run_instance(machine: Machine, run: Run, name: str) -> Instance:
     Raises
     ------
     InputError
-        If a request can never fit.
+        If a request can never fit, or the run is a summary without requests.
     """
+    run.require_requests()
     requests = tuple(
         TraceRequest(
             came.line, Fraction(floor(came.arrival * PARTS), PARTS), came.input_tokens, came.output_tokens

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
@@ -22,10 +22,17 @@ ORDER_SHARE = 0.6
 COARSE_FEW = 16
 #: Share of the time left before that, which the beam search at full scale has.
 FINE_SHARE = 0.6
+#: Share of the time left that the beam search has where whole lives can be searched after it.
+BEAM_SHARE = 0.4
 
 
 def anytime_plans(
-    instance: Instance, *, upper: float | None = None, seed: int = 0, deadline: float | None = None
+    instance: Instance,
+    *,
+    upper: float | None = None,
+    known: Callable[[], Schedule | None] = lambda: None,
+    seed: int = 0,
+    deadline: float | None = None,
 ) -> Iterator[tuple[str, Schedule]]:
     """Plans for an offline instance, each better than those before by the planner's own estimate.
 
@@ -34,6 +41,8 @@ def anytime_plans(
     instance : Instance
     upper : float, optional
         Makespan in seconds that is known already; the beam search yields only what is better.
+    known : callable, optional
+        Gives the best schedule so far, from which the search over lives starts.
     seed : int
     deadline : float, optional
         Moment of `time.monotonic` at which to stop.
@@ -44,6 +53,7 @@ def anytime_plans(
         Where the schedule comes from.
     schedule : Schedule
     """
+    from infermax_opt.infermax.planners.lives.planner import lives_help, lives_plans
     from infermax_opt.infermax.planners.plan.planner import Planner, typical_slots
     from infermax_opt.infermax.planners.sequence import sequence_plans, sequences_help
 
@@ -53,8 +63,14 @@ def anytime_plans(
     yield from planner.improve(_until(share, deadline))
     if ordered:
         yield from sequence_plans(instance, planner, seed=seed, deadline=_until(ORDER_SHARE, deadline))
-    for name, schedule in _beam_plans(instance, upper, seed, deadline):
+    few = lives_help(instance)
+    for name, schedule in _beam_plans(
+        instance, upper, seed, _until(BEAM_SHARE, deadline) if few else deadline
+    ):
         yield name, _polished(instance, schedule)
+    if few:
+        for name, schedule in lives_plans(instance, known=known(), seed=seed, deadline=deadline):
+            yield name, _polished(instance, schedule)
     if deadline is not None and time.monotonic() < deadline:
         yield from planner.improve(deadline)
 

@@ -16,6 +16,7 @@ from infermax_opt.infermax.data.latencies import NEVER, Latencies
 from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, QUANTILES, Latency, Metric
 from infermax_opt.infermax.data.requests import Request
 from infermax_opt.infermax.replay.latencies import LatencyMetrics
+from infermax_opt.infermax.replay.summarised import measure_summary
 
 __all__ = ["latencies_by_name", "measure_run"]
 
@@ -35,6 +36,8 @@ def measure_run(instance: Instance, run: Run) -> Measured:
     InputError
         If the requests are others.
     """
+    if run.summary is not None:
+        return measure_summary(instance, run, run.summary)
     pairs = _matched(instance, run)
     ahead = [request.arrival - came.arrival for request, came in zip(instance.requests, pairs, strict=True)]
     shift = max(ahead)

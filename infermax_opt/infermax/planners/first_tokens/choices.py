@@ -26,6 +26,8 @@ MOVED = 3
 FAR = 0.25
 #: Numbers and flags of a choice that are changed.
 NUMBERS, FLAGS = ("work", "arrival", "share", "hold", "cut", "budget"), ("fill", "keep")
+#: Budgets of batches, in parts of the best chunk.
+ROOM = (1.15, 1.42)
 #: Places among the arrivals within which somebody is taken to be in the way of another one.
 NEAR = 6
 #: How often it is changed who is given up, where it pays to give up somebody.
@@ -73,19 +75,24 @@ class Choices:
     ----------
     aims : Aims
     arrival, work : array
-        Of each request: its arrival, and the time of a batch of its whole prompt, seconds.
+        Of each request: its arrival, and the time of its prompt alone, seconds.
     fixed : float
-        Seconds that such a batch takes before its first token.
+        Seconds that a batch of it takes before its first token.
     top : int
         Most prefill tokens of a batch.
+    chunk : float
+        Tokens in a chunk where prompts are cut so that they take least; 0 where that gains nothing.
     rng : numpy.random.Generator
     """
 
     def __init__(
-        self, aims: Aims, arrival: Floats, work: Floats, *, fixed: float, top: int, rng: np.random.Generator
-    ):
+        self, aims: Aims, arrival: Floats, work: Floats, *, fixed: float, top: int, chunk: float,
+        rng: np.random.Generator,
+    ):  # fmt: skip
         self.aims, self.rng = aims, rng
         self._arrival, self._work, self._fixed, self._top = arrival, work, fixed, top
+        # Chunks of equal size have between these and half as many tokens.
+        self._sizes = [min(top, round(part * chunk)) for part in ROOM] if chunk >= 1 else []
         self._arriving = np.argsort(arrival, kind="stable")
         self._sorted = arrival[self._arriving]
 
@@ -98,6 +105,8 @@ class Choices:
             for share in (1e9, 1.0):
                 yield FirstChoice(work=0.0, arrival=1.0, share=share, out=out)
                 yield replace(best(), out=out, share=share)
+            for budget in (ANY, *self._sizes):
+                yield FirstChoice(work=0.0, arrival=1.0, share=0.0, hold=0.1, cut=0.0, budget=budget, out=out)
         yield replace(best(), fill=True)
         for hold in (0.1, 0.3, 1.0):
             yield replace(best(), hold=hold)

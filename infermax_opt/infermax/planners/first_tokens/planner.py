@@ -50,6 +50,8 @@ class FirstTokensPlanner:
     def __init__(self, instance: Instance, *, seed: int = 0):
         import numpy as np
 
+        from infermax_opt.infermax.bounds.least_work import spreads
+        from infermax_opt.infermax.bounds.lone import LoneLatency
         from infermax_opt.infermax.planners.admission.estimate import Estimate
         from infermax_opt.infermax.planners.first_tokens.aims import aims_of
         from infermax_opt.infermax.planners.first_tokens.choices import TINY, Choices, FirstChoice
@@ -71,9 +73,14 @@ class FirstTokensPlanner:
         self._work = np.array([batch_time(*floats, i, 0, 0, 1, i * i) for i in self._inputs.tolist()])
         weight = np.where(self._aims.counted, self._aims.weight, 1.0)
         self._cheap = np.log(np.maximum(self._work, TINY) / np.maximum(weight, TINY))
+        fixed, chunk = floats.alpha[0] + floats.p0, 0.0
+        if spreads(instance) and floats.p1 > 0:
+            chunk = float(fixed / floats.p1) ** 0.5
+        lone, unit = LoneLatency(instance), instance.cost.ticks_per_second
+        alone = np.array([float(lone.of(request).first / unit) for request in requests])
         self._search = Choices(
-            self._aims, self._arrival, self._work,
-            fixed=floats.alpha[0] + floats.p0, top=instance.system.prefill_budget, rng=self.rng,
+            self._aims, self._arrival, alone, fixed=fixed, top=instance.system.prefill_budget, chunk=chunk,
+            rng=self.rng,
         )  # fmt: skip
         #: Best choice so far, what it gives, who comes too late by it, how long each waits; tries so far.
         self.best = FirstChoice()

@@ -1,0 +1,103 @@
+"""Summaries of the serving benchmarks of vLLM and SGLang: numbers of all requests together, none of each.
+
+vLLM writes one without ``--save-detailed``, SGLang without ``--output-details``.  Newer ones of vLLM keep
+``latencies`` and ``queue_times``, which are lists by request, but not the lengths that go with them.
+Aggregates are in milliseconds, percentiles numpy's: between two latencies where they fall between these.
+
+Sources: as in `infermax_opt.foreign.vllm` and `infermax_opt.foreign.sglang`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from infermax_opt.core.errors import InputError
+from infermax_opt.foreign.requests import MS, Values
+from infermax_opt.foreign.run import Run, Summary
+
+__all__ = ["SUMMED", "read_summary"]
+
+#: What the tools call the statistics and the latencies, and what these are called here.
+STATISTICS = {"mean": "mean", "median": "p50", "p90": "p90", "p99": "p99"}
+LATENCIES = {"ttft": "ttft", "tpot": "tpot", "e2el": "e2e", "e2e_latency": "e2e"}
+#: Metrics by the keys of a summary.
+METRICS = {
+    f"{key}_{word}_ms": f"{statistic}_{latency}"
+    for key, statistic in STATISTICS.items()
+    for word, latency in LATENCIES.items()
+}
+#: Requests that ended well; their prompt and output tokens, by either of their names.
+COMPLETED, FAILED = "completed", "failed"
+INPUTS, OUTPUTS = ("total_input_tokens", "total_input"), ("total_output_tokens", "total_output")
+#: Keys of a summary that count here.
+SUMMED = (COMPLETED, FAILED, *INPUTS, *OUTPUTS, *METRICS)
+
+
+def read_summary(
+    path: str,
+    form: str,
+    facts: Mapping[str, Any],
+    waits: tuple[Sequence[Any], Sequence[Any]],
+    at_once: bool,
+    missing: str,
+) -> Run:
+    """The run of a summary, which has no requests.
+
+    Parameters
+    ----------
+    path, form : str
+        The file and the name of its format.
+    facts : mapping
+        Its single values.
+    waits : pair of lists
+        Latency and time in the client's queue of each request, as far as they are there.
+    at_once : bool
+        Whether all requests were issued at the start.
+    missing : str
+        What the file lacks, and how it is had.
+
+    Raises
+    ------
+    InputError
+        Naming the key; `missing` if there are no totals either.
+    """
+    values = Values(path, "run", facts)
+
+    def count(names: Sequence[str]) -> int:
+        found = next((name for name in names if values.get(name) is not None), None)
+        if found is None:
+            raise InputError(missing, source=path)
+        return values.tokens(found)
+
+    completed = count((COMPLETED,))
+    metrics = {"makespan": values.time("duration")}
+    queued = values.get("max_concurrency") is not None
+    for key, metric in METRICS.items():
+        # A first token at 0 was not streamed; what waited for its turn is counted from its sending.
+        if not queued or metric.endswith("tpot"):
+            metrics |= {metric: found} if (found := values.maybe_time(key, MS)) else {}
+    failed = values.maybe_tokens(FAILED) or 0
+    remarks = [
+        "A summary: it says nothing of single requests. That they had the lengths of the instance's is "
+        "checked by their sums only.",
+        "The makespan is its duration, which begins before the first request is sent.",
+    ]
+    latencies: list[Fraction] = []
+    if len(waits[0]) == len(waits[1]) == completed and not failed:
+        latencies = [_whole(path, k, *pair) for k, pair in enumerate(zip(*waits, strict=True), 1)]
+    elif queued:
+        remarks.append(
+            f"At most {facts['max_concurrency']} requests were under way at once, and the file does not say "
+            "when each was sent: latencies from the arrival on are unknown."
+        )
+    summary = Summary(completed, count(INPUTS), count(OUTPUTS), metrics, tuple(latencies), at_once, missing)
+    left_out = {"failed": failed} if failed else {}
+    return Run(path, form, (), left_out, tuple(remarks), summary=summary)
+
+
+def _whole(path: str, k: int, latency: Any, queued: Any) -> Fraction:
+    """End-to-end latency of a request since its arrival, in seconds."""
+    values = Values(path, f"request {k}", {"latencies": latency, "queue_times": queued})
+    return values.time("latencies") + values.time("queue_times")

@@ -1,0 +1,302 @@
+"""Plans for a few requests by ruin and recreate, first in long steps, then in ever shorter ones.
+
+In steps of w batches a request makes w tokens or none, and is held there as if it had all that it makes in
+the step; so what fits there fits batch by batch.  Each step becomes several shorter ones, in which memory
+is left over at first.  The search leaves out steps at random and repairs what broke, as long as that pays.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from infermax_opt.core.compiled import compiled
+from infermax_opt.infermax.data.cost import prefill_work
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.planners.lives import _kernel
+from infermax_opt.infermax.planners.lives._kernel import AWAY, DECODE, ENTER, FAR, IDLE, Level
+from infermax_opt.infermax.planners.lives._write import lives_of, written
+from infermax_opt.infermax.planners.plan._options import filled_batches
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Lives = npt.NDArray[np.int8]
+
+__all__ = ["MAX_REQUESTS", "lives_help", "lives_plans"]
+
+#: Most requests; with more there is too little time for each.
+MAX_REQUESTS = 64
+#: Most batches times tokens of the longest request: a search has a table of these.
+MAX_CELLS = 20_000_000
+#: Steps with tokens that the longest request takes in the longest steps; by what steps become shorter.
+STEPS, SHORTER = 32, 4
+#: Shares of the time by which the search in the longest steps ends, and that in all but the shortest.
+FIRST_SHARE, LAST_SHARE = 0.3, 0.6
+#: Share by which that in steps of one batch ends which starts from them; one from a known schedule follows.
+AGAIN_SHARE = 0.75
+#: Steps at the beginning, as a multiple of what the memory needs.
+ROOM = 1.3
+#: Price of a token of KV too much, in shares of what a full batch pays for one.
+PRICE = 4.0
+#: Lives taken out together at most; tokens by which one differs from that before it, in shorter steps.
+TOGETHER, BAND = 6, 16
+#: Temperatures at the beginning and the end, as shares of what a refill costs.
+HOT, COLD, REHEAT = 0.5, 0.04, (1.0, 0.5, 0.2)
+#: Seconds between two changes of what is searched for; those changes and rounds where there is no deadline.
+SPELL, SPELLS, ROUNDS = 0.4, 8, 400
+#: Share of the steps left out at once, first.
+SHRINK = 0.03
+
+
+def lives_help(instance: Instance) -> bool:
+    """Whether requests are so few, and prompts so short, that whole lives can be searched."""
+    policy, budget = instance.policy, _budget(instance)
+    longest = max(request.output_tokens for request in instance.requests)
+    return (
+        instance.offline
+        and instance.objective.is_makespan
+        and policy.hybrid_batching
+        and 1 < len(instance.requests) <= MAX_REQUESTS
+        and longest * (filled_batches(instance) + longest) <= MAX_CELLS
+        and all(r.input_tokens + r.output_tokens - 1 <= budget for r in instance.requests)
+    )
+
+
+def lives_plans(
+    instance: Instance, *, known: Schedule | None = None, seed: int = 0, deadline: float | None = None
+) -> Iterator[tuple[str, Schedule]]:
+    """Plans of ruin and recreate, each better than those before by its own estimate.
+
+    Parameters
+    ----------
+    instance : Instance
+        One of those that `lives_help` names; others have no such plans.
+    known : Schedule, optional
+        A valid one, from which the search in steps of one batch starts if it finds nothing better before.
+    seed : int
+    deadline : float, optional
+        Moment of `time.monotonic` at which to stop; without one a fixed number of rounds is tried.
+
+    Yields
+    ------
+    name : str
+        ``lives``.
+    schedule : Schedule
+    """
+    if not lives_help(instance):
+        return
+    began = time.monotonic()
+
+    def until(share: float) -> float | None:
+        return None if deadline is None else began + share * (deadline - began)
+
+    lives = _in_longer_steps(instance, seed, until)
+    searches = [_Search(instance, 1, lives, seed)]
+    other = None if known is None else lives_of(instance, known)
+    if other is not None:
+        searches.append(_Search(instance, 1, other, seed))
+    best = FAR
+    for search, share in zip(searches, (LAST_SHARE if lives is None else AGAIN_SHARE, 1.0), strict=False):
+        for seconds in search.improve(until(share)):
+            if seconds < best:
+                best = seconds
+                yield "lives", written(instance, search.lives)
+    if deadline is not None:
+        search = min(searches, key=lambda search: search.value)
+        for _ in search.improve(deadline):
+            yield "lives", written(instance, search.lives)
+
+
+def _in_longer_steps(instance: Instance, seed: int, until: Callable[[float], float | None]) -> Lives | None:
+    """Lives in steps of one batch, found in longer ones; None where outputs are short.
+
+    Parameters
+    ----------
+    instance : Instance
+    seed : int
+    until : callable
+        Moment when a share of the time has passed.
+    """
+    spans, lives = _spans(max(request.output_tokens for request in instance.requests)), None
+    for number, (span, shorter) in enumerate(itertools.pairwise(spans)):
+        search = _Search(instance, span, lives, seed)
+        for _ in search.improve(until(FIRST_SHARE + (LAST_SHARE - FIRST_SHARE) * number / (len(spans) - 1))):
+            pass
+        lives = search.finer(span // shorter)
+    return lives
+
+
+def _budget(instance: Instance) -> int:
+    """Prefill tokens that fit into a batch beside decodes of all other requests."""
+    system = instance.system
+    return min(system.max_prefill_tokens, system.max_batch_tokens - len(instance.requests))
+
+
+def _spans(longest: int) -> list[int]:
+    """Batches of a step, ever fewer, until one; each of them is a multiple of the next."""
+    spans = [1]
+    while longest > STEPS * spans[0]:
+        spans[0] *= 2
+    while spans[-1] > 1:
+        spans.append(max(1, spans[-1] // SHORTER))
+    return spans
+
+
+class _Search:
+    """Lives in steps of so many batches.
+
+    Parameters
+    ----------
+    instance : Instance
+    span : int
+    lives : int8 array or None
+        To start from; they need not keep the limits.
+    seed : int
+
+    Attributes
+    ----------
+    lives : int8 array
+        The best found so far, if there are any.
+    value : float
+        Their makespan in seconds; FAR without.
+    """
+
+    def __init__(self, instance: Instance, span: int, lives: Lives | None, seed: int):
+        import numpy as np
+
+        self.instance, self.rng = instance, np.random.default_rng((seed, span))
+        self.level, self.kinds = _level_of(instance, span)
+        longest, self.value = int(self.level.ends.max()), FAR
+        self.band = longest if lives is None or longest <= STEPS else BAND
+        if lives is None:
+            area = sum(float(self.level.size[k, : self.level.ends[k]].sum()) for k in self.kinds)
+            slots = sum(int(self.level.ends[k]) for k in self.kinds) / self.level.running
+            steps = max(area / self.level.capacity, slots)
+            lives = np.zeros((len(self.kinds), math.ceil(ROOM * steps) + longest), np.int8)
+        self.lives = lives
+        # What is free has to cost something, or nothing would lead back within the limits.
+        fixed = span * (float(max(self.level.alpha + self.level.beta)) + self.level.d0) or 1.0
+        self.base = PRICE * fixed / self.level.capacity
+        mean = float(np.mean([self.level.prompt[k, self.level.ends[k] // 2] for k in self.kinds]))
+        self.refill = float(self.level.beta[0]) * mean + self.level.p0 or fixed
+        self.price = np.full(self.lives.shape[1], self.base)
+
+    def improve(self, deadline: float | None) -> Iterator[float]:
+        """Shorten the schedule; yield its seconds whenever it is shorter."""
+        fewer, rounds, failed, spells = 0, ROUNDS // 16, 0, 0
+        while spells < SPELLS if deadline is None else time.monotonic() < deadline:
+            spells += 1
+            began = time.monotonic()
+            found = self._anneal(fewer, rounds if deadline is not None else ROUNDS)
+            took = time.monotonic() - began
+            steps = self.lives.shape[1]
+            if found < self.value:
+                failed, self.value = 0, found
+                yield found
+            else:
+                failed += 1
+            if self.value < FAR:
+                size = max(1, round(SHRINK * steps / 2 ** min(failed, 20)))
+                fewer = size * int(self.rng.choice([1, 0, -1])) if failed else size
+            rounds = rounds * 2 if took < SPELL else max(1, rounds // 2) if took > 4 * SPELL else rounds
+
+    def _anneal(self, fewer: int, rounds: int) -> float:
+        """Leave out so many steps and repair; the best lives become those found if they are shorter."""
+        import numpy as np
+
+        lives, price = self._changed(fewer)
+        best, hot = np.zeros_like(lives), HOT * self.refill
+        if self.value < FAR:
+            hot *= float(self.rng.choice(REHEAT))
+        found = _kernels()(
+            self.level, self.kinds, lives, price, self.base, self.band, min(TOGETHER, len(lives)), rounds,
+            hot, COLD * self.refill, int(self.rng.integers(2**31)), best,
+        )  # fmt: skip
+        if found < self.value:
+            found, best = self._without_idle_steps(float(found), best)
+        if found < self.value:
+            self.lives = np.ascontiguousarray(best)
+            self.price = np.full(self.lives.shape[1], self.base)
+        elif self.value >= FAR:
+            self.lives, self.price = lives, price  # on from here, until something keeps the limits
+        return float(found)
+
+    def _without_idle_steps(self, seconds: float, lives: Lives) -> tuple[float, Lives]:
+        """Lives without steps that make no token, but for those that an eviction needs: these take time."""
+        import numpy as np
+
+        kept = ((lives == DECODE) | (lives == ENTER)).any(axis=0)
+        used = np.flatnonzero(kept)
+        for before, after in itertools.pairwise(used.tolist()):
+            if after > before + 1 and ((lives[:, after] == ENTER) & (lives[:, before] != AWAY)).any():
+                kept[after - 1] = True
+                seconds += float(max(self.level.alpha))
+        return seconds, lives[:, kept]
+
+    def _changed(self, fewer: int) -> tuple[Lives, Any]:
+        """The lives without so many steps, or with more in which nobody does anything; their prices."""
+        import numpy as np
+
+        steps = self.lives.shape[1]
+        if fewer >= 0:
+            kept = np.sort(self.rng.permutation(steps)[: max(1, steps - fewer)])
+            return np.ascontiguousarray(self.lives[:, kept]), self.price[kept]
+        where = np.sort(self.rng.integers(1, steps + 1, -fewer))
+        goes_on = np.hstack([self.lives, np.zeros((len(self.lives), 1), np.int8)])[:, where]
+        active = (self.lives[:, where - 1] != AWAY) & ((goes_on == DECODE) | (goes_on == IDLE))
+        lives = np.insert(self.lives, where, np.where(active, IDLE, AWAY), axis=1)
+        return np.ascontiguousarray(lives), np.insert(self.price, where, self.base)
+
+    def finer(self, parts: int) -> Lives:
+        """The lives in steps that are so many times shorter."""
+        import numpy as np
+
+        lives = np.repeat(self.lives, parts, axis=1)
+        entered = np.repeat(self.lives == ENTER, parts, axis=1)
+        entered[:, ::parts] = False
+        lives[entered] = DECODE
+        finer, _ = _level_of(self.instance, self.level.span // parts)
+        made = np.cumsum((lives == DECODE) | (lives == ENTER), axis=1)
+        lives[made > finer.ends[self.kinds][:, None]] = AWAY
+        return lives
+
+
+def _level_of(instance: Instance, span: int) -> tuple[Level, Any]:
+    """What lives cost in steps of so many batches; the kind of each request."""
+    import numpy as np
+
+    system, unit, exact = instance.system, instance.cost.floats, instance.cost.exact_attention
+    ends = [-(-kind.output_tokens // span) for kind in instance.types]
+    size, prompt = np.zeros((2, len(ends), max(ends)), np.int64)
+    reads, attends = np.zeros((2, len(ends), max(ends)))
+    kinds = np.zeros(len(instance.requests), np.int64)
+    for k, kind in enumerate(instance.types):
+        kinds[list(kind.members)] = k
+        for n in range(ends[k]):
+            done, after = n * span, min(kind.output_tokens, (n + 1) * span)
+            cached = kind.input_tokens + done
+            size[k, n] = system.held(kind.input_tokens + after - 1)
+            prompt[k, n] = cached
+            reads[k, n] = unit.d1 * (after - done) * (cached - 1 + (after - done - 1) / 2)
+            later = unit.d1 * (after - done - 1) * (cached + (after - done - 2) / 2)
+            attends[k, n] = unit.p1 * prefill_work(exact, cached, 0) + later
+    running = len(kinds) if system.max_running is None else min(len(kinds), system.max_running)
+    level = Level(
+        np.array(ends, np.int64), size, prompt, reads, attends, span, system.kv_capacity, running,
+        _budget(instance), int(instance.policy.preemption), np.array(unit.alpha), np.array(unit.beta),
+        unit.d0, unit.p0,
+    )  # fmt: skip
+    return level, kinds
+
+
+@functools.cache
+def _kernels() -> Callable[..., Any]:
+    found: Callable[..., Any] = compiled(_kernel.anneal, _kernel.HELPERS, helpers_allocate=False)
+    return found

@@ -1,0 +1,117 @@
+"""Certificates of fleets, which hold their question: each kind of claim, accepted and rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from typing import Any, NamedTuple
+
+from infermax_opt.fleet.bounds.mix import mix_bound
+from infermax_opt.fleet.bounds.pooled import pooled_bound
+from infermax_opt.fleet.checker.certificate import machines_from
+from infermax_opt.fleet.checker.windows import NEVER
+from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.scaling import Scaling, least_time
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup, ServiceLevel, System
+from scripts.vectors.faults import HAIR, changed, up
+
+#: Seconds a token of the slower type and of the faster one.
+SLOW, FAST = "0.001", "0.0005"
+
+
+__all__ = ["NEVER", "FleetVector", "accepted", "rejected"]
+
+
+class FleetVector(NamedTuple):
+    """A certificate of a fleet; `claim` is the key of what it bounds, `asked` the question to be given."""
+
+    name: str
+    claim: str
+    certificate: dict[str, Any]
+    reason: str | None = None
+    asked: str | None = None
+
+
+def question(requests: int, ttft: Fraction = Fraction(1, 2), token: str = SLOW) -> FleetQuestion:
+    """Requests that come together, each a tenth of a second of work on the slower type."""
+    slo = ServiceLevel(ttft=ttft)
+    groups = tuple(RequestGroup(f"r{k}", 100, 1, slo=slo) for k in range(requests))
+    cost = CostModel([("0", token)], ("0", "0"), ("0", "0"))
+    workload = Instance("fleet", groups, System(1000, 100, 100), cost, objective=Objective.of("missed"))
+    return FleetQuestion(workload, Fraction(1))
+
+
+@cache
+def accepted() -> tuple[FleetVector, ...]:
+    """One of each claim, and one that nothing is enough."""
+    found = pooled_bound(question(6))
+    machines = found.certificate
+    never = pooled_bound(question(3, Fraction(1, 20))).certificate
+    types = [question(6), question(6, token=FAST)]
+    return (
+        FleetVector("machines", "machines", machines),
+        FleetVector("machines-of-the-question", "machines", machines, asked=machines["question"]),
+        FleetVector("no-number-of-machines", "machines", never),
+        FleetVector("machines-from", "machines_from", {**machines, "machines_from": machines_from(machines)}),
+        FleetVector("price", "price", mix_bound(types, [Fraction(3), Fraction(5)]).certificate),
+        FleetVector("seconds", "seconds", least_time([found], Scaling(Fraction(1)))[1]),
+    )
+
+
+#: Faults of each claim: name, reason, where, and what stands there instead.
+FAULTS: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
+    "machines": (
+        ("claims-one-more", "claim", "machines", up(1)),
+        ("claims-nothing", "malformed", "machines", None),
+        ("without-windows", "claim", "windows", []),
+        ("window-ends-early", "claim", "windows.0.1", up(-300)),
+        ("window-ends-before-it-begins", "malformed", "windows.0.0", up(600)),
+        ("window-of-no-kind", "malformed", "windows.0.4", "magic"),
+        ("groups-none", "malformed", "groups", 0),
+        ("share-smaller", "question", "share", "1/2"),
+        ("limit-smaller", "question", "levels.0.0", "1/3"),
+        ("prompt-longer", "question", "requests.0.1", up(1)),
+        ("machine-slower", "question", "machine.beta.0", up(1)),
+        ("another-hash", "question", "question", "0" * 64),
+    ),
+    "machines_from": (
+        ("claims-one-more", "claim", "machines_from", up(1)),
+        ("claims-nothing", "malformed", "machines_from", None),
+        ("machine-slower", "question", "machine.beta.0", up(1)),
+    ),
+    "price": (
+        ("claims-a-hair-more", "claim", "price", lambda price: str(Fraction(price) + HAIR)),
+        ("without-cuts", "claim", "cuts", []),
+        ("cut-of-one-type", "evidence", "cuts", [[1]]),
+        ("without-types", "evidence", "types", []),
+        ("price-of-a-type-below-0", "malformed", "types.0.price", "-1"),
+        ("price-of-a-type-raised", "question", "types.0.price", "1000"),
+        ("another-hash", "question", "question", "0" * 64),
+    ),
+    "seconds": (
+        ("claims-a-hair-more", "claim", "seconds", lambda seconds: str(Fraction(seconds) + HAIR)),
+        ("without-parts", "evidence", "parts", []),
+        ("start-up-below-0", "malformed", "start_up", "-1"),
+        ("start-up-left-out", "question", "start_up", "0"),
+        ("another-hash", "question", "question", "0" * 64),
+    ),
+}
+#: Pieces of a machine that take too long.
+MANY = 10**5
+
+
+def rejected() -> Iterator[FleetVector]:
+    """Certificates with one fault each."""
+    for plan in accepted():
+        faults = FAULTS[plan.claim] if plan.name == plan.claim.replace("_", "-") else ()
+        for name, reason, path, new in faults:
+            yield FleetVector(f"{plan.name}/{name}", plan.claim, changed(plan.certificate, path, new), reason)
+    machines, never = accepted()[0], accepted()[2]
+    asked = never.certificate["question"]
+    yield FleetVector("machines/of-another-question", "machines", machines.certificate, "question", asked)
+    pieces = [0] * MANY
+    many = changed(pooled_bound(question(20)).certificate, "machine.alpha", pieces)
+    many = changed(many, "machine.beta", pieces)
+    yield FleetVector("machines/many-pieces", "machines", many, "work")

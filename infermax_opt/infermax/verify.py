@@ -176,6 +176,7 @@ def longest_each(instance: Instance) -> Fraction | None:
         instance,
         groups=(RequestGroup("longest", prompt, output),),
         system=replace(instance.system, kv_capacity=capacity),
+        release=None,  # sets come in this order, each after the one before
     )
     own = one_after_another(longest)
     if own.length > MAX_OWN_BATCHES:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from infermax_opt import read_instance
 from infermax_opt.api import bound, solve, verify
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.result import Proof
+from infermax_opt.infermax import verify as verifying
 from infermax_opt.infermax.bounds.attainment import attainment_bounds
 from infermax_opt.infermax.bounds.closed_form import closed_form_bounds
 from infermax_opt.infermax.bounds.searched import searched_bounds
@@ -31,6 +33,7 @@ from infermax_opt.infermax.replay.plain import replay_plain
 from infermax_opt.infermax.schedulers.classed import CLASSED
 from infermax_opt.infermax.simulator import BrokenRule, Simulator
 from tests.campaign import examples
+from tests.gaps.fronts.test_fronts import slots
 from tests.infermax.strategies import aimed
 from tests.infermax.test_attainment import shown
 from tests.support import certificate_to_json, check_evidence
@@ -177,3 +180,14 @@ def test_random_orders_of_sets() -> None:
                 {k: max(done[i] for i in range(first - 3, first)) for k in range(first, min(7, first + 3))}
             )
         assert made.released == {k: at[k] for k in range(3, 7)}
+
+
+def test_a_certified_bound_of_a_loop_with_many_batches_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a plain schedule takes at most is asked of one request then, which is in no loop."""
+    of = slots()
+    result = solve(of, time_limit=2)
+    assert result.lower is not None
+    assert result.lower.proof is Proof.CERTIFICATE
+    monkeypatch.setattr(verifying, "MAX_OWN_BATCHES", 1)
+    assert verifying.longest_each(of) == verifying.longest_each(of.relaxed) == 8
+    assert verify(of, result).ok

@@ -12,7 +12,7 @@ __all__ = ["anytime_plans"]
 
 #: Requests of mean size that fill the KV; where they are more, a beam sees too little of them.
 FEW = 12
-#: Share of all time that the list planner has first, where few requests fill the KV.
+#: Share of all time that the list planner has first, where few requests fill the KV or are all there are.
 LIST_SHARE = 0.2
 #: The same where many do.
 MANY_SHARE = 0.6
@@ -23,7 +23,7 @@ COARSE_FEW = 16
 #: Share of the time left before that, which the beam search at full scale has.
 FINE_SHARE = 0.6
 #: Share of the time left that the beam search has where whole lives can be searched after it.
-BEAM_SHARE = 0.4
+BEAM_SHARE = 0.25
 
 
 def anytime_plans(
@@ -58,12 +58,12 @@ def anytime_plans(
     from infermax_opt.infermax.planners.sequence import sequence_plans, sequences_help
 
     ordered = sequences_help(instance)
-    share = LIST_SHARE if ordered or typical_slots(instance) <= FEW else MANY_SHARE
+    few = lives_help(instance)
+    share = LIST_SHARE if ordered or few or typical_slots(instance) <= FEW else MANY_SHARE
     planner = Planner(instance, seed=seed)
     yield from planner.improve(_until(share, deadline))
     if ordered:
         yield from sequence_plans(instance, planner, seed=seed, deadline=_until(ORDER_SHARE, deadline))
-    few = lives_help(instance)
     for name, schedule in _beam_plans(
         instance, upper, seed, _until(BEAM_SHARE, deadline) if few else deadline
     ):

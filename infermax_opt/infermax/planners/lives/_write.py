@@ -28,8 +28,8 @@ def lives_of(instance: Instance, schedule: Schedule) -> Lives | None:
     for batch in schedule.batches:
         for i in (instance.index[name] for name in batch.evict):
             state.set_cached(i, 0)
+        tokens = {instance.index[name]: some for name, some in batch.tokens.items()}
         for _ in range(batch.repeat):
-            tokens = {instance.index[name]: some for name, some in batch.tokens.items()}
             for i in range(count):
                 processed = tokens.get(i, int(batch.decode_all and state.decoding(i)))
                 if processed == 0:

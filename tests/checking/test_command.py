@@ -34,7 +34,8 @@ def pairs() -> dict[str, tuple[Path, Path]]:
     """An instance of each problem that has certificates, and one of these."""
     found: dict[str, tuple[Path, Path]] = {}
     for vector in json.loads((VECTORS / "index.json").read_text())["vectors"]:
-        if vector["outcome"] == "accepted":
+        # Others hold their question.
+        if vector["outcome"] == "accepted" and "instance" in vector:
             files = VECTORS / vector["instance"], VECTORS / vector["certificate"]
             found.setdefault(vector["problem"], files)
     return found
@@ -108,8 +109,8 @@ def test_a_bound_has_the_unit_of_the_objective(problem: str) -> None:
 def test_counts_are_no_seconds(tmp_path: Path) -> None:
     units = {"missed": "weight", "unserved": "weight", "unserved_tokens": "tokens", "mean_e2e": "s"}
     for vector in json.loads((VECTORS / "index.json").read_text())["vectors"]:
-        files = VECTORS / vector["instance"], VECTORS / vector["certificate"]
         if vector["outcome"] == "accepted" and vector["problem"] == "infermax":
+            files = VECTORS / vector["instance"], VECTORS / vector["certificate"]
             objective = json.loads(files[0].read_text("utf-8-sig")).get("objective")
             if isinstance(objective, str) and objective in units:
                 assert f": {objective} >= " in (line := judged_here(None, *files).stdout)

@@ -63,6 +63,7 @@ def _planners() -> None:
     polish(instance, next(planner.improve())[1])
     plan(instance, PlannerOptions(pilot=0.4, window=1, noise=0.0, by_output=0.0))
     next(sequence_plans(instance, planner), None)
+    next(lives_plans(instance), None)
     beam_search(instance, options=BeamOptions(width=4))
     next(lives_plans(instance, deadline=time.monotonic() + SECONDS), None)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from scripts.vectors import fleet
 from scripts.vectors.__main__ import main, signed
 from scripts.vectors.accepted import UNSERVED, optional, proved, written
 from scripts.vectors.faults import OF_ENVELOPE, changed, of_claim
@@ -24,6 +25,7 @@ def read(path: Path) -> Any:
 
 def test_faults_are_those_of_the_files() -> None:
     folders = [path for path in (FOLDER / "rejected").iterdir() if path.is_dir()]
+    folders = [path for path in folders if not path.name.startswith("fleet-")]
     assert len(folders) >= 30
     for folder in folders:
         accepted = read(FOLDER / "accepted" / f"{folder.name}.json")
@@ -33,6 +35,17 @@ def test_faults_are_those_of_the_files() -> None:
         for name, _, path, new in OF_ENVELOPE:
             if (folder / f"{name}.json").exists():
                 assert read(folder / f"{name}.json") == signed(changed(accepted, path, new))
+
+
+@pytest.mark.parametrize("outcome", ["accepted", "rejected"])
+def test_files_of_fleets_are_those_that_the_script_makes(outcome: str) -> None:
+    made = {vector.name: vector.certificate for vector in getattr(fleet, outcome)()}
+    folder = FOLDER / outcome
+    paths = [path for path in folder.rglob("*.json.gz") if "fleet-" in str(path.relative_to(folder))]
+    names = [str(path.relative_to(folder)).removeprefix("fleet-").removesuffix(".json.gz") for path in paths]
+    assert set(names) == set(made)
+    for name, certificate in made.items():
+        assert read(folder / f"fleet-{name}.json") == certificate, name
 
 
 def test_evidence_that_is_at_hand_is_the_one_of_the_file() -> None:

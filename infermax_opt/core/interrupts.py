@@ -1,8 +1,9 @@
 """SIGTERM, which batch systems and containers send, ends a command as Ctrl-C does: with what it has.
 
 Either raises where the program is, but for code that an exception harms: compiled functions fetch Python
-objects by `_numba_unpickle` and report an exception in there as a `SystemError`, and a module of numba that
-is not imported to its end stays broken.  There the signal comes again a moment later.
+objects by `_numba_unpickle` and report an exception in there as a `SystemError`; one in what LLVM calls
+when it has compiled is printed and lost; and a module of numba that is not imported to its end stays
+broken.  There the signal comes again a moment later.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ __all__ = [
 
 #: Exit codes of a command that was stopped before it had a result: 128 and the number of the signal.
 INTERRUPTED, TERMINATED = 130, 143
+#: Functions that compiled code, or the compiler, calls: an exception does not come out of them.
+CALLED_BACK = frozenset({"_numba_unpickle", "_raw_object_cache_notify", "_raw_object_cache_getbuffer"})
 #: Seconds until a signal comes again that came where it would do harm.
 AGAIN = 0.01
 
@@ -109,7 +112,7 @@ def _harmed(frame: FrameType | None) -> bool:
     """Whether an exception in this frame would leave numba, which one of its callers is, in disorder."""
     importing = False
     while frame is not None:
-        if frame.f_code.co_name == "_numba_unpickle":
+        if frame.f_code.co_name in CALLED_BACK:
             return True
         importing = importing or frame.f_code.co_filename.startswith("<frozen importlib")
         if importing and frame.f_globals.get("__name__", "").partition(".")[0] == "numba":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import itertools
 import json
 import pickle
@@ -16,6 +18,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from llvmlite.binding import ExecutionEngine
 from numba.core.serialize import _numba_unpickle
 
 from infermax_opt.cli.main import cli
@@ -123,6 +126,24 @@ def test_a_signal_comes_after_what_a_compiled_function_fetches(number: signal.Si
     with pytest.raises(Terminated if number == signal.SIGTERM else KeyboardInterrupt):
         then_waits(lambda: _numba_unpickle(0, *data), fetched)
     assert fetched == [None]
+
+
+@pytest.mark.usefixtures("heeded")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_comes_after_what_the_compiler_calls(number: signal.Signals) -> None:
+    """It waits while LLVM compiles, so the first code of Python that sees it is this."""
+    kept: list[object] = []
+
+    def keep(module: object, code: bytes) -> None:
+        signal.raise_signal(number)
+        kept.append(code)
+
+    engine = types.SimpleNamespace(_object_cache_notify=keep, _find_module_ptr=lambda pointer: pointer)
+    contents = types.SimpleNamespace(module_ptr=1, buf_ptr=ctypes.c_char_p(b"code"), buf_len=4)
+    told = functools.partial(ExecutionEngine._raw_object_cache_notify, engine)
+    with pytest.raises(Terminated if number == signal.SIGTERM else KeyboardInterrupt):
+        then_waits(lambda: told(types.SimpleNamespace(contents=contents)), [])
+    assert kept == [b"code"]
 
 
 @pytest.mark.usefixtures("heeded")

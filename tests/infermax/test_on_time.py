@@ -19,7 +19,10 @@ from infermax_opt.infermax.bounds import on_time
 from infermax_opt.infermax.bounds.closed_form import closed_form_bounds
 from infermax_opt.infermax.bounds.lone import LoneLatency
 from infermax_opt.infermax.bounds.on_time import (
+    KIND_STEPS,
     NOT_DECIDED,
+    PROMPT_STEPS,
+    REQUEST_STEPS,
     _fewest_late,
     most_late,
     on_time_bound,
@@ -247,3 +250,19 @@ def test_a_certificate_that_takes_long_is_rejected(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(work, "MAX_STEPS", 10_000)
     with pytest.raises(CertificateRejected, match="steps"):
         check_evidence(of, bound)
+
+
+def test_kinds_and_prompts_are_paid_for_before_their_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests far apart have tables of one entry, yet each takes its time."""
+    groups = tuple(RequestGroup(f"r{k}", 4 + k, 1, arrival=100 * k) for k in range(20))
+    of = replace(two("1"), groups=groups)
+    steps = 20 * (KIND_STEPS + PROMPT_STEPS + REQUEST_STEPS)
+    monkeypatch.setattr(work, "MAX_STEPS", steps)
+    bound = on_time_bound(of, 0, Fraction(5))
+    assert bound is not None
+    assert check_evidence(of, bound) == bound.value
+    monkeypatch.setattr(work, "MAX_STEPS", 20 * (KIND_STEPS + PROMPT_STEPS))
+    with pytest.raises(CertificateRejected, match="steps"):
+        check_evidence(of, bound)
+    monkeypatch.setattr(on_time, "MAX_STEPS", steps - 1)
+    assert on_time_bound(of, 0, Fraction(5)) is None

@@ -72,6 +72,8 @@ CLOSE = Fraction(10_001, 10_000)
 DOUBLINGS = 40
 #: Entries of the table, at most: what the checker does in a few seconds.
 MAX_ENTRIES = 4_000_000
+#: Steps of checking a request, a kind of requests and a prompt length, and the most of all these together.
+REQUEST_STEPS, KIND_STEPS, PROMPT_STEPS, MAX_STEPS = 42, 100, 250, 20_000_000
 #: Requests late that are said where the table would be larger.
 NOT_DECIDED = -1
 
@@ -94,6 +96,8 @@ def on_time_bound(
         Asked whether to try no other limit.
     """
     low, chosen = known, None
+    if not _soon_checked(instance):
+        return None
     for piece in range(len(instance.cost.batch)):
         found = _best_limit(instance, piece, late, low, stop)
         if found > low:
@@ -102,6 +106,13 @@ def on_time_bound(
         return None
     evidence = {"kind": "on-time", "piece": chosen, "limit": decimal_text(low)}
     return LowerBound(low, "on time", Proof.CERTIFICATE, evidence=evidence)
+
+
+def _soon_checked(instance: Instance) -> bool:
+    """Whether what the checker does besides the table is within its limit."""
+    prompts = len({kind.input_tokens for kind in instance.types})
+    steps = REQUEST_STEPS * len(instance.requests) + KIND_STEPS * len(instance.types)
+    return steps + PROMPT_STEPS * prompts <= MAX_STEPS
 
 
 def _best_limit(instance: Instance, piece: int, late: int, low: Fraction, stop: Stop | None) -> Fraction:

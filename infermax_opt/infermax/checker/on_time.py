@@ -12,8 +12,8 @@ from infermax_opt.checking.fields import Field
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.pieces import FAR, Piece
 
-#: Steps of checking an entry of the table, and those of a request besides.
-ENTRY_STEPS, JOB_STEPS = 12, 30
+#: Steps of checking an entry of the table, and those besides of a request, of a kind, and of a prompt length.
+ENTRY_STEPS, JOB_STEPS, KIND_STEPS, PROMPT_STEPS = 12, 30, 100, 250
 
 
 def on_time(percent: int) -> Callable[[Instance, Field, Piece], Fraction]:
@@ -51,11 +51,15 @@ def late_ones(instance: Instance, limit: Fraction, allowed: int, piece: Piece) -
     piece : Piece
         Affine piece of the batch time.
     """
+    instance.work.spend(KIND_STEPS * len(instance.kinds))
     dates = {at: math.floor(at * instance.scale) for _, _, at in instance.kinds}
     window = max(math.ceil((at + limit) * instance.scale) - date for at, date in dates.items())
+    prompts = {i for i, _, _ in instance.kinds}
+    instance.work.spend(PROMPT_STEPS * len(prompts))
+    lengths = {i: paid(instance, i, window, piece) for i in prompts}
     fewest, ends = 0, list[Any]([0])  # least end of all in time if fewest, fewest + 1, ... are late
     for (i, _, at), count in sorted(instance.kinds.items(), key=lambda kind: kind[0][2]):
-        length = paid(instance, i, window, piece)
+        length = lengths[i]
         for _ in range(count):
             instance.work.spend(JOB_STEPS + ENTRY_STEPS * len(ends))
             ends = with_one_more(ends, dates[at], FAR if length is None else length, dates[at] + window)

@@ -108,7 +108,8 @@ def _links(names: Sequence[str]) -> str:
 def _others(plan: Mapping[str, Any]) -> list[str]:
     """The other machines at the same rate, and what a fleet sustains, as a list."""
     lines = [f"{enough(row)}{price(row)}." for row in at_reference(plan["rows"])[1:]]
-    lines += [enough_apart(row) for row in at_reference(plan["rows"]) if row["split_lower"] is not None]
+    asked = [row for row in at_reference(plan["rows"]) if row["split_never"] is not None]
+    lines += [enough_apart(row) for row in asked]
     for one in plan["sustained"]:
         lines.append(f"{one['machines']} x {one['machine']}: {rates(one)}.")
     items = "".join(f"<li>{escaped(line[0].upper() + line[1:])}</li>" for line in lines)
@@ -352,7 +353,8 @@ def _assumptions(plan: Mapping[str, Any]) -> str:
     if plan["split"]:
         seconds, decode = plan["split"]["transfer_seconds_per_token"], plan["split"]["decode_machine"]
         who = "the same type" if decode is None else decode
-        said.append(("transfer", f"of KV from prefill to decode machines ({who}): {seconds:g} s a token"))
+        moved = f"of KV from prefill to decode machines ({who}): {seconds:g} s a token, after the first token"
+        said.append(("transfer", f"{moved}; decode machines run no prompts"))
     if plan["predict_errors"]:
         drawn = f"seed {plan['seed']}; the lower bounds hold for all of them"
         said.append(("\u00b1 %", f"outputs are predicted: times 1 + e, e normal with that spread, {drawn}"))

@@ -40,6 +40,10 @@ def answer(plan: Mapping[str, Any]) -> str:
     limits = " and ".join(f"{LIMITS[name]} {limit:g} s" for name, limit in plan["slo"].items())
     who = f"{100 * plan['share']:g} % of the {best['requests']:,} requests at rate {best['rate']:g}"
     if best["lower"] is None:
+        if any(row["split_lower"] is not None for row in at_reference(plan["rows"])):
+            return f"No number of machines that prefill and decode keeps {limits} for {who}; pools apart may."
+        if any(row["lower"] is not None for row in at_reference(plan["rows"])):
+            return f"To keep {limits} for {who}, no number of {best['machine']} is enough."
         return f"No number of machines keeps {limits} for {who}, of whatever type asked for."
     if best["upper"] is None:
         return f"To keep {limits} for {who} takes at least {best['lower']} x {best['machine']}."
@@ -72,6 +76,8 @@ def price(row: Row) -> str:
 
 def enough_apart(row: Row) -> str:
     """What is known of both pools of a row, in words."""
+    if row["split_never"]:
+        return f"{row['type']}, prefill and decode apart: no number of machines is enough."
     least = f"{row['split_prefill_lower']} + {row['split_decode_lower']}"
     if row["split_upper"] is None:
         return f"{row['type']}, prefill and decode apart: at least {least} are needed."

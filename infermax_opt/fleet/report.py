@@ -26,8 +26,9 @@ COLUMNS = (
     "price_per_hour", "cost_per_million_lower", "cost_per_million_upper", "machine_hours_lower",
     "machine_hours_upper", "peak_on", "hours_policy", "windows_lower", "windows_upper", "windows_hours_lower",
     "windows_hours_upper", "split_prefill_lower", "split_prefill_upper", "split_decode_lower",
-    "split_decode_upper", "split_lower", "split_upper", "split_ratio", "split_work_ratio",
+    "split_decode_upper", "split_lower", "split_upper", "split_never", "split_ratio", "split_work_ratio",
     "split_cost_per_million_lower", "split_cost_per_million_upper", "seconds", "question_sha256",
+    "split_question_sha256",
 )  # fmt: skip
 
 
@@ -102,6 +103,8 @@ def _split_values(row: PlanRow) -> dict[str, Any]:
         "split_decode_upper": found and found.decode,
         "split_lower": split and split.lower,
         "split_upper": split and split.upper,
+        "split_never": split and split.lower is None,
+        "split_question_sha256": split and split.prefill.certificate["question"],
         "split_ratio": found and _number(Fraction(found.decode, found.prefill)),
         "split_work_ratio": _number(busy[1] / busy[0]) if busy[0] else None,
         "split_cost_per_million_lower": prices.get("lower"),

@@ -14,7 +14,7 @@ from infermax_opt.cli.main import cli
 from infermax_opt.files.page import cell
 from infermax_opt.fleet.checker.certificate import least_apart, least_price, machine_seconds
 from infermax_opt.fleet.page import plan_page
-from infermax_opt.fleet.page_words import answer
+from infermax_opt.fleet.page_words import answer, enough_apart
 from tests.accessible import check_page
 
 PROFILE = "llama-3.1-8b_h100"
@@ -164,6 +164,8 @@ def check_pools(plan: dict[str, Any], found: Reader) -> None:
                 Path("proofs", f"{row['machine']}-rate{row['rate']:g}-{side}.json").read_text()
             )
             assert least_apart(proof) == row[f"split_{side}_lower"]
+            assert proof["question"] == row["split_question_sha256"]
+            assert not row["split_never"]
             assert (
                 row[f"split_{side}_upper"]
                 == min(
@@ -184,6 +186,9 @@ def test_answer_in_a_sentence(plan: dict[str, Any]) -> None:
     for row in plan["rows"]:
         row.update(lower=None, upper=None, status="infeasible", cost_per_million_upper=None)
         row.update(cost_per_million_lower=None, policy=None, attained=[], impossible=["request '<b>' never"])
+    assert "; pools apart may." in answer(plan)
+    for row in plan["rows"]:
+        row.update(split_lower=None, split_upper=None, split_never=True)
     assert answer(plan).startswith("No number of machines keeps TTFT")
     bare = plan_page(plan)
     Reader(bare)
@@ -200,3 +205,19 @@ def test_files_beside_a_page_are_no_inputs(plan: dict[str, Any]) -> None:
     done = CliRunner().invoke(cli, asked.split())
     assert done.exit_code == 2
     assert "trace.csv: is an input of this command" in done.stderr
+
+
+def test_answers_where_one_pool_is_not_enough() -> None:
+    row: dict[str, Any] = {
+        "machine": "slow", "type": "slow", "rate": 1.0, "requests": 30, "lower": None, "upper": None,
+        "price_per_hour": None, "split_lower": None, "split_never": True, "predict_error": None,
+        "cost_factor": 1.0, "overhead": 0.0,
+    }  # fmt: skip
+    plan: dict[str, Any] = {"rows": [row], "slo": {"ttft": 1}, "share": 1}
+    assert answer(plan).startswith("No number of machines keeps")
+    assert enough_apart(row) == "slow, prefill and decode apart: no number of machines is enough."
+    row["split_lower"] = 2
+    assert answer(plan).endswith("pools apart may.")
+    other = {**row, "machine": "fast", "lower": 1, "split_lower": None}
+    plan["rows"] = [{**row, "split_lower": None}, other]
+    assert answer(plan).endswith("no number of slow is enough.")

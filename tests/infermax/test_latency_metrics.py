@@ -14,7 +14,8 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.files.json import to_json_text
 from infermax_opt.files.report import verification_text
 from infermax_opt.files.results import claim_from_json, result_to_json
-from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup, ServiceLevel, System
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import DEFINITIONS, Metrics, measure
@@ -154,3 +155,16 @@ def test_goodput_is_by_the_makespan_even_where_batches_follow_the_last_token() -
     metrics = measure(case, replay(case, Schedule("late", (Batch({"a": 1}), Batch()))))
     assert metrics.makespan > metrics.max_e2e
     assert metrics.goodput == 1 / metrics.makespan
+
+
+@pytest.mark.parametrize("alpha", ["0.01", "0.010000000000000000001", f"0.01{'0' * 36}1"])
+def test_fine_ticks_make_nobody_late(alpha: str) -> None:
+    """An hour has more ticks of such coefficients than a machine word holds."""
+    group = RequestGroup("r", 10, 5, arrival=Fraction(3600), slo=ServiceLevel(ttft=Fraction(1)))
+    cost = CostModel([(alpha, "0.0001")], ("0", "0"), ("0", "0"))
+    of = Instance("fine", (group,), System(100, 50, 50), cost, objective=Objective.of("missed"))
+    check = api.verify(of, api.schedule(of, "vllm"))
+    assert check.ok
+    assert check.metrics is not None
+    assert check.metrics.missed == 0
+    assert check.metrics.makespan < 3601

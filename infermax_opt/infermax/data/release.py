@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NEVER", "Release", "check_release", "derived_arrivals", "refuse_release", "release_sets"]
 
-#: Tick of what does not happen.
-NEVER = 2**62
+#: Tick of what does not happen: beyond all times, also those in ticks of coefficients of 40 digits.
+NEVER = 2**1000
 
 
 @dataclass(frozen=True)

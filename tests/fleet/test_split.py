@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from infermax_opt.fleet import split
 from infermax_opt.fleet.apart import ApartQuestion
-from infermax_opt.fleet.bounds.split import pool_bound
+from infermax_opt.fleet.bounds.split import PoolBound, pool_bound
 from infermax_opt.fleet.checker.certificate import least_apart
 from infermax_opt.fleet.checker.command import main
 from infermax_opt.fleet.checker.needs import KINDS, cost_of, unit_of
@@ -140,20 +141,31 @@ def test_no_pool_needs_more_than_the_machines_that_did_it(seeds: range) -> None:
 
 
 @in_blocks(campaign(40, 2_000), 40)
-def test_what_is_found_is_never_below_what_is_proved(seeds: range) -> None:
+def test_what_is_found_is_never_below_what_is_proved(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search begins with one machine, not with the bound as elsewhere."""
+    proved: dict[str, int | None] = {}
+
+    def one_machine(question: ApartQuestion, side: str) -> PoolBound:
+        bound = pool_bound(question, side)
+        proved[side] = bound.machines
+        return replace(bound, machines=min(1, bound.machines or 0))
+
+    monkeypatch.setattr(split, "pool_bound", one_machine)
     met = 0
     for seed in seeds:
         question, _ = planted(seed)
         whole = replace(question.whole, share=random.Random(seed).choice([1, Fraction(3, 4), Fraction(1, 2)]))
         plan = split_plan(replace(question, whole=whole), ("sarathi", "deadline"))
-        assert plan.lower is not None, seed
+        prefill, decode = (proved[side] for side in SIDES)
+        assert prefill is not None, seed
+        assert decode is not None, seed
         for found in plan.tried:
-            assert found.prefill >= (plan.prefill.machines or 0), seed
-            assert found.decode >= (plan.decode.machines or 0), seed
+            assert found.prefill >= prefill, seed
+            assert found.decode >= decode, seed
             assert len(found.good) >= whole.must
             assert plan.found is not None
             assert plan.found.machines <= found.machines
-        met += plan.found is not None and plan.found.machines == plan.lower
+        met += plan.found is not None and plan.found.machines == prefill + decode
     assert met
 
 

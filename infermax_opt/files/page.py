@@ -5,6 +5,7 @@ All text is escaped.  Charts are pictures of `infermax_opt.files.charts`; behind
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
@@ -18,6 +19,8 @@ __all__ = [
     "definitions",
     "escaped",
     "figure",
+    "file_link",
+    "grid",
     "link",
     "page",
     "paragraph",
@@ -90,6 +93,12 @@ def link(path: str, text: object) -> str:
     return f'<a href="{escape(quote(name))}">{escaped(text)}</a>'
 
 
+def file_link(path: str, folder: str) -> Markup:
+    """A link from a page in a folder to a file."""
+    place = os.path.relpath(path, folder).replace(os.sep, "/")
+    return Markup(link(place, os.path.basename(path)))
+
+
 def definitions(pairs: Iterable[tuple[object, object]]) -> str:
     """Terms with their meaning."""
     rows = (f"<dt>{escaped(term)}</dt><dd>{escaped(meaning)}</dd>" for term, meaning in pairs)
@@ -145,6 +154,11 @@ def figure(caption: str, picture: str, behind: str) -> str:
         f"<figure><figcaption>{escaped(caption)}</figcaption>{picture}"
         f"<details><summary>Table: {escaped(caption)}</summary>{behind}</details></figure>"
     )
+
+
+def grid(parts: Sequence[str]) -> str:
+    """Charts beside each other where there is room."""
+    return f'<div class="charts">{"".join(parts)}</div>'
 
 
 def section(title: str, *parts: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.charts import range_chart
 from infermax_opt.files.fields import Fields
-from infermax_opt.files.page import definitions, escaped, figure, page, paragraph, section, table
-from infermax_opt.files.page_result import PROOFS, grid
+from infermax_opt.files.page import definitions, escaped, figure, grid, page, paragraph, section, table
+from infermax_opt.files.page_result import PROOFS
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, percent
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import Claim, Status
 from infermax_opt.files.charts import range_chart
-from infermax_opt.files.page import Markup, definitions, figure, link, page, paragraph, section, table
+from infermax_opt.files.page import definitions, figure, file_link, grid, page, paragraph, section, table
 from infermax_opt.files.report import metric_text
 from infermax_opt.files.text import UNKNOWN, percent
 
-__all__ = ["PROOFS", "file_link", "grid", "result_page"]
+__all__ = ["PROOFS", "result_page"]
 
 PROOFS = {
     "closed-form": "by a formula, which `verify` computes again",
@@ -63,17 +63,6 @@ def result_page(claim: Claim, source: str, folder: str = ".") -> str:
         _proof(claim, source, folder, lower),
         _assumptions(claim, source),
     )
-
-
-def grid(parts: list[str]) -> str:
-    """Charts beside each other where there is room."""
-    return f'<div class="charts">{"".join(parts)}</div>'
-
-
-def file_link(path: str, folder: str) -> Markup:
-    """A link from a page in a folder to a file."""
-    place = os.path.relpath(path, folder).replace(os.sep, "/")
-    return Markup(link(place, os.path.basename(path)))
 
 
 def _units(claim: Claim) -> Mapping[str, str | None]:

@@ -11,8 +11,7 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.charts import line_chart, range_chart
 from infermax_opt.files.fields import Fields
-from infermax_opt.files.page import definitions, figure, page, paragraph, section, table
-from infermax_opt.files.page_result import grid
+from infermax_opt.files.page import definitions, figure, grid, page, paragraph, section, table
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import percent
 

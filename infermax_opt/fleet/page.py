@@ -8,10 +8,11 @@ from typing import Any
 
 from infermax_opt.files.charts import band_chart, line_chart, range_chart
 from infermax_opt.files.page import (
-    Markup,
     definitions,
     escaped,
     figure,
+    file_link,
+    grid,
     link,
     page,
     paragraph,
@@ -136,7 +137,7 @@ def _machines_section(rows: Sequence[Row]) -> str:
         if len(of_type) > 1:
             drawn += _overrates(name, of_type, ("lower", "upper"), "machines")
     words = "Circles are what every routing and every schedule needs at least; squares are what was found."
-    return section("Machines", paragraph(words), _grid(drawn))
+    return section("Machines", paragraph(words), grid(drawn))
 
 
 def _overrates(name: str, rows: Sequence[Row], keys: tuple[str, str], unit: str) -> list[str]:
@@ -161,14 +162,14 @@ def _optional_sections(plan: Mapping[str, Any]) -> list[str]:
     ):
         keys = f"{stem}_lower", f"{stem}_upper"
         if any(row[keys[1]] is not None for row in rows):
-            found.append(section(title, _grid([_ranges(unit, rows, keys)])))
+            found.append(section(title, grid([_ranges(unit, rows, keys)])))
     over_time = [_over_time(row) for row in rows if row["windows"]]
     if over_time:
         words = (
             "Each window keeps the share by itself, for the requests that arrive in it. Lower numbers are "
             "proved for each window; with the upper ones, all windows were replayed together."
         )
-        found.append(section("Machines over time", paragraph(words), _grid(over_time)))
+        found.append(section("Machines over time", paragraph(words), grid(over_time)))
     if any(row["split_lower"] is not None for row in rows):
         found.append(_apart(plan))
     if plan["mixes"]:
@@ -180,7 +181,7 @@ def _optional_sections(plan: Mapping[str, Any]) -> list[str]:
             "limits, by simulated clocks. More may be possible; the number that counts as found was "
             "replayed exactly."
         )
-        found.append(section("Attainment against machines", paragraph(words), _grid(drawn)))
+        found.append(section("Attainment against machines", paragraph(words), grid(drawn)))
     return found
 
 
@@ -203,7 +204,7 @@ def _sensitivity(plan: Mapping[str, Any]) -> str:
         "other batches, so it is no proof for those between. Other charts are of machines as given, with the "
         "first overhead; the table of all rows has the rest."
     )
-    return section("Sensitivity", paragraph(words), _grid(drawn))
+    return section("Sensitivity", paragraph(words), grid(drawn))
 
 
 def _apart(plan: Mapping[str, Any]) -> str:
@@ -231,7 +232,7 @@ def _apart(plan: Mapping[str, Any]) -> str:
     ratios = [
         [f"{row['type']}, rate {row['rate']:g}", row["split_ratio"], row["split_work_ratio"]] for row in rows
     ]
-    return section("Prefill and decode apart", paragraph(words), _grid(drawn), table(title, head, ratios))
+    return section("Prefill and decode apart", paragraph(words), grid(drawn), table(title, head, ratios))
 
 
 def _pools(row: Row, plan: Mapping[str, Any]) -> str:
@@ -265,7 +266,7 @@ def _mixes(mixed: Sequence[Row]) -> str:
         "replayed. Found: " + "; ".join(f"{line[3]} at rate {line[0]:g}" for line in lines)
     )
     drawn = figure(title, range_chart(title, ranges, "price of an hour"), behind)
-    return section("Mixes", paragraph(f"{words}."), _grid([drawn]))
+    return section("Mixes", paragraph(f"{words}."), grid([drawn]))
 
 
 def _over_time(row: Row) -> str:
@@ -298,19 +299,12 @@ def _attained(row: Row, share: float) -> str:
     return figure(title, picture, table(title, ("machines", "share"), points))
 
 
-def _grid(parts: Sequence[str]) -> str:
-    return f'<div class="charts">{"".join(parts)}</div>'
-
-
 def _proof_section(rows: Sequence[Row], folder: str) -> str:
     """What was proved of each row and how, with its certificate."""
     lines = []
     for row in rows:
         by = UNKNOWN if row["policy"] is None else f"{row['policy']} with {row['scheduler']}"
-        proof: Any = None
-        if row["certificate"] is not None:
-            path = os.path.relpath(row["certificate"], folder).replace(os.sep, "/")
-            proof = Markup(link(path, os.path.basename(path)))
+        proof = None if row["certificate"] is None else file_link(row["certificate"], folder)
         name = f"{row['machine']}, rate {row['rate']:g}"
         lines.append([name, row["lower"], row["upper"], STATUSES[row["status"]], by, proof])
     head = ("machine and rate", "lower", "upper", "status", "found by", "certificate")

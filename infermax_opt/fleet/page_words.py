@@ -36,13 +36,14 @@ def at_reference(rows: Sequence[Row]) -> list[Row]:
 
 def answer(plan: Mapping[str, Any]) -> str:
     """The answer in a sentence: the best machine at the trace's own rate."""
-    best = at_reference(plan["rows"])[0]
+    rows = at_reference(plan["rows"])
+    best = rows[0]
     limits = " and ".join(f"{LIMITS[name]} {limit:g} s" for name, limit in plan["slo"].items())
     who = f"{100 * plan['share']:g} % of the {best['requests']:,} requests at rate {best['rate']:g}"
     if best["lower"] is None:
-        if any(row["split_lower"] is not None for row in at_reference(plan["rows"])):
+        if any(row["split_lower"] is not None for row in rows):
             return f"No number of machines that prefill and decode keeps {limits} for {who}; pools apart may."
-        if any(row["lower"] is not None for row in at_reference(plan["rows"])):
+        if any(row["lower"] is not None for row in rows):
             return f"To keep {limits} for {who}, no number of {best['machine']} is enough."
         return f"No number of machines keeps {limits} for {who}, of whatever type asked for."
     if best["upper"] is None:

@@ -242,27 +242,36 @@ class ProgressProof:
 
     def _cells(self, top: int) -> list[tuple[int, int]]:
         """Cells of an x that begins with `top` and falls as fast as it must."""
-        left = min(Fraction(self._counted), Fraction(top * top, self._least << 2 * self.exponent))
+        # Requests are counted in shares of `scale`: fractions are many times slower.
+        share = self._least << 2 * self.exponent
+        scale, left = share * STEPS, min(self._counted * share, top * top)
         cells: list[tuple[int, int]] = []
+        before = 0
         for step in range(STEPS):
-            end = self._clock(self._counted - left * (STEPS - step) / STEPS)
-            level = min(top, self._level(end))
-            if level and end > (cells[-1][0] if cells else 0):
-                cells.append((end, level))
+            end = self._clock(self._counted * scale - left * (STEPS - step), scale)
+            if end > before:
+                level = min(top, self._level(end))
+                if level:
+                    cells.append((end, level))
+                    before = end
         return cells
 
-    def _clock(self, done: Fraction) -> int:
-        """Where the clock is, at least, when so many requests may be done."""
-        k = bisect_left(self._upto, done) - 1
-        return self._clocks[k] + int((done - self._upto[k]) * self._massive[k].mass) if k >= 0 else 0
+    def _clock(self, done: int, scale: int) -> int:
+        """Where the clock is, at least, when `done` shares of `scale` of a request may be done."""
+        k = bisect_left(self._upto, -(-done // scale)) - 1
+        if k < 0:
+            return 0
+        return self._clocks[k] + (done - self._upto[k] * scale) * self._massive[k].mass // scale
 
     def _level(self, end: int) -> int:
         """Largest x that is allowed up to there, in units."""
         k = bisect_left(self._clocks, end) - 1
-        done = (
-            self._upto[k] + Fraction(end - self._clocks[k], self._massive[k].mass) if k >= 0 else Fraction(0)
-        )
-        return isqrt(int(self._least * (self._counted - done) * 4**self.exponent))
+        if k < 0:
+            return isqrt(self._least * self._counted << 2 * self.exponent)
+        # Shares of a request of this mass that are left.
+        mass = self._massive[k].mass
+        left = (self._counted - self._upto[k]) * mass - (end - self._clocks[k])
+        return isqrt((self._least * left << 2 * self.exponent) // mass)
 
     # --- the value ----------------------------------------------------------------------------------
 

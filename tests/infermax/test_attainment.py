@@ -14,7 +14,7 @@ import pytest
 from infermax_opt.api import schedule, solve, verify
 from infermax_opt.files.certificates import exact_text
 from infermax_opt.infermax.bounds import attainment
-from infermax_opt.infermax.bounds._attainment_program import best_prices
+from infermax_opt.infermax.bounds._attainment_program import AttainmentProgram
 from infermax_opt.infermax.bounds._attainment_proof import SHARE_BITS, AttainmentProof, Prices, least_sum
 from infermax_opt.infermax.bounds.attainment import attainment_bounds
 from infermax_opt.infermax.bounds.lone import LoneLatency
@@ -139,7 +139,7 @@ def test_the_checker_agrees_to_the_last_unit(seeds: range) -> None:
             continue
         span = max([max(g.until or 0, g.due or 0) for g in proofs[0].guests] + [1])
         found = [
-            *(proof.bound(best_prices(proof, 300)) for proof in proofs),
+            *(proof.bound(AttainmentProgram(proof, 300).prices()) for proof in proofs),
             *(proof.bound(random_prices(proof, rng, span)) for proof in proofs),
         ]
         for bound in found:
@@ -172,9 +172,9 @@ def test_a_stopped_program_still_proves_something_true() -> None:
         asked.append(1)
         return len(asked) > 4
 
-    cut = proof.bound(best_prices(proof, 3_000, stop))
+    cut = proof.bound(AttainmentProgram(proof, 3_000).prices(stop))
     assert len(asked) > 4, "the solver does not ask"
-    whole = proof.bound(best_prices(proof, 3_000))
+    whole = proof.bound(AttainmentProgram(proof, 3_000).prices())
     assert check_evidence(of, cut) == cut.value <= whole.value
 
 

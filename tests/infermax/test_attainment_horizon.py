@@ -13,7 +13,7 @@ from infermax_opt.api import verify
 from infermax_opt.core.certification import CertificateRejected
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds import attainment
-from infermax_opt.infermax.bounds._attainment_program import best_prices
+from infermax_opt.infermax.bounds._attainment_program import AttainmentProgram
 from infermax_opt.infermax.bounds._attainment_proof import AttainmentProof
 from infermax_opt.infermax.bounds.attainment import attainment_bounds
 from infermax_opt.infermax.bounds.searched import searched_bounds
@@ -79,7 +79,7 @@ def test_the_checker_agrees_to_the_last_unit(seeds: range) -> None:
             proof = AttainmentProof(of, piece)
             if not proof.guests:
                 continue
-            bound = proof.bound(best_prices(proof, 300))
+            bound = proof.bound(AttainmentProgram(proof, 300).prices())
             assert check_evidence(of, bound) == bound.value, seed
             more = certificate_to_json(of, replace(bound, value=bound.value + Fraction(1, 10**40)))
             with pytest.raises(Rejected, match="claims"):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["best_prices"]
+__all__ = ["AttainmentProgram"]
 
 T = TypeVar("T")
 
@@ -166,22 +166,15 @@ class _Rows:
         return found
 
 
-def best_prices(proof: AttainmentProof, pairs: int, stop: Callable[[], bool] | None = None) -> Prices:
-    """Prices of about the best bound.
+class AttainmentProgram:
+    """The linear program of an instance; times are in cells, tokens in units of what batches cost.
 
     Parameters
     ----------
     proof : AttainmentProof
     pairs : int
         Pairs of a request and a cell in its time, about.
-    stop : callable, optional
-        Asked whether to take the prices as they are.
     """
-    return _Program(proof, pairs).prices(stop)
-
-
-class _Program:
-    """The linear program of an instance; times are in cells, tokens in units of what batches cost."""
 
     def __init__(self, proof: AttainmentProof, pairs: int):
         self.proof, self.system = proof, proof.instance.system
@@ -199,6 +192,11 @@ class _Program:
         self.rows = _Rows()
         #: By guest: its first cell, and the row of its share in each.
         self.owned: dict[int, tuple[int, list[int]]] = {}
+
+    @property
+    def grid(self) -> tuple[int, dict[int, Guest]]:
+        """What the program depends on beside its proof: width of the cells, and who counts as one."""
+        return self.width, self.guests
 
     def _cut(self, pairs: int) -> tuple[int, list[int]]:
         """Width and ends of the cells."""
@@ -229,8 +227,14 @@ class _Program:
         least = WORTHWHILE * work
         return [kind for kind, use in enumerate(uses) if self.proof.alpha * use > least]
 
-    def prices(self, stop: Callable[[], bool] | None) -> Prices:
-        """Build the program, solve it, and round its duals to prices that are allowed."""
+    def prices(self, stop: Callable[[], bool] | None = None) -> Prices:
+        """Prices of about the best bound: the duals of the program, rounded to what is allowed.
+
+        Parameters
+        ----------
+        stop : callable, optional
+            Asked whether to take the prices as they are.
+        """
         if not self.ends:
             return Prices(0, [], [], [], [(0, ())] * len(self.proof.guests))
         self._add_cells()

@@ -236,6 +236,11 @@ class AttainmentProof:
 
     # --- the value ----------------------------------------------------------------------------------
 
+    @property
+    def most(self) -> Fraction:
+        """What it is if nobody keeps all limits: no bound is above it."""
+        return sum((guest.count * guest.weight for guest in self.guests), Fraction(0))
+
     def bound(self, prices: Prices) -> LowerBound:
         """The bound with these prices, exactly, rounded up to what can be missed."""
         unit = 1 << prices.exponent + SHARE_BITS

@@ -65,7 +65,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from infermax_opt.core.result import LowerBound
-from infermax_opt.infermax.bounds._attainment_program import best_prices
+from infermax_opt.infermax.bounds._attainment_program import AttainmentProgram
 from infermax_opt.infermax.bounds._attainment_proof import AttainmentProof
 from infermax_opt.infermax.data.instance import Instance
 
@@ -89,17 +89,21 @@ def attainment_bounds(instance: Instance, *, stop: Callable[[], bool] | None = N
     proofs = [AttainmentProof(instance, piece) for piece in range(len(instance.cost.batch))]
     if not 0 < len(proofs[0].guests) <= MAX_KINDS:
         return
-    best = Fraction(0)
+    best, grid = Fraction(0), None  # of the best program so far
     for pairs in PAIRS:
-        found: list[tuple[LowerBound, AttainmentProof]] = []
+        found: list[tuple[LowerBound, AttainmentProgram]] = []
         for proof in proofs:
             if found and stop is not None and stop():
                 break
-            found.append((proof.bound(best_prices(proof, pairs, stop)), proof))
-        bound, proof = max(found, key=lambda pair: pair[0].value)
-        proofs = [proof]
+            program = AttainmentProgram(proof, pairs)
+            if program.grid != grid:
+                found.append((proof.bound(program.prices(stop)), program))
+        if not found:  # cells of the same width: those of few requests are soon as fine as they get
+            continue
+        bound, program = max(found, key=lambda pair: pair[0].value)
+        proofs, grid = [program.proof], program.grid
         if bound.value > best:
             best = bound.value
             yield bound
-        if stop is not None and stop():
+        if best == proofs[0].most or (stop is not None and stop()):
             return

@@ -15,6 +15,8 @@ __all__ = ["Record", "Times", "dropped"]
 
 #: Recorded times of the first and of the last token of each request; -1 if it is not made yet.
 Times = tuple[tuple[int, int], ...]
+#: Values of objectives that are kept.
+KEPT = 100_000
 
 
 class Record:
@@ -46,6 +48,7 @@ class Record:
         }
         #: Of each request the ticks between its tokens up to which they make no difference, None if all do.
         self._most = [None if Latency.TPOT in asked else self._promised(r) for r in instance.requests]
+        self._values: dict[tuple[int, ...], Fraction] = {}
 
     @staticmethod
     def _asked(metric: Metric) -> Latency | None:
@@ -157,8 +160,14 @@ class Record:
 
     def value(self, firsts: Sequence[int], lasts: Sequence[int]) -> Fraction:
         """Objective of recorded times; an undefined metric counts as 0."""
-        found = Latencies(self.instance, self.unit, firsts, lasts)
-        return self.instance.objective.value(found.metric)
+        key = *firsts, *lasts  # many schedules share them
+        value = self._values.get(key)
+        if value is None:
+            if len(self._values) >= KEPT:
+                self._values.clear()
+            found = Latencies(self.instance, self.unit, firsts, lasts)
+            value = self._values[key] = self.instance.objective.value(found.metric)
+        return value
 
 
 def dropped(times: Times, left: Iterable[int]) -> Times:

@@ -121,6 +121,8 @@ class _VectorOracle:
         # could also start later: the last such end, and what it makes.
         queue: list[tuple[int, int, State, Times, int, Made]] = [(0, 0, start, none, 0, ((), ()))]
         seen: set[tuple[State, Times]] = set()
+        # Whatever is queued is taken at last: too many there are soon too many to go on.
+        reached = {(start, none)}
         best: int | None = None
         made = 0
         while queue:
@@ -128,12 +130,11 @@ class _VectorOracle:
             if now < latest:
                 made += 1
                 later = marked(times, makes, now + 1)
+                reached.add((state, later))
                 heapq.heappush(queue, (now + 1, made, state, later, latest, makes))
             if (state, times) in seen:
                 continue
             seen.add((state, times))
-            if len(seen) > self.most:
-                raise TooMany
             if best is not None and self.pruned and self.value(times, now) >= best:
                 continue
             if all(last is not None for _, last in times):
@@ -149,10 +150,13 @@ class _VectorOracle:
                 waits = self.every_tick and makes != ((), ())
                 end = first + ticks
                 point = after, marked(times, makes, end)
+                reached.add(point)
                 made += 1
                 heapq.heappush(
                     queue, (end, made, *point, max(end, self.moves.last + ticks) if waits else end, makes)
                 )
+            if len(reached) > self.most:
+                raise TooMany
         assert best is not None
         return Fraction(best, self.scale)
 

@@ -36,7 +36,7 @@ from infermax_opt.infermax.bounds.joint_states import Batches, State, TooManySte
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.latencies import beyond_states, gains_by_waiting
 
-__all__ = ["MAX_STEPS", "holds", "why_not"]
+__all__ = ["MAX_STEPS", "holds", "least", "why_not"]
 
 #: Steps of the enumeration after which the check gives up; a second or two.
 MAX_STEPS = 300_000
@@ -65,12 +65,32 @@ def holds(instance: Instance, bound: Fraction, steps: int = MAX_STEPS) -> bool |
     bool or None
         None where the instance is too large to enumerate within `steps`.
     """
+    found = least(instance, bound, steps)
+    return None if found is None else found >= bound
+
+
+def least(instance: Instance, enough: Fraction, steps: int = MAX_STEPS) -> Fraction | None:
+    """The optimum, or anything from `enough` on that it is at least.
+
+    Parameters
+    ----------
+    instance : Instance
+    enough : Fraction
+        In the unit of the objective.
+    steps : int
+        Most steps of the enumeration.
+
+    Returns
+    -------
+    Fraction or None
+        None where the instance is too large to enumerate within `steps`.
+    """
     if why_not(instance) is not None:
         return None
     try:
         if beyond_states(instance):
-            return least_regular(instance, bound, steps) >= bound
-        return _ScheduleEnumeration(instance, steps).least(bound) >= bound
+            return least_regular(instance, enough, steps)
+        return _ScheduleEnumeration(instance, steps).least(enough)
     except TooManySteps:
         return None
 

@@ -1,4 +1,4 @@
-"""Check a built site: links within it lead somewhere, nothing is loaded from elsewhere, functions have types.
+"""Check a built site: links lead somewhere, nothing is fetched, functions have types, pictures have words.
 
 python scripts/check_site.py build/docs
 """
@@ -12,14 +12,14 @@ from urllib.parse import unquote, urlsplit
 
 #: What a browser fetches by itself.
 LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}
-
-
+#: A picture says in at least so many words what it shows.
+WORDS = 2
 #: Parameters without a type: marks of which ones are positional or named.
 MARKS = ("*", "/")
 
 
 class Page(HTMLParser):
-    """Anchors, links, loads and parameters of functions of a page."""
+    """Anchors, links, loads, parameters of functions and pictures without words of a page."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -27,6 +27,7 @@ class Page(HTMLParser):
         self.links: list[str] = []
         self.loads: list[str] = []
         self.parameters: list[str] = []
+        self.mute: list[str] = []
         self._described = self._inside = False
         self.feed(text)
 
@@ -38,6 +39,8 @@ class Page(HTMLParser):
             self.links.append(values["href"])
         if tag in LOADS and LOADS[tag] in values:
             self.loads.append(values[LOADS[tag]])
+        if tag == "img" and len(values.get("alt", "").split()) < WORDS:
+            self.mute.append(values.get("src", ""))
         kinds = values.get("class", "").split()
         if tag == "dl" and "py" in kinds:
             self._described = "function" in kinds
@@ -57,12 +60,13 @@ class Page(HTMLParser):
 
 
 def faults(site: Path) -> list[str]:
-    """A line for each dead link, each thing that comes from elsewhere, each parameter without a type."""
+    """A line for each dead link, thing from elsewhere, parameter without a type, picture without words."""
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     found = []
     for path, page in pages.items():
         name = path.relative_to(site)
         found += [f"{name}: loads {load}" for load in page.loads if urlsplit(load).netloc]
+        found += [f"{name}: the picture {source} does not say what it shows" for source in page.mute]
         bare = [text for text in page.parameters if ":" not in text and text not in MARKS]
         found += [f"{name}: the parameter {text} has no type" for text in bare]
         for link in (*page.links, *page.loads):
@@ -97,7 +101,8 @@ def main() -> int:
     found = faults(site)
     print(
         "\n".join(found)
-        or f"{site}: all links lead somewhere, nothing is loaded from elsewhere, all functions have types"
+        or f"{site}: all links lead somewhere, nothing is loaded from elsewhere, all functions have types, "
+        "all pictures say what they show"
     )
     return 1 if found else 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import re
 import sys
 import textwrap
 import warnings
@@ -42,6 +43,10 @@ __all__ = [
 NAME = 16
 #: Characters of a title that an inch of a figure has room for.
 PER_INCH = 10.5
+#: Points between axes and their title where a legend is in between.
+LEGEND = 26.0
+#: A number and what parts it from its unit: they stay on one line of a title.
+NUMBER = re.compile(r"(\d) (?=%|s\b|ms\b)")
 #: Room between panels that take the place of one, as a share of its height.
 BETWEEN = 0.08
 
@@ -182,16 +187,23 @@ def entitle(ax: Any | None, drawn: Sequence[Any], lines: Sequence[str], alt: str
     """
     figure = drawn[0].figure
     most = int(PER_INCH * figure.get_figwidth())
-    wrapped = (textwrap.wrap(line, most, break_on_hyphens=False) for line in lines)
-    text = "\n".join(part for parts in wrapped for part in parts)
+    joined = (NUMBER.sub("\\1\u00a0", line) for line in lines)
+    wrapped = (textwrap.wrap(line, most, break_on_hyphens=False) for line in joined)
+    text = "\n".join(part for parts in wrapped for part in parts).replace("\u00a0", " ")
     if ax is None:
         figure.suptitle(text, fontsize=11, parse_math=False)
     else:
-        ax.set_title(text, fontsize=10, parse_math=False)
+        ax.set_title(text, fontsize=10, parse_math=False, pad=LEGEND if _legend_above(drawn[0]) else None)
     told = f"{' '.join(lines)}. {alt}"
     before = "" if ax is None else f"{getattr(figure, 'alt', '')} "
     figure.alt = f"{before}{told}".strip()
     return drawn[0] if ax is None else ax
+
+
+def _legend_above(axes: Any) -> bool:
+    """Whether the legend of a panel stands where the title would."""
+    legend = axes.get_legend()
+    return legend is not None and legend.get_bbox_to_anchor().y0 > axes.bbox.y1 - 1
 
 
 def alt_text(ax: Any) -> str:

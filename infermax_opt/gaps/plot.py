@@ -98,11 +98,11 @@ def plot_comparison(group: Group, ax: Any | None = None) -> Any:
                 mark = MARKERS[(m + m // len(CATEGORIES)) % len(MARKERS)]
                 axes.plot(
                     xs, ys, mark, color=_colour(m), label=metric, markersize=7,
-                    markeredgecolor="white", linestyle="none",
+                    markeredgecolor="#333333", markeredgewidth=0.6, linestyle="none", zorder=3,
                 )  # fmt: skip
         axes.set_yticks(range(len(runs)), [printable(run.subject.label) for run in runs])
         axes.set_ylim(-0.7, len(runs) - 0.3)
-        axes.axvline(0, color=BOUND, linewidth=1.6)
+        axes.axvline(0, color=BOUND, linewidth=1.6, zorder=1.5)
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
         axes.set_xlabel("gap to the lower bound (%): no schedule gains more")

@@ -34,6 +34,8 @@ LABELLED = 40
 #: Points in time at which many batches are summed up.
 BINS = 1200
 
+#: What running requests do, as it is stacked.  Those that wait are often a hundred times as many.
+RUNNING = [Phase.DECODE, Phase.PREFILL, Phase.REFILL, Phase.HOLDING]
 HATCHES = {Phase.EVICTED: "////", Phase.REFILL: "xxx"}
 EVICTION = "#A0306F"
 LIMIT = "#000000"
@@ -75,9 +77,10 @@ def plot_schedule(instance: Instance, subject: AnySchedule | Claim, ax: Any | No
             drawn = panels(ax, (11, height), [max(0.28 * count, 1.1), 1.5])
             _requests(drawn[0], instance, lines, scale)
         else:
-            drawn = panels(ax, (11, 8), [2.2, 1.3, 1.3])
-            _phases(drawn[0], lines, scale)
-            _tokens(drawn[1], instance, lines, scale)
+            drawn = panels(ax, (11, 9), [1.5, 1.0, 1.2, 1.2])
+            _phases(drawn[0], lines, scale, RUNNING, "running requests\n(mean over time)")
+            _phases(drawn[1], lines, scale, [Phase.EVICTED, Phase.WAITING], "waiting\n(mean over time)")
+            _tokens(drawn[2], instance, lines, scale)
         _kv(drawn[-1], instance, lines, scale)
         _bound(drawn, instance, subject, scale)
         drawn[-1].set_xlabel(f"time ({unit})")
@@ -87,7 +90,8 @@ def plot_schedule(instance: Instance, subject: AnySchedule | Claim, ax: Any | No
 
 def _alt(lines: Timeline, count: int) -> str:
     """What the panels show, in words."""
-    shown = "what each request does" if lines.rows is not None else "requests by what they do, tokens a batch"
+    many = "running requests by what they do, waiting and evicted ones, tokens a batch"
+    shown = "what each request does" if lines.rows is not None else many
     waiting, evicted = (max(lines.counts[phase], default=0) for phase in (Phase.WAITING, Phase.EVICTED))
     words = f"at most {waiting} waiting, at most {evicted} waiting after an eviction"
     return (
@@ -266,8 +270,7 @@ def _averaged(lines: Timeline, series: Sequence[Sequence[float]]) -> tuple[Float
     return edges, [integral(np.array(s, float)) / widths for s in series], busy
 
 
-def _phases(axes: Any, lines: Timeline, scale: float) -> None:
-    order = [Phase.DECODE, Phase.PREFILL, Phase.REFILL, Phase.HOLDING, Phase.EVICTED, Phase.WAITING]
+def _phases(axes: Any, lines: Timeline, scale: float, order: Sequence[Phase], label: str) -> None:
     present = [phase for phase in order if any(lines.counts[phase])]
     edges, means, _ = _averaged(lines, [lines.counts[phase] for phase in present])
     base = np.zeros(len(edges) - 1)
@@ -277,7 +280,7 @@ def _phases(axes: Any, lines: Timeline, scale: float) -> None:
             hatch=HATCHES.get(phase) if phase is Phase.EVICTED else None, edgecolor="#666666", linewidth=0,
         )  # fmt: skip
         base = base + mean
-    axes.set_ylabel("requests in the system\n(mean over time)")
+    axes.set_ylabel(label)
     axes.set_ylim(0, max(base.max() * 1.03, 1))
     _tidy(axes)
     _legend(axes, present)
@@ -321,7 +324,8 @@ def _kv(axes: Any, instance: Instance, lines: Timeline, scale: float) -> None:
     axes.axhline(capacity, color=LIMIT, linewidth=1.2, linestyle="--")
     axes.annotate(
         f"M = {capacity} tokens; peak {peak}", (0.995, capacity), xycoords=("axes fraction", "data"),
-        xytext=(0, 3), textcoords="offset points", ha="right", fontsize=8,
+        xytext=(0, 3), textcoords="offset points", ha="right", fontsize=8, zorder=7,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
     )  # fmt: skip
     axes.set_ylim(0, capacity * 1.22)
     axes.set_ylabel("KV tokens held")

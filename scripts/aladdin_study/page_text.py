@@ -58,7 +58,7 @@ requests of a heartbeat; for look-ahead nothing is left out of it. `build`: the 
 the state of the workers, checked and exact. `one new request`: best-fit of but one, with all ongoing requests
 there, its instance given. The machine was shared: times are good for comparison, not as records.
 
-![time against the arrival rate](fig13.svg)
+![Scheduling time of a heartbeat against the arrival rate](fig13.svg)
 """
 
 EFFECTS = """## Effects of theta, gamma and wrong predictions
@@ -67,7 +67,7 @@ LLaMA2-{model}, mixed, {rate} requests/s, means over the seeds. `error` is the d
 predicted over true output tokens; `both`: theta below 1 with the largest error. The last rows put JSQ and
 power-of-two on as many workers as `aladdin` and `look-ahead` use at their peak.
 
-![effects](effects.svg)
+![Attainment, P99 ATGT and workers against theta, gamma and the error of predictions](effects.svg)
 """
 
 LIMITS = """## What this does not say

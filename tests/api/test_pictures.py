@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -144,14 +145,26 @@ def many(count: int) -> tuple[Any, Any]:
     return instance, infermax_opt.schedule(instance, "vllm")
 
 
+def test_titles_stay_off_legends_and_numbers_with_their_units(result: Any, toy: Any) -> None:
+    ax = Figure(figsize=(4, 4)).subplots()
+    infermax_opt.plot_schedule(toy, result, ax)
+    ax.figure.canvas.draw()
+    legend = ax.child_axes[0].get_legend().get_window_extent()
+    assert ax.title.get_window_extent().y0 >= legend.y1 - 1
+    assert not re.search(r"^(%|s\b)", ax.get_title(), re.MULTILINE)
+    assert "\u00a0" not in ax.get_title()
+
+
 @pytest.mark.parametrize("count", [1024, 19_360])
 def test_many_requests_are_summed_up(count: int, tmp_path: Path) -> None:
     instance, schedule = many(count)
     ax = infermax_opt.plot_schedule(instance, schedule, label="vllm")
-    assert [len(one.patches) < 10 for one in ax.figure.axes] == [True] * 3
+    assert [len(one.patches) < 10 for one in ax.figure.axes] == [True] * 4
     infermax_opt.save_plot(ax, tmp_path / "many.svg")
     assert (tmp_path / "many.svg").stat().st_size < 2**20
     assert "waiting after an eviction" in infermax_opt.alt_text(ax)
+    running, waiting = (one.get_ylim()[1] for one in ax.figure.axes[:2])
+    assert running != waiting, "each has a scale of its own"
     if count > 2000:
         return
     lines = infermax_opt.plot_requests(instance, schedule)

@@ -18,6 +18,8 @@ __all__ = ["plot_front"]
 STEPS = 400
 #: How far the picture goes beyond the front, as a factor, and beyond what would be all.
 BEYOND, MARGIN = 1.6, 1.05
+#: An axis is logarithmic where its largest value is at least so many times its smallest.
+SPREAD = 10
 FRONT, OTHERS, EXCLUDED = "#0072B2", "#B7DDF2", "#F3D3E4"
 
 
@@ -76,7 +78,10 @@ def _excluded(axes: Any, front: Front, most_x: float, most_y: float) -> None:
 
     planes = [(float(p.u), float(p.v), float(p.bound.value)) for p in front.half_planes]
     least = max((bound / u for u, v, bound in planes if u and not v), default=0.0)
-    x = np.linspace(most_x / STEPS, most_x, STEPS)
+    least_y = max((bound / v for u, v, bound in planes if v and not u), default=0.0)
+    low_x = _start(front.x, [float(p.x) for p in front.points], least)
+    low_y = _start(front.y, [float(p.y) for p in front.points], least_y)
+    x = np.geomspace(low_x, most_x, STEPS) if low_x else np.linspace(most_x / STEPS, most_x, STEPS)
     y = np.zeros(STEPS)
     for u, v, bound in planes:
         if v:
@@ -88,8 +93,14 @@ def _excluded(axes: Any, front: Front, most_x: float, most_y: float) -> None:
     axes.fill_between(
         front.x.drawn(x), front.y.drawn(y), front.y.drawn(floor), color=EXCLUDED, label=label, zorder=1
     )
-    axes.set_xlim(0, _end(front.x, most_x, [float(p.x) for p in front.points]))
-    axes.set_ylim(0, _end(front.y, most_y, [float(p.y) for p in front.points]))
+    axes.set_xlim(low_x, _end(front.x, most_x, [float(p.x) for p in front.points]))
+    axes.set_ylim(low_y, _end(front.y, most_y, [float(p.y) for p in front.points]))
+    if low_x:
+        axes.set_xscale("log")
+        _plain_ticks(axes.xaxis)
+    if low_y:
+        axes.set_yscale("log")
+        _plain_ticks(axes.yaxis)
 
 
 def _most(axis: Axis, values: Sequence[float]) -> float:
@@ -97,6 +108,22 @@ def _most(axis: Axis, values: Sequence[float]) -> float:
     if isinstance(axis.reading, Rest):
         return float(axis.reading.whole)
     return BEYOND * max(values, default=1.0) or 1.0
+
+
+def _start(axis: Axis, values: Sequence[float], least: float) -> float:
+    """Where an axis begins: above 0 where points are so far apart that it is logarithmic."""
+    if axis.reading is not None or min(values, default=0.0) <= 0 or max(values) < SPREAD * min(values):
+        return 0.0
+    return min([*values, *([least] if least > 0 else [])]) / BEYOND
+
+
+def _plain_ticks(axis: Any) -> None:
+    """Plain numbers beside a logarithmic axis."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _end(axis: Axis, most: float, values: Sequence[float]) -> float:

@@ -174,6 +174,18 @@ def test_attainment_against_best_effort_rate_with_both_sides() -> None:
     plot_front(front)
 
 
+@pytest.mark.parametrize(("factor", "scale"), [(9, "linear"), (11, "log")])
+def test_points_far_apart_are_told_apart(factor: int, scale: str) -> None:
+    front = trace_front(read_instance(TOY), "mean_ttft", "mean_tpot", directions=2, time_limit=5)
+    first = front.points[0]
+    far = Point(first.x * factor, first.y, "far", first.schedule)
+    axes = plot_front(replace(front, points=(first, far)))
+    assert (axes.get_xscale(), axes.get_yscale()) == (scale, "linear")
+    low, high = axes.get_xlim()
+    least = max(p.bound.value / p.u for p in front.half_planes if p.u and not p.v)
+    assert low < least <= first.x < far.x < high, "what no schedule reaches is in the picture"
+
+
 def test_what_an_axis_needs_is_told() -> None:
     whole = slots()
     alone = replace(whole, groups=whole.groups[:1], release=None)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.cost import Coefficients, CostModel
 from infermax_opt.infermax.data.instance import (
     Instance,
     Objective,
@@ -80,6 +80,19 @@ def _latency_planners() -> None:
     next(AdmissionPlanner(instance).plans(), None)
     first = replace(instance, objective=Objective.of("mean_ttft"))
     next(FirstTokensPlanner(first).plans(), None)
+    _crowds()
+
+
+def _crowds() -> None:
+    import numpy as np
+
+    from infermax_opt.infermax.planners.first_tokens.crowds import Crowds
+
+    floats = COST.floats
+    cost = Coefficients(np.array(floats.alpha), np.array(floats.beta), *floats[2:])
+    tokens = np.full(2, 100)
+    crowds = Crowds(np.zeros(2), np.full(2, 0.015), tokens, tokens, 100, 100, cost, False)
+    crowds.least(np.arange(2), 50)
 
 
 def _bounds() -> None:

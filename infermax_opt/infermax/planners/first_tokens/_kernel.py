@@ -27,6 +27,7 @@ from infermax_opt.infermax.planners.first_tokens._rest import (
     steps_until,
 )
 from infermax_opt.infermax.planners.first_tokens._state import (
+    ANY,
     ARRIVAL,
     ARRIVED,
     ARRIVING,
@@ -47,7 +48,9 @@ from infermax_opt.infermax.planners.first_tokens._state import (
     ORDER,
     OUTPUTS,
     PARTIAL,
+    PIECE,
     RANKED,
+    ROOM,
     SERVED,
     WAITING,
     WEIGHED,
@@ -127,7 +130,7 @@ def joins(queue: Any, state: Any, knobs: Any, cost: Any, exact: Any, i: Any, tok
     whole, parts = batch
     work = prefill_work(exact, tokens, state.rows[i, MEM])
     together = priced(cost, whole[TOKENS] + tokens, whole[COUNT] + 1, whole[WORK] + work)
-    if whole[COUNT] > 0:
+    if whole[COUNT] > 0 and queue.whole[i, PIECE] == ANY:
         late = together - parts[TIME]
         saved = priced(cost, tokens, 1, work) - late
         others = max(state.clock[WAITING] - parts[WEIGHT], 0.0)
@@ -142,7 +145,7 @@ def joins(queue: Any, state: Any, knobs: Any, cost: Any, exact: Any, i: Any, tok
 
 
 def choose(limits: Any, queue: Any, state: Any, knobs: Any, cost: Any, batch: Any, chunk: Any) -> None:
-    """Fill a batch with prompts by score; new ones join those begun.
+    """Fill a batch with prompts by score; new ones join those begun, parts with a size of theirs all.
 
     Long on purpose: two sorted lists are merged, and each way out leaves them as they are.
 
@@ -168,11 +171,16 @@ def choose(limits: Any, queue: Any, state: Any, knobs: Any, cost: Any, batch: An
                 i, score, new = other, queue.real[other, RANKED], True
         if i < 0 or (whole[COUNT] > 0 and queue.whole[i, LAST]):
             break
-        left = queue.whole[i, INPUTS] - state.rows[i, MEM]
-        tokens = min(left, room - whole[TOKENS])
-        if tokens < left and whole[COUNT] == 0:  # parts of one size: their attention is the least
-            tokens = -(-left // -(-left // room))
-        fits = tokens == left or (limits.chunked and (whole[COUNT] == 0 or knobs.fill))
+        if limits.chunked and whole[COUNT] == 0:
+            room = min(room, queue.whole[i, ROOM])
+        left, piece = queue.whole[i, INPUTS] - state.rows[i, MEM], queue.whole[i, PIECE]
+        tokens = left
+        if limits.chunked and (
+            whole[COUNT] == 0 or piece < ANY
+        ):  # parts of one size: their attention is the least
+            tokens = -(-left // -(-left // min(room, piece)))
+        tokens = min(tokens, room - whole[TOKENS])
+        fits = tokens == left or (limits.chunked and (whole[COUNT] == 0 or knobs.fill or piece < ANY))
         if limits.chunked and not fits:
             break
         if fits and new:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "ARRIVAL", "ARRIVED", "ARRIVING", "AWAITED", "BATCHES", "DONE", "END", "FINAL", "FIRST", "FIXED",
+    "ANY", "ARRIVAL", "ARRIVED", "ARRIVING", "AWAITED", "BATCHES", "DONE", "END", "FINAL", "FIRST", "FIXED",
     "GONE", "HELD", "INPUTS", "KV", "LAST", "LINE", "MADE", "MEM", "NOW", "ORDER", "OUTPUTS", "PARTIAL",
-    "PLACE", "RANKED", "SERVED", "WAITING", "WEIGHED", "Limits", "Queue", "State", "arrive", "blocks",
-    "evict_one", "join", "leave", "note", "rising", "safe", "started", "write",
+    "PIECE", "PLACE", "RANKED", "ROOM", "SERVED", "WAITING", "WEIGHED", "Limits", "Queue", "State", "arrive",
+    "blocks", "evict_one", "join", "leave", "note", "rising", "safe", "started", "write",
 ]  # fmt: skip
 
 #: Columns of `State.rows`; the first four are lists, whose lengths have the same places in `State.number`:
@@ -27,10 +27,13 @@ NOW, WAITING = 0, 1
 #: Columns of `State.times`: of the first and of the last token so far.
 FIRST, FINAL = 0, 1
 #: Columns of `Queue.whole`: lengths, requests by arrival and by score, the place of each in that, whether it
-#: is given up and joins no batch of others, and whether it is never evicted.
-INPUTS, OUTPUTS, ARRIVING, ORDER, PLACE, LAST, FIXED = range(7)
+#: is given up and joins no batch of others, and whether it is never evicted; most tokens of a part that
+#: shares batches, or `ANY`, and of a batch that begins with it.
+INPUTS, OUTPUTS, ARRIVING, ORDER, PLACE, LAST, FIXED, PIECE, ROOM = range(9)
 #: Columns of `Queue.real`: arrival, score (less comes first), and weight of a second before the first token.
 ARRIVAL, RANKED, WEIGHED = range(3)
+#: Stands for no limit.
+ANY = 2**40
 #: What stands in the log instead of a request at the end of an entry.
 END = -1
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
     Flags = npt.NDArray[np.bool_]
+    Whole = npt.NDArray[np.int64]
 
 __all__ = ["Aims", "aims_of"]
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from infermax_opt.infermax.planners.first_tokens._state import ANY
+from infermax_opt.infermax.planners.first_tokens.crowds import Crowds, Sizes
 from infermax_opt.infermax.planners.first_tokens.given_up import given_up, least_limit
 
 if TYPE_CHECKING:
@@ -18,8 +20,6 @@ __all__ = ["TINY", "Choices", "FirstChoice"]
 #: Least work and weight of a request, so that scores and chances are finite.
 TINY = 1e-12
 
-#: Stands for no limit.
-ANY = 2**40
 #: Most requests that are moved at once.
 MOVED = 3
 #: Share of the tries that change the best choice by much.
@@ -53,6 +53,8 @@ class FirstChoice:
         Requests that are given up: they come last.
     moves : tuple of (int, float)
         Requests, and what is added to their scores.
+    sizes : Sizes
+        How requests share batches.
     """
 
     work: float = 1.0
@@ -66,6 +68,7 @@ class FirstChoice:
     keep: bool = False
     out: frozenset[int] = frozenset()
     moves: tuple[tuple[int, float], ...] = ()
+    sizes: Sizes = ()
 
 
 class Choices:
@@ -82,14 +85,16 @@ class Choices:
         Most prefill tokens of a batch.
     chunk : float
         Tokens in a chunk where prompts are cut so that they take least; 0 where that gains nothing.
+    crowds : Crowds, optional
+        Where prompts may be cut.
     rng : numpy.random.Generator
     """
 
     def __init__(
         self, aims: Aims, arrival: Floats, work: Floats, *, fixed: float, top: int, chunk: float,
-        rng: np.random.Generator,
+        crowds: Crowds | None, rng: np.random.Generator,
     ):  # fmt: skip
-        self.aims, self.rng = aims, rng
+        self.aims, self.rng, self._crowds = aims, rng, crowds
         self._arrival, self._work, self._fixed, self._top = arrival, work, fixed, top
         # Chunks of equal size have between these and half as many tokens.
         self._sizes = [min(top, round(part * chunk)) for part in ROOM] if chunk >= 1 else []
@@ -107,6 +112,7 @@ class Choices:
                 yield replace(best(), out=out, share=share)
             for budget in (ANY, *self._sizes):
                 yield FirstChoice(work=0.0, arrival=1.0, share=0.0, hold=0.1, cut=0.0, budget=budget, out=out)
+        yield from self._shared()
         yield replace(best(), fill=True)
         for hold in (0.1, 0.3, 1.0):
             yield replace(best(), hold=hold)
@@ -115,6 +121,17 @@ class Choices:
         for budget in (256, 512, 1024, 2048):
             yield replace(best(), budget=budget)
         yield replace(best(), keep=True)
+
+    def _shared(self) -> Iterator[FirstChoice]:
+        """Some share batches in a crowd, so that fewer are given up."""
+        if self._crowds is None or self.aims.levels:
+            return
+        which = np.flatnonzero(self.aims.counted)
+        for percent in self.aims.percents if len(which) else ():
+            found = self._crowds.least(which, percent)
+            if found is not None:
+                out, sizes = found
+                yield FirstChoice(work=0.0, arrival=1.0, share=0.0, hold=0.1, cut=0.0, out=out, sizes=sizes)
 
     def _late_sets(self) -> Iterator[frozenset[int]]:
         """Who to give up so that all others keep a limit: of a percentile, or their own."""

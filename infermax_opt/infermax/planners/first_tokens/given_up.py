@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["given_up", "least_limit"]
+__all__ = ["CLOSE", "fewest", "given_up", "least_limit"]
 
 #: Factor to which the limit of a percentile is found.
 CLOSE = 1.0002
@@ -76,7 +76,7 @@ def least_limit(arrival: Floats, work: Floats, percent: int) -> frozenset[int]:
     while high > CLOSE * low:
         # A limit is mostly near the least one.
         middle = min((low + high) / 2, 2 * low) if low > 0 else (low + high) / 2
-        out = _fewest(jobs, middle, spare)
+        out = fewest(jobs, middle, spare)
         if out is None:
             low = middle
         else:
@@ -84,7 +84,7 @@ def least_limit(arrival: Floats, work: Floats, percent: int) -> frozenset[int]:
     return best
 
 
-def _fewest(jobs: Sequence[tuple[int, float, float]], limit: float, most: int) -> frozenset[int] | None:
+def fewest(jobs: Sequence[tuple[int, float, float]], limit: float, most: int) -> frozenset[int] | None:
     """The fewest that are given up so that the others keep a limit; None if they are more than allowed.
 
     Parameters

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from infermax_opt.infermax.planners.first_tokens._kernel import Knobs
     from infermax_opt.infermax.planners.first_tokens._state import Queue
     from infermax_opt.infermax.planners.first_tokens.aims import Flags, Floats
-    from infermax_opt.infermax.planners.first_tokens.choices import FirstChoice
+    from infermax_opt.infermax.planners.first_tokens.choices import Choices, FirstChoice
 
 __all__ = ["FirstTokensPlanner"]
 
@@ -52,7 +52,7 @@ class FirstTokensPlanner:
 
         from infermax_opt.infermax.planners.admission.estimate import Estimate
         from infermax_opt.infermax.planners.first_tokens.aims import aims_of
-        from infermax_opt.infermax.planners.first_tokens.choices import TINY, Choices, FirstChoice
+        from infermax_opt.infermax.planners.first_tokens.choices import TINY, FirstChoice
 
         self.instance = instance
         self._aims = aims_of(instance)
@@ -71,14 +71,7 @@ class FirstTokensPlanner:
         self._work = np.array([batch_time(*floats, i, 0, 0, 1, i * i) for i in self._inputs.tolist()])
         weight = np.where(self._aims.counted, self._aims.weight, 1.0)
         self._cheap = np.log(np.maximum(self._work, TINY) / np.maximum(weight, TINY))
-        fixed, chunk = floats.alpha[0] + floats.p0, 0.0
-        if policy.chunked_prefill and not instance.cost.exact_attention and floats.p1 > 0:
-            chunk = float(fixed / floats.p1) ** 0.5
-        alone = np.array([self._alone(i, chunk) for i in self._inputs.tolist()])
-        self._search = Choices(
-            self._aims, self._arrival, alone, fixed=fixed, top=instance.system.prefill_budget, chunk=chunk,
-            rng=self.rng,
-        )  # fmt: skip
+        self._search = self._choosing()
         #: Best choice so far, what it gives, who comes too late by it, how long each waits; tries so far.
         self.best = FirstChoice()
         self.value = float("inf")
@@ -87,8 +80,39 @@ class FirstTokensPlanner:
         self.runs = 0
         self._coming, self._written = self._choices(), float("inf")
 
-    def _alone(self, prompt: int, chunk: float) -> float:
-        """Seconds of a prompt alone, in as many equal parts as there must be, or nearly of the best size.
+    def _choosing(self) -> Choices:
+        """What gives the choices to try."""
+        import numpy as np
+
+        from infermax_opt.infermax.planners.first_tokens.choices import Choices
+        from infermax_opt.infermax.planners.first_tokens.crowds import Crowds
+
+        instance, floats, inputs = self.instance, self.instance.cost.floats, self._inputs.tolist()
+        chunked, exact = instance.policy.chunked_prefill, instance.cost.exact_attention
+        top, fixed, chunk, crowds = instance.system.prefill_budget, floats.alpha[0] + floats.p0, 0.0, None
+        if chunked and not exact and floats.p1 > 0:
+            chunk = float(fixed / floats.p1) ** 0.5
+        told = {i: self._alone(i, chunk) for i in set(inputs)}
+        alone = np.array([told[i][0] for i in inputs])
+        if chunked:
+            parts = np.array([told[i][1] for i in inputs])
+            unit = max(1, min(top, round(chunk) or top))
+            crowds = Crowds(
+                self._arrival, alone, self._inputs, parts, unit, top, self._cost(), exact
+            )  # fmt: skip
+        return Choices(
+            self._aims, self._arrival, alone, fixed=fixed, top=top, chunk=chunk, crowds=crowds, rng=self.rng
+        )
+
+    def _cost(self) -> Coefficients:
+        """Coefficients for kernels, in seconds."""
+        import numpy as np
+
+        floats = self.instance.cost.floats
+        return Coefficients(np.array(floats.alpha), np.array(floats.beta), *floats[2:])
+
+    def _alone(self, prompt: int, chunk: float) -> tuple[float, int]:
+        """Seconds of a prompt alone, in equal parts, few or nearly of the best size; their size.
 
         Parameters
         ----------
@@ -99,10 +123,14 @@ class FirstTokensPlanner:
         """
         floats, least = self.instance.cost.floats, -(-prompt // self.instance.system.prefill_budget)
         if not chunk:
-            return float(batch_time(*floats, prompt, 0, 0, 1, prompt**2) + (least - 1) * floats.alpha[0])
+            seconds = batch_time(*floats, prompt, 0, 0, 1, prompt**2) + (least - 1) * floats.alpha[0]
+            return float(seconds), -(-prompt // least)
         beside = (int(prompt / chunk), int(prompt / chunk) + 1)
         parts = [max(least, min(prompt, count)) for count in beside]
-        return min(float(q * batch_time(*floats, prompt / q, 0, 0, 1, (prompt / q) ** 2)) for q in parts)
+        return min(
+            (float(q * batch_time(*floats, prompt / q, 0, 0, 1, (prompt / q) ** 2)), -(-prompt // q))
+            for q in parts
+        )
 
     # --- the search ---------------------------------------------------------------------------------
 
@@ -169,17 +197,16 @@ class FirstTokensPlanner:
         from infermax_opt.infermax.planners.first_tokens import _state
 
         instance, n = self.instance, len(self._inputs)
-        system, floats = instance.system, instance.cost.floats
+        system = instance.system
         limits = _state.Limits(
             system.kv_capacity, system.max_batch_tokens, system.max_prefill_tokens,
             min(n, system.max_running or n), system.block_size,
             instance.policy.chunked_prefill, instance.cost.exact_attention,
         )  # fmt: skip
-        cost = Coefficients(np.array(floats.alpha), np.array(floats.beta), *floats[2:])
         state, numbers = _state.started(n), (np.zeros(3, np.int64), np.zeros(3))
         finished, log = _loop()(
-            limits, self._queue(choice), state, self._knobs(choice), cost, numbers, np.zeros(n, np.int64),
-            MAX_BATCHES, whole,
+            limits, self._queue(choice), state, self._knobs(choice), self._cost(), numbers,
+            np.zeros(n, np.int64), MAX_BATCHES, whole,
         )  # fmt: skip
         return finished, state.times[:, _state.FIRST], state.times[:, _state.FINAL], log
 
@@ -187,7 +214,7 @@ class FirstTokensPlanner:
         """The requests in the order of a choice."""
         import numpy as np
 
-        from infermax_opt.infermax.planners.first_tokens._state import Queue
+        from infermax_opt.infermax.planners.first_tokens._state import ANY, Queue
 
         score = choice.work * self._cheap + choice.arrival * self._aims.due / self._gap
         for i, change in choice.moves:
@@ -198,8 +225,12 @@ class FirstTokensPlanner:
         order = np.argsort(score, kind="stable")
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
+        piece, room = np.full((2, len(order)), ANY)
+        for i, part, batch in choice.sizes:
+            piece[i], room[i] = part, batch
         whole_numbers = (
-            self._inputs, self._outputs, self._arriving, order, place, last, self._fixed | choice.keep
+            self._inputs, self._outputs, self._arriving, order, place, last, self._fixed | choice.keep, piece,
+            room,
         )  # fmt: skip
         weight = np.where(last, LEAST, self._aims.weight)
         return Queue(

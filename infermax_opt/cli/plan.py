@@ -30,6 +30,7 @@ from infermax_opt.core.options import LARGEST_SEED, also_read, decimal, window
 if TYPE_CHECKING:
     from infermax_opt.core.band import Band
     from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow, Split, Variant
+    from infermax_opt.fleet.report import Proofs
     from infermax_opt.fleet.sweep import Plan
 
 __all__ = ["plan"]
@@ -262,7 +263,7 @@ def plan(
     proofs = {} if certificates is None else _write_certificates(found, certificates)
     value = plan_to_json(found, asked, os.path.basename(trace_file), proofs)
     _write(value, found.rows, output, None if as_json else plan_text(found, asked))
-    return FAILED if any(row.lower is None for row in found.rows) else DONE
+    return FAILED if any(row.never for row in found.rows) else DONE
 
 
 def _outputs(output: str | None) -> list[str]:
@@ -353,9 +354,10 @@ def _machine_types(machines: tuple[str, ...], options: dict[str, Any]) -> list[M
     return found
 
 
-def _write_certificates(plan: Plan, folder: str) -> dict[int, str]:
+def _write_certificates(plan: Plan, folder: str) -> dict[int, Proofs]:
     """Write all proofs of a plan into a folder, each to a file of its own; those of rows by their places."""
     from infermax_opt.files.json import dump_json
+    from infermax_opt.fleet.report import Proofs
 
     taken: dict[str, int] = {}
 
@@ -368,20 +370,20 @@ def _write_certificates(plan: Plan, folder: str) -> dict[int, str]:
         dump_json(certificate, path)
         return path
 
-    found, known, apart = {}, dict[str, str](), None
+    found, known, apart, pools = {}, dict[str, str](), None, tuple[str, ...]()
     for k, row in enumerate(plan.rows):
         kind = f"{row.machine.name} {row.machine.variant.words.replace(' ', '')}".strip()
         stem, question = f"{kind}-rate{decimal_text(row.rate)}", row.question.sha256
         # Rows that differ in their predictions have the same proof.
         if question not in known:
             known[question] = written(row.bound.certificate, stem)
-        found[k] = known[question]
         if row.windows is not None and row.windows.certificate is not None:
             written(row.windows.certificate, f"{stem}-hours")
         if row.split is not None and row.split is not apart:
             apart = row.split
-            written(apart.prefill.certificate, f"{stem}-prefill")
-            written(apart.decode.certificate, f"{stem}-decode")
+            sides = {"prefill": apart.prefill, "decode": apart.decode}
+            pools = tuple(written(bound.certificate, f"{stem}-{side}") for side, bound in sides.items())
+        found[k] = Proofs(known[question], *(pools if row.split is not None else ()))
     for rate, mix in plan.mixes:
         written(mix.bound.certificate, f"mix-rate{decimal_text(rate)}")
     for name, one in plan.sustained:

@@ -9,17 +9,18 @@ to come back by a transfer: these machines compute no prompts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from infermax_opt.fleet.checker.split import Apart, split_hash, split_needs
+from infermax_opt.fleet.checker.split import Apart, holds, split_hash, split_needs
 from infermax_opt.fleet.machine import machine_of, machine_with
-from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.instance import System
+from infermax_opt.infermax.data.instance import RequestGroup, System
 
-__all__ = ["ApartQuestion"]
+__all__ = ["ApartQuestion", "fits_apart", "held_apart"]
 
 
 @dataclass(frozen=True)
@@ -61,3 +62,41 @@ class ApartQuestion:
             k for k, asked in enumerate(self.whole.asked)
             if split_needs(self.machines, "prefill", asked, 1) is None
         )  # fmt: skip
+
+
+def held_apart(whole: FleetQuestion, left_out: Sequence[Unfit], decode: System) -> tuple[FleetQuestion, int]:
+    """The question of the requests that the pools can hold, and how many of all they can not.
+
+    Some request that the prefill machine holds by itself has to be among them.
+
+    Parameters
+    ----------
+    whole : FleetQuestion
+        Of the requests that a prefill machine can hold until their last token, a group each; nobody is unfit.
+    left_out : sequence of Unfit
+        All others, with their places among all.
+    decode : System
+        Of the machine that decodes.
+    """
+    rows: list[RequestGroup | Unfit] = list(whole.workload.groups)
+    for one in sorted(left_out, key=lambda one: one.place):
+        rows.insert(one.place, one)
+    asked = [one.request if isinstance(one, Unfit) else one for one in rows]
+    fits = [fits_apart(whole.workload.system, decode, r.input_tokens, r.output_tokens) for r in asked]
+    kept = [one for one, fit in zip(rows, fits, strict=True) if fit]
+    groups = tuple(one for one in kept if isinstance(one, RequestGroup))
+    unfit = tuple(one._replace(place=k) for k, one in enumerate(kept) if isinstance(one, Unfit))
+    workload = replace(whole.workload, groups=groups)
+    return replace(whole, workload=workload, unfit=unfit), len(rows) - len(kept)
+
+
+def fits_apart(prefill: System, decode: System, input_tokens: int, output_tokens: int) -> bool:
+    """Whether both machines can hold a request, one after the other.
+
+    Parameters
+    ----------
+    prefill, decode : System
+    input_tokens, output_tokens : int
+        Of the request.
+    """
+    return holds(prefill.kv_capacity, decode.kv_capacity, input_tokens, output_tokens)

@@ -304,9 +304,13 @@ def _proof_section(rows: Sequence[Row], folder: str) -> str:
     lines = []
     for row in rows:
         by = UNKNOWN if row["policy"] is None else f"{row['policy']} with {row['scheduler']}"
-        proof = None if row["certificate"] is None else file_link(row["certificate"], folder)
         name = f"{row['machine']}, rate {row['rate']:g}"
-        lines.append([name, row["lower"], row["upper"], STATUSES[row["status"]], by, proof])
+        status = _proved(STATUSES[row["status"]], row["certified"])
+        lines.append([name, row["lower"], row["upper"], status, by, _proof(row["certificate"], folder)])
+        for side in ("prefill", "decode") if row["split_never"] is not None else ():
+            low, high = row[f"split_{side}_lower"], row[f"split_{side}_upper"]
+            proof = _proof(row[f"{side}_certificate"], folder)
+            lines.append([f"{name}, {side} pool", low, high, _pool_status(row, low, high), UNKNOWN, proof])
     head = ("machine and rate", "lower", "upper", "status", "found by", "certificate")
     never = [
         f"<li>{escaped(text)}</li>" for text in dict.fromkeys(t for row in rows for t in row["impossible"])
@@ -324,6 +328,26 @@ def _proof_section(rows: Sequence[Row], folder: str) -> str:
             else []
         ),
     )
+
+
+def _pool_status(row: Row, low: int | None, high: int | None) -> str:
+    """What is known of a pool."""
+    known = "feasible" if high is not None else "bound-only"
+    if row["split_never"]:
+        known = "infeasible"
+    elif low == high:
+        known = "optimal"
+    return _proved(STATUSES[known], row["split_certified"])
+
+
+def _proved(status: str, certified: bool) -> str:
+    """A status, and whether a checker has the time for the proof."""
+    return status if certified else f"{status}; not certified: its proof takes longer than a checker works"
+
+
+def _proof(name: str | None, folder: str) -> Any:
+    """A link to a certificate, if there is one."""
+    return None if name is None else file_link(name, folder)
 
 
 def _assumptions(plan: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.arrivals import compressed
 from infermax_opt.files.traces import Trace
-from infermax_opt.fleet.apart import ApartQuestion
+from infermax_opt.fleet.apart import ApartQuestion, fits_apart, held_apart
 from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled, window_count
 from infermax_opt.fleet.bounds.alone import reasons
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
@@ -119,7 +119,7 @@ class PlanRow:
         Why requests never keep their limits, of the first ones of those that do not.
     policies : mapping of str to int or None
         Fewest machines found by each policy alone.
-    left_out : int
+    left_out : sequence of Unfit
         Requests that no machine of this type can hold, where these are not counted.
     scaled : Scaled or None
         Machine time where machines are switched on and off.
@@ -140,7 +140,7 @@ class PlanRow:
     found: Found | None
     impossible: list[str] = field(default_factory=list)
     policies: Mapping[str, int | None] = field(default_factory=dict)
-    left_out: int = 0
+    left_out: Sequence[Unfit] = ()
     scaled: Scaled | None = None
     windows: Autoscaled | None = None
     split: SplitPlan | None = None
@@ -167,6 +167,11 @@ class PlanRow:
         return "optimal" if self.lower == self.upper else "feasible"
 
     @property
+    def never(self) -> bool:
+        """Whether no number of machines is enough, in one pool or, where asked for, in two."""
+        return self.lower is None and (self.split is None or self.split.lower is None)
+
+    @property
     def span(self) -> Fraction:
         """Seconds until the last arrival."""
         return max(request.arrival for request in self.question.everyone)
@@ -183,6 +188,10 @@ class PlanRow:
             return None
         return price * self.span / HOUR * 10**6 / self.output_tokens
 
+    def decode_machine(self, split: Split) -> MachineType:
+        """The type of the machines that decode, where pools are apart."""
+        return self.machine if split.decode is None else split.decode.varied(self.machine.variant)
+
     @property
     def output_tokens(self) -> int:
         """Of all requests."""
@@ -191,8 +200,8 @@ class PlanRow:
 
 def question_of(
     trace: Trace, machine: MachineType, rate: Fraction, options: PlanOptions
-) -> tuple[FleetQuestion, int]:
-    """The question of a row, and how many requests it leaves out; those that do not fit miss, else.
+) -> tuple[FleetQuestion, Sequence[Unfit]]:
+    """The question of a row, and the requests that it leaves out; those that do not fit miss, else.
 
     Some request has to fit: see `check_asked`.
 
@@ -216,8 +225,8 @@ def question_of(
         machine.name, tuple(groups), machine.system, machine.cost, policy, Objective.of("missed")
     )
     if options.skip_unfit:
-        return FleetQuestion(workload, options.share), len(unfit)
-    return FleetQuestion(workload, options.share, tuple(unfit)), 0
+        return FleetQuestion(workload, options.share), unfit
+    return FleetQuestion(workload, options.share, tuple(unfit)), ()
 
 
 def plan(
@@ -275,8 +284,19 @@ def check_asked(
             reason = misfit(first, machine.system, Policy())
             problem = f"no request fits {machine.name}; the first: {reason}"
             raise InputError(problem, field=f"line {first.line}", source=trace.path)
+        if options.split is not None and options.skip_unfit:
+            _check_pools(trace, machine, options.split.decode or machine)
     if options.window is not None:
         window_count(max(request.arrival for request in trace.requests) / min(rates), options.window)
+
+
+def _check_pools(trace: Trace, prefill: MachineType, decode: MachineType) -> None:
+    """Raise `InputError` if no request that fits a machine of the first type fits one of each in turn."""
+    kinds = prefill.system, decode.system
+    fitting = (r for r in trace.requests if misfit(r, prefill.system, Policy()) is None)
+    if not any(fits_apart(*kinds, r.input_tokens, r.output_tokens) for r in fitting):
+        problem = f"no request fits {prefill.name} to prefill and {decode.name} to decode"
+        raise InputError(problem, field=f"line {trace.requests[0].line}", source=trace.path)
 
 
 def rows_at(
@@ -339,17 +359,22 @@ def _searched(row: PlanRow, options: PlanOptions, began: float, tell: Tell) -> I
             row = so_far(windows=autoscaled(question, options.window, how, options.schedulers, tell))
             yield row
     if options.split is not None and row.split is None:
-        yield so_far(split=_split(row, options, options.split, tell))
+        for more in _split(row, options, options.split, tell):
+            yield so_far(split=more)
 
 
-def _split(row: PlanRow, options: PlanOptions, split: Split, tell: Tell) -> SplitPlan:
-    """Prefill machines of the type of a row, and decode machines."""
-    decode = row.machine if split.decode is None else split.decode.varied(row.machine.variant)
-    asked = ApartQuestion(row.question, decode.system, decode.cost, split.transfer)
+def _split(row: PlanRow, options: PlanOptions, split: Split, tell: Tell) -> Iterator[SplitPlan]:
+    """Prefill machines of the type of a row, and decode machines; over again with more of it each time."""
+    decode = row.decode_machine(split)
+    question, left_out = row.question, 0
+    if options.skip_unfit:
+        question, left_out = held_apart(question, row.left_out, decode.system)
+    asked = ApartQuestion(question, decode.system, decode.cost, split.transfer)
     prices = None
     if row.machine.price is not None and decode.price is not None:
         prices = row.machine.price, decode.price
-    return split_plan(asked, options.schedulers, prices, tell)
+    for known in split_plan(asked, options.schedulers, prices, tell):
+        yield replace(known, left_out=left_out)
 
 
 def predicted(question: FleetQuestion, error: Fraction, seed: int) -> FleetQuestion:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent
 from infermax_opt.fleet.autoscaling import Autoscaled
-from infermax_opt.fleet.machine_types import AS_GIVEN
+from infermax_opt.fleet.machine_types import AS_GIVEN, MachineType
 from infermax_opt.fleet.mix import Mix
 from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow, Split
 from infermax_opt.fleet.split import SplitPlan
 from infermax_opt.fleet.sustains import Sustained
 from infermax_opt.fleet.sweep import Plan
 
-__all__ = ["plan_csv", "plan_text", "plan_to_json"]
+__all__ = ["Proofs", "plan_csv", "plan_text", "plan_to_json"]
 
 COLUMNS = (
     "machine", "rate", "cost_factor", "overhead", "predict_error", "requests", "left_out", "share",
@@ -27,9 +27,20 @@ COLUMNS = (
     "machine_hours_upper", "peak_on", "hours_policy", "windows_lower", "windows_upper", "windows_hours_lower",
     "windows_hours_upper", "split_prefill_lower", "split_prefill_upper", "split_decode_lower",
     "split_decode_upper", "split_lower", "split_upper", "split_never", "split_ratio", "split_work_ratio",
-    "split_cost_per_million_lower", "split_cost_per_million_upper", "seconds", "question_sha256",
-    "split_question_sha256",
+    "split_cost_per_million_lower", "split_cost_per_million_upper", "split_left_out", "seconds",
+    "certified", "split_certified", "question_sha256", "split_question_sha256",
 )  # fmt: skip
+
+#: What is said of a proof that no checker would read to its end.
+NOT_CERTIFIED = "its certificate takes longer than a checker works: not certified"
+
+
+class Proofs(NamedTuple):
+    """Files with the proofs of a row: of one pool, of machines that prefill, and of machines that decode."""
+
+    certificate: str | None = None
+    prefill_certificate: str | None = None
+    decode_certificate: str | None = None
 
 
 def _number(value: Fraction | float | None) -> float | None:
@@ -46,7 +57,7 @@ def _values(row: PlanRow) -> dict[str, Any]:
         "overhead": _number(row.machine.variant.overhead),
         "predict_error": _number(row.error),
         "requests": question.size,
-        "left_out": row.left_out,
+        "left_out": len(row.left_out),
         "share": _number(Fraction(question.share)),
         "may_miss": question.may_miss,
         "lower": lower,
@@ -70,6 +81,7 @@ def _values(row: PlanRow) -> dict[str, Any]:
         **_window_values(row.windows),
         **_split_values(row),
         "seconds": round(row.seconds, 1),
+        "certified": row.bound.certified,
         "question_sha256": question.sha256,
     }
 
@@ -93,22 +105,25 @@ def _window_values(found: Autoscaled | None) -> dict[str, Any]:
 def _split_values(row: PlanRow) -> dict[str, Any]:
     """Machines that prefill and that decode; the ratio is that of decode to prefill machines."""
     split = row.split
-    found, prices = (None, {}) if split is None else (split.found, _split_prices(row, split))
-    low = (None, None) if split is None else (split.prefill.machines, split.decode.machines)
-    busy = (0.0, 0.0) if split is None else (split.prefill.relaxed, split.decode.relaxed)
+    if split is None:
+        return dict.fromkeys(name for name in COLUMNS if name.startswith("split_"))
+    found, prices = split.found, _split_prices(row, split)
+    low, busy = (split.prefill.machines, split.decode.machines), (split.prefill.relaxed, split.decode.relaxed)
     return {
         "split_prefill_lower": low[0],
         "split_prefill_upper": found and found.prefill,
         "split_decode_lower": low[1],
         "split_decode_upper": found and found.decode,
-        "split_lower": split and split.lower,
-        "split_upper": split and split.upper,
-        "split_never": split and split.lower is None,
-        "split_question_sha256": split and split.prefill.certificate["question"],
+        "split_lower": split.lower,
+        "split_upper": split.upper,
+        "split_never": split.lower is None,
+        "split_left_out": split.left_out,
+        "split_certified": split.certified,
+        "split_question_sha256": split.prefill.certificate["question"],
         "split_ratio": found and _number(Fraction(found.decode, found.prefill)),
         "split_work_ratio": _number(busy[1] / busy[0]) if busy[0] else None,
-        "split_cost_per_million_lower": prices.get("lower"),
-        "split_cost_per_million_upper": prices.get("upper"),
+        "split_cost_per_million_lower": prices["lower"],
+        "split_cost_per_million_upper": prices["upper"],
     }
 
 
@@ -149,7 +164,7 @@ def _windows(found: Autoscaled | None) -> list[dict[str, Any]]:
 
 
 def plan_to_json(
-    plan: Plan, options: PlanOptions, trace: str = "", certificates: Mapping[int, str] | None = None
+    plan: Plan, options: PlanOptions, trace: str = "", certificates: Mapping[int, Proofs] | None = None
 ) -> dict[str, Any]:
     """A plan as JSON.
 
@@ -159,8 +174,8 @@ def plan_to_json(
     options : PlanOptions
     trace : str
         Its name.
-    certificates : mapping of int to str, optional
-        Files by the places of the rows whose proof they are.
+    certificates : mapping of int to Proofs, optional
+        Files by the places of the rows whose proofs they are.
     """
     certificates, rows = certificates or {}, plan.rows
     return {
@@ -176,12 +191,12 @@ def plan_to_json(
             for one in options.variants
         ],
         "split": options.split and _asked_apart(options.split),
-        "machines": [_machine(row) for row in {row.machine.name: row for row in rows}.values()],
+        "machines": [_machine(kind) for kind in _types(rows, options).values()],
         "rows": [
             {
                 **_values(row),
                 "output_tokens": row.output_tokens,
-                "certificate": certificates.get(k),
+                **certificates.get(k, Proofs())._asdict(),
                 "policies": dict(row.policies),
                 "attained": _attained(row),
                 "windows": _windows(row.windows),
@@ -194,6 +209,13 @@ def plan_to_json(
         "sustained": [_sustained(name, one) for name, one in plan.sustained],
         "stopped": plan.stopped,
     }
+
+
+def _types(rows: Sequence[PlanRow], options: PlanOptions) -> dict[str, MachineType]:
+    """The types of machines of all rows, those that decode last, by name."""
+    found = {row.machine.name: row.machine for row in rows}
+    decode = None if options.split is None else options.split.decode
+    return found if decode is None else {**found, decode.name: found.get(decode.name, decode)}
 
 
 def _asked_apart(split: Split) -> dict[str, Any]:
@@ -229,16 +251,16 @@ def _mix(rate: Fraction, mix: Mix, rows: Sequence[PlanRow]) -> dict[str, Any]:
     }
 
 
-def _machine(row: PlanRow) -> dict[str, Any]:
-    """The type of machine of a row."""
-    system = row.machine.system
+def _machine(kind: MachineType) -> dict[str, Any]:
+    """A type of machine."""
+    system = kind.system
     return {
-        "machine": row.machine.name,
+        "machine": kind.name,
         "kv_capacity": system.kv_capacity,
         "max_batch_tokens": system.max_batch_tokens,
         "max_prefill_tokens": system.prefill_budget,
         "max_running": system.max_running,
-        "price_per_hour": _number(row.machine.price),
+        "price_per_hour": _number(kind.price),
     }
 
 
@@ -312,6 +334,8 @@ def _remarks(row: PlanRow) -> list[str]:
         )
         lines.append(said)
         lines += [f"  {reason}" for reason in row.impossible]
+    if not row.bound.certified:
+        lines.append(f"{name}: {NOT_CERTIFIED}")
     if row.scaled is not None:
         hours = row.scaled
         least, most, static = (
@@ -346,6 +370,8 @@ def _apart(split: SplitPlan) -> str:
     if split.lower is None:
         return "no number of machines is enough"
     proved = f"at least {split.prefill.machines} + {split.decode.machines}"
+    if not split.certified:
+        proved = f"{proved} ({NOT_CERTIFIED})"
     if split.found is None:
         return f"{proved}; how many are enough was not found"
     return f"{split.found.prefill} + {split.found.decode} are enough, {proved}"

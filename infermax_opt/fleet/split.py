@@ -8,7 +8,7 @@ limit is end to end, so some more of them than the fewest are tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -83,6 +83,8 @@ class SplitPlan:
         By prefill machines: the fewest decode machines with them.
     prices : (Fraction, Fraction) or None
         Of an hour of a prefill and of a decode machine.
+    left_out : int
+        Requests that these pools can never hold, where these are not counted.
     """
 
     prefill: PoolBound
@@ -90,6 +92,7 @@ class SplitPlan:
     found: FoundApart | None = None
     tried: tuple[FoundApart, ...] = ()
     prices: tuple[Fraction, Fraction] | None = None
+    left_out: int = 0
 
     @property
     def lower(self) -> int | None:
@@ -103,6 +106,11 @@ class SplitPlan:
         """Machines of both pools, replayed."""
         return None if self.found is None else self.found.machines
 
+    @property
+    def certified(self) -> bool:
+        """Whether a checker has the time for the proofs of both pools."""
+        return self.prefill.certified and self.decode.certified
+
     def price(self, prefill: int | None, decode: int | None) -> Fraction | None:
         """Of an hour of so many machines, if known."""
         if prefill is None or decode is None or self.prices is None:
@@ -115,8 +123,8 @@ def split_plan(
     schedulers: Sequence[str],
     prices: tuple[Fraction, Fraction] | None = None,
     tell: Tell = None,
-) -> SplitPlan:
-    """Both pools from below and from above.
+) -> Iterator[SplitPlan]:
+    """Both pools from below and from above, over again with more of it each time: first the lower bounds.
 
     Parameters
     ----------
@@ -129,8 +137,9 @@ def split_plan(
         Takes lines of progress.
     """
     prefill, decode = (pool_bound(question, side) for side in ("prefill", "decode"))
+    yield SplitPlan(prefill, decode, prices=prices)
     if prefill.machines is None or decode.machines is None:
-        return SplitPlan(prefill, decode, prices=prices)
+        return
     search = _Search(question, schedulers)
     each = prices or (Fraction(1), Fraction(1))
 
@@ -143,11 +152,11 @@ def split_plan(
         cheapest = min(map(price, tried), default=None)
         if cheapest is not None and each[0] * machines + each[1] * decode.machines >= cheapest:
             break
-        found = search.fewest_decode(machines, decode.machines, most, tell)
-        if found is not None:
-            tried.append(found)
-            most = min(most, found.decode)
-    return SplitPlan(prefill, decode, min(tried, key=price, default=None), tuple(tried), prices)
+        known = tuple(tried)
+        for found in search.fewest_decode(machines, decode.machines, most, tell):
+            tried = [*known, found]
+            yield SplitPlan(prefill, decode, min(tried, key=price), tuple(tried), prices)
+        most = min([most, *(one.decode for one in tried)])
 
 
 class _Search:
@@ -186,10 +195,10 @@ class _Search:
                 tell(f"trying {machines} to prefill")
             return len(self._pilots(machines)[0][0].missed) <= self.spare
 
-        return _fewest(reached, least, least * FAR + MORE)
+        return min(_fewest(reached, least, least * FAR + MORE), default=None)
 
-    def fewest_decode(self, prefill: int, least: int, most: int, tell: Tell) -> FoundApart | None:
-        """Fewest decode machines that are enough behind so many prefill machines; None if more than most.
+    def fewest_decode(self, prefill: int, least: int, most: int, tell: Tell) -> Iterator[FoundApart]:
+        """Decode machines that are enough behind so many prefill machines, fewer each time; none beyond most.
 
         Parameters
         ----------
@@ -199,7 +208,8 @@ class _Search:
         pilot, policy, name = self._pilots(prefill)[0]
         handed = _Handed(self.question, self.places, self._firsts(pilot, name))
         if len(handed.done) >= self.question.whole.must:
-            return FoundApart(prefill, 0, policy, name, False, frozenset(handed.done))
+            yield FoundApart(prefill, 0, policy, name, False, frozenset(handed.done))
+            return
         seen = dict[int, FoundApart]()
 
         def reached(machines: int) -> bool:
@@ -212,8 +222,8 @@ class _Search:
                     return True
             return False
 
-        fewest = _fewest(reached, least, most)
-        return None if fewest is None else seen[fewest]
+        for machines in _fewest(reached, least, most):
+            yield seen[machines]
 
     def _firsts(self, pilot: Pilot, name: str) -> list[Fraction | None]:
         """When each has its first token, s, replayed; None for who is not served or too late."""
@@ -283,14 +293,26 @@ class _Handed:
         return frozenset(good)
 
 
-def _fewest(reached: Callable[[int], bool], least: int, most: int) -> int | None:
-    """The fewest with which something is reached, if more are never worse; None if not with the most."""
+def _fewest(reached: Callable[[int], bool], least: int, most: int) -> Iterator[int]:
+    """Numbers with which something is reached, fewer each time down to the fewest; none if not with the most.
+
+    More are taken to be never worse.
+
+    Parameters
+    ----------
+    reached : callable
+    least, most : int
+    """
     low, high, step = max(1, least) - 1, max(1, least), 1
     while not reached(high):
         if high >= most:
-            return None
+            return
         low, high, step = high, min(most, high + step), step * 2
+    yield high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
+        if reached(middle):
+            high = middle
+            yield high
+        else:
+            low = middle

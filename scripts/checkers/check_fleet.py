@@ -26,7 +26,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from math import ceil, floor, lcm
+from math import ceil, floor, isqrt, lcm
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TextIO, TypeVar
 
@@ -560,20 +560,26 @@ def later_ticks(machine: Machine, prompt: int, first: int, last: int) -> int:
 # --- infermax_opt/fleet/checker/needs.py ----------------------------------------------------------
 # What a request needs to keep its limits, when, and what that costs a machine.
 
-#: What alpha is shared by: KV tokens held, tokens processed, requests that hold KV.
-KINDS = ("kv", "tokens", "running")
+#: What alpha is shared by, each token by itself: KV tokens held, tokens processed, requests that hold KV.
+SHARED = ("kv", "tokens", "running")
+#: The same, and by the pace at which requests have to go on, where a stretch pays more than its parts.
+PACE = "pace"
+KINDS = (*SHARED, PACE)
 
 
 class Need(NamedTuple):
     """A stretch of a request's life and what it does there: ticks between which all of it lies.
 
-    `first` to `last`: its tokens made there, by number; token 1 is made by the prompt.
+    `first` to `last`: its tokens made there, by number; token 1 is made by the prompt.  `spare`: ticks by
+    which its batches may take longer together than they do at least for the request alone; of all later
+    tokens if of some of them.
     """
 
     begin: int
     end: int
     first: int
     last: int
+    spare: int
 
 
 def needs_of(
@@ -597,18 +603,17 @@ def needs_of(
     ends = _ends(machine, prompt, outputs, limits)
     if ends is None or prompt + outputs - 1 > machine.kv:
         return None
-    (until, due), date = ends, arrival * machine.ticks_per_second
-    begin, found = floor(date), list[Need]()
+    (until, due, slack), date = ends, arrival * machine.ticks_per_second
+    begin, found, first = floor(date), list[Need](), prompt_ticks(machine, prompt)
     if until is not None:
-        found.append(Need(begin, ceil(date + until), 1, 1))
+        found.append(Need(begin, ceil(date + until), 1, 1, ceil(until) - first))
     if due is not None and outputs > 1:
-        ready, end = begin + prompt_ticks(machine, prompt), ceil(date + due)
-        found += later_needs(machine, lengths, (ready, end), groups)
+        found += later_needs(machine, lengths, (begin + first, ceil(date + due)), slack, groups)
     return found
 
 
 def later_needs(
-    machine: Machine, lengths: tuple[int, int], between: tuple[int, int], groups: int
+    machine: Machine, lengths: tuple[int, int], between: tuple[int, int], spare: int, groups: int
 ) -> list[Need]:
     """Stretches of the later tokens of a request, of which there are some.
 
@@ -619,6 +624,8 @@ def later_needs(
         Prompt and output tokens.
     between : (int, int)
         Ticks at which the first token is there at the soonest, and the last one has to be.
+    spare : int
+        Of all of them, see `Need`.
     groups : int
         As in `needs_of`.
     """
@@ -627,20 +634,38 @@ def later_needs(
     for low in range(2, outputs + 1, size):
         high = min(outputs, low + size - 1)
         begin = ready + later_ticks(machine, prompt, 2, low - 1)
-        found.append(Need(begin, due - later_ticks(machine, prompt, high + 1, outputs), low, high))
+        found.append(Need(begin, due - later_ticks(machine, prompt, high + 1, outputs), low, high, spare))
     return found
 
 
-def _ends(machine: Machine, prompt: int, outputs: int, limits: Any) -> tuple[Any, Any] | None:
-    """Ticks from arrival to the latest first and last token, None for no end; None if never in time."""
+def whole_of(later: list[Need]) -> Need:
+    """All later tokens of a request as one stretch."""
+    return Need(later[0].begin, later[-1].end, later[0].first, later[-1].last, later[0].spare)
+
+
+def _ends(machine: Machine, prompt: int, outputs: int, limits: Any) -> tuple[Any, Any, Any] | None:
+    """Ticks from arrival to the latest first and last token, and the spare ones of later tokens.
+
+    None for no end; None for all if never in time.
+    """
     ttft, tpot, e2e = (None if limit is None else limit * machine.ticks_per_second for limit in limits)
     first, later = prompt_ticks(machine, prompt), later_ticks(machine, prompt, 2, outputs)
-    span = 0 if outputs == 1 else None if tpot is None else tpot * (outputs - 1)
+    span = span_of(tpot, outputs)
     if span is not None and later > span:
         return None
     due = least_of(e2e, None if ttft is None or span is None else ttft + span)
     until = least_of(ttft, None if due is None else due - later)
-    return None if until is not None and first > until else (until, due)
+    if until is not None and first > until:
+        return None
+    slack = least_of(span, None if due is None else due - first)
+    return until, due, None if slack is None else ceil(slack) - later
+
+
+def span_of(tpot: Any, outputs: int) -> Any:
+    """The longest time from first to last token; None for no limit."""
+    if outputs == 1:
+        return 0
+    return None if tpot is None else tpot * (outputs - 1)
 
 
 def least_of(one: Any, other: Any) -> Any:
@@ -668,6 +693,10 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) ->
     count = need.last - need.first + 1
     if need.first == 1:
         work = unit * (beta * prompt + machine.p1 * prompt_pairs(machine, prompt))
+        if kind == PACE:
+            batches = -(-prompt // machine.prefill)
+            time = need.spare + prompt_ticks(machine, prompt)
+            return work + _paced(work, time, batches, alpha + machine.p0)
         work += unit // machine.prefill * machine.p0 * prompt
         shares = {"kv": (machine.kv, prompt), "tokens": (machine.tokens, prompt)}
     else:
@@ -675,11 +704,33 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) ->
         after = before + count
         decode = min(machine.d1, beta) if machine.preemption else machine.d1
         work = unit * (beta * count + decode * before)
+        if kind == PACE:
+            one, other = (beta + decode * (prompt + token - 2) for token in (need.first, need.last))
+            root = count * count * (one + other + isqrt(4 * one * other))
+            fixed = alpha + (min(machine.d0, machine.p0) if machine.preemption else machine.d0)
+            time = need.spare + later_ticks(machine, prompt, need.first, need.last)
+            return work + _paced(unit * root, 4 * time, 4 * count, fixed)
         if not machine.preemption or (beta - machine.d1) * machine.kv >= 2 * machine.d0:
             work += unit // machine.kv * machine.d0 * after
         shares = {"kv": (machine.kv, after), "tokens": (machine.tokens, count)}
     limit, used = shares.get(kind, (max(1, machine.running), count if machine.running else 0))
     return work + unit // limit * alpha * used
+
+
+def _paced(root: int, time: int, batches: int, fixed: int) -> int:
+    """What batches of a request cost beyond its work, as they take no longer than `time` together.
+
+    Parameters
+    ----------
+    root : int
+        Square of the sum of the roots of the work in each, at least.
+    time, batches : int
+        The number of batches that there are at least; both times the same number, if any.
+    fixed : int
+        Ticks of a batch beside all work.
+    """
+    left = time - batches * fixed
+    return fixed * root // left if root and left > 0 else 0
 
 
 # --- infermax_opt/fleet/checker/question.py -------------------------------------------------------
@@ -870,10 +921,7 @@ def _weights(windows: list[Window], needs: list[Need], work: Work) -> dict[tuple
     """Weights of the windows that each need lies in, by piece and kind."""
     begins, ends = [need.begin for need in needs], [need.end for need in needs]
     first, last, soonest, latest = min(begins), max(begins), min(ends), max(ends)
-    # All later tokens together cost what their groups do.
-    joined = [need for need in needs if need.first == 1]
-    if len(joined) < len(needs):
-        joined.append(Need(first, latest, 2, needs[-1].last))
+    joined, groups = _stretches(needs)
     found: dict[tuple[Need, int, str], int] = {}
     work.spend(COMPARING * len(windows))
     for begin, end, weight, piece, kind in windows:
@@ -881,11 +929,25 @@ def _weights(windows: list[Window], needs: list[Need], work: Work) -> dict[tuple
         if begin > first or latest > end:
             if begin > last or soonest > end:
                 continue
-            work.spend(COMPARING * len(needs))
-            inside = [need for need in needs if begin <= need[0] and need[1] <= end]
+            work.spend(COMPARING * (len(needs) + 1))
+            inside = _within(joined, begin, end)
+            if groups and joined[-1] not in inside:
+                inside += _within(groups, begin, end)
         for need in inside:
             found[need, piece, kind] = found.get((need, piece, kind), 0) + weight
     return found
+
+
+def _stretches(needs: list[Need]) -> tuple[list[Need], list[Need]]:
+    """The needs with all later tokens as one, the last, which costs what its groups do or more; and these."""
+    groups = [need for need in needs if need.first > 1]
+    joined = [need for need in needs if need.first == 1]
+    return (joined if not groups else [*joined, whole_of(groups)]), groups
+
+
+def _within(needs: list[Need], begin: int, end: int) -> list[Need]:
+    """Those that lie in a window."""
+    return [need for need in needs if begin <= need[0] and need[1] <= end]
 
 
 # --- infermax_opt/fleet/checker/pooled.py ---------------------------------------------------------
@@ -1186,38 +1248,52 @@ def split_needs(apart: Apart, side: str, asked: Asked, groups: int) -> list[Need
     """
     arrival, prompt, outputs, limits = asked
     ends = _dates(apart, prompt, outputs, limits)
-    peak = prompt + outputs - 1 if outputs > 1 else 0
-    if ends is None or prompt > apart.prefill.kv or peak > apart.decode.kv:
+    if ends is None or not holds(apart.prefill.kv, apart.decode.kv, prompt, outputs):
         return None
-    first, until, due = ends
+    first, until, due, slack = ends
     if side == "prefill":
         second = apart.prefill.ticks_per_second
         if until is None:
             return []
-        return [Need(floor(arrival * second), ceil((arrival + until) * second), 1, 1)]
+        spare = ceil((until - first) * second)
+        return [Need(floor(arrival * second), ceil((arrival + until) * second), 1, 1, spare)]
     if due is None or outputs == 1:
         return []
     second = apart.decode.ticks_per_second
     ready = floor((arrival + first + apart.transfer * prompt) * second)
-    return later_needs(apart.decode, (prompt, outputs), (ready, ceil((arrival + due) * second)), groups)
+    between = ready, ceil((arrival + due) * second)
+    return later_needs(apart.decode, (prompt, outputs), between, ceil(slack * second), groups)
 
 
-def _dates(apart: Apart, prompt: int, outputs: int, limits: Any) -> tuple[Fraction, Any, Any] | None:
-    """Seconds from arrival to the soonest first token, and to the latest first and last one, None for no end.
+def holds(prefill: int, decode: int, prompt: int, outputs: int) -> bool:
+    """Whether a prefill and a decode machine of so many tokens of KV can hold a request.
 
-    None if never in time.
+    Parameters
+    ----------
+    prefill, decode, prompt, outputs
+    """
+    return prompt <= prefill and (outputs == 1 or prompt + outputs - 1 <= decode)
+
+
+def _dates(apart: Apart, prompt: int, outputs: int, limits: Any) -> tuple[Fraction, Any, Any, Any] | None:
+    """Seconds from arrival to the soonest first token, to the latest first and last one, and spare ones.
+
+    Those are of transfer and later tokens.  None for no end; None for all if never in time.
     """
     ttft, tpot, e2e = limits
     first, rest = Fraction(prompt_ticks(apart.prefill, prompt), apart.prefill.ticks_per_second), Fraction(0)
     if outputs > 1:
         later = later_ticks(apart.decode, prompt, 2, outputs)
         rest = apart.transfer * prompt + Fraction(later, apart.decode.ticks_per_second)
-    span = 0 if outputs == 1 else None if tpot is None else tpot * (outputs - 1)
+    span = span_of(tpot, outputs)
     if span is not None and rest > span:
         return None
     due = least_of(e2e, None if ttft is None or span is None else ttft + span)
     until = least_of(ttft, None if due is None else due - rest)
-    return None if until is not None and first > until else (first, until, due)
+    if until is not None and first > until:
+        return None
+    slack = least_of(span, None if due is None else due - first)
+    return first, until, due, None if slack is None else slack - rest
 
 
 def ends_apart(apart: Apart, asked: Asked) -> Fraction | None:

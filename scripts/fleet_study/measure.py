@@ -97,11 +97,12 @@ def rows_of(workload: Workload) -> Iterator[Row]:
         yield row(name, machines)
     profile = load_profile(MODELS[workload.model][0])
     transfer = Fraction(MODELS[workload.model][1], BANDWIDTH)
-    apart = split_plan(ApartQuestion(question, question.workload.system, profile.cost, transfer), SCHEDULERS)
+    pools = ApartQuestion(question, question.workload.system, profile.cost, transfer)
+    *_, apart = split_plan(pools, SCHEDULERS)
     yield row("pools, proved", apart.lower, None, f"{apart.prefill.machines} + {apart.decode.machines}")
     if apart.found is not None:
-        pools = f"{apart.found.prefill} + {apart.found.decode}"
-        yield row("pools, found", apart.found.machines, len(apart.found.good), pools)
+        both = f"{apart.found.prefill} + {apart.found.decode}"
+        yield row("pools, found", apart.found.machines, len(apart.found.good), both)
     beats = question_of(workload, stream, from_heartbeat=True)
     for policy in ("aladdin", "look-ahead"):
         routes = list(replay_stream(stream, make_policy(policy, seed=0)).worker)

@@ -14,7 +14,14 @@ from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.scaling import Scaling, least_time
 from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup, ServiceLevel, System
+from infermax_opt.infermax.data.instance import (
+    Instance,
+    Objective,
+    Policy,
+    RequestGroup,
+    ServiceLevel,
+    System,
+)
 from scripts.vectors.faults import HAIR, changed, up
 
 #: Seconds a token of the slower type and of the faster one.
@@ -43,6 +50,16 @@ def question(requests: int, ttft: Fraction = Fraction(1, 2), token: str = SLOW) 
     return FleetQuestion(workload, Fraction(1))
 
 
+def paced() -> FleetQuestion:
+    """Requests that come together: batches of 0.1 s, and 0.02 s a request, have to be done each 0.2 s."""
+    slo = ServiceLevel(ttft=Fraction(1, 10), tpot=Fraction(1, 5))
+    groups = tuple(RequestGroup(f"r{k}", 20, 2, slo=slo) for k in range(12))
+    cost = CostModel([("0.1", "0")], ("0", "0.001"), ("0", "0"))
+    system, policy = System(1000, 1000, 1000), Policy(preemption=False)
+    workload = Instance("fleet", groups, system, cost, policy, Objective.of("missed"))
+    return FleetQuestion(workload, Fraction(1))
+
+
 @cache
 def accepted() -> tuple[FleetVector, ...]:
     """One of each claim, and one that nothing is enough."""
@@ -52,6 +69,7 @@ def accepted() -> tuple[FleetVector, ...]:
     types = [question(6), question(6, token=FAST)]
     return (
         FleetVector("machines", "machines", machines),
+        FleetVector("machines-by-pace", "machines", pooled_bound(paced()).certificate),
         FleetVector("machines-of-the-question", "machines", machines, asked=machines["question"]),
         FleetVector("no-number-of-machines", "machines", never),
         FleetVector("machines-from", "machines_from", {**machines, "machines_from": machines_from(machines)}),
@@ -108,7 +126,11 @@ def rejected() -> Iterator[FleetVector]:
         faults = FAULTS[plan.claim] if plan.name == plan.claim.replace("_", "-") else ()
         for name, reason, path, new in faults:
             yield FleetVector(f"{plan.name}/{name}", plan.claim, changed(plan.certificate, path, new), reason)
-    machines, never = accepted()[0], accepted()[2]
+    machines, pace, _, never = accepted()[:4]
+    for name, path, new in (("claims-one-more", "machines", up(1)), ("without-it", "windows.0.4", "kv")):
+        yield FleetVector(
+            f"machines-by-pace/{name}", "machines", changed(pace.certificate, path, new), "claim"
+        )
     asked = never.certificate["question"]
     yield FleetVector("machines/of-another-question", "machines", machines.certificate, "question", asked)
     pieces = [0] * MANY

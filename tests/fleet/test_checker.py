@@ -28,7 +28,7 @@ from infermax_opt.fleet.checker.certificate import least_machines, machines_from
 from infermax_opt.fleet.checker.hours import HOURS_SCHEMA
 from infermax_opt.fleet.checker.machine import read_machine
 from infermax_opt.fleet.checker.mix import MIX_SCHEMA
-from infermax_opt.fleet.checker.needs import KINDS, cost_of, needs_of
+from infermax_opt.fleet.checker.needs import KINDS, SHARED, cost_of, needs_of, whole_of
 from infermax_opt.fleet.checker.pooled import POOLED_SCHEMA
 from infermax_opt.fleet.checker.question import question_hash
 from infermax_opt.fleet.checker.split import SPLIT_SCHEMA
@@ -158,7 +158,7 @@ def test_what_takes_long_is_rejected_soon(made: Callable[[], dict[str, Any]], tm
         ("groups", 65, "from 1 to 64"),
         ("requests", [[0, 1, 1]], r"certificate.requests\[0\]: wrong length"),
         ("requests", {"a": 1}, "certificate.requests: an object is not a list"),
-        ("windows", [[0, 1, 1, 0, [1]]], "a list is none of kv, tokens, running"),
+        ("windows", [[0, 1, 1, 0, [1]]], "a list is none of kv, tokens, running, pace"),
         ("machine", None, "certificate.machine: null is not an object"),
         ("levels", [], "is not a whole number from 0 to -1"),
     ],
@@ -199,11 +199,12 @@ def test_stretches_cost_what_their_parts_do() -> None:
                 for need in needs_of(machine, Fraction(0), (7, outputs), limits, 4) or []
                 if need.first > 1
             ]
-            whole = later[0]._replace(last=outputs)
-            assert later[-1].last == outputs
+            whole = whole_of(later)
+            assert (whole.first, whole.last) == (2, outputs)
             for kind in KINDS:
                 parts = sum(cost_of(machine, 7, need, 0, kind) for need in later)
-                assert cost_of(machine, 7, whole, 0, kind) == parts
+                cost = cost_of(machine, 7, whole, 0, kind)
+                assert cost == parts if kind in SHARED else cost >= parts
 
 
 def test_plans_leave_windows_out_for_checkers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,9 +221,17 @@ def test_plans_leave_windows_out_for_checkers(monkeypatch: pytest.MonkeyPatch) -
     many = {**found.certificate, "windows": found.certificate["windows"] * 1024}
     assert least_machines({**many, "windows": many["windows"][:1]}) == 4
     monkeypatch.setattr(work, "MAX_STEPS", spent[-1] * 3 // 2)
-    assert pooled.settled(many, least_machines) == 4
+    assert pooled.settled(many, least_machines) == (4, True)
     assert 0 < len(many["windows"]) < 1024
+    # Later tokens as one stretch take less time.
+    monkeypatch.setattr(work, "MAX_STEPS", 10**9)
+    with pytest.raises(Rejected, match="are of"):
+        least_machines({**found.certificate, "groups": 64, "question": ""})
+    monkeypatch.setattr(work, "MAX_STEPS", spent[-1] - 1)
+    many = {**found.certificate, "groups": 64}
+    assert pooled.settled(many, least_machines) == (4, True)
+    assert many["groups"] == 1
     monkeypatch.setattr(work, "MAX_STEPS", 10)
     many = {**found.certificate}
-    assert pooled.settled(many, least_machines) == 4
+    assert pooled.settled(many, least_machines) == (4, False)
     assert many == found.certificate

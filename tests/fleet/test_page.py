@@ -111,7 +111,9 @@ def test_page_of_a_plan(plan: dict[str, Any]) -> None:
     assert found.seen.count("figure") == len(found.pictures) == found.seen.count("figcaption")
     for address in found.addresses:
         assert Path(address).exists()
-    assert len(found.addresses) == 2 + len(plan["rows"])
+    # A row has a proof, and one of each pool.
+    assert len(found.addresses) == 2 + 3 * len(plan["rows"])
+    assert [kind["machine"] for kind in plan["machines"]] == [PROFILE, "llama-2-7b_a100"]
     # Tables hold the numbers of the JSON.
     head, *lines = found.tables["All rows"]
     for row, line in zip(plan["rows"], lines, strict=True):

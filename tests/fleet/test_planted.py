@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 from infermax_opt.checking.fields import Field
 from infermax_opt.fleet.bounds.pooled import pooled_bound
 from infermax_opt.fleet.checker.machine import read_machine
-from infermax_opt.fleet.checker.needs import KINDS, cost_of, needs_of, unit_of
+from infermax_opt.fleet.checker.needs import KINDS, SHARED, cost_of, needs_of, unit_of
 from infermax_opt.fleet.question import FleetQuestion
-from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup
+from infermax_opt.fleet.upper import fewest_machines
+from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
+from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.plain import replay_plain
 from tests.campaign import campaign, in_blocks
 from tests.infermax.test_formulations import random_instance, random_schedule
@@ -60,18 +65,22 @@ def kept(instance: Instance, rng: random.Random) -> list[RequestGroup]:
     return found
 
 
-def dearest(certificate: dict[str, Any]) -> Fraction:
-    """What any window demands of machines at most, over all pieces and whatever shares alpha."""
+def dearest(certificate: dict[str, Any], kinds: Sequence[str] = KINDS) -> Fraction:
+    """What any window demands of machines at most, over all pieces and whatever shares alpha.
+
+    Later tokens are taken one by one, and all of a request at once.
+    """
     machine = read_machine(Field(certificate["machine"], "machine"))
     levels = [[None if x is None else Fraction(x) for x in level] for level in certificate["levels"]]
     most, unit = Fraction(0), unit_of(machine)
-    needs = []
-    for arrival, prompt, outputs, level in certificate["requests"]:
-        found = needs_of(machine, Fraction(arrival), (prompt, outputs), levels[level], outputs)
-        assert found is not None
-        needs += [(prompt, need) for need in found]
-    for piece in range(len(machine.alpha)):
-        for kind in KINDS:
+    for one in (True, False):
+        needs = []
+        for arrival, prompt, outputs, level in certificate["requests"]:
+            groups = outputs if one else 1
+            found = needs_of(machine, Fraction(arrival), (prompt, outputs), levels[level], groups)
+            assert found is not None
+            needs += [(prompt, need) for need in found]
+        for piece, kind in product(range(len(machine.alpha)), kinds):
             costs = [(need, cost_of(machine, prompt, need, piece, kind)) for prompt, need in needs]
             for begin in {need.begin for need, _ in costs}:
                 total = 0
@@ -86,7 +95,7 @@ def dearest(certificate: dict[str, Any]) -> Fraction:
 
 @in_blocks(campaign(120, 5_000), 60)
 def test_no_window_demands_more_than_the_machines_that_do_it(seeds: range) -> None:
-    nearly = 0
+    nearly = paced = 0
     for seed in seeds:
         question, machines = planted(seed)
         bound = pooled_bound(question)
@@ -95,4 +104,37 @@ def test_no_window_demands_more_than_the_machines_that_do_it(seeds: range) -> No
         most = dearest(bound.certificate)
         assert most <= machines, seed
         nearly += most > machines * Fraction(9, 10)
+        paced += most > dearest(bound.certificate, SHARED)
     assert nearly
+    assert paced > len(seeds) / 8
+
+
+def test_refills_that_are_cheaper_than_decoding() -> None:
+    """A batch that only refills has no share of what decoding takes beside all work."""
+    groups = tuple(RequestGroup(name, 1, 2, slo={"ttft": "4", "tpot": "8"}) for name in "abc")
+    cost = CostModel([("1", "1")], ("5", "0"), ("0", "0"))
+    workload = Instance("refills", groups, System(9, 9, 9), cost, objective=Objective.of("missed"))
+    evicting, refills = Batch({}, frozenset("abc")), Batch(dict.fromkeys("abc", 2))
+    done = replay_plain(workload, Schedule("refills", (Batch(dict.fromkeys("abc", 1)), evicting, refills)))
+    assert done.valid
+    assert [done.seconds(end) for end in done.ends] == [4, 5, 12]
+    found = pooled_bound(FleetQuestion(workload, Fraction(1)))
+    assert found.machines == 1
+    assert Fraction(1, 2) < dearest(found.certificate) <= 1
+
+
+def test_the_pace_of_a_token_is_a_share_of_a_machine() -> None:
+    """Batches of 0.1 s, 0.001 s a token read, a TPOT of 0.2 s: five read 20 tokens each, no five read 21."""
+    cost = CostModel([("0.1", "0")], ("0", "0.001"), ("0", "0"))
+    for outputs, machines in ((2, 4), (5, 5)):
+        # With so short a limit, all first tokens come at once.
+        slo = {"ttft": "0.1", "tpot": "0.2"}
+        groups = tuple(RequestGroup(f"r{k}", 20, outputs, slo=slo) for k in range(20))
+        workload = Instance("pace", groups, System(10_000, 1_000, 1_000), cost, objective="missed")
+        question = FleetQuestion(replace(workload, policy=Policy(preemption=False)), Fraction(1))
+        found = pooled_bound(question)
+        assert found.machines == machines, outputs
+        upper = fewest_machines(question, 1, schedulers=("sarathi", "vllm_v1"))
+        assert upper is not None
+        assert machines <= upper.machines <= machines + 1
+        assert dearest(found.certificate, SHARED) < machines - 1

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import random
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,18 @@ from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.decode import DecodeMachine, Job, Stretch, replay_decode
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.routing.decode import Handed, route_decode
-from infermax_opt.fleet.split import split_plan
+from infermax_opt.fleet.split import SplitPlan, split_plan
 from infermax_opt.infermax.data.cost import BatchFeatures, CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, RequestGroup, System
 from infermax_opt.infermax.replay.plain import replay_plain
 from tests.campaign import campaign, in_blocks
 from tests.infermax.test_formulations import random_instance, random_schedule
 from tests.infermax.tiny import cost_model
+
+
+def planned(question: ApartQuestion, schedulers: tuple[str, ...]) -> SplitPlan:
+    """All that is found of both pools."""
+    return list(split_plan(question, schedulers))[-1]
 
 
 def planted(seed: int) -> tuple[ApartQuestion, tuple[int, int]]:
@@ -105,15 +112,18 @@ def random_decoding(
 
 
 def dearest(question: ApartQuestion, side: str) -> Fraction:
-    """What any window demands of the machines of a side at most, by any piece, whatever shares alpha."""
+    """What any window demands of the machines of a side at most, by any piece, whatever shares alpha.
+
+    Later tokens are taken one by one, and all of a request at once.
+    """
     machine, most = getattr(question.machines, side), Fraction(0)
-    needs = []
-    for asked in question.whole.asked:
-        found = split_needs(question.machines, side, asked, asked[2])
-        assert found is not None
-        needs += [(asked[1], need) for need in found]
-    for piece in range(len(machine.alpha)):
-        for kind in KINDS:
+    for one in (True, False):
+        needs = []
+        for asked in question.whole.asked:
+            found = split_needs(question.machines, side, asked, asked[2] if one else 1)
+            assert found is not None
+            needs += [(asked[1], need) for need in found]
+        for piece, kind in product(range(len(machine.alpha)), KINDS):
             costs = [(need, cost_of(machine, prompt, need, piece, kind)) for prompt, need in needs]
             for begin in {need.begin for need, _ in costs}:
                 total = 0
@@ -155,7 +165,7 @@ def test_what_is_found_is_never_below_what_is_proved(seeds: range, monkeypatch: 
     for seed in seeds:
         question, _ = planted(seed)
         whole = replace(question.whole, share=random.Random(seed).choice([1, Fraction(3, 4), Fraction(1, 2)]))
-        plan = split_plan(replace(question, whole=whole), ("sarathi", "deadline"))
+        plan = planned(replace(question, whole=whole), ("sarathi", "deadline"))
         prefill, decode = (proved[side] for side in SIDES)
         assert prefill is not None, seed
         assert decode is not None, seed
@@ -186,7 +196,7 @@ def steady(count: int, outputs: int = 2, tpot: str = "0.3", transfer: str = "0.0
 
 
 def test_pools_of_equal_requests() -> None:
-    plan = split_plan(steady(20), ("sarathi",))
+    plan = planned(steady(20), ("sarathi",))
     # First tokens within 0.5 s: five to a machine.  Second ones between 0.2 and 0.8 s, two to a batch.
     assert (plan.prefill.machines, plan.decode.machines) == (4, 2)
     assert plan.found is not None
@@ -194,8 +204,21 @@ def test_pools_of_equal_requests() -> None:
     assert plan.lower == plan.found.machines == 6
 
 
+def test_pools_are_told_as_soon_as_they_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = list(split_plan(steady(60), ("sarathi",)))
+    monkeypatch.setattr(split, "pool_bound", lambda *asked: replace(pool_bound(*asked), machines=1))
+    known = list(split_plan(steady(60), ("sarathi",)))
+    assert known[0].found is None
+    assert known[-1].found == whole[-1].found
+    of_first = [plan.tried[0] for plan in known[1:]]
+    assert all(len(plan.tried) <= len(later.tried) for plan, later in itertools.pairwise(known))
+    decode = list(dict.fromkeys(one.decode for one in of_first))
+    assert decode == sorted(decode, reverse=True)
+    assert len(decode) > 1
+
+
 def test_who_has_one_token_needs_no_decode_machine() -> None:
-    plan = split_plan(steady(5, outputs=1), ("sarathi",))
+    plan = planned(steady(5, outputs=1), ("sarathi",))
     assert (plan.prefill.machines, plan.decode.machines) == (1, 0)
     assert plan.found is not None
     assert (plan.found.prefill, plan.found.decode) == (1, 0)
@@ -203,11 +226,11 @@ def test_who_has_one_token_needs_no_decode_machine() -> None:
 
 def test_a_transfer_counts_within_the_time_of_a_token() -> None:
     # Transfer and batch take 0.2 s from the first token on.
-    assert split_plan(steady(2, tpot="0.2"), ("sarathi",)).lower == 2
-    plan = split_plan(steady(2, tpot="0.1999"), ("sarathi",))
+    assert planned(steady(2, tpot="0.2"), ("sarathi",)).lower == 2
+    plan = planned(steady(2, tpot="0.1999"), ("sarathi",))
     assert plan.lower is plan.found is None
     assert least_apart(plan.decode.certificate) == least_apart(plan.prefill.certificate) == NEVER
-    assert split_plan(steady(2, tpot="0.1", transfer="0"), ("sarathi",)).lower == 2
+    assert planned(steady(2, tpot="0.1", transfer="0"), ("sarathi",)).lower == 2
 
 
 MACHINE = DecodeMachine(System(30, 4, 4, 2), CostModel([("1", "1")], ("0", "0.5"), ("9", "9")), 2)

@@ -20,14 +20,39 @@ charged:
   prompt;
 * p0 c / P for c tokens of a prompt, as a batch holds at most P;
 * alpha is shared by one thing of which a batch has at most so much: the KV tokens s that a request holds
-  after the batch that makes a token, s / M; or tokens, c / C; or requests that hold KV, 1 / R;
+  after the batch that makes a token, s / M; or tokens, c / C; or requests that hold KV, 1 / R; or by the pace
+  of requests, below;
 * d0 s / M for each later token, if nothing is ever evicted.
 
 A token that ends a refill is charged as if it had been decoded.  Its chunks process s tokens, all after the
 token before, so beta s <= what they cost; beta + min(d1, beta) (s - 1) is no more than that.  If (beta -
 d1) M >= 2 d0, then beta s >= beta + d1 (s - 1) + d0 s / M too, as s <= 2 (s - 1): the share of d0 may be
-charged with evictions. So in every window of time the needs that lie within it, of the good requests of one
+charged with evictions.  So in every window of time the needs that lie within it, of the good requests of one
 machine, cost at most its length; those of all machines together at most m times that.
+
+*Pace.* Let a stretch j of a good request, its prompt or successive later tokens, be done in n_j batches at
+least, which take T_j together at most: for later tokens, min(tpot (O - 1), D - a - first) less what the
+tokens of the request beside the stretch take at least; for the prompt, E - a.  Charge the work x of each of
+these batches by the first two points, without p0; a batch takes K more than all work of it, which is at
+least K_j = alpha + p0 for a prompt, K_j = alpha + d0 for later tokens, with preemption alpha + min(d0, p0),
+as a batch that makes one decodes or ends a refill.  Let t be what a batch takes, and L the sum of prices
+l_j >= 0 a second of the stretches that it works on; of a request it works on one.  Then, by Cauchy and
+Schwarz, with sums over these stretches,
+
+    t (1 + L)  >=  (K + sum x_j) (1 + L)  >=  sum x_j + K L + 2 sqrt(K L sum x_j)
+               >=  sum of x_j + K_j l_j + 2 sqrt(K_j l_j x_j).
+
+Over the batches of a window, t adds up to what machines are busy, and t l_j to at most l_j T_j for each
+stretch that lies within.  So these machines are busy for at least the sum over stretches of
+
+    W_j + 2 sqrt(K_j l_j) R_j - l_j (T_j - n_j K_j),
+
+where W_j is its work, and R_j the sum of the roots of its work in each batch.  The best price makes this
+W_j + K_j R_j^2 / (T_j - n_j K_j): batches of duration T / n do no more than T / n - K of work each.  Work
+that is done in several batches, as in a refill, has larger roots.  The work of later tokens rises by the same
+from each to the next, and the root is concave, so R_j is at least the mean of the first and last root times
+their number; for a prompt R_j^2 >= W_j.  All later tokens may be one stretch, if the window holds them; then
+one price is paid for all, which is more than for parts.
 
 *Weights.* Let windows w have weights l_w >= 0, and let F_i(w) be the cost of the needs of request i in w.
 Then
@@ -43,14 +68,15 @@ Which requests miss their limits is thus the choice of an adversary who sees the
 are the dual of the linear program of who misses what share (`infermax_opt.fleet.bounds.windows`); any are
 valid.
 
-What it does not see: that a request needs as many batches as it has tokens while prompts of others fill these
-(the TPOT enters only by D), that batches hold whole requests, and that a machine cannot share its work with
-another one.  It is loose where limits of the TPOT are close to the time of a batch, or m is small.
+What it does not see: that prompts slow down who decodes beside them (they pay for their work, but nothing
+for the time of others), that batches hold whole requests, and that a machine cannot share its work with
+another one.  It is loose where prompts are much of the work and limits of the TPOT close to the time of a
+batch, or m is small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,12 +113,15 @@ class MachineBound:
         Places of the requests that never keep their limits, whatever serves them.
     relaxed : float
         The bound before it was rounded up, about.
+    certified : bool
+        A checker has the time for the certificate.
     """
 
     machines: int | None
     certificate: dict[str, Any]
     lost: tuple[int, ...]
     relaxed: float
+    certified: bool = True
 
 
 def pooled_bound(question: FleetQuestion) -> MachineBound:
@@ -113,35 +142,43 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
         "question": question.sha256,
         **evidence(question, windows),
     }
-    proved = settled(certificate, least_machines)
-    return MachineBound(None if proved == NEVER else int(proved), certificate, lost, relaxed)
+    proved, certified = settled(certificate, least_machines)
+    return MachineBound(None if proved == NEVER else int(proved), certificate, lost, relaxed, certified)
 
 
-def settled(certificate: dict[str, Any], least: Callable[..., int | str]) -> int | str:
-    """What it proves, which becomes its claim.
+def settled(certificate: dict[str, Any], least: Callable[..., int | str]) -> tuple[int | str, bool]:
+    """What it proves, which becomes its claim, and whether a checker has the time for it.
 
-    Windows of little weight are left out where a checker would not take the time for all; of more requests
-    than a checker takes without any window all are kept.
+    Windows of little weight are left out where a checker would not take the time for all; then later tokens
+    are taken as one stretch.  Of more requests than a checker takes even so all is kept.
 
     Parameters
     ----------
     certificate : dict
-        Its windows and its claim are changed.
+        Its windows, groups and claim are changed.
     least : callable
         The checker: certificate, and steps where these have another limit.
     """
-    windows, proved = certificate["windows"], None
-    kept = sorted(windows, key=lambda window: (window[0] - window[1]) * window[2])
-    while proved is None:
+    for smaller in _smaller(certificate):
         try:
-            proved = least({**certificate, "windows": kept})
+            proved = least(smaller)
         except Exhausted:
-            if not kept:
-                proved = least(certificate, ANY_STEPS)
-            kept = kept[: len(kept) // 2]
-            certificate["windows"] = kept or windows
-    certificate["machines"] = proved
-    return proved
+            continue
+        certificate.update(smaller, machines=proved)
+        return proved, True
+    certificate["machines"] = proved = least(certificate, ANY_STEPS)
+    return proved, False
+
+
+def _smaller(certificate: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The certificate, and others that take less time each, but prove less."""
+    heaviest = sorted(certificate["windows"], key=lambda window: (window[0] - window[1]) * window[2])
+    for groups in dict.fromkeys((certificate["groups"], 1)):
+        yield {**certificate, "groups": groups}
+        count = len(heaviest) // 2
+        while count:
+            yield {**certificate, "groups": groups, "windows": heaviest[:count]}
+            count //= 2
 
 
 def evidence(question: FleetQuestion, windows: list[Weighted]) -> dict[str, Any]:

@@ -18,8 +18,10 @@ machine that reads all s - 1 tokens before it, and the batches of one request fo
 token is made after a + F + X and what tokens 2 to k - 1 take, and before D less what those after it take.
 
 *Cost.*  What a batch takes is at least what its good requests are charged, as in
-`infermax_opt.fleet.bounds.pooled`: a prefill machine is charged for prompts, a decode machine for later
-tokens, nothing of which is computed again there (so d0 is shared by KV, too).  So in every window the needs
+`infermax_opt.fleet.bounds.pooled`, by pace, too: a prefill machine is charged for prompts, a decode machine
+for later tokens, nothing of which is computed again there (so d0 is shared by KV, too).  The batches of a
+request follow each other wherever they run; those of its later tokens take min(tpot (O - 1), D - a - F) - X
+together at most.  So in every window the needs
 of one side that lie within it cost at most the number of its machines times the length of the window.  The
 weights, and the adversary who chooses who misses, are those of that bound, for each side by itself.  QED.
 
@@ -58,11 +60,14 @@ class PoolBound:
         For `infermax_opt.fleet.checker.split`.
     relaxed : float
         The bound before it was rounded up, about.
+    certified : bool
+        A checker has the time for the certificate.
     """
 
     machines: int | None
     certificate: dict[str, Any]
     relaxed: float
+    certified: bool = True
 
 
 def pool_bound(question: ApartQuestion, side: str) -> PoolBound:
@@ -84,5 +89,5 @@ def pool_bound(question: ApartQuestion, side: str) -> PoolBound:
         "question": question.sha256,
         **evidence(whole, windows),
     }
-    proved = settled(certificate, least_apart)
-    return PoolBound(None if proved == NEVER else int(proved), certificate, relaxed)
+    proved, certified = settled(certificate, least_apart)
+    return PoolBound(None if proved == NEVER else int(proved), certificate, relaxed, certified)

@@ -7,11 +7,11 @@ weights.  Floats suffice: the bound holds for any windows and weights (`infermax
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from infermax_opt.fleet.checker.machine import Machine
-from infermax_opt.fleet.checker.needs import KINDS, Need, cost_of, unit_of
+from infermax_opt.fleet.checker.needs import KINDS, PACE, Need, cost_of, unit_of, whole_of
 from infermax_opt.infermax.bounds.pieces import quiet_solver
 
 if TYPE_CHECKING:
@@ -97,16 +97,35 @@ def _table(machine: Machine, prompts: Sequence[int], needs: Sequence[list[Need] 
     import numpy as np
 
     rows = [(need, i) for i, some in enumerate(needs) for need in some or ()]
+    # Where all later tokens lie in a window they cost more together than their groups: that is a row, too.
+    wholes = [(whole_of(later), later, i) for i, later in _divided(needs)]
     unit = float(unit_of(machine))
-    kinds = KINDS if machine.running else KINDS[:2]
-    costs = {
-        (piece, kind): np.array([cost_of(machine, prompts[i], need, piece, kind) / unit for need, i in rows])
-        for piece in range(len(machine.alpha))
-        for kind in kinds
-    }
-    begin = np.array([need.begin for need, _ in rows], float)
-    end = np.array([need.end for need, _ in rows], float)
-    return _Needs(begin, end, np.array([i for _, i in rows], np.int64), costs)
+    kinds = [kind for kind in KINDS if kind != "running" or machine.running]
+
+    def costs(piece: int, kind: str) -> Floats:
+        known = [cost_of(machine, prompts[i], need, piece, kind) for need, i in rows]
+        more = [0] * len(wholes)
+        if kind == PACE:
+            of = dict(zip(rows, known, strict=True))
+            more = [
+                max(0, cost_of(machine, prompts[i], whole, piece, kind) - sum(of[need, i] for need in later))
+                for whole, later, i in wholes
+            ]
+        return np.array(known + more, object).astype(float) / unit
+
+    table = {(piece, kind): costs(piece, kind) for piece in range(len(machine.alpha)) for kind in kinds}
+    placed = [*rows, *((whole, i) for whole, _, i in wholes)]
+    begin = np.array([need.begin for need, _ in placed], float)
+    end = np.array([need.end for need, _ in placed], float)
+    return _Needs(begin, end, np.array([i for _, i in placed], np.int64), table)
+
+
+def _divided(needs: Sequence[list[Need] | None]) -> Iterator[tuple[int, list[Need]]]:
+    """Requests whose later tokens are several stretches, with these."""
+    for i, some in enumerate(needs):
+        later = [need for need in some or () if need.first > 1]
+        if len(later) > 1:
+            yield i, later
 
 
 def _tightest(table: _Needs, left: Floats) -> tuple[float, list[_Window]]:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, isqrt
 from typing import Any, NamedTuple
 
 from infermax_opt.fleet.checker.machine import Machine, later_ticks, prompt_pairs, prompt_ticks
 
-#: What alpha is shared by: KV tokens held, tokens processed, requests that hold KV.
-KINDS = ("kv", "tokens", "running")
+#: What alpha is shared by, each token by itself: KV tokens held, tokens processed, requests that hold KV.
+SHARED = ("kv", "tokens", "running")
+#: The same, and by the pace at which requests have to go on, where a stretch pays more than its parts.
+PACE = "pace"
+KINDS = (*SHARED, PACE)
 
 
 class Need(NamedTuple):
     """A stretch of a request's life and what it does there: ticks between which all of it lies.
 
-    `first` to `last`: its tokens made there, by number; token 1 is made by the prompt.
+    `first` to `last`: its tokens made there, by number; token 1 is made by the prompt.  `spare`: ticks by
+    which its batches may take longer together than they do at least for the request alone; of all later
+    tokens if of some of them.
     """
 
     begin: int
     end: int
     first: int
     last: int
+    spare: int
 
 
 def needs_of(
@@ -45,18 +51,17 @@ def needs_of(
     ends = _ends(machine, prompt, outputs, limits)
     if ends is None or prompt + outputs - 1 > machine.kv:
         return None
-    (until, due), date = ends, arrival * machine.ticks_per_second
-    begin, found = floor(date), list[Need]()
+    (until, due, slack), date = ends, arrival * machine.ticks_per_second
+    begin, found, first = floor(date), list[Need](), prompt_ticks(machine, prompt)
     if until is not None:
-        found.append(Need(begin, ceil(date + until), 1, 1))
+        found.append(Need(begin, ceil(date + until), 1, 1, ceil(until) - first))
     if due is not None and outputs > 1:
-        ready, end = begin + prompt_ticks(machine, prompt), ceil(date + due)
-        found += later_needs(machine, lengths, (ready, end), groups)
+        found += later_needs(machine, lengths, (begin + first, ceil(date + due)), slack, groups)
     return found
 
 
 def later_needs(
-    machine: Machine, lengths: tuple[int, int], between: tuple[int, int], groups: int
+    machine: Machine, lengths: tuple[int, int], between: tuple[int, int], spare: int, groups: int
 ) -> list[Need]:
     """Stretches of the later tokens of a request, of which there are some.
 
@@ -67,6 +72,8 @@ def later_needs(
         Prompt and output tokens.
     between : (int, int)
         Ticks at which the first token is there at the soonest, and the last one has to be.
+    spare : int
+        Of all of them, see `Need`.
     groups : int
         As in `needs_of`.
     """
@@ -75,20 +82,38 @@ def later_needs(
     for low in range(2, outputs + 1, size):
         high = min(outputs, low + size - 1)
         begin = ready + later_ticks(machine, prompt, 2, low - 1)
-        found.append(Need(begin, due - later_ticks(machine, prompt, high + 1, outputs), low, high))
+        found.append(Need(begin, due - later_ticks(machine, prompt, high + 1, outputs), low, high, spare))
     return found
 
 
-def _ends(machine: Machine, prompt: int, outputs: int, limits: Any) -> tuple[Any, Any] | None:
-    """Ticks from arrival to the latest first and last token, None for no end; None if never in time."""
+def whole_of(later: list[Need]) -> Need:
+    """All later tokens of a request as one stretch."""
+    return Need(later[0].begin, later[-1].end, later[0].first, later[-1].last, later[0].spare)
+
+
+def _ends(machine: Machine, prompt: int, outputs: int, limits: Any) -> tuple[Any, Any, Any] | None:
+    """Ticks from arrival to the latest first and last token, and the spare ones of later tokens.
+
+    None for no end; None for all if never in time.
+    """
     ttft, tpot, e2e = (None if limit is None else limit * machine.ticks_per_second for limit in limits)
     first, later = prompt_ticks(machine, prompt), later_ticks(machine, prompt, 2, outputs)
-    span = 0 if outputs == 1 else None if tpot is None else tpot * (outputs - 1)
+    span = span_of(tpot, outputs)
     if span is not None and later > span:
         return None
     due = least_of(e2e, None if ttft is None or span is None else ttft + span)
     until = least_of(ttft, None if due is None else due - later)
-    return None if until is not None and first > until else (until, due)
+    if until is not None and first > until:
+        return None
+    slack = least_of(span, None if due is None else due - first)
+    return until, due, None if slack is None else ceil(slack) - later
+
+
+def span_of(tpot: Any, outputs: int) -> Any:
+    """The longest time from first to last token; None for no limit."""
+    if outputs == 1:
+        return 0
+    return None if tpot is None else tpot * (outputs - 1)
 
 
 def least_of(one: Any, other: Any) -> Any:
@@ -116,6 +141,10 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) ->
     count = need.last - need.first + 1
     if need.first == 1:
         work = unit * (beta * prompt + machine.p1 * prompt_pairs(machine, prompt))
+        if kind == PACE:
+            batches = -(-prompt // machine.prefill)
+            time = need.spare + prompt_ticks(machine, prompt)
+            return work + _paced(work, time, batches, alpha + machine.p0)
         work += unit // machine.prefill * machine.p0 * prompt
         shares = {"kv": (machine.kv, prompt), "tokens": (machine.tokens, prompt)}
     else:
@@ -123,8 +152,30 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) ->
         after = before + count
         decode = min(machine.d1, beta) if machine.preemption else machine.d1
         work = unit * (beta * count + decode * before)
+        if kind == PACE:
+            one, other = (beta + decode * (prompt + token - 2) for token in (need.first, need.last))
+            root = count * count * (one + other + isqrt(4 * one * other))
+            fixed = alpha + (min(machine.d0, machine.p0) if machine.preemption else machine.d0)
+            time = need.spare + later_ticks(machine, prompt, need.first, need.last)
+            return work + _paced(unit * root, 4 * time, 4 * count, fixed)
         if not machine.preemption or (beta - machine.d1) * machine.kv >= 2 * machine.d0:
             work += unit // machine.kv * machine.d0 * after
         shares = {"kv": (machine.kv, after), "tokens": (machine.tokens, count)}
     limit, used = shares.get(kind, (max(1, machine.running), count if machine.running else 0))
     return work + unit // limit * alpha * used
+
+
+def _paced(root: int, time: int, batches: int, fixed: int) -> int:
+    """What batches of a request cost beyond its work, as they take no longer than `time` together.
+
+    Parameters
+    ----------
+    root : int
+        Square of the sum of the roots of the work in each, at least.
+    time, batches : int
+        The number of batches that there are at least; both times the same number, if any.
+    fixed : int
+        Ticks of a batch beside all work.
+    """
+    left = time - batches * fixed
+    return fixed * root // left if root and left > 0 else 0

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from infermax_opt.checking.fields import Field, shown
 from infermax_opt.checking.work import Work
 from infermax_opt.fleet.checker.machine import Machine, later_ticks, prompt_ticks, read_machine
-from infermax_opt.fleet.checker.needs import Need, later_needs, least_of
+from infermax_opt.fleet.checker.needs import Need, later_needs, least_of, span_of
 from infermax_opt.fleet.checker.pooled import Charged, fewest_of, least_paid
 from infermax_opt.fleet.checker.question import (
     Asked,
@@ -51,38 +51,52 @@ def split_needs(apart: Apart, side: str, asked: Asked, groups: int) -> list[Need
     """
     arrival, prompt, outputs, limits = asked
     ends = _dates(apart, prompt, outputs, limits)
-    peak = prompt + outputs - 1 if outputs > 1 else 0
-    if ends is None or prompt > apart.prefill.kv or peak > apart.decode.kv:
+    if ends is None or not holds(apart.prefill.kv, apart.decode.kv, prompt, outputs):
         return None
-    first, until, due = ends
+    first, until, due, slack = ends
     if side == "prefill":
         second = apart.prefill.ticks_per_second
         if until is None:
             return []
-        return [Need(floor(arrival * second), ceil((arrival + until) * second), 1, 1)]
+        spare = ceil((until - first) * second)
+        return [Need(floor(arrival * second), ceil((arrival + until) * second), 1, 1, spare)]
     if due is None or outputs == 1:
         return []
     second = apart.decode.ticks_per_second
     ready = floor((arrival + first + apart.transfer * prompt) * second)
-    return later_needs(apart.decode, (prompt, outputs), (ready, ceil((arrival + due) * second)), groups)
+    between = ready, ceil((arrival + due) * second)
+    return later_needs(apart.decode, (prompt, outputs), between, ceil(slack * second), groups)
 
 
-def _dates(apart: Apart, prompt: int, outputs: int, limits: Any) -> tuple[Fraction, Any, Any] | None:
-    """Seconds from arrival to the soonest first token, and to the latest first and last one, None for no end.
+def holds(prefill: int, decode: int, prompt: int, outputs: int) -> bool:
+    """Whether a prefill and a decode machine of so many tokens of KV can hold a request.
 
-    None if never in time.
+    Parameters
+    ----------
+    prefill, decode, prompt, outputs
+    """
+    return prompt <= prefill and (outputs == 1 or prompt + outputs - 1 <= decode)
+
+
+def _dates(apart: Apart, prompt: int, outputs: int, limits: Any) -> tuple[Fraction, Any, Any, Any] | None:
+    """Seconds from arrival to the soonest first token, to the latest first and last one, and spare ones.
+
+    Those are of transfer and later tokens.  None for no end; None for all if never in time.
     """
     ttft, tpot, e2e = limits
     first, rest = Fraction(prompt_ticks(apart.prefill, prompt), apart.prefill.ticks_per_second), Fraction(0)
     if outputs > 1:
         later = later_ticks(apart.decode, prompt, 2, outputs)
         rest = apart.transfer * prompt + Fraction(later, apart.decode.ticks_per_second)
-    span = 0 if outputs == 1 else None if tpot is None else tpot * (outputs - 1)
+    span = span_of(tpot, outputs)
     if span is not None and rest > span:
         return None
     due = least_of(e2e, None if ttft is None or span is None else ttft + span)
     until = least_of(ttft, None if due is None else due - rest)
-    return None if until is not None and first > until else (first, until, due)
+    if until is not None and first > until:
+        return None
+    slack = least_of(span, None if due is None else due - first)
+    return first, until, due, None if slack is None else slack - rest
 
 
 def ends_apart(apart: Apart, asked: Asked) -> Fraction | None:

@@ -8,7 +8,7 @@ from infermax_opt.checking.fields import Field, shown
 from infermax_opt.checking.limits import MAX_INTEGER
 from infermax_opt.checking.work import Work
 from infermax_opt.fleet.checker.machine import Machine, read_machine
-from infermax_opt.fleet.checker.needs import KINDS, Need, cost_of, needs_of
+from infermax_opt.fleet.checker.needs import KINDS, Need, cost_of, needs_of, whole_of
 from infermax_opt.fleet.checker.question import Question, question_hash
 
 #: What is proved where more requests can never keep their limits than may miss them.
@@ -99,10 +99,7 @@ def _weights(windows: list[Window], needs: list[Need], work: Work) -> dict[tuple
     """Weights of the windows that each need lies in, by piece and kind."""
     begins, ends = [need.begin for need in needs], [need.end for need in needs]
     first, last, soonest, latest = min(begins), max(begins), min(ends), max(ends)
-    # All later tokens together cost what their groups do.
-    joined = [need for need in needs if need.first == 1]
-    if len(joined) < len(needs):
-        joined.append(Need(first, latest, 2, needs[-1].last))
+    joined, groups = _stretches(needs)
     found: dict[tuple[Need, int, str], int] = {}
     work.spend(COMPARING * len(windows))
     for begin, end, weight, piece, kind in windows:
@@ -110,8 +107,22 @@ def _weights(windows: list[Window], needs: list[Need], work: Work) -> dict[tuple
         if begin > first or latest > end:
             if begin > last or soonest > end:
                 continue
-            work.spend(COMPARING * len(needs))
-            inside = [need for need in needs if begin <= need[0] and need[1] <= end]
+            work.spend(COMPARING * (len(needs) + 1))
+            inside = _within(joined, begin, end)
+            if groups and joined[-1] not in inside:
+                inside += _within(groups, begin, end)
         for need in inside:
             found[need, piece, kind] = found.get((need, piece, kind), 0) + weight
     return found
+
+
+def _stretches(needs: list[Need]) -> tuple[list[Need], list[Need]]:
+    """The needs with all later tokens as one, the last, which costs what its groups do or more; and these."""
+    groups = [need for need in needs if need.first > 1]
+    joined = [need for need in needs if need.first == 1]
+    return (joined if not groups else [*joined, whole_of(groups)]), groups
+
+
+def _within(needs: list[Need], begin: int, end: int) -> list[Need]:
+    """Those that lie in a window."""
+    return [need for need in needs if begin <= need[0] and need[1] <= end]

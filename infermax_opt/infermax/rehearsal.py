@@ -54,6 +54,7 @@ def _schedulers() -> None:
 def _planners() -> None:
     from infermax_opt.infermax.planners.beam.beam import BeamOptions, beam_search
     from infermax_opt.infermax.planners.lives.planner import lives_plans
+    from infermax_opt.infermax.planners.orders.planner import orders_plans
     from infermax_opt.infermax.planners.plan.planner import Planner, PlannerOptions, plan
     from infermax_opt.infermax.planners.polish.polish import polish
     from infermax_opt.infermax.planners.sequence import sequence_plans
@@ -63,6 +64,7 @@ def _planners() -> None:
     polish(instance, next(planner.improve())[1])
     plan(instance, PlannerOptions(pilot=0.4, window=1, noise=0.0, by_output=0.0))
     next(sequence_plans(instance, planner), None)
+    next(orders_plans(instance, planner), None)
     next(lives_plans(instance), None)
     beam_search(instance, options=BeamOptions(width=4))
     next(lives_plans(instance, deadline=time.monotonic() + SECONDS), None)

@@ -12,9 +12,9 @@ import pytest
 from infermax_opt.infermax.data.instance import Instance, System
 from infermax_opt.infermax.data.suites import paper_cost
 from infermax_opt.infermax.planners._sequence_kernel import Queues, sequence_loop
-from infermax_opt.infermax.planners.plan._options import decide
+from infermax_opt.infermax.planners.plan._options import AHEAD, decide
 from infermax_opt.infermax.planners.plan.planner import Planner, PlannerOptions
-from infermax_opt.infermax.planners.sequence import AHEAD, sequence_plans, sequences_help
+from infermax_opt.infermax.planners.sequence import sequence_plans, sequences_help
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.table.suites import get_suite
 

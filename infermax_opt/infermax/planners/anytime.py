@@ -16,8 +16,11 @@ FEW = 12
 LIST_SHARE = 0.2
 #: The same where many do.
 MANY_SHARE = 0.6
-#: Share of the time left then that the search for orders has, where that one applies.
-ORDER_SHARE = 0.6
+#: Share of the time left then that the search for orders has, where that one applies; the same where types
+#: are so many that it puts them into classes.
+ORDER_SHARE, CLASSES_SHARE = 0.6, 0.1
+#: Share of the time left then that the local search over orders has.
+LOCAL_SHARE = 0.6
 #: Requests that fill the KV; where they are no more, long outputs are planned at a coarse scale as well.
 COARSE_FEW = 16
 #: Share of the time left before that, which the beam search at full scale has.
@@ -54,8 +57,9 @@ def anytime_plans(
     schedule : Schedule
     """
     from infermax_opt.infermax.planners.lives.planner import lives_help, lives_plans
+    from infermax_opt.infermax.planners.orders.planner import orders_help, orders_plans
     from infermax_opt.infermax.planners.plan.planner import Planner, typical_slots
-    from infermax_opt.infermax.planners.sequence import sequence_plans, sequences_help
+    from infermax_opt.infermax.planners.sequence import CLASSES, sequence_plans, sequences_help
 
     ordered = sequences_help(instance)
     few = lives_help(instance)
@@ -63,7 +67,11 @@ def anytime_plans(
     planner = Planner(instance, seed=seed)
     yield from planner.improve(_until(share, deadline))
     if ordered:
-        yield from sequence_plans(instance, planner, seed=seed, deadline=_until(ORDER_SHARE, deadline))
+        share = ORDER_SHARE if len(instance.types) <= CLASSES else CLASSES_SHARE
+        yield from sequence_plans(instance, planner, seed=seed, deadline=_until(share, deadline))
+    if orders_help(instance) and not few:
+        until = _until(LOCAL_SHARE, deadline)
+        yield from orders_plans(instance, planner, known=known(), seed=seed, deadline=until)
     for name, schedule in _beam_plans(
         instance, upper, seed, _until(BEAM_SHARE, deadline) if few else deadline
     ):

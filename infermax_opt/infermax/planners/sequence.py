@@ -58,8 +58,6 @@ ROUNDS = 40
 PAUSE = 0.5
 #: Share of the time for orders; the rest is for early starts.
 ORDER_SHARE = 0.7
-#: Batches, relative to the longest output, by which the requests placed may run ahead: any number.
-AHEAD = 1e9
 
 
 def sequences_help(instance: Instance) -> bool:
@@ -95,8 +93,7 @@ def sequence_plans(
     """
     began = time.monotonic()
     until = None if deadline is None else began + ORDER_SHARE * (deadline - began)
-    strict = replace(planner.chosen, window=1, walk=1, choice=1, slack=AHEAD, backwards=True)
-    options = replace(strict, early=0.0, evict=0.0, pilot=0.0)
+    options = planner.chosen.in_order()
     number = 0
     order: list[int] = []
     for number, order in _orders(instance, seed, until):

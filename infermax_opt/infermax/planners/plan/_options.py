@@ -7,7 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
@@ -19,18 +19,23 @@ from infermax_opt.infermax.planners.plan._run import Plan, pilot_order, run_kern
 from infermax_opt.infermax.planners.polish.polish import MAX_NAMED
 
 __all__ = [
+    "AHEAD",
     "ArrivalsError",
     "PlannerOptions",
     "balanced_width",
     "decide",
     "expected_batches",
     "filled_batches",
+    "rules_of",
+    "widths_of",
 ]
 
 #: How finely the number of batches with early starts is searched, relative to what they could save.
 FINENESS = 8
 #: Share of M that a priority of 1 is worth to the pilot method.
 PILOT_SCALE = 0.1
+#: Batches, relative to the longest output, by which the requests placed may run ahead: any number.
+AHEAD = 1e9
 
 
 class ArrivalsError(InputError):
@@ -103,6 +108,11 @@ class PlannerOptions:
     evict: float = 0.0
     pilot: float = 0.0
 
+    def in_order(self) -> PlannerOptions:
+        """The same where each request starts as soon as it fits, and none before its predecessor."""
+        plain = replace(self, early=0.0, evict=0.0, pilot=0.0)
+        return replace(plain, window=1, walk=1, choice=1, slack=AHEAD, backwards=True)
+
 
 def balanced_width(instance: Instance) -> float | None:
     """Chunk width over sqrt(I) that balances attention work and KV area; None if none does."""
@@ -135,8 +145,8 @@ def decide(
     if not instance.offline:
         raise ArrivalsError("the planner takes requests that are all there from the start", field="requests")
     most_output = max(r.output_tokens for r in instance.requests)
-    width = _widths(instance, options)
-    rules = _rules(instance, options, most_output)
+    width = widths_of(instance, options)
+    rules = rules_of(instance, options, most_output)
     if order is None:
         priority = _priorities(instance, options, seed)
         if options.pilot > 0:
@@ -170,7 +180,7 @@ def _priorities(instance: Instance, options: PlannerOptions, seed: int) -> list[
     ]
 
 
-def _widths(instance: Instance, options: PlannerOptions) -> list[int]:
+def widths_of(instance: Instance, options: PlannerOptions) -> list[int]:
     """Most tokens of a chunk, per request."""
     balanced = balanced_width(instance)
     if balanced is None or options.chunk is None:
@@ -250,7 +260,7 @@ def filled_batches(instance: Instance) -> float:
     return held / instance.system.kv_capacity
 
 
-def _rules(instance: Instance, options: PlannerOptions, most_output: int) -> Rules:
+def rules_of(instance: Instance, options: PlannerOptions, most_output: int) -> Rules:
     system, policy, requests = instance.system, instance.policy, instance.requests
     tokens = system.max_batch_tokens
     if policy.chunked_prefill:

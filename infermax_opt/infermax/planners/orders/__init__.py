@@ -1,0 +1,1 @@
+"""Local search over the order in which the planner places requests."""

@@ -1,6 +1,8 @@
 """CP-SAT on a lowered model: every column is an integer, every coefficient exact.
 
-Runs inside a worker process (`infermax_opt.engines.worker`) and reports what it finds at once.
+Runs inside a worker process (`infermax_opt.engines.worker`) and reports what it finds at once.  The process
+is short, so it builds the solver's message itself: `cp_model` would import pandas, which takes thrice as long
+as all the rest that has to be imported.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ortools.sat.python import cp_model
+from ortools.sat.python import cp_model_helper
 
 from infermax_opt.engines.lowering import LoweredModel
 from infermax_opt.engines.outcome import Termination
@@ -21,6 +23,8 @@ Emit = Callable[[dict[str, Any]], None]
 
 #: CP-SAT reports bounds as doubles, which hold every integer below this.
 LARGEST = 2**53
+#: No limit of a row.
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -55,14 +59,14 @@ class IntegerObjective:
         return self.constant + self.unit * math.floor(value)
 
 
-class _Listener(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
-    def __init__(self, columns: list[Any], emit: Emit):
+class _Listener(cp_model_helper.SolutionCallback):
+    def __init__(self, columns: int, emit: Emit):
         super().__init__()
         self.columns = columns
         self.emit = emit
 
-    def on_solution_callback(self) -> None:
-        values = [int(self.value(column)) for column in self.columns]
+    def OnSolutionCallback(self) -> None:
+        values = [self.SolutionIntegerValue(column) for column in range(self.columns)]
         self.emit({"event": "incumbent", "values": values})
 
 
@@ -84,8 +88,10 @@ def solve(model: LoweredModel, *, seconds: float | None, threads: int, seed: int
         One of `Termination`.
     """
     objective = IntegerObjective.of(model)
-    problem, columns = _problem(model, objective)
-    solver = _solver(seconds, threads, seed)
+    problem = _problem(model, objective)
+    listener = _Listener(model.columns, emit)
+    solver: Any = cp_model_helper.SolveWrapper()
+    solver.set_parameters(_parameters(seconds, threads, seed))
 
     def report_bound(value: float) -> None:
         if math.isfinite(value) and abs(value) < LARGEST:
@@ -95,49 +101,52 @@ def solve(model: LoweredModel, *, seconds: float | None, threads: int, seed: int
         if "The solution hint is complete" in line:
             emit({"event": "start", "accepted": "is feasible" in line})
 
-    solver.best_bound_callback = report_bound
-    solver.log_callback = logged
-    status = solver.solve(problem, _Listener(columns, emit))
-    if status == cp_model.MODEL_INVALID:
-        raise ValueError(f"CP-SAT refuses the model: {problem.validate().splitlines()[0]}")
-    emit({"event": "details", "nodes": int(solver.num_branches), "status": solver.status_name(status)})
-    if status == cp_model.INFEASIBLE:
+    solver.add_best_bound_callback(report_bound)
+    solver.add_log_callback(logged)
+    solver.add_solution_callback(listener)
+    response = solver.solve(problem)
+    solver.clear_solution_callback(listener)
+    status, possible = response.status, cp_model_helper.CpSolverStatus
+    if status == possible.MODEL_INVALID:
+        why = cp_model_helper.CpSatHelper.validate_model(problem)
+        raise ValueError(f"CP-SAT refuses the model: {why.splitlines()[0]}")
+    emit({"event": "details", "nodes": int(response.num_branches), "status": status.name})
+    if status == possible.INFEASIBLE:
         return Termination.INFEASIBLE
-    report_bound(solver.best_objective_bound)
+    report_bound(response.best_objective_bound)
     # With rounded weights an optimum of the rounded objective proves its bound, not optimality.
-    return Termination.OPTIMAL if status == cp_model.OPTIMAL else Termination.TIME_LIMIT
+    return Termination.OPTIMAL if status == possible.OPTIMAL else Termination.TIME_LIMIT
 
 
-def _problem(
-    model: LoweredModel, objective: IntegerObjective
-) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
-    """The model for CP-SAT with its start as a hint, and its columns."""
-    problem = cp_model.CpModel()
-    columns = [problem.new_int_var(low, high, "") for low, high in zip(model.lb, model.ub, strict=True)]
-    for r, (low, high) in enumerate(zip(model.row_lb, model.row_ub, strict=True)):
-        entries = model.row(r)
-        total = cp_model.LinearExpr.weighted_sum([columns[k] for k, _ in entries], [a for _, a in entries])
-        problem.add_linear_constraint(
-            total,
-            cp_model.INT_MIN if low is None else low,
-            cp_model.INT_MAX if high is None else high,
-        )
-    shift = sum(w * low for w, low in zip(objective.weights, model.lb, strict=True))
-    problem.minimize(cp_model.LinearExpr.weighted_sum(columns, objective.weights) - shift)
+def _problem(model: LoweredModel, objective: IntegerObjective) -> Any:
+    """The model for CP-SAT, with its start as a hint."""
+    problem = cp_model_helper.CpModelProto()
+    for low, high in zip(model.lb, model.ub, strict=True):
+        problem.variables.add().domain.extend([low, high])
+    for r, (least, most) in enumerate(zip(model.row_lb, model.row_ub, strict=True)):
+        row, entries = problem.constraints.add().linear, sorted(model.row(r))
+        row.vars.extend([k for k, _ in entries])
+        row.coeffs.extend([a for _, a in entries])
+        row.domain.extend([INT_MIN if least is None else least, INT_MAX if most is None else most])
+    weights = {k: weight for k, weight in enumerate(objective.weights) if weight}
+    problem.objective.vars.extend(list(weights))
+    problem.objective.coeffs.extend(list(weights.values()))
+    problem.objective.scaling_factor = 1.0
+    problem.objective.offset = -sum(weight * model.lb[k] for k, weight in weights.items())
     if model.start is not None:
-        for column, value in zip(columns, model.start, strict=True):
-            problem.add_hint(column, value)
-    return problem, columns
+        problem.solution_hint.vars.extend(list(range(model.columns)))
+        problem.solution_hint.values.extend(list(model.start))
+    return problem
 
 
-def _solver(seconds: float | None, threads: int, seed: int) -> cp_model.CpSolver:
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = threads
-    solver.parameters.random_seed = seed
+def _parameters(seconds: float | None, threads: int, seed: int) -> Any:
+    parameters = cp_model_helper.SatParameters()
+    parameters.num_workers = threads
+    parameters.random_seed = seed
     # Packing cuts bind in the LP relaxation; level 2 puts more of the model there.
-    solver.parameters.linearization_level = 2
-    solver.parameters.log_search_progress = True
-    solver.parameters.log_to_stdout = False
+    parameters.linearization_level = 2
+    parameters.log_search_progress = True
+    parameters.log_to_stdout = False
     if seconds is not None:
-        solver.parameters.max_time_in_seconds = seconds
-    return solver
+        parameters.max_time_in_seconds = seconds
+    return parameters

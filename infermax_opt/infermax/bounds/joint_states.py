@@ -46,6 +46,8 @@ class Batches:
         self.arrivals = [int(kind.arrival * self.unit) for kind in kinds]
         self.moves: dict[_Node, list[_Batch]] = {}
         self.known: dict[State, dict[tuple[State, int], int]] = {}
+        #: Ticks of a batch by its load, which many batches of many states share.
+        self.ticks: dict[tuple[int, ...], int] = {}
 
     def spend(self, steps: int) -> None:
         """Count steps that come next."""
@@ -59,18 +61,24 @@ class Batches:
         if known is not None:
             self.spend(len(known))
             return known
-        cost = self.instance.cost
-        scale = self.unit // cost.ticks_per_second
         known = {}
         for after, ready, _, _, *features, _ in self._combined(state):
             end = tuple(sorted(after))
             if end != state:
-                time = scale * cost.batch_ticks(BatchFeatures(*features))
-                key = end, ready
+                time, key = self._time(tuple(features)), (end, ready)
                 if key not in known or time < known[key]:
                     known[key] = time
         self.known[state] = known
         return known
+
+    def _time(self, features: tuple[int, ...]) -> int:
+        """Ticks of a batch with these `BatchFeatures`."""
+        time = self.ticks.get(features)
+        if time is None:
+            cost = self.instance.cost
+            scale = self.unit // cost.ticks_per_second
+            time = self.ticks[features] = scale * cost.batch_ticks(BatchFeatures(*features))
+        return time
 
     def _combined(self, state: State) -> list[_Batch]:
         """Every batch in `state`: moves are added request by request, and what breaks a limit is dropped."""

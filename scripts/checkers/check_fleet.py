@@ -835,8 +835,9 @@ def joint_hash(lines: Iterable[str]) -> str:
 
 #: What is proved where more requests can never keep their limits than may miss them.
 NEVER = "no number of machines"
-#: Steps: to find a need, besides that for each affine piece; to compare it with a window; to cost it.
-FINDING, PIECE, COMPARING, COSTING = 60, 12, 2, 35
+#: Steps: to find a need, besides that for each affine piece; to compare it with a window; to cost it, and by
+#: pace, besides those for each affine piece.
+FINDING, PIECE, COMPARING, COSTING, PACING = 60, 12, 2, 35, 40
 
 #: Steps of reading a window; a machine, and each of its pieces; of hashing a request.
 READING_WINDOW, OPENING, OPENING_PIECE, HASHING = 70, 1000, 60, 50
@@ -910,7 +911,8 @@ def paid_in(machine: Machine, windows: list[Window], prompt: int, needs: list[Ne
     machine, windows, prompt, needs, work
     """
     weights = _weights(windows, needs, work) if needs else {}
-    work.spend(COSTING * len(weights))
+    paced = sum(kind == PACE for *_, kind in weights)
+    work.spend(COSTING * len(weights) + paced * (PACING + PIECE * len(machine.alpha)))
     return sum(
         weight * cost_of(machine, prompt, need, piece, kind)
         for (need, piece, kind), weight in weights.items()

@@ -120,8 +120,8 @@ class Scoring(Generic[I, S, M]):
         """
         raise InputError(f"runs of other systems are not instances of {self.name}", source=run.path)
 
-    def rebuilt(self, instance: I, run: Run) -> S:
-        """The schedule of a run whose batches are known.
+    def rebuilt(self, instance: I, run: Run) -> tuple[S, tuple[str, ...]]:
+        """The schedule of a run whose batches are known, and what must be said beside it, a sentence each.
 
         Parameters
         ----------

@@ -29,6 +29,8 @@ MARK = "\0"
 _NO_JSON = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?(?:NaN|Infinity)', re.DOTALL)
 #: What at the end of a piece may go on in the next: a backslash, or a part of a constant.
 _CUT = re.compile(rb"\\$|-?[A-Za-z]{0,8}$")
+#: Most bytes of that.
+MOST_CUT = 9
 
 Event = tuple[str, Any]
 
@@ -46,7 +48,7 @@ def _with_marks(source: Iterable[bytes]) -> Iterator[bytes]:
             piece = rest + big[start : start + PIECE]
             # As long as the piece, so that places in both are the same.
             plain = piece.replace(b"\\\\", b"..").replace(b'\\"', b"..") if b"\\" in piece else piece
-            cut = _CUT.search(plain)
+            cut = _CUT.search(plain, max(0, len(plain) - MOST_CUT))
             held = len(cut[0]) if cut else 0
             piece, rest = piece[: len(piece) - held], piece[len(piece) - held :]
             quotes = plain.count(b'"')

@@ -80,12 +80,14 @@ def _lengths(of: Processed) -> _Lengths | None:
 def _tokens(walk: JsonWalk, ids: list[Any], counts: list[Any]) -> dict[str, int]:
     if len(ids) != len(counts):
         walk.fault(f"holds {len(ids)} {IDS} and {len(counts)} {TOKENS}")
-    for count in counts:
-        if type(count) is not int or not 1 <= count <= MAX_TOKENS:
-            walk.fault(f"{TOKENS}: {shown(count)} is not a whole number between 1 and {MAX_TOKENS}")
-    for name in ids:
-        if isinstance(name, bool) or not isinstance(name, int | str):
-            walk.fault(f"{IDS}: {shown(name)} is not a whole number or a text")
+    if {*map(type, counts)} - {int} or not 1 <= min(counts, default=1) <= max(
+        counts, default=1
+    ) <= MAX_TOKENS:
+        wrong = next(count for count in counts if type(count) is not int or not 1 <= count <= MAX_TOKENS)
+        walk.fault(f"{TOKENS}: {shown(wrong)} is not a whole number between 1 and {MAX_TOKENS}")
+    if {*map(type, ids)} - {int, str}:
+        wrong = next(name for name in ids if type(name) not in (int, str))
+        walk.fault(f"{IDS}: {shown(wrong)} is not a whole number or a text")
     tokens = dict(zip(map(str, ids), counts, strict=True))
     if len(tokens) < len(ids):
         walk.fault(f"{IDS}: a request is there twice")

@@ -148,17 +148,21 @@ def of_run(instance: AnyInstance, run: Run, band: Band | None = None) -> Subject
     if run.batches is None:
         return _measured(instance, run)
     try:
-        schedule = problem_of(instance).scoring.rebuilt(instance, run)
+        schedule, remarks = problem_of(instance).scoring.rebuilt(instance, run)
         again = _replayed(instance, schedule, run.path, band)
     except InputError as error:
-        # Where chunks are small, what a file of batches leaves open may have been guessed wrong.
-        found = _measured(instance, run)
         remark = f"its batches cannot be replayed: {error.problem}"
+        try:
+            found = _measured(instance, run)
+        except InputError as other:
+            raise InputError(
+                f"{remark}; read without the instance it {other.problem}", source=run.path
+            ) from None
         return replace(found, measured=replace(found.measured, remarks=(*found.measured.remarks, remark)))
     span = seconds(max(batch.end for batch in run.batches) - min(batch.start for batch in run.batches))
     remark = f"the system itself took {span} from the first batch to the last"
     kind = f"{run.format}, its batches replayed"
-    return Subject(run.path, kind, instance, replace(again, remarks=(remark,)), schedule=schedule)
+    return Subject(run.path, kind, instance, replace(again, remarks=(remark, *remarks)), schedule=schedule)
 
 
 def _measured(instance: AnyInstance, run: Run) -> Subject:

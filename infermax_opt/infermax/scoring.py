@@ -126,8 +126,8 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
 
         return measure_run(instance, run)
 
-    def rebuilt(self, instance: Instance, run: Run) -> Schedule:
-        """The schedule of a run whose batches are known.
+    def rebuilt(self, instance: Instance, run: Run) -> tuple[Schedule, tuple[str, ...]]:
+        """The schedule of a run whose batches are known, and what must be said beside it.
 
         Parameters
         ----------

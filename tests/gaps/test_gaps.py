@@ -27,7 +27,7 @@ from infermax_opt.gaps.bounds import best_bounds
 from infermax_opt.gaps.collect import gap, score
 from infermax_opt.gaps.report import gaps_text
 from infermax_opt.gaps.subjects import of_run
-from infermax_opt.infermax.data.instance import Instance, Metric
+from infermax_opt.infermax.data.instance import Instance, Metric, RequestGroup, System
 from infermax_opt.infermax.problem import InferMaxProblem
 from infermax_opt.infermax.replay.metrics import Metrics
 from tests.foreign.chrome import chrome_trace
@@ -287,6 +287,27 @@ def test_a_file_of_batches_is_replayed_too(tmp_path: Path) -> None:
     assert found["format"].endswith("its batches replayed")
     assert "the system itself took" in found["remarks"][0]
     assert {some["metric"] for some in group["explained"]} == {"makespan", "mean_e2e"}
+
+
+def test_batches_are_replayed_though_prompts_look_longer_than_they_are(tmp_path: Path) -> None:
+    toy = read_instance(TOY)
+    requests = (RequestGroup("q", 5, 60, Fraction(0), 24),)
+    instance = replace(toy, name="drops", groups=requests, system=System(150, 8, 8))
+    write_instance(instance, tmp_path / "drops.json")
+    trace = tmp_path / "chrome_trace.json"
+    trace.write_text(json.dumps(chrome_trace(instance, api.schedule(instance, "sarathi"))))
+    done = invoke(tmp_path / "drops.json", trace, "--metric", "makespan", "--json")
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.output)["instances"][0]["runs"]
+    assert found["format"].endswith("its batches replayed")
+    makespan = float(api.verify(instance, api.schedule(instance, "sarathi")).metrics.makespan)
+    assert float(found["metrics"]["makespan"]["value"]) == pytest.approx(makespan)
+    other = replace(instance, groups=(RequestGroup("q", 5, 61, Fraction(0), 24),))
+    write_instance(other, tmp_path / "other.json")
+    done = invoke(tmp_path / "other.json", trace, "--metric", "makespan")
+    assert done.exit_code == 2
+    assert "its batches cannot be replayed: " in done.output
+    assert "read without the instance it has " in done.output
 
 
 def test_help_names_all_formats() -> None:

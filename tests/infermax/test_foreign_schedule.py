@@ -15,10 +15,15 @@ from infermax_opt.foreign.run import ForeignBatch, Run
 from infermax_opt.infermax.data.foreign_schedule import schedule_of_run
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
 from infermax_opt.infermax.data.profiles import load_profile
+from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.fast import replay
 from tests.foreign.chrome import chrome_trace
 
 COST = load_profile("llama-2-7b_a100").cost
+
+
+def rebuilt(run: Run, instance: Instance) -> Schedule:
+    return schedule_of_run(run, instance)[0]
 
 
 def instance(*requests: tuple[int, int, str], capacity: int = 1000) -> Instance:
@@ -43,9 +48,9 @@ def test_our_own_schedules_come_back(tmp_path: Path, scheduler: str, capacity: i
     wanted = replay(made, schedule)
     path = tmp_path / "chrome_trace.json"
     path.write_text(json.dumps(chrome_trace(made, schedule)))
-    rebuilt = schedule_of_run(read_run(path), made)
-    found = replay(made, rebuilt)
-    assert io.verify(made, rebuilt).violations == ()
+    again = rebuilt(read_run(path), made)
+    found = replay(made, again)
+    assert io.verify(made, again).violations == ()
     assert found.features == wanted.features
     assert found.evictions == wanted.evictions
     assert (wanted.evictions > 0) == (capacity < 4000)
@@ -53,11 +58,39 @@ def test_our_own_schedules_come_back(tmp_path: Path, scheduler: str, capacity: i
     assert float(ends[0]) == pytest.approx(float(ends[1]), abs=1e-6)
 
 
+@pytest.mark.parametrize("scheduler", ["vllm", "vllm_v1", "sarathi"])
+@pytest.mark.parametrize(
+    ("sizes", "capacity", "chunk"), [((30, 20), 200, 16), ((5, 60), 150, 8), ((30, 20), 2000, 16)]
+)
+def test_our_own_schedules_come_back_where_prompts_are_dropped(
+    tmp_path: Path, scheduler: str, sizes: tuple[int, int], capacity: int, chunk: int
+) -> None:
+    requests = (RequestGroup("q", *sizes, Fraction(0), 24),)
+    made = Instance("made", requests, System(capacity, chunk, chunk), COST)
+    wanted = replay(made, io.schedule(made, scheduler))
+    path = tmp_path / "chrome_trace.json"
+    path.write_text(json.dumps(chrome_trace(made, io.schedule(made, scheduler))))
+    found = replay(made, rebuilt(read_run(path), made))
+    assert found.violations == ()
+    assert found.features == wanted.features
+    assert found.evictions == wanted.evictions
+
+
+def test_what_is_guessed_and_what_is_put_in_is_said() -> None:
+    other = {"1": 1}
+    rows = [{"0": 4, "1": 1}, other, {"0": 4}, {"0": 4}, {"0": 1}, {"0": 1}]
+    assert schedule_of_run(run(*rows), instance((8, 3, "0"), (1, 2, "0")))[1] == ()
+    rows = [{"0": 4, "1": 1}, other, {"0": 4}, other, {"0": 5}, {"0": 3}, {"0": 1}]
+    schedule, (remark,) = schedule_of_run(run(*rows), instance((8, 2, "0"), (1, 3, "0")))
+    assert remark.startswith("the batches of 1 of 2 requests can be read in more than one way")
+    assert [k for k, batch in enumerate(schedule.batches) if batch.evict] == [1, 3]
+    (remark,) = schedule_of_run(run({"0": 5}, {"0": 6}, {"0": 1}), instance((5, 3, "0")))[1]
+    assert remark.startswith("1 batches that only evict are put in")
+
+
 def test_restarted_requests_are_evicted_as_early_as_can_be() -> None:
     made = instance((5, 4, "0"), (3, 3, "0"), capacity=8)
-    schedule = schedule_of_run(
-        run({"0": 5}, {"0": 1}, {"1": 3}, {"1": 1}, {"1": 1}, {"0": 7}, {"0": 1}), made
-    )
+    schedule = rebuilt(run({"0": 5}, {"0": 1}, {"1": 3}, {"1": 1}, {"1": 1}, {"0": 7}, {"0": 1}), made)
     assert [b.evict for b in schedule.batches if b.evict] == [("q0",)]
     assert schedule.batches[2].evict == ("q0",)
     done = replay(made, schedule)
@@ -67,7 +100,7 @@ def test_restarted_requests_are_evicted_as_early_as_can_be() -> None:
 
 def test_restarts_without_a_batch_between_get_one() -> None:
     made = instance((5, 3, "0"))
-    schedule = schedule_of_run(run({"0": 5}, {"0": 6}, {"0": 1}), made)
+    schedule = rebuilt(run({"0": 5}, {"0": 6}, {"0": 1}), made)
     assert schedule.length == 4
     assert schedule.batches[1].evict == ("q0",)
     assert replay(made, schedule).violations == ()
@@ -84,7 +117,7 @@ def test_refills_in_chunks_and_begun_anew() -> None:
         {"0": 6, "1": 1},
         {"0": 2},
     ]
-    schedule = schedule_of_run(run(*rows, {"0": 1}, {"1": 1}, {"1": 1}, {"1": 1}), made)
+    schedule = rebuilt(run(*rows, {"0": 1}, {"1": 1}, {"1": 1}, {"1": 1}), made)
     done = replay(made, schedule)
     assert done.violations == ()
     assert (done.evictions, done.refill_tokens) == (2, 13)
@@ -92,18 +125,18 @@ def test_refills_in_chunks_and_begun_anew() -> None:
 
 def test_batches_wait_for_arrivals_and_where_the_other_system_idled() -> None:
     made = instance((5, 1, "0"), (5, 1, "2.5"), (5, 1, "2.5"))
-    schedule = schedule_of_run(run({"0": 5}, {"1": 5}, {"2": 5}, gap="1"), made)
+    schedule = rebuilt(run({"0": 5}, {"1": 5}, {"2": 5}, gap="1"), made)
     assert [batch.start for batch in schedule.batches] == [None, Fraction("2.5"), Fraction(4)]
-    schedule = schedule_of_run(run({"0": 5}, {"1": 5}, {"2": 5}), made)
+    schedule = rebuilt(run({"0": 5}, {"1": 5}, {"2": 5}), made)
     assert [batch.start for batch in schedule.batches] == [None, Fraction("2.5"), Fraction("2.5")]
     assert replay(made, schedule).violations == ()
 
 
 def test_requests_are_matched_by_arrival() -> None:
     made = instance((5, 1, "1"), (7, 1, "0"))
-    schedule = schedule_of_run(run({"10": 5}, {"9": 7}), made)
+    schedule = rebuilt(run({"10": 5}, {"9": 7}), made)
     assert [dict(batch.tokens) for batch in schedule.batches] == [{"q0": 5}, {"q1": 7}]
-    schedule = schedule_of_run(run({"x": 7}, {"a": 5}), made)
+    schedule = rebuilt(run({"x": 7}, {"a": 5}), made)
     assert [dict(batch.tokens) for batch in schedule.batches] == [{"q1": 7}, {"q0": 5}]
 
 
@@ -121,7 +154,7 @@ def test_requests_are_matched_by_arrival() -> None:
 )
 def test_what_cannot_be_is_named(rows: list[dict[str, int]], words: str) -> None:
     with pytest.raises(InputError) as caught:
-        schedule_of_run(run(*rows), instance((5, 3, "0")))
+        rebuilt(run(*rows), instance((5, 3, "0")))
     assert words in str(caught.value)
     assert str(caught.value).startswith("trace.json")
 
@@ -129,6 +162,6 @@ def test_what_cannot_be_is_named(rows: list[dict[str, int]], words: str) -> None
 def test_runs_without_batches_and_unfinished_ones() -> None:
     made = instance((5, 3, "0"))
     with pytest.raises(InputError, match="holds no batches"):
-        schedule_of_run(Run("t", "vllm", ()), made)
-    (violation,) = replay(made, schedule_of_run(run({"0": 5}), made)).violations
+        rebuilt(Run("t", "vllm", ()), made)
+    (violation,) = replay(made, rebuilt(run({"0": 5}), made)).violations
     assert "generated 1 of 3 tokens" in str(violation)

@@ -1,10 +1,10 @@
 """Schedules of other systems, rebuilt from their batches.
 
 A file of batches says which tokens of each request were processed, and when.  It does not say where the KV
-of a request was dropped: a request in decode that processes several tokens at once was restarted, and what it
-processes from there is a refill of its prompt and of all tokens it had generated.  It is evicted in the batch
-after the last one that held it, as early as can be: no other point leaves more KV to the others.  Where no
-batch lies between, one is put there that only evicts.
+of a request was dropped: `infermax_opt.foreign.known_lengths` finds that out with the lengths of the
+instance, and where a request is not finished, `infermax_opt.foreign.restarts` from batch to batch.  It is
+evicted in the batch after the last one that held it, as early as can be: no other point leaves more KV to the
+others.  Where no batch lies between, one is put there that only evicts.
 
 A batch waits for the arrival of its requests, and where the other system idled, as long as it did.  Nothing
 else is taken from the clock of the other system: times come from replay.
@@ -12,13 +12,14 @@ else is taken from the clock of the other system: times come from replay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.foreign.known_lengths import Stretch, reading_of
 from infermax_opt.foreign.restarts import Chunks, Processed, chunks_of, refill_of
 from infermax_opt.foreign.run import ForeignBatch, Run
 from infermax_opt.infermax.data.instance import Instance, Request
@@ -95,6 +96,8 @@ class _Rebuilding:
         self.rebuilt = [_Rebuilt() for _ in batches]
         # By how much the number of requests in decode changes before each batch.
         self.changes = [0] * (len(batches) + 1)
+        # Requests whose batches can be read in several ways.
+        self.doubtful = 0
 
     def fault(self, one: _One, k: int, problem: str) -> InputError:
         """The error that a request cannot do in its batch `k` what the file says."""
@@ -137,25 +140,6 @@ class _Rebuilding:
             # One token short of its next one, it is in decode.
             self.changes[j + 1] += n > 0 and missing == 1
 
-    def refill(self, one: _One, k: int, n: int, earliest: int) -> tuple[int, Chunks]:
-        """Where the refill that shows at position `k` begins, and its chunks; the request is evicted before.
-
-        Parameters
-        ----------
-        one : _One
-        k, n : int
-        earliest : int
-            Position before which it does not begin.
-        """
-        found = refill_of(one.of, k, one.request.input_tokens + n, earliest)
-        if found is None:
-            raise self.unclear(one, k, one.request.input_tokens + n)
-        for at in range(found[0], k):
-            # What looked like a decode step was a chunk.
-            self.rebuilt[one.of.places[at]].decodes.pop()
-        self.evict(one.request, one.of.places[found[0] - 1], one.of.places[found[0]], True)
-        return found
-
     def unclear(self, one: _One, k: int, needed: int) -> InputError:
         """The error that chunks do not add up."""
         problem = f"needs {needed} tokens from here, and its chunks do not add up to that"
@@ -163,32 +147,62 @@ class _Rebuilding:
 
     def follow(self, one: _One) -> None:
         """Write all that a request does."""
-        k = n = earliest = 0
-        outputs = one.request.output_tokens
-        while k < len(one.of.counts):
-            if n == outputs:
-                raise self.fault(one, k, f"processes {one.of.counts[k]} tokens after its last one")
-            if n and one.of.counts[k] == 1:
-                self.rebuilt[one.of.places[k]].decodes.append(one.request.id)
-            else:
-                begin, found = self.refill(one, k, n, earliest) if n else (0, self.prompt(one))
-                n -= k - begin
-                self.write(one, begin, n, found)
-                k, earliest = found.end, found.end + 1
-                if k == len(one.of.counts):
-                    return
-                self.changes[one.of.places[k] + 1] += 1
+        reading = reading_of(one.of, one.request.input_tokens, one.request.output_tokens)
+        self.doubtful += reading is not None and not reading.alone
+        k = n = 0
+        for begin, chunks in self.seen(one) if reading is None else reading.stretches:
+            n += self.decode(one, k, begin, n)
+            if n:
+                self.evict(one.request, one.of.places[begin - 1], one.of.places[begin], True)
+            self.write(one, begin, n, chunks)
+            k = chunks.end + 1
+            if k > len(one.of.counts):
+                return
             n += 1
-            if n == outputs:
-                self.changes[one.of.places[k] + 1] -= 1
-            k += 1
+            self.changes[one.of.places[chunks.end] + 1] += n < one.request.output_tokens
+        self.decode(one, k, len(one.of.counts), n)
 
-    def prompt(self, one: _One) -> Chunks:
-        """The chunks of the prompt."""
-        found = chunks_of(one.of, 0, one.request.input_tokens)
+    def decode(self, one: _One, k: int, until: int, n: int) -> int:
+        """Write the decode steps from position `k` on, after `n` tokens; return how many.
+
+        Parameters
+        ----------
+        one : _One
+        k, until, n : int
+        """
+        for at in range(k, until):
+            self.rebuilt[one.of.places[at]].decodes.append(one.request.id)
+        if until > k and n + until - k == one.request.output_tokens:
+            self.changes[one.of.places[until - 1] + 1] -= 1
+        return until - k
+
+    def seen(self, one: _One) -> Iterator[Stretch]:
+        """Prompt and refills of a request that is not finished, as its batches show them one by one.
+
+        Raises
+        ------
+        InputError
+            If it does what it cannot do.
+        """
+        prompt, counts = one.request.input_tokens, one.of.counts
+        found = chunks_of(one.of, 0, prompt)
         if found is None:
-            raise self.unclear(one, 0, one.request.input_tokens)
-        return found
+            raise self.unclear(one, 0, prompt)
+        yield Stretch(0, found)
+        k, n, earliest = found.end + 1, 1, found.end + 1
+        while k < len(counts):
+            if n == one.request.output_tokens:
+                raise self.fault(one, k, f"processes {counts[k]} tokens after its last one")
+            if counts[k] > 1:
+                again = refill_of(one.of, k, prompt + n, earliest)
+                if again is None:
+                    raise self.unclear(one, k, prompt + n)
+                yield Stretch(*again)
+                n -= k - again[0]
+                k = earliest = again[1].end
+                earliest += 1
+            n += 1
+            k += 1
 
     def starts(self) -> list[Fraction | None]:
         """Earliest start of each batch, where it must be said."""
@@ -203,6 +217,20 @@ class _Rebuilding:
             idle = batch.start > before.end + ROUNDING
             found.append((max(newest[j], newest[0] + batch.start) if idle else newest[j]) or None)
         return found
+
+    def remarks(self) -> Iterator[str]:
+        """What must be said beside the batches."""
+        if self.doubtful:
+            yield (
+                f"the batches of {self.doubtful} of {len(self.position)} requests can be read in more than "
+                "one way; taken is that with the least KV"
+            )
+        added = sum(bool(one.cleared) for one in self.rebuilt)
+        if added:
+            yield (
+                f"{added} batches that only evict are put in: requests are restarted from one batch to "
+                "the next"
+            )
 
     def batches(self) -> list[Batch]:
         """All batches."""
@@ -223,8 +251,8 @@ class _Rebuilding:
         return found
 
 
-def schedule_of_run(run: Run, instance: Instance) -> Schedule:
-    """Rebuild the schedule of a run that holds all its batches.
+def schedule_of_run(run: Run, instance: Instance) -> tuple[Schedule, tuple[str, ...]]:
+    """Rebuild the schedule of a run that holds all its batches; with what must be said beside it.
 
     Requests of the run are matched with those of the instance by arrival: where names are numbers in their
     order, else in the order in which batches first hold them.  Whether the schedule keeps the limits is the
@@ -243,4 +271,5 @@ def schedule_of_run(run: Run, instance: Instance) -> Schedule:
         If there are no batches, the numbers of requests differ, or a request processes more tokens than its
         lengths allow: naming the batch and the request.
     """
-    return Schedule(instance.name, run_length(_Rebuilding(run, instance).batches()))
+    made = _Rebuilding(run, instance)
+    return Schedule(instance.name, run_length(made.batches())), tuple(made.remarks())

@@ -14,7 +14,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from infermax_opt.core.band import Band
+from infermax_opt.core.band import Band, require_band
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem, Heuristic
 from infermax_opt.core.registry import problem_of
@@ -197,6 +197,7 @@ def on_band(instance: AnyInstance, band: Band | None) -> AnyInstance:
     InputError
         If the problem has no such machines.
     """
+    require_band(band)
     return instance if band is None else problem_of(instance).scoring.banded(instance, band)
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 
 from infermax_opt.api import on_band
 from infermax_opt.core.band import Band
+from infermax_opt.core.checks import checked_path
 from infermax_opt.core.exact import Number
 from infermax_opt.core.frames import plain
 from infermax_opt.core.registry import problem_of
@@ -53,7 +54,7 @@ def with_cost(instance: I, path: str | os.PathLike[str]) -> I:
     InputError
         If the file cannot be read, or instances of the problem have no such cost.
     """
-    found: tuple[I, str] = problem_of(instance).priced(instance, os.fspath(path))
+    found: tuple[I, str] = problem_of(instance).priced(instance, checked_path(path, "cost"))
     return found[0]
 
 

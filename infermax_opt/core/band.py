@@ -8,7 +8,7 @@ from fractions import Fraction
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text, to_fraction
 
-__all__ = ["Band"]
+__all__ = ["Band", "require_band"]
 
 
 @dataclass(frozen=True)
@@ -58,3 +58,15 @@ class Band:
         """What it says of a machine."""
         low, high = decimal_text(self.low), decimal_text(self.high)
         return f"any machine whose batches take {low} to {high} times as long as the model's"
+
+
+def require_band(value: object) -> None:
+    """Check that it is a band, or None.
+
+    Raises
+    ------
+    InputError
+        If it is something else, such as a text.
+    """
+    if value is not None and not isinstance(value, Band):
+        raise InputError(f"a {type(value).__name__} is no Band", field="band")

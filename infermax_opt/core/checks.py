@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Protocol
@@ -16,6 +17,7 @@ __all__ = [
     "Meaning",
     "checked_decimal",
     "checked_ids",
+    "checked_path",
     "checked_text",
     "checked_total",
     "checked_whole",
@@ -63,6 +65,19 @@ def checked_whole(value: object, field: str, least: int, most: int) -> int:
     if not least <= number <= most:
         raise InputError(f"{value} is not between {least} and {most}", field=field)
     return number
+
+
+def checked_path(value: object, field: str) -> str:
+    """Check that it names a file, and return its path.
+
+    Raises
+    ------
+    InputError
+        If it is something else, such as what the file would hold.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise InputError(f"a {type(value).__name__} is no path of a file", field=field)
+    return os.fspath(value)
 
 
 def checked_decimal(value: object, field: str) -> Fraction:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.infermax.band import scaled_cost
-from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.cost import CostModel, checked_cost
 from infermax_opt.infermax.data.instance import System
 
 __all__ = ["AS_GIVEN", "MachineType", "Variant"]
@@ -53,6 +53,11 @@ class MachineType:
         Of an hour, in the user's currency.
     variant : Variant
         How `cost` differs from what was given.
+
+    Raises
+    ------
+    InputError
+        If `cost` is no cost model, such as a whole profile.
     """
 
     name: str
@@ -60,6 +65,9 @@ class MachineType:
     cost: CostModel
     price: Fraction | None = None
     variant: Variant = AS_GIVEN
+
+    def __post_init__(self) -> None:
+        checked_cost(self.cost)
 
     def varied(self, variant: Variant) -> MachineType:
         """The type, which is as given, as a variant of it.

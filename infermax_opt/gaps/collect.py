@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from infermax_opt import api
-from infermax_opt.core.band import Band
+from infermax_opt.core.band import Band, require_band
+from infermax_opt.core.checks import checked_path
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.progress import Progress
 from infermax_opt.core.registry import first_problem, problem_of
@@ -160,6 +161,7 @@ def gap(
         If there is no run, a metric cannot be minimised, a schedule breaks a rule, or a run is of other
         requests.
     """
+    require_band(band)
     if not runs:
         raise InputError("at least one is needed", field="runs")
     if labels and len(labels) != len(runs):
@@ -256,9 +258,12 @@ def gaps_on_machine(
     InputError
         If a file cannot be read, or a request can never fit.
     """
-    source = Source(tuple(os.fspath(path) for path in paths), format, choices)
+    source = Source(tuple(checked_path(path, "paths") for path in paths), format, choices)
+    require_band(band)
     told = {name: str(value) for name, value in (limits or {}).items()}
-    subjects = subjects_on_machine(os.fspath(machine), source, limits=told, slos=slos, band=band)
+    subjects = subjects_on_machine(
+        checked_path(machine, "machine"), source, limits=told, slos=slos, band=band
+    )
     return score(subjects, metrics=metrics, time_limit=time_limit, band=band)
 
 

@@ -41,6 +41,7 @@ __all__ = [
     "CostModel",
     "Extra",
     "batch_time",
+    "checked_cost",
     "prefill_work",
 ]
 
@@ -268,6 +269,19 @@ class CostModel:
         if any(extra):
             return [time + extra.of(BatchFeatures(*row)) for time, row in zip(times, features, strict=True)]
         return times
+
+
+def checked_cost(value: object, field: str = "cost") -> None:
+    """Check that it is a cost model.
+
+    Raises
+    ------
+    InputError
+        If it is something else, such as a profile, which has one.
+    """
+    if not isinstance(value, CostModel):
+        inner = "; its .cost is one" if isinstance(getattr(value, "cost", None), CostModel) else ""
+        raise InputError(f"a {type(value).__name__} is no CostModel{inner}", field=field)
 
 
 def _pair(pair: object, name: str) -> tuple[Fraction, Fraction]:

@@ -20,7 +20,7 @@ from infermax_opt.core.checks import (
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
 from infermax_opt.core.shown import ShownInstance
-from infermax_opt.infermax.data.cost import CostModel
+from infermax_opt.infermax.data.cost import CostModel, checked_cost
 from infermax_opt.infermax.data.intervals import check_intervals, coefficients
 from infermax_opt.infermax.data.objective import BY_COUNT, Metric, Objective, shares
 from infermax_opt.infermax.data.release import Release, check_release, release_sets
@@ -153,6 +153,7 @@ class Instance(ShownInstance):
         object.__setattr__(self, "groups", tuple(self.groups))
         object.__setattr__(self, "classes", tuple(self.classes))
         object.__setattr__(self, "objective", Objective.of(self.objective))
+        checked_cost(self.cost)
         checked_total(self.groups)
         for index, group in enumerate(self.groups):
             self._check_fits(group, f"requests[{index}]")

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.shown import Shown
 from infermax_opt.files.arrivals import compressed
 from infermax_opt.files.traces import Trace
 from infermax_opt.fleet.apart import ApartQuestion
@@ -103,7 +104,7 @@ class PlanOptions:
 
 
 @dataclass(frozen=True)
-class PlanRow:
+class PlanRow(Shown):
     """What a type of machine needs at a rate.
 
     Attributes
@@ -165,6 +166,16 @@ class PlanRow:
         if self.upper is None:
             return "bound-only"
         return "optimal" if self.lower == self.upper else "feasible"
+
+    @property
+    def found_by(self) -> str | None:
+        """Policy and scheduler of the fewest machines found."""
+        return None if self.found is None else f"{self.found.policy} with {self.found.scheduler}"
+
+    def facts(self) -> Mapping[str, Any]:
+        """What is asked, the machines needed and found, and who found them."""
+        names = ("rate", "lower", "upper", "status", "found_by", "seconds")
+        return {"machine": self.machine.name, **{name: getattr(self, name) for name in names}}
 
     @property
     def span(self) -> Fraction:

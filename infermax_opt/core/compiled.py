@@ -37,6 +37,8 @@ PATIENCE = 2.0
 PLAIN = "kernels run as plain Python, many times slower"
 #: Steps of a kernel that plain Python makes in less time than compiling takes.
 COMPILING_STEPS = 500_000
+#: What plain Python did for want of compiled code, by the kernel that was not compiled.
+_plain_steps: dict[Callable[[], Callable[..., Any]], int] = {}
 #: Where compiled code cannot be kept, in words.
 UNKEPT = "compiled kernels cannot be kept: no folder for them can be written; set NUMBA_CACHE_DIR"
 #: Receives a line when a kernel has to be compiled.
@@ -171,7 +173,9 @@ def _at_hand(kernel: Any) -> bool:
     return kept or bool(kernel.overloads)
 
 
-def worthwhile(kernel: Callable[[], Callable[..., Any]], steps: int, first: int, later: int) -> bool:
+def worthwhile(
+    kernel: Callable[[], Callable[..., Any]], steps: int, first: int, later: int, uncompiled: int = 0
+) -> bool:
     """Whether work is enough for compiled code.
 
     Parameters
@@ -184,13 +188,21 @@ def worthwhile(kernel: Callable[[], Callable[..., Any]], steps: int, first: int,
         Below so many plain Python takes less time than loading compiled code.
     later : int
         The same once it is loaded.
+    uncompiled : int
+        Of the work of a process as long as there is no compiled code: so many take plain Python less time
+        than compiling would.
     """
     if in_rehearsal():
         return True
     loaded = kernel.cache_info().currsize > 0  # type: ignore[attr-defined]
     if steps < (later if loaded else first):
         return False
-    return not _hurry.on or steps >= COMPILING_STEPS or absent("numba") or _at_hand(kernel())
+    enough = COMPILING_STEPS if _hurry.on else uncompiled
+    before = 0 if _hurry.on else _plain_steps.get(kernel, 0)
+    if steps + before >= enough or absent("numba") or _at_hand(kernel()):
+        return True
+    _plain_steps[kernel] = before + steps
+    return False
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.shown import Shown
 from infermax_opt.files.arrivals import compressed
 from infermax_opt.files.traces import Trace
 from infermax_opt.fleet.apart import ApartQuestion, fits_apart, held_apart
@@ -103,7 +104,7 @@ class PlanOptions:
 
 
 @dataclass(frozen=True)
-class PlanRow:
+class PlanRow(Shown):
     """What a type of machine needs at a rate.
 
     Attributes
@@ -170,6 +171,16 @@ class PlanRow:
     def never(self) -> bool:
         """Whether no number of machines is enough, in one pool or, where asked for, in two."""
         return self.lower is None and (self.split is None or self.split.lower is None)
+
+    @property
+    def found_by(self) -> str | None:
+        """Policy and scheduler of the fewest machines found."""
+        return None if self.found is None else f"{self.found.policy} with {self.found.scheduler}"
+
+    def facts(self) -> Mapping[str, Any]:
+        """What is asked, the machines needed and found, and who found them."""
+        names = ("rate", "lower", "upper", "status", "found_by", "seconds")
+        return {"machine": self.machine.name, **{name: getattr(self, name) for name in names}}
 
     @property
     def span(self) -> Fraction:

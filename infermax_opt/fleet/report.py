@@ -310,7 +310,7 @@ def _table(plan: Plan) -> list[tuple[str, ...]]:
     head = ("machine", "rate", *more, "lower", "upper", "status", "found by")
     table: list[tuple[str, ...]] = [head]
     for row in plan.rows:
-        by = UNKNOWN if row.found is None else f"{row.found.policy} with {row.found.scheduler}"
+        by = row.found_by or UNKNOWN
         given = [row.machine.variant.words or "as given"] if varied else []
         given += [] if row.error is None else [f"{float(row.error):g}"]
         bounds = _cell(row.lower), _cell(row.upper)

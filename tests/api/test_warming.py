@@ -140,3 +140,11 @@ def test_when_work_is_enough_for_compiled_code() -> None:
     assert worthwhile(loaded, 5, 10, 5)
     with rehearsing(print):
         assert worthwhile(cold, 0, 10, 5)
+
+
+def test_plain_python_works_for_as_long_as_compiling_takes() -> None:
+    cold, loaded, other = (functools.cache(lambda some=some: Kernel(some)) for some in ((), ("types",), ()))
+    assert [worthwhile(cold, 40, 10, 5, 100) for _ in range(3)] == [False, False, True]
+    assert not worthwhile(other, 40, 10, 5, 100), "each kernel has a budget of its own"
+    assert worthwhile(loaded, 40, 10, 5, 100)
+    assert worthwhile(other, 60, 10, 5, 100)

@@ -46,6 +46,15 @@ def test_a_plan_that_ends() -> None:
     assert [name for name, _ in plan.sustained] == ["a", "b"]
 
 
+def test_a_row_shows_itself() -> None:
+    row = sweep(TRACE, asked()).rows[0]
+    assert repr(row).startswith("<PlanRow: machine a, rate 1, lower ")
+    assert f">{row.found_by}</td>" in row._repr_html_()
+    shown = row.to_dict()
+    assert (shown["machine"], shown["lower"], shown["upper"]) == ("a", row.lower, row.upper)
+    assert list(row.to_frame()["found_by"]) == [row.found_by]
+
+
 def test_a_plan_that_is_interrupted() -> None:
     whole = sweep(TRACE, asked())
     plan = stopped_at("b at rate 2")

@@ -31,6 +31,8 @@ ABOUT = {
 
 #: Output tokens up to which plain Python takes less time than loading compiled code.
 PLAIN_WORK = 3_000
+#: The same as long as there is none: so many take some seconds, and compiling a dozen.
+UNCOMPILED = 200_000
 #: Limit of a request that was promised none, seconds.
 FOREVER = 1e9
 
@@ -71,7 +73,8 @@ class Router:
             raise InputError("sorted_f forms its batches for a single machine", field="scheduler")
         self.question = question
         self._input = loop_input(question.workload, options)
-        self._long = worthwhile(_compiled, question.workload.output_tokens, PLAIN_WORK, PLAIN_WORK)
+        tokens = question.workload.output_tokens
+        self._long = worthwhile(_compiled, tokens, PLAIN_WORK, PLAIN_WORK, UNCOMPILED)
 
     def route(
         self,

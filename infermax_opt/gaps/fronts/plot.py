@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from infermax_opt.core.readings import Rest
@@ -77,10 +77,9 @@ def _excluded(axes: Any, front: Front, most_x: float, most_y: float) -> None:
     import numpy as np
 
     planes = [(float(p.u), float(p.v), float(p.bound.value)) for p in front.half_planes]
-    least = max((bound / u for u, v, bound in planes if u and not v), default=0.0)
-    least_y = max((bound / v for u, v, bound in planes if v and not u), default=0.0)
+    least = _least(planes)
     low_x = _start(front.x, [float(p.x) for p in front.points], least)
-    low_y = _start(front.y, [float(p.y) for p in front.points], least_y)
+    low_y = _start(front.y, [float(p.y) for p in front.points], _least((v, u, b) for u, v, b in planes))
     x = np.geomspace(low_x, most_x, STEPS) if low_x else np.linspace(most_x / STEPS, most_x, STEPS)
     y = np.zeros(STEPS)
     for u, v, bound in planes:
@@ -95,12 +94,7 @@ def _excluded(axes: Any, front: Front, most_x: float, most_y: float) -> None:
     )
     axes.set_xlim(low_x, _end(front.x, most_x, [float(p.x) for p in front.points]))
     axes.set_ylim(low_y, _end(front.y, most_y, [float(p.y) for p in front.points]))
-    if low_x:
-        axes.set_xscale("log")
-        _plain_ticks(axes.xaxis)
-    if low_y:
-        axes.set_yscale("log")
-        _plain_ticks(axes.yaxis)
+    _far_apart(axes, low_x, low_y)
 
 
 def _most(axis: Axis, values: Sequence[float]) -> float:
@@ -108,6 +102,21 @@ def _most(axis: Axis, values: Sequence[float]) -> float:
     if isinstance(axis.reading, Rest):
         return float(axis.reading.whole)
     return BEYOND * max(values, default=1.0) or 1.0
+
+
+def _least(planes: Iterable[tuple[float, float, float]]) -> float:
+    """The best bound on the first metric alone."""
+    return max((bound / u for u, v, bound in planes if u and not v), default=0.0)
+
+
+def _far_apart(axes: Any, low_x: float, low_y: float) -> None:
+    """Make those axes logarithmic that begin above 0."""
+    if low_x:
+        axes.set_xscale("log")
+        _plain_ticks(axes.xaxis)
+    if low_y:
+        axes.set_yscale("log")
+        _plain_ticks(axes.yaxis)
 
 
 def _start(axis: Axis, values: Sequence[float], least: float) -> float:

@@ -38,6 +38,8 @@ __all__ = ["LoopInput", "Options", "Order", "loop_input", "schedule"]
 PLAIN_WORK = 50_000
 #: The same once the compiled code is loaded.
 PLAIN_WORK_LOADED = 500
+#: What plain Python does in all before the loop is compiled: some seconds, and compiling takes a dozen.
+UNCOMPILED = 200_000
 
 
 #: Columns of dates where keys do not follow the clock.
@@ -159,7 +161,7 @@ def schedule(instance: Instance, options: Options) -> Schedule:
     limits = _limits(instance, options)
     chunks = sum(r.input_tokens for r in instance.requests) // min(limits.prefill, limits.tokens)
     work = instance.output_tokens + len(instance.requests) + chunks
-    if not worthwhile(_compiled, work, PLAIN_WORK, PLAIN_WORK_LOADED):
+    if not worthwhile(_compiled, work, PLAIN_WORK, PLAIN_WORK_LOADED, UNCOMPILED):
         return _run(instance, options, limits, _loop.schedule_loop, list, list)
     import numpy as np
 

@@ -26,6 +26,8 @@ __all__ = ["Plan", "pilot_order", "run_kernel"]
 PLAIN_WORK = 20_000
 #: The same once the compiled code is loaded.
 PLAIN_WORK_LOADED = 300
+#: What plain Python does in all before the kernel is compiled: about as long as compiling takes.
+UNCOMPILED = 100_000
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def run_kernel(
     """
     requests = instance.requests
     load = instance.output_tokens + sum(-(-r.input_tokens // w) for r, w in zip(requests, width, strict=True))
-    if not worthwhile(_compiled, load, PLAIN_WORK, PLAIN_WORK_LOADED):
+    if not worthwhile(_compiled, load, PLAIN_WORK, PLAIN_WORK_LOADED, UNCOMPILED):
         kernels = Kernels(_planner_kernel.plan_loop, regroup, list, list)
         return _run(instance, rules, order, width, early, kernels)
     import numpy as np

@@ -32,6 +32,8 @@ FAR = 1000
 PLAIN_WORK = 20_000
 #: The same once the compiled code is loaded.
 PLAIN_WORK_LOADED = 300
+#: What plain Python does in all before the kernel is compiled: about as long as compiling takes.
+UNCOMPILED = 100_000
 #: Most decodes that may be named one by one because another request idles beside them.
 MAX_NAMED = 1_000_000
 
@@ -76,7 +78,7 @@ def polish(instance: Instance, schedule: Schedule) -> tuple[float, Schedule]:
     if not instance.offline:
         return 0.0, schedule
     work = instance.output_tokens + sum(len(batch.tokens) + batch.repeat for batch in schedule.batches)
-    if not worthwhile(_compiled_trace, work, PLAIN_WORK, PLAIN_WORK_LOADED):
+    if not worthwhile(_compiled_trace, work, PLAIN_WORK, PLAIN_WORK_LOADED, UNCOMPILED):
         plain = _Kernels(_polish_trace.trace, _polish_kernel.regroup, list, instance.cost.floats)
         return _polish(instance, schedule, plain)
     import numpy as np

@@ -100,10 +100,13 @@ def _crowds() -> None:
 def _bounds() -> None:
     from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
     from infermax_opt.infermax.bounds.occupancy import occupancy_bound
+    from infermax_opt.infermax.bounds.pace import pace_bound
     from infermax_opt.infermax.bounds.state_flow import state_flow_bound
 
     for search in (state_flow_bound, occupancy_bound, lagrangian_bound):
         search(_offline(1))
+    groups = tuple(RequestGroup(f"r{k}", 2, 4, Fraction(k, 100)) for k in range(3))
+    pace_bound(replace(_offline(), groups=groups, objective=Objective.of("mean_e2e")))
 
 
 def _rounds() -> None:

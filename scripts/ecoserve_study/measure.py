@@ -13,6 +13,7 @@ from infermax_opt.infermax.bounds.attainment import attainment_bounds
 from infermax_opt.infermax.bounds.interaction import interaction_bound
 from infermax_opt.infermax.bounds.latency import latency_bounds
 from infermax_opt.infermax.bounds.overload import overload_bound
+from infermax_opt.infermax.bounds.pace import pace_bound
 from infermax_opt.infermax.bounds.priced_work import sustainable_rate
 from infermax_opt.infermax.bounds.service import service_bounds
 from infermax_opt.infermax.data.instance import Instance, Metric
@@ -86,8 +87,8 @@ def bounds(of: Instance, seconds: float) -> dict[str, float | None]:
     rate = float(sustainable_rate(of))
     rated = time.perf_counter()
     jct = max(value for _, value in latency_bounds(of, Metric.MEAN_E2E))
-    # The first one sees that requests in one batch lengthen each other's time, the other one that they queue.
-    for search in (interaction_bound, overload_bound):
+    # The first two see that requests in one batch lengthen each other's time, the last one that they queue.
+    for search in (interaction_bound, pace_bound, overload_bound):
         searched = search(of)
         if searched is not None:
             jct = max(jct, searched.value)

@@ -42,7 +42,7 @@ ABOUT = (
 #: Exit code of each outcome.
 EXIT_CODES = {"accepted": 0, "rejected": 1, "unusable": 2, "unreadable": 2}
 #: Bytes above which a certificate is compressed.
-LARGE = 1200
+LARGE = 900
 
 
 class Writer:

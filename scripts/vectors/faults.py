@@ -147,6 +147,11 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("no-triples", "evidence", "pairs.1", lambda row: row[:-1]),
         ("row-missing", "malformed", "pairs.-1", ...),
     ),
+    "pace": (
+        ("roots-that-prove-less", "claim", "cells.0.1", lambda root: root + 2**14),
+        ("member-below-0", "evidence", "members.0.0", -1),
+        ("own-missing", "malformed", "own.-1", ...),
+    ),
     "overload": (
         ("level-above-its-price", "evidence", "cells.0.2", lambda level: level * 2),
         ("price-below-0", "evidence", "cells.0", lambda cell: [cell[0], -1, 0]),

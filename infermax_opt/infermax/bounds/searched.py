@@ -17,6 +17,7 @@ from infermax_opt.infermax.bounds.least_work import least_work
 from infermax_opt.infermax.bounds.mutual import mutual_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.overload import overload_bound
+from infermax_opt.infermax.bounds.pace import pace_bound
 from infermax_opt.infermax.bounds.parts import part_bounds
 from infermax_opt.infermax.bounds.progress import progress_bound
 from infermax_opt.infermax.bounds.ramp import ramp_bound
@@ -88,7 +89,7 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
     yield from backwards_bounds(instance, stop=stop)
     # Each of the last two takes long where the other is the better one.
     last = (progress_bound, interaction_bound) if _crowded(instance) else (interaction_bound, progress_bound)
-    late = (mutual_bound, overload_bound, *last)
+    late = (mutual_bound, pace_bound, overload_bound, *last)
     for search in (progress_bound,) if instance.offline else late:
         found = search(instance, stop=stop)
         if found is not None:

@@ -22,6 +22,7 @@ from infermax_opt.infermax.checker.mutual import mutual
 from infermax_opt.infermax.checker.occupancy import occupancy
 from infermax_opt.infermax.checker.on_time import on_time
 from infermax_opt.infermax.checker.overload import overload
+from infermax_opt.infermax.checker.pace import pace
 from infermax_opt.infermax.checker.payments import Proof, in_order, of_all
 from infermax_opt.infermax.checker.pieces import Piece, read_cost
 from infermax_opt.infermax.checker.progress import progress
@@ -124,6 +125,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "progress": progress,
         "interaction": interaction,
         "mutual": mutual,
+        "pace": pace,
         "overload": overload,
         "backwards": backwards,
     },

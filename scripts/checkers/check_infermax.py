@@ -3602,15 +3602,57 @@ def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     capacity, volume = instance.capacity // instance.block, tokens_above(served, 0)[1]
     require(capacity > 0, "there is no memory")
     least = -(-volume // capacity)
-    length = evidence["batches"].whole(1, least)
+    chunks = "prompts" in evidence
+    length = evidence["batches"].whole(0 if chunks else 1, least)
+    percent = evidence["prompts"]["percent"].whole(0, 100) if chunks else 0
     batches = max(served.prefill, least)
     paid = Fraction(piece.alpha * volume, capacity) + instance.p0 * served.prefill
     paid += least_presence(served, batches) + instance.token_work(kinds, piece.beta)
     pairs = sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
-    return (paid + instance.p1 * pairs + ramp_terms(instance, piece, length)) / instance.scale
+    paid += instance.p1 * pairs + ramp_terms(instance, piece, length, 100 - percent)
+    if chunks:
+        paid += prompts_in_chunks(instance, piece, evidence["prompts"], percent)
+    return paid / instance.scale
 
 
-def ramp_terms(instance: Instance, piece: Piece, length: int) -> Fraction:
+def prompts_in_chunks(instance: Instance, piece: Piece, given: Field, percent: int) -> Fraction:
+    """What prompts pay for the KV that they hold before their last chunk, or for tokens beyond a knee.
+
+    Parameters
+    ----------
+    instance : Instance
+    piece : Piece
+        Affine piece of the batch time.
+    given : Field
+        Names the piece beyond whose knee with the other one tokens cost more; or none, for no such tokens.
+    percent : int
+        How much of that prompts count.
+    """
+    wait = Fraction(piece.alpha, instance.capacity // instance.block * instance.block)
+    width = instance.budget
+    dear: Fraction | None = None
+    if given["knee"].value is None:
+        require(percent == 0, "prompts: a share of no knee")
+    else:
+        alpha, beta = instance.pieces[given["knee"].whole(0, len(instance.pieces) - 1)]
+        require(alpha <= piece.alpha and beta > piece.beta, "prompts: the pieces have no knee")
+        width = max(1, min(width, math.ceil(Fraction(piece.alpha - alpha, beta - piece.beta))))
+        dear = Fraction(percent, 100) * (beta - piece.beta)
+    total = Fraction(0)
+    for i, _, count in instance.since():
+        instance.work.spend(60)
+        chunks = -(-i // width)  # the last one, of those counted from the end, may be smaller
+        last = i - (chunks - 1) * width
+        near = chunks - 1 if dear is None or wait * (chunks - 1) <= dear else int(dear / wait)
+        # Chunks 0 to `near` from the end wait; if that is not all of them, the others are dear.
+        if dear is None or near == chunks - 1:
+            total += count * wait * (width * ((chunks - 1) * (chunks - 2) // 2) + last * (chunks - 1))
+        else:
+            total += count * (wait * width * (near * (near + 1) // 2) + dear * (i - (near + 1) * width))
+    return total
+
+
+def ramp_terms(instance: Instance, piece: Piece, length: int, percent: int) -> Fraction:
     """Least cost of not yet full memory and of tokens beyond the piece, in so many batches.
 
     Parameters
@@ -3620,6 +3662,8 @@ def ramp_terms(instance: Instance, piece: Piece, length: int) -> Fraction:
         Affine piece of the batch time.
     length : int
         Batches, the last of which is the first term.
+    percent : int
+        How much of what tokens beyond the piece cost counts here.
     """
     most, free = instance.batch_tokens, instance.capacity // instance.block
     full, together = free * instance.block, 0
@@ -3633,7 +3677,8 @@ def ramp_terms(instance: Instance, piece: Piece, length: int) -> Fraction:
     instance.work.spend(length * (5 + 20 * len(corners)))
     above = [max(a + b * x for a, b in instance.pieces) - piece.alpha - piece.beta * x for x in corners]
     missing = Fraction(piece.alpha * (full - (instance.block - 1) * together), full)
-    lines = [(piece.alpha * x / full, more) for x, more in zip(corners, above, strict=True)]
+    share = Fraction(percent, 100)
+    lines = [(piece.alpha * x / full, share * more) for x, more in zip(corners, above, strict=True)]
     return sum((missing - max(k * a - b for a, b in lines) for k in range(1, length + 1)), Fraction(0))
 
 

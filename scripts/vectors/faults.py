@@ -126,7 +126,7 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
     "ramp": (
         ("fewer-batches-that-prove-less", "claim", "batches", 1),
         ("more-batches-than-there-are", "malformed", "batches", 5),
-        ("no-batches", "malformed", "batches", 0),
+        ("batches-below-0", "malformed", "batches", -1),
         ("piece-that-proves-less", "claim", "piece", 0),
     ),
     "progress": (

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
-from infermax_opt.core.result import LowerBound
+from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.bounds.ramp import ramp_bound
 from infermax_opt.infermax.bounds.searched import searched_bounds
@@ -67,6 +68,127 @@ def test_never_above_the_optimum(seeds: range) -> None:
         with pytest.raises(Rejected, match="claims"):
             submitted(shown(instance), instance, replace(bound, value=bound.value + Fraction(1, 10**40)))
     assert found > len(seeds) // 4
+
+
+def chunky(seed: int) -> Instance:
+    """A random instance with prompts of several chunks, for its batches or for the knee of the batch time."""
+    rng = random.Random(seed)
+    policy = Policy(rng.random() < 0.6, rng.random() < 0.9, rng.random() < 0.7)
+    sizes = [(rng.randint(3, 8), rng.randint(1, 2)) for _ in range(rng.choice([1, 2, 2]))]
+    groups = tuple(RequestGroup(f"q{k}", i, o) for k, (i, o) in enumerate(sizes))
+    block = rng.choice([1, 1, 2, 3])
+    peaks = [-(-(i + o - 1) // block) * block for i, o in sizes]
+    prompt = rng.randint(1, 3) if policy.chunked_prefill else max(i for i, _ in sizes)
+    system = System(
+        kv_capacity=rng.randint(max(peaks), sum(peaks)),
+        max_batch_tokens=prompt + rng.choice([0, 2, 20]),
+        max_prefill_tokens=prompt + rng.choice([0, 1, 20]),
+        block_size=block,
+    )
+    cost = cost_model(rng)
+    if rng.random() < 0.8:
+        flat, knee = Fraction(rng.randint(0, 20), 10), Fraction(rng.randint(0, 6), 2)
+        steep, alpha = flat + Fraction(rng.randint(1, 400), 100), Fraction(rng.randint(10, 80), 10)
+        pieces = [(alpha, flat), (max(Fraction(0), alpha - knee * (steep - flat)), steep)]
+        cost = CostModel(pieces, cost.decode, cost.prefill, attention=cost.attention)
+    return Instance(f"chunky-{seed}", groups, system, cost, policy)
+
+
+@in_blocks(campaign(200, 5_000), 100)
+def test_prompts_in_chunks_never_above_the_optimum(seeds: range) -> None:
+    """Nor is what other evidence proves."""
+    found = 0
+    for seed in seeds:
+        instance, rng = chunky(seed), random.Random(seed)
+        bound, best = ramp_bound(instance), optimum(instance)
+        for _ in range(4):
+            pieces = len(instance.cost.batch)
+            evidence = {
+                "kind": "ramp",
+                "piece": rng.randrange(pieces),
+                "batches": rng.randint(0, 4),
+                "prompts": rng.choice(
+                    [
+                        {"knee": None, "percent": 0},
+                        {"knee": rng.randrange(pieces), "percent": rng.choice([0, 1, 50, 100])},
+                    ]
+                ),
+            }
+            false = LowerBound(best + Fraction(1, 10**40), "ramp", Proof.CERTIFICATE, evidence=evidence)
+            with pytest.raises(Rejected, match=r"claims|knee|batches"):
+                submitted(shown(instance), instance, false)
+        if bound is None:
+            continue
+        found += "prompts" in (bound.evidence or {})
+        assert bound.value <= best, seed
+        assert check_evidence(instance, bound) == bound.value, seed
+        with pytest.raises(Rejected, match="claims"):
+            submitted(shown(instance), instance, replace(bound, value=bound.value + Fraction(1, 10**40)))
+    assert found > len(seeds) // 4
+
+
+def test_prompts_hold_their_chunks() -> None:
+    """12 tokens in batches of 4: those held before the last chunk are 4 and 8 of 20 tokens of KV."""
+    instance = replace(case(1, 12, 1, 20, cost=FLAT), system=System(20, 4, 4))
+    bound = ramp_bound(instance)
+    assert bound is not None
+    assert bound.evidence == {
+        "kind": "ramp",
+        "piece": 0,
+        "batches": 1,
+        "prompts": {"knee": None, "percent": 0},
+    }
+    assert bound.value == Fraction(12, 20) + Fraction(16, 20) + Fraction(12, 20)
+    assert check_evidence(instance, bound) == bound.value
+
+
+def test_tokens_beyond_the_knee_or_chunks_pay() -> None:
+    """A token of a chunk costs 1 / 20 for each batch that it waits; one beyond the knee 1 / 8, or a part."""
+    knee = CostModel([("1", "0"), ("0.5", "0.125")], ("0", "0"), ("0", "0"))
+    instance = replace(case(1, 18, 1, 20, cost=knee), system=System(20, 100, 100))
+    evidence = {"kind": "ramp", "piece": 0, "batches": 0, "prompts": {"knee": 1, "percent": 100}}
+    # r = 0..3 pay nothing, 4 to 7 a batch, 8 to 11 two; the last six would pay three and more: 1 / 8 each.
+    assert_proves(instance, evidence, Fraction(18, 20) + Fraction(4 + 8, 20) + Fraction(6, 8))
+    evidence["prompts"] = {"knee": 1, "percent": 40}
+    assert_proves(instance, evidence, Fraction(18, 20) + Fraction(4, 20) + Fraction(10, 20))
+
+
+def assert_proves(instance: Instance, evidence: dict[str, Any], value: Fraction) -> None:
+    """So much, and not a hair more."""
+    bound = LowerBound(value, "ramp", Proof.CERTIFICATE, evidence=evidence)
+    assert check_evidence(instance, bound) == value
+    with pytest.raises(Rejected, match="claims"):
+        submitted(shown(instance), instance, replace(bound, value=value + Fraction(1, 10**40)))
+
+
+def test_changed_shares_of_prompts_are_refused() -> None:
+    knee = CostModel([("1", "0"), ("0.5", "0.125")], ("0", "0"), ("0", "0"))
+    instance = replace(case(2, 30, 3, 80, cost=knee), system=System(80, 100, 100))
+    bound = ramp_bound(instance)
+    assert bound is not None
+    assert bound.evidence is not None
+    prompts = bound.evidence["prompts"]
+    assert prompts["knee"] == 1
+    given = shown(instance)
+    for changed, words in (
+        ({"knee": 0}, "knee"),
+        ({"knee": 2}, "knee"),
+        ({"knee": None}, "knee"),
+        ({"knee": "1x"}, "knee"),
+        ({"percent": -1}, "percent"),
+        ({"percent": 101}, "percent"),
+        ({"percent": 100}, "claims"),
+        ({"percent": 0}, "claims"),
+    ):
+        evidence = {**bound.evidence, "prompts": {**prompts, **changed}}
+        with pytest.raises(Rejected, match=words):
+            check(given, certificate_to_json(instance, replace(bound, evidence=evidence)))
+    without = {key: value for key, value in bound.evidence.items() if key != "prompts"}
+    with pytest.raises(Rejected, match="claims"):
+        check(given, certificate_to_json(instance, replace(bound, evidence=without)))
+    short = {**bound.evidence, "prompts": {"knee": 1}}
+    with pytest.raises(Rejected, match="percent"):
+        check(given, certificate_to_json(instance, replace(bound, evidence=short)))
 
 
 def test_better_than_any_closed_form_at_times() -> None:

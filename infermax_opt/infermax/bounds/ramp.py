@@ -28,13 +28,33 @@ of S_t over t <= H is that of (H-t+1) x_t.  With k = H-t+1 each of these batches
 the sum.  g is convex and linear between the tokens at which two pieces cross: the maximum is at such a
 number, at 0 or at C.
 
+*Prompts in chunks.*  A prompt that is not done holds KV, too, and makes no token.  Choose another piece
+(alpha', beta'), alpha' <= alpha and beta' > beta, and a share lambda of g.  Let d = lambda (beta' - beta),
+K' = (alpha - alpha') / (beta' - beta), rounded up to 1 or more, and L the least of K' and the prefill tokens
+that a batch may have.  The bound holds with (1 - lambda) g for g, and with
+
+    sum over all prompts, and r = 0..I-1, of min(d, alpha / M floor(r / L))
+
+besides.  Without another piece lambda is 0, d infinite, and L what a batch may have.
+
+*Proof.*  Let p_t be the tokens that prompts which are not done hold after t.  The requests that make a token
+in t hold S_t - p_t + (s-1) K at most, and M - p_t at most.  So each M - h_t is at least p_t more than was
+counted, and J alpha is alpha / M times the sum of p_t more.  The chunks of the last try of a prompt, from its
+last eviction before its first token on, lie in different batches.  lambda g(x) is at least d (x - K')+, which
+is convex and 0 at 0: of the tokens that a batch processes of one prompt all but the first K' pay d each.  The
+others are L at most in each batch, so of these the r-th from the end, counted from 0, is held after
+floor(r / L) batches before the last one of its prompt, and pays alpha / M for each.  With v tokens that pay
+d, the others take r = 0..I-v-1, and d is no less than what is due for the rest.
+
 Evictions, chunks, arrivals and the limits P and R_max change none of this.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any, NamedTuple
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.closed_form import presence_ticks
@@ -46,6 +66,8 @@ __all__ = ["ramp_bound"]
 
 #: Most batches in which memory is looked at while it fills.
 MAX_BATCHES = 100_000
+#: Shares of what tokens beyond a knee cost that may be for prompts in chunks.
+PERCENTS = (2, 5, 10, 20)
 
 
 def ramp_bound(instance: Instance) -> LowerBound | None:
@@ -66,14 +88,19 @@ def _piece_bound(instance: Instance, counts: BatchCounts, piece: int) -> LowerBo
     volume = sum((blocks_upto(i + o - 1, block) - blocks_upto(i - 1, block)) * c for i, o, c in sizes)
     least = -(-volume // blocks)
     room = blocks * block - (block - 1) * _together(sizes, block, blocks)
-    saved, length = _ramp(instance, piece, room, min(least, MAX_BATCHES))
-    if length == 0:
+    saved, length, prompts = max(
+        (_both(instance, piece, room, min(least, MAX_BATCHES), split) for split in _splits(instance, piece)),
+        key=lambda found: found[0],
+    )
+    if saved <= 0:
         return None
     batches = max(least, counts.prefill)
     totals = Totals.of(instance, kinds)
     paid = totals.least_work(instance, piece) + Fraction(alpha * volume, blocks) + saved
     paid += presence_ticks(instance, totals, counts, ticks.beta[piece], batches)
-    evidence = {"kind": "ramp", "piece": piece, "batches": length}
+    evidence: dict[str, Any] = {"kind": "ramp", "piece": piece, "batches": length}
+    if prompts is not None:
+        evidence["prompts"] = {"knee": prompts.knee, "percent": prompts.percent}
     return LowerBound(paid / instance.cost.ticks_per_second, "ramp", Proof.CERTIFICATE, evidence=evidence)
 
 
@@ -86,8 +113,77 @@ def _together(sizes: list[tuple[int, int, int]], block: int, blocks: int) -> int
     return number
 
 
-def _ramp(instance: Instance, piece: int, room: int, most: int) -> tuple[Fraction, int]:
-    """Sum of the terms that are above 0, in ticks, and their number, at most so many."""
+class _Split(NamedTuple):
+    """The piece beyond whose knee tokens of prompts are dear, and the percent of g that pays for them."""
+
+    knee: int | None
+    percent: int
+
+
+def _splits(instance: Instance, piece: int) -> Iterator[_Split]:
+    """Splits to try."""
+    ticks = instance.cost.ticks
+    yield _Split(None, 0)
+    for knee, (alpha, beta) in enumerate(zip(ticks.alpha, ticks.beta, strict=True)):
+        if alpha <= ticks.alpha[piece] and beta > ticks.beta[piece]:
+            yield from (_Split(knee, percent) for percent in PERCENTS)
+
+
+def _both(
+    instance: Instance, piece: int, room: int, most: int, split: _Split
+) -> tuple[Fraction, int, _Split | None]:
+    """Ticks of the ramp and of prompts in chunks, terms of the ramp, and the split if it gains anything.
+
+    Parameters
+    ----------
+    instance : Instance
+    piece : int
+    room : int
+        R.
+    most : int
+        Terms at most.
+    split : _Split
+    """
+    ramp, length = _ramp(instance, piece, room, most, 100 - split.percent)
+    prompts = _prompts(instance, piece, split)
+    return ramp + prompts, length, split if prompts > 0 else None
+
+
+def _prompts(instance: Instance, piece: int, split: _Split) -> Fraction:
+    """Ticks that prompts pay while they are in chunks, at least."""
+    ticks, system = instance.cost.ticks, instance.system
+    wait = Fraction(ticks.alpha[piece], system.kv_capacity // system.block_size * system.block_size)
+    width, total = system.prefill_budget, Fraction(0)
+    dear: Fraction | None = None
+    if wait == 0:
+        return total
+    if split.knee is not None:
+        steeper = ticks.beta[split.knee] - ticks.beta[piece]
+        knee = -(-(ticks.alpha[piece] - ticks.alpha[split.knee]) // steeper)
+        width, dear = min(width, max(1, knee)), Fraction(split.percent * steeper, 100)
+    for kind in instance.types:
+        whole, rest = divmod(kind.input_tokens, width)
+        waiting = whole if dear is None else min(whole, dear // wait + 1)
+        pays = wait * width * waiting * (waiting - 1) / 2
+        if dear is not None:
+            pays += dear * width * (whole - waiting)
+        pays += rest * (wait * whole if dear is None else min(dear, wait * whole))
+        total += len(kind.members) * pays
+    return total
+
+
+def _ramp(instance: Instance, piece: int, room: int, most: int, percent: int) -> tuple[Fraction, int]:
+    """Sum of the terms that are above 0, in ticks, with so much of g, and their number, at most so many.
+
+    Parameters
+    ----------
+    instance : Instance
+    piece : int
+    room : int
+        R.
+    most : int
+    percent : int
+    """
     ticks, system = instance.cost.ticks, instance.system
     alpha, beta = ticks.alpha[piece], ticks.beta[piece]
     pieces = list(zip(ticks.alpha, ticks.beta, strict=True))
@@ -100,11 +196,11 @@ def _ramp(instance: Instance, piece: int, room: int, most: int) -> tuple[Fractio
     for corner in corners:
         tokens = int(corner * unit)
         above = max(a * unit + b * tokens for a, b in pieces) - (alpha * unit + beta * tokens)
-        lines.append((alpha * tokens, full * above))
+        lines.append((100 * alpha * tokens, percent * full * above))
     total, length = 0, 0
     while length < most:
-        term = alpha * room * unit - max(slope * (length + 1) - less for slope, less in lines)
+        term = 100 * alpha * room * unit - max(slope * (length + 1) - less for slope, less in lines)
         if term <= 0:
             break
         total, length = total + term, length + 1
-    return Fraction(total, full * unit), length
+    return Fraction(total, 100 * full * unit), length

@@ -223,7 +223,7 @@ PLAIN_WINGS: dict[str, dict[str, str]] = {
         "machine": "checker",
         "machine_types": "",
         "question": "checker machine",
-        "apart": "checker machine question",
+        "apart": "checker machine machine_types question",
         "bounds": "apart checker machine question",
         "replay": "question",
         "decode": "",

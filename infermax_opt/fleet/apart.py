@@ -14,13 +14,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
+from infermax_opt.core.errors import InputError
+from infermax_opt.files.traces import Trace
 from infermax_opt.fleet.checker.split import Apart, holds, split_hash, split_needs
 from infermax_opt.fleet.machine import machine_of, machine_with
+from infermax_opt.fleet.machine_types import MachineType
 from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.instance import RequestGroup, System
+from infermax_opt.infermax.data.instance import Policy, RequestGroup, System
+from infermax_opt.infermax.data.traces import misfit
 
-__all__ = ["ApartQuestion", "fits_apart", "held_apart"]
+__all__ = ["ApartQuestion", "check_pools", "held_apart"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def held_apart(whole: FleetQuestion, left_out: Sequence[Unfit], decode: System) 
     for one in sorted(left_out, key=lambda one: one.place):
         rows.insert(one.place, one)
     asked = [one.request if isinstance(one, Unfit) else one for one in rows]
-    fits = [fits_apart(whole.workload.system, decode, r.input_tokens, r.output_tokens) for r in asked]
+    fits = [_fits_apart(whole.workload.system, decode, r.input_tokens, r.output_tokens) for r in asked]
     kept = [one for one, fit in zip(rows, fits, strict=True) if fit]
     groups = tuple(one for one in kept if isinstance(one, RequestGroup))
     unfit = tuple(one._replace(place=k) for k, one in enumerate(kept) if isinstance(one, Unfit))
@@ -90,7 +94,7 @@ def held_apart(whole: FleetQuestion, left_out: Sequence[Unfit], decode: System) 
     return replace(whole, workload=workload, unfit=unfit), len(rows) - len(kept)
 
 
-def fits_apart(prefill: System, decode: System, input_tokens: int, output_tokens: int) -> bool:
+def _fits_apart(prefill: System, decode: System, input_tokens: int, output_tokens: int) -> bool:
     """Whether both machines can hold a request, one after the other.
 
     Parameters
@@ -100,3 +104,23 @@ def fits_apart(prefill: System, decode: System, input_tokens: int, output_tokens
         Of the request.
     """
     return holds(prefill.kv_capacity, decode.kv_capacity, input_tokens, output_tokens)
+
+
+def check_pools(trace: Trace, prefill: MachineType, decode: MachineType) -> None:
+    """Check that some request fits a machine of each type in turn, and the first until its last token.
+
+    Parameters
+    ----------
+    trace : Trace
+    prefill, decode : MachineType
+
+    Raises
+    ------
+    InputError
+        If none does.
+    """
+    kinds = prefill.system, decode.system
+    fitting = (r for r in trace.requests if misfit(r, prefill.system, Policy()) is None)
+    if not any(_fits_apart(*kinds, r.input_tokens, r.output_tokens) for r in fitting):
+        problem = f"no request fits {prefill.name} to prefill and {decode.name} to decode"
+        raise InputError(problem, field=f"line {trace.requests[0].line}", source=trace.path)

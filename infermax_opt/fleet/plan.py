@@ -12,7 +12,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.shown import Shown
 from infermax_opt.files.arrivals import compressed
 from infermax_opt.files.traces import Trace
-from infermax_opt.fleet.apart import ApartQuestion, fits_apart, held_apart
+from infermax_opt.fleet.apart import ApartQuestion, check_pools, held_apart
 from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled, window_count
 from infermax_opt.fleet.bounds.alone import reasons
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
@@ -296,18 +296,9 @@ def check_asked(
             problem = f"no request fits {machine.name}; the first: {reason}"
             raise InputError(problem, field=f"line {first.line}", source=trace.path)
         if options.split is not None and options.skip_unfit:
-            _check_pools(trace, machine, options.split.decode or machine)
+            check_pools(trace, machine, options.split.decode or machine)
     if options.window is not None:
         window_count(max(request.arrival for request in trace.requests) / min(rates), options.window)
-
-
-def _check_pools(trace: Trace, prefill: MachineType, decode: MachineType) -> None:
-    """Raise `InputError` if no request that fits a machine of the first type fits one of each in turn."""
-    kinds = prefill.system, decode.system
-    fitting = (r for r in trace.requests if misfit(r, prefill.system, Policy()) is None)
-    if not any(fits_apart(*kinds, r.input_tokens, r.output_tokens) for r in fitting):
-        problem = f"no request fits {prefill.name} to prefill and {decode.name} to decode"
-        raise InputError(problem, field=f"line {trace.requests[0].line}", source=trace.path)
 
 
 def rows_at(

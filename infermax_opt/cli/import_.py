@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from infermax_opt.cli.completion import files
 from infermax_opt.cli.console import AS_JSON, DONE, MAX_SIZE, check_output, output_option, save, wrote
 from infermax_opt.cli.options import TRACE_FORMATS
+from infermax_opt.core.garbage import uncollected
 from infermax_opt.core.options import window
 from infermax_opt.core.registry import importers
 from infermax_opt.files.schemas import SCHEMAS
@@ -136,13 +137,16 @@ def import_(
 
     check_output(output, trace_file)
     own = _own_options(context, problem, options)
-    trace = read_trace(
-        trace_file, form, time_unit=time_unit, first=first, window=window, offline=offline,
-        benchmark=benchmark, replica=replica,
-    )  # fmt: skip
-    made = made_of(importers()[problem], trace, name, trace_file, skip_unfit, own)
-    write_instance(made.instance, output)
-    for remark in trace.remarks:
+    with uncollected():
+        trace = read_trace(
+            trace_file, form, time_unit=time_unit, first=first, window=window, offline=offline,
+            benchmark=benchmark, replica=replica,
+        )  # fmt: skip
+        made = made_of(importers()[problem], trace, name, trace_file, skip_unfit, own)
+        remarks = trace.remarks
+        del trace  # a million requests take 100 MB
+        write_instance(made.instance, output)
+    for remark in remarks:
         click.echo(f"infermax-opt: {trace_file}: {remark}", err=True)
     for reason, count in made.left_out.items():
         click.echo(f"infermax-opt: {trace_file}: left out {count} requests: {reason}", err=True)

@@ -17,6 +17,7 @@ __all__ = [
     "Meaning",
     "checked_decimal",
     "checked_ids",
+    "checked_number",
     "checked_path",
     "checked_text",
     "checked_total",
@@ -86,7 +87,7 @@ def checked_decimal(value: object, field: str) -> Fraction:
         number = to_fraction(value)
     except ValueError as error:
         raise InputError(str(error), field=field) from None
-    if number < 0:
+    if number.numerator < 0:
         raise InputError(f"{value} is negative; the least is 0", field=field)
     return number
 
@@ -95,12 +96,16 @@ def checked_total(groups: Sequence[Named]) -> None:
     """Check that the requests are neither none nor too many, before they are told one by one."""
     if not groups:
         raise InputError("holds no request; at least 1 is needed", field="requests")
-    total = sum(group.count or 1 for group in groups)
-    if total > MAX_REQUESTS:
-        raise InputError(f"{total} requests in all; the most is {MAX_REQUESTS}", field="requests")
+    checked_number(sum(group.count or 1 for group in groups))
     names = sum((group.count or 1) * len(group.id) for group in groups)
     if names > MAX_NAMES:
         raise InputError(f"{names} characters of ids in all; the most is {MAX_NAMES}", field="requests")
+
+
+def checked_number(total: int) -> None:
+    """Check that there are not too many requests."""
+    if total > MAX_REQUESTS:
+        raise InputError(f"{total} requests in all; the most is {MAX_REQUESTS}", field="requests")
 
 
 def checked_ids(groups: Iterable[Iterable[str]]) -> None:

@@ -7,6 +7,7 @@ and printed figures.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
@@ -16,8 +17,8 @@ from typing import Literal
 from infermax_opt.core.errors import InputError
 
 __all__ = [
-    "MAX_DIGITS", "Number", "Rounding", "decimal_text", "fixed_text", "is_finite_decimal", "percent_text",
-    "read_whole", "to_fraction",
+    "MAX_DIGITS", "Number", "Rounding", "decimal_places", "decimal_text", "fixed_text", "is_finite_decimal",
+    "percent_text", "read_whole", "to_fraction",
 ]  # fmt: skip
 
 Number = int | str | float | Decimal | Fraction
@@ -60,7 +61,8 @@ def to_fraction(value: object) -> Fraction:
             value = operator.index(value)  # type: ignore[arg-type]
         except TypeError:
             raise ValueError(f"{_short(value)} is not a number") from None
-    if isinstance(value, Fraction):
+    # Most of millions are texts and decimals, and to ask whether these are fractions takes long.
+    if not isinstance(value, str | Decimal) and isinstance(value, Fraction):
         if not is_finite_decimal(value):
             raise ValueError(f"{_short(value)} is not a finite decimal")
         return value
@@ -70,10 +72,19 @@ def to_fraction(value: object) -> Fraction:
         raise _NoNumber(f"{_short(value)} is not a decimal number") from None
     if not number.is_finite():
         raise ValueError(f"{_short(value)} is not finite")
-    exponent = number.as_tuple().exponent
-    if not isinstance(exponent, int) or exponent < -MAX_DIGITS or number.adjusted() >= MAX_DIGITS:
+    if _is_long(number):
         raise ValueError(f"{_short(value)} has more than {MAX_DIGITS} digits beside the point")
-    return Fraction(number)
+    return Fraction(*number.as_integer_ratio())
+
+
+def _is_long(number: Decimal) -> bool:
+    """Whether a finite decimal has too many digits before or after the point."""
+    text = str(number)
+    # A short text without an exponent has no more digits than that; nearly all are, and millions count.
+    if len(text) <= MAX_DIGITS and "E" not in text:
+        return False
+    exponent = number.as_tuple().exponent
+    return not isinstance(exponent, int) or exponent < -MAX_DIGITS or number.adjusted() >= MAX_DIGITS
 
 
 def read_whole(value: object, field: str) -> int:
@@ -99,9 +110,20 @@ def read_whole(value: object, field: str) -> int:
 
 def is_finite_decimal(value: Fraction) -> bool:
     """Tell whether `value` has a finite decimal expansion."""
-    denominator = value.denominator
+    return decimal_places(value.denominator) is not None
+
+
+@functools.lru_cache(maxsize=2**12)
+def decimal_places(denominator: int) -> int | None:
+    """Digits behind the point of a fraction in lowest terms, by its denominator; None for no end."""
     # A product of twos and fives divides the power of ten with as many of each as it has bits.
-    return pow(10, denominator.bit_length(), denominator) == 0
+    if pow(10, denominator.bit_length(), denominator):
+        return None
+    shift, power = 0, 1
+    while power % denominator:
+        shift += 1
+        power *= 10
+    return shift
 
 
 def decimal_text(value: Fraction, *, digits: int = 30, rounding: Rounding = "nearest") -> str:
@@ -118,12 +140,9 @@ def decimal_text(value: Fraction, *, digits: int = 30, rounding: Rounding = "nea
     """
     if value.denominator == 1:
         return str(value.numerator)
-    if is_finite_decimal(value):
-        shift, power = 1, 10
-        while power % value.denominator:
-            shift += 1
-            power *= 10
-        figures = str(abs(value.numerator) * (power // value.denominator))
+    shift = decimal_places(value.denominator)
+    if shift is not None:
+        figures = str(abs(value.numerator) * (10**shift // value.denominator))
         if len(figures) <= 60 or max(shift, len(figures) - shift) <= MAX_DIGITS:
             text = figures.rjust(shift + 1, "0")
             sign = "-" if value < 0 else ""

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.garbage import uncollected
 from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.registry import first_problem, problem_named, problem_names, problem_of, problems
 from infermax_opt.core.values import AnyInstance, AnySchedule
@@ -31,7 +32,8 @@ def read_instance(path: str | os.PathLike[str]) -> Any:
         Naming file, field, value and limit.
     """
     try:
-        return read_as(path, instance_from_json)
+        with uncollected():
+            return read_as(path, instance_from_json)
     except OtherLayout as error:
         words = f"{error.problem}; `infermax-opt import` makes an instance of a trace"
         raise InputError(words, source=error.source) from None

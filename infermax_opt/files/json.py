@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -36,6 +37,8 @@ STANDARD = "-"
 MAX_BYTES = 256 * 2**20
 #: Bytes read at a time.
 PIECE = 2**20
+#: Rows written at a time.
+ROWS = 10_000
 #: Environment variable with the most bytes of a file, for processes that this one starts, too.
 MAX_BYTES_NAME = "INFERMAX_OPT_MAX_BYTES"
 
@@ -218,26 +221,40 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def to_json_text(value: object) -> str:
     """Write `value` as JSON, one top-level key a line; fractions become exact decimals."""
-    if isinstance(value, Mapping):
-        lines = []
-        for key, item in value.items():
-            if isinstance(item, list) and item and isinstance(item[0], Mapping):
-                rows = ",\n".join("    " + to_json_line(row) for row in item)
-                lines.append(f"  {json.dumps(key)}: [\n{rows}\n  ]")
-            else:
-                lines.append(f"  {json.dumps(key)}: {to_json_line(item)}")
-        return "{\n" + ",\n".join(lines) + "\n}\n"
-    return to_json_line(value) + "\n"
+    return "".join(_json_pieces(value))
+
+
+def _json_pieces(value: object) -> Iterator[str]:
+    """The same, a piece after the other."""
+    if not isinstance(value, Mapping):
+        yield to_json_line(value) + "\n"
+        return
+    before = "{\n"
+    for key, item in value.items():
+        yield f"{before}  {json.dumps(key)}: "
+        before = ",\n"
+        if isinstance(item, list) and item and isinstance(item[0], Mapping):
+            yield "["
+            for first in range(0, len(item), ROWS):
+                rows = ["    " + to_json_line(row) for row in item[first : first + ROWS]]
+                yield ("," if first else "") + "\n" + ",\n".join(rows)
+            yield "\n  ]"
+        else:
+            yield to_json_line(item)
+    yield "\n}\n" if value else "{\n\n}\n"
 
 
 def to_json_line(value: object) -> str:
     """Write `value` as JSON on one line; fractions become exact decimals."""
+    kind = type(value)
+    if kind is str or kind is int:  # a file holds millions
+        return encode_basestring_ascii(value) if kind is str else repr(value)  # type: ignore[arg-type]
     if isinstance(value, Fraction):
         return decimal_text(value)
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(k)}: {to_json_line(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join([f"{to_json_line(k)}: {to_json_line(v)}" for k, v in value.items()]) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "[" + ", ".join(map(to_json_line, value)) + "]"
     return json.dumps(value, allow_nan=False)
@@ -251,16 +268,18 @@ def dump_json(value: object, path: str | os.PathLike[str]) -> None:
     InputError
         If the file cannot be written; nothing is left behind then.
     """
-    text = to_json_text(value)
     name = os.fspath(path)
-    if name.endswith(".gz"):
-        buffer = io.BytesIO()
+    if name == STANDARD:
+        write_text(to_json_text(value), name)
+        return
+    with replacing(name) as temporary, open(temporary, "wb") as file:
         # No name and no time in the header: equal content gives equal files.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0) as stream:
-            stream.write(text.encode())
-        write_bytes(buffer.getvalue(), name)
-    else:
-        write_text(text, name)
+        packed = (
+            gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if name.endswith(".gz") else None
+        )
+        with contextlib.nullcontext(file) if packed is None else packed as stream:
+            for piece in _json_pieces(value):
+                stream.write(piece.encode())
 
 
 def write_text(text: str, path: str | os.PathLike[str]) -> None:

@@ -55,7 +55,7 @@ def number(value: object) -> Fraction:
         if not value.isascii() or "_" in value:
             raise ValueError(f"{shown(value)} is not a decimal number")
     found = to_fraction(value)
-    if found < 0:
+    if found.numerator < 0:
         raise ValueError(f"{shown(value)} is negative; the least is 0")
     return found
 
@@ -70,6 +70,8 @@ def token_count(value: object) -> int:
     """
     if type(value) is int and 0 <= value <= MAX_TOKENS:
         return value
+    if type(value) is str and len(value) < 10 and value.isascii() and value.isdigit():
+        return int(value)
     found = number(value)
     if found.denominator != 1:
         raise ValueError(f"{shown(value)} is not a whole number of tokens")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.garbage import uncollected
 from infermax_opt.files.traces import FORMATS, read_trace
 from infermax_opt.foreign.aiperf import AIPERF
 from infermax_opt.foreign.aisimulate import AISIMULATE
@@ -113,7 +114,8 @@ def read_run(
         if trace_format is None:
             raise InputError(f"is needed beside a trace; one of {', '.join(FORMATS)}", field="trace format")
         beside = read_trace(trace, trace_format, time_unit=time_unit)
-    return form.read(name, Choices(benchmark, replica, beside))
+    with uncollected():
+        return form.read(name, Choices(benchmark, replica, beside))
 
 
 def _format(path: str, head: Head, format: str | None) -> str:

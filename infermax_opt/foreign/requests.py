@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import shown
 from infermax_opt.files.rows import MAX_ROWS, number, token_count
 from infermax_opt.foreign.run import ForeignBatch, ForeignRequest, Run
+
+if TYPE_CHECKING:
+    from infermax_opt.foreign.run_columns import RequestColumns
 
 __all__ = ["MS", "NS", "ROUNDING", "US", "Collected", "S", "Values"]
 
@@ -41,6 +44,8 @@ class Values:
     def get(self, key: str) -> object:
         """The value, or None where it or what should hold it is absent."""
         value: object = self.values
+        if "." not in key and type(self.values) is dict:
+            return self.values.get(key)
         for part in key.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
         return value
@@ -66,7 +71,7 @@ class Values:
         if value is None or value == "":
             return None
         try:
-            return number(value) * unit
+            return number(value) if unit is S else number(value) * unit
         except ValueError as error:
             self.fault(key, str(error))
 
@@ -146,9 +151,10 @@ class Collected:
         self.left_out: dict[str, int] = {}
         self.remarks: list[str] = []
 
-    def leave_out(self, reason: str) -> None:
-        """Count a request that is not among those of the run."""
-        self.left_out[reason] = self.left_out.get(reason, 0) + 1
+    def leave_out(self, reason: str, count: int = 1) -> None:
+        """Count requests that are not among those of the run."""
+        if count:
+            self.left_out[reason] = self.left_out.get(reason, 0) + count
 
     def say(self, *sentences: str) -> None:
         """Say something beside the numbers."""
@@ -168,14 +174,13 @@ class Collected:
         ttft, e2e = request.ttft, request.e2e
         if ttft is not None and e2e is not None and ttft > e2e:
             if ttft > e2e + ROUNDING:
-                values.fault(
-                    None,
-                    f"the first token took {float(ttft):g} s, which is more than the {float(e2e):g} s "
-                    "that the whole request took",
-                )
+                values.fault(None, _too_late(ttft, e2e))
             request = replace(request, ttft=e2e)
         self.requests.append(request)
-        if len(self.requests) > MAX_ROWS:
+        self._check_rows(len(self.requests))
+
+    def _check_rows(self, count: int) -> None:
+        if count > MAX_ROWS:
             raise InputError(f"more than {MAX_ROWS} requests", source=self.path)
 
     def run(self, batches: tuple[ForeignBatch, ...] | None = None) -> Run:
@@ -186,20 +191,56 @@ class Collected:
         InputError
             If no request is left.
         """
-        if not self.requests:
+        self._check_some(self.requests)
+        found = sorted(self.requests, key=lambda request: request.arrival)
+        origin = found[0].arrival
+        return self.made(tuple(_after(request, origin) for request in found), batches)
+
+    def ordered(self, columns: RequestColumns) -> RequestColumns:
+        """The same, of finished requests in columns: `add` and `run` for all of them at once.
+
+        Raises
+        ------
+        InputError
+            If no request is left, or the latencies of one contradict each other.
+        """
+        empty = columns.inputs == 0
+        self.leave_out(NO_INPUT, int(empty.sum()))
+        columns = columns.take(~empty)
+        self._check_some(columns)
+        self._check_rows(len(columns))
+        found, wrong = columns.within(ROUNDING)
+        if wrong is not None:
+            came = columns[wrong]
+            problem = _too_late(columns.ttft[wrong], columns.e2e[wrong])
+            raise InputError(problem, field=f"request {came.name}", source=self.path)
+        return found.by_arrival()
+
+    def _check_some(self, requests: Sequence[ForeignRequest]) -> None:
+        if not requests:
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
             said = f" (left out: {reasons})" if reasons else ""
             raise InputError(f"holds no finished request{said}", source=self.path)
-        found = sorted(self.requests, key=lambda request: request.arrival)
-        origin = found[0].arrival
+
+    def made(
+        self, requests: Sequence[ForeignRequest], batches: tuple[ForeignBatch, ...] | None = None
+    ) -> Run:
+        """The run of requests by arrival."""
         return Run(
             path=self.path,
             format=self.form,
-            requests=tuple(_after(request, origin) for request in found),
+            requests=requests,
             left_out=self.left_out,
             remarks=tuple(dict.fromkeys(self.remarks)),
             batches=batches,
         )
+
+
+def _too_late(ttft: Fraction, e2e: Fraction) -> str:
+    return (
+        f"the first token took {float(ttft):g} s, which is more than the {float(e2e):g} s "
+        "that the whole request took"
+    )
 
 
 def _after(request: ForeignRequest, origin: Fraction) -> ForeignRequest:

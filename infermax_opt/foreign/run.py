@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from infermax_opt.core.errors import InputError
 
-__all__ = ["ForeignBatch", "ForeignRequest", "Run", "Summary"]
+__all__ = ["ByColumn", "ForeignBatch", "ForeignRequest", "Run", "Summary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,14 @@ class ForeignRequest:
     e2e: Fraction | None = None
     evictions: int | None = None
     cached_tokens: int | None = None
+
+
+class ByColumn(Sequence[ForeignRequest]):
+    """Requests that are made when they are asked for: see `infermax_opt.foreign.run_columns`."""
+
+    @abstractmethod
+    def arrived(self) -> Iterator[tuple[int, Fraction, int, int]]:
+        """Line, arrival, input and output tokens of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +108,7 @@ class Run:
     Attributes
     ----------
     path, format : str
-    requests : tuple of ForeignRequest
+    requests : sequence of ForeignRequest
         Finished ones, by arrival; those with equal arrivals in the order of the file.
     left_out : mapping of reason to int
         Requests of the file that are not among them, such as failed ones.
@@ -113,11 +122,17 @@ class Run:
 
     path: str
     format: str
-    requests: tuple[ForeignRequest, ...]
+    requests: Sequence[ForeignRequest]
     left_out: Mapping[str, int] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     batches: tuple[ForeignBatch, ...] | None = None
     summary: Summary | None = None
+
+    def arrived(self) -> Iterator[tuple[int, Fraction, int, int]]:
+        """Line, arrival, input and output tokens of each request."""
+        if isinstance(self.requests, ByColumn):
+            return self.requests.arrived()
+        return ((r.line, r.arrival, r.input_tokens, r.output_tokens) for r in self.requests)
 
     def require_requests(self) -> None:
         """Check that it is no summary.

@@ -6,31 +6,44 @@ Both descend from one program, so the keys are the same; what they leave out dif
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from array import array
 from dataclasses import dataclass, field
 from decimal import Decimal, Inexact, localcontext
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import shown
 from infermax_opt.files.json_walk import JsonWalk
 from infermax_opt.files.traces import Trace
+from infermax_opt.foreign.columns import Column, Mask, Times, exact_times, read_times, read_tokens
 from infermax_opt.foreign.formats import Choices
-from infermax_opt.foreign.requests import Collected, Values
-from infermax_opt.foreign.run import ForeignRequest, Run
+from infermax_opt.foreign.requests import Collected
+from infermax_opt.foreign.run import Run
+from infermax_opt.foreign.run_columns import RequestColumns
 from infermax_opt.foreign.summary import SUMMED, read_summary
 
 __all__ = ["read_serving"]
 
-COLUMNS = ("input_lens", "output_lens", "ttfts", "latencies", "start_times", "queue_times")
+TOKENS = ("input_lens", "output_lens")
+TIMES = ("ttfts", "latencies", "start_times", "queue_times")
 #: Facts about the run that are needed.
 FACTS = ("request_rate", "max_concurrency", "duration", *SUMMED)
 #: Times its duration that a run may last by its requests: the clocks start at different moments.
 LONGER = Fraction(11, 10)
-GAPS, ERRORS, NEEDED = "itls", "errors", ("input_lens", "output_lens", "ttfts")
+GAPS, ERRORS = "itls", "errors"
 #: Digits that sums of gaps may have: those of its numbers and some more.
 DIGITS = 200
+
+
+@dataclass
+class _Gaps:
+    """Gaps between the tokens of each request: how many, and how long they are in all."""
+
+    counts: Any
+    totals: Times
 
 
 @dataclass
@@ -41,41 +54,49 @@ class _Results:
     ----------
     facts : dict
         Single values.
-    columns : dict of lists
+    tokens, times : dict of Column
         A value for each request.
-    gaps : list of (int, Fraction)
-        How many gaps between tokens each request has, and how long they are in all; seconds.
+    gaps : _Gaps or None
     failed : list of bool
         Which requests ended with an error.
     """
 
     facts: dict[str, Any] = field(default_factory=dict)
-    columns: dict[str, list[Any]] = field(default_factory=dict)
-    gaps: list[tuple[int, Fraction]] = field(default_factory=list)
+    tokens: dict[str, Column[Any]] = field(default_factory=dict)
+    times: dict[str, Column[Times]] = field(default_factory=dict)
+    gaps: _Gaps | None = None
     failed: list[bool] = field(default_factory=list)
 
-    def columns_at(self, k: int) -> dict[str, Any]:
-        """Values of a request by column."""
-        return {name: column[k] for name, column in self.columns.items()}
 
-
-def _total(walk: JsonWalk) -> tuple[int, Fraction]:
+def _total(walk: JsonWalk) -> tuple[int, Decimal]:
     """Number and sum of the gaps that stand here."""
     numbers = walk.column()
-    if not {type(value) for value in numbers} <= {int, Decimal}:
+    if not {*map(type, numbers)} <= {int, Decimal}:
         walk.fault("holds what is no number")
     try:
-        with localcontext() as context:
-            context.prec = DIGITS
-            context.traps[Inexact] = True
-            least = min(numbers, default=0)
-            total = Fraction(sum(numbers, Decimal(0)))
+        least = min(numbers, default=0)
+        total = sum(numbers, Decimal(0))
     except (ArithmeticError, ValueError):
-        # NaN does not compare, and Infinity is no fraction.
+        total = None
+    # NaN does not compare, and Infinity is no time.
+    if total is None or not total.is_finite():
         walk.fault("holds a number that is not finite, or of hundreds of digits")
     if least < 0:
         walk.fault(f"{shown(least)} is negative; the least is 0")
     return len(numbers), total
+
+
+def _gaps(walk: JsonWalk) -> _Gaps | None:
+    """The gaps of all requests; None where there are none."""
+    counts, totals = array("q"), list[Decimal]()
+    with localcontext() as context:
+        context.prec = DIGITS
+        context.traps[Inexact] = True
+        for _ in walk.items():
+            count, total = _total(walk)
+            counts.append(count)
+            totals.append(total)
+    return _Gaps(np.array(counts), exact_times(totals)) if totals else None
 
 
 def _results(walk: JsonWalk) -> _Results:
@@ -83,13 +104,15 @@ def _results(walk: JsonWalk) -> _Results:
     for key in walk.members():
         if key in FACTS:
             found.facts[key] = walk.scalar()
-        elif key in COLUMNS:
-            found.columns[key] = walk.column()
+        elif key in TOKENS:
+            found.tokens[key] = read_tokens(key, walk.column())
+        elif key in TIMES:
+            found.times[key] = read_times(key, walk.column())
         elif key == GAPS:
-            found.gaps = [_total(walk) for _ in walk.items()]
+            found.gaps = _gaps(walk)
         elif key == ERRORS:
             # Texts of errors are long; that there is one is enough.
-            found.failed = [bool(walk.scalar()) for _ in walk.items()]
+            found.failed = walk.column(bool)
     return found
 
 
@@ -112,12 +135,11 @@ def _chosen(path: str, choice: int | None) -> _Results:
 
 def _check(path: str, results: _Results) -> int:
     """Number of requests; all lists must be of that length."""
-    columns = results.columns
-    if "output_lens" not in columns:
+    if "output_lens" not in results.tokens:
         raise InputError("has no 'output_lens': it is no benchmark of generation", source=path)
-    count = len(columns["input_lens"])
-    lengths = {name: len(column) for name, column in columns.items()}
-    lengths |= {GAPS: len(results.gaps)} if results.gaps else {}
+    count = len(results.tokens["input_lens"])
+    lengths = {name: len(column) for name, column in {**results.tokens, **results.times}.items()}
+    lengths |= {GAPS: len(results.gaps.totals)} if results.gaps else {}
     lengths |= {ERRORS: len(results.failed)} if results.failed else {}
     for name, length in lengths.items():
         if length != count:
@@ -131,12 +153,12 @@ def _at_once(results: _Results) -> bool:
     return rate == "inf" or (isinstance(rate, Decimal) and rate.is_infinite() and rate > 0)
 
 
-def _of_trace(path: str, trace: Trace, count: int) -> list[Fraction]:
+def _of_trace(path: str, trace: Trace, count: int) -> Times:
     if len(trace.requests) != count:
         raise InputError(
             f"holds {count} requests, {trace.path} {len(trace.requests)}: they cannot be matched", source=path
         )
-    return [request.arrival for request in trace.requests]
+    return Times.of([request.arrival for request in trace.requests])
 
 
 @dataclass
@@ -145,37 +167,37 @@ class _Arrivals:
 
     Attributes
     ----------
-    at : callable
-        Takes the position and the values of a request, returns its arrival in seconds.
+    at : Times
+        Of any clock.
     waited : bool
         Whether the moment of sending is unknown, and with it every latency from the arrival on.
     """
 
-    at: Callable[[int, Values], Fraction]
+    at: Times
     waited: bool = False
 
 
-def _arrivals(found: Collected, results: _Results, count: int, choices: Choices) -> _Arrivals:
+def _arrivals(found: Collected, results: _Results, kept: Mask, choices: Choices) -> _Arrivals:
     limit = results.facts.get("max_concurrency")
-    if "start_times" in results.columns:
-        if "queue_times" in results.columns:
+    if "start_times" in results.times:
+        sent = results.times["start_times"].check(found.path, kept)
+        if "queue_times" in results.times:
             found.say(
                 "start_times are send times; a request arrives its queue_time before, and its latencies "
                 "count from there."
             )
-            return _Arrivals(_before_queue)
+            return _Arrivals(_before_queue(found.path, sent, results.times["queue_times"], kept))
         found.say(
             "start_times are send times, taken as arrivals: the file has no queue_times"
             + (f", and at most {limit} requests were under way at once." if limit else ".")
         )
-        return _Arrivals(lambda k, values: values.time("start_times"))
+        return _Arrivals(sent)
     if choices.trace is not None:
-        known = _of_trace(found.path, choices.trace, count)
+        arrivals = _Arrivals(_of_trace(found.path, choices.trace, len(kept)))
         found.say(f"Arrivals are those of {choices.trace.path}, in its order.")
-        arrivals = _Arrivals(lambda k, values: known[k])
     elif _at_once(results):
         found.say("The file has no start_times; request_rate is infinite, so all requests arrived at once.")
-        arrivals = _Arrivals(lambda k, values: Fraction(0))
+        arrivals = _Arrivals(Times.zero(len(kept)))
     else:
         rate = results.facts.get("request_rate")
         raise InputError(
@@ -192,32 +214,39 @@ def _arrivals(found: Collected, results: _Results, count: int, choices: Choices)
     return arrivals
 
 
-def _before_queue(k: int, values: Values) -> Fraction:
-    return values.between(
-        "queue_times", values.time("queue_times"), "start_times", values.time("start_times")
-    )
+def _before_queue(path: str, sent: Times, column: Column[Times], kept: Mask) -> Times:
+    """Arrivals of requests that waited before they were sent."""
+    arrived = sent - column.check(path, kept)
+    early = np.flatnonzero((arrived.ticks < 0) & kept)
+    if len(early):
+        first = int(early[0])
+        problem = f"is {-float(arrived[first]):g} s before 'queue_times'"
+        raise InputError(problem, field=f"request {first + 1}.start_times", source=path)
+    return arrived
 
 
-def _latencies(values: Values, results: _Results, k: int) -> tuple[Fraction | None, Fraction | None]:
-    """TTFT and end-to-end latency of a request since it was sent, in seconds."""
-    ttft = values.time("ttfts")
-    e2e = values.maybe_time("latencies")
-    if not ttft:
-        # The answer did not come as a stream.
-        return None, e2e
-    if e2e is None and results.gaps:
-        e2e = ttft + results.gaps[k][1]
-    return ttft, e2e
+@dataclass
+class _Latencies:
+    """Latencies of requests since they were sent, and where they are known."""
+
+    ttft: Times
+    streamed: Mask
+    e2e: Times
+    ended: Mask
 
 
-def _finished(found: Collected, results: _Results, count: int) -> Iterator[tuple[int, Values]]:
-    """Requests that did not fail."""
-    for k in range(count):
-        values = Values(found.path, f"request {k + 1}", results.columns_at(k))
-        if (results.failed and results.failed[k]) or not values.tokens("output_lens"):
-            found.leave_out("failed (an error, or no output tokens)")
-        else:
-            yield k, values
+def _latencies(found: Collected, results: _Results, kept: Mask) -> _Latencies:
+    ttft = results.times["ttfts"].check(found.path, kept)
+    # The answer did not come as a stream where there is no time.
+    streamed = ttft.ticks != 0
+    e2e, ended = Times.zero(len(kept)), np.zeros(len(kept), dtype=bool)
+    if "latencies" in results.times:
+        column = results.times["latencies"]
+        e2e, ended = column.check(found.path, kept, needed=False), ~column.absent
+    if results.gaps:
+        summed = streamed & ~ended
+        e2e, ended = (ttft + results.gaps.totals).where(summed, e2e), ended | summed
+    return _Latencies(ttft, streamed, e2e, ended)
 
 
 def read_serving(path: str, form: str, choices: Choices, option: str) -> Run:
@@ -237,55 +266,55 @@ def read_serving(path: str, form: str, choices: Choices, option: str) -> Run:
         Naming the request and the key.
     """
     results = _chosen(path, choices.benchmark)
-    columns = results.columns
-    if "input_lens" not in columns or "ttfts" not in columns:
+    if "input_lens" not in results.tokens or "ttfts" not in results.times:
         missing = (
             f"is a summary without the lengths and times of its requests: run the benchmark with {option}"
         )
-        waits = columns.get("latencies", []), columns.get("queue_times", [])
+        waits = results.times.get("latencies"), results.times.get("queue_times")
         return read_summary(path, form, results.facts, waits, _at_once(results), missing)
     count = _check(path, results)
     found = Collected(path, form)
-    arrivals = _arrivals(found, results, count, choices)
-    bundled = unstreamed = 0
-    for k, values in _finished(found, results, count):
-        ttft, e2e = _latencies(values, results, k)
-        unstreamed += ttft is None
-        outputs = values.tokens("output_lens")
-        bundled += bool(results.gaps) and ttft is not None and results.gaps[k][0] < outputs - 1
-        queued = values.maybe_time("queue_times") or Fraction(0)
-        request = ForeignRequest(
-            name=str(k + 1),
-            line=k + 1,
-            arrival=arrivals.at(k, values),
-            input_tokens=values.tokens("input_lens"),
-            output_tokens=outputs,
-            ttft=None if ttft is None or arrivals.waited else ttft + queued,
-            e2e=None if e2e is None or arrivals.waited else e2e + queued,
-        )
-        found.add(values, request)
-    if bundled:
-        found.say(f"{bundled} requests have fewer itls than tokens: an entry can bundle several tokens.")
+    kept = ~np.array(results.failed, dtype=bool) if results.failed else np.ones(count, dtype=bool)
+    outputs = results.tokens["output_lens"].check(path, kept)
+    kept &= outputs != 0
+    found.leave_out("failed (an error, or no output tokens)", count - int(kept.sum()))
+    inputs = results.tokens["input_lens"].check(path, kept)
+    arrivals, latencies = _arrivals(found, results, kept, choices), _latencies(found, results, kept)
+    if results.gaps:
+        bundled = int((kept & latencies.streamed & (results.gaps.counts < outputs - 1)).sum())
+        if bundled:
+            found.say(f"{bundled} requests have fewer itls than tokens: an entry can bundle several tokens.")
+    unstreamed = int((kept & ~latencies.streamed).sum())
     if unstreamed:
         found.say(
             f"{unstreamed} requests have a time to first token of 0: they were not streamed, it is unknown."
         )
-    run = found.run()
-    _check_duration(run, results)
-    return run
+    if "queue_times" in results.times:
+        queued = results.times["queue_times"].check(path, kept, needed=False)
+        latencies.ttft, latencies.e2e = latencies.ttft + queued, latencies.e2e + queued
+    columns = RequestColumns(
+        lines=np.arange(1, count + 1),
+        arrivals=arrivals.at,
+        inputs=inputs,
+        outputs=outputs,
+        ttft=latencies.ttft,
+        streamed=latencies.streamed & (not arrivals.waited),
+        e2e=latencies.e2e,
+        ended=latencies.ended & (not arrivals.waited),
+    )
+    ordered = found.ordered(columns.take(kept))
+    _check_duration(path, ordered, results)
+    return found.made(ordered)
 
 
-def _check_duration(run: Run, results: _Results) -> None:
+def _check_duration(path: str, columns: RequestColumns, results: _Results) -> None:
     """Check that the requests take about as long as the file says that all of it took.
 
     A file whose times are not in seconds is found here.
     """
-    said = results.facts.get("duration")
-    ends = [request.arrival + request.e2e for request in run.requests if request.e2e is not None]
-    if not isinstance(said, int | Decimal) or isinstance(said, bool) or not ends:
+    said, last = results.facts.get("duration"), columns.last_end
+    if not isinstance(said, int | Decimal) or isinstance(said, bool) or last is None:
         return
-    if Decimal(said).is_finite() and max(ends) > LONGER * Fraction(said) + 1:
-        problem = (
-            f"is {float(said):g} s, but the last request ends {float(max(ends)):g} s after the first came"
-        )
-        raise InputError(problem, field="duration", source=run.path)
+    if Decimal(said).is_finite() and last > LONGER * Fraction(said) + 1:
+        problem = f"is {float(said):g} s, but the last request ends {float(last):g} s after the first came"
+        raise InputError(problem, field="duration", source=path)

@@ -13,7 +13,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from infermax_opt.core.errors import InputError
+from infermax_opt.foreign.columns import Column, Times
 from infermax_opt.foreign.requests import MS, Values
 from infermax_opt.foreign.run import Run, Summary
 
@@ -39,7 +42,7 @@ def read_summary(
     path: str,
     form: str,
     facts: Mapping[str, Any],
-    waits: tuple[Sequence[Any], Sequence[Any]],
+    waits: tuple[Column[Times] | None, Column[Times] | None],
     at_once: bool,
     missing: str,
 ) -> Run:
@@ -51,8 +54,8 @@ def read_summary(
         The file and the name of its format.
     facts : mapping
         Its single values.
-    waits : pair of lists
-        Latency and time in the client's queue of each request, as far as they are there.
+    waits : pair of Column
+        Latency and time in the client's queue of each request; None where there is none.
     at_once : bool
         Whether all requests were issued at the start.
     missing : str
@@ -84,10 +87,8 @@ def read_summary(
         "checked by their sums only.",
         "The makespan is its duration, which begins before the first request is sent.",
     ]
-    latencies: list[Fraction] = []
-    if len(waits[0]) == len(waits[1]) == completed and not failed:
-        latencies = [_whole(path, k, *pair) for k, pair in enumerate(zip(*waits, strict=True), 1)]
-    elif queued:
+    latencies = [] if failed else _latencies(path, waits, completed)
+    if not latencies and queued:
         remarks.append(
             f"At most {facts['max_concurrency']} requests were under way at once, and the file does not say "
             "when each was sent: latencies from the arrival on are unknown."
@@ -97,7 +98,12 @@ def read_summary(
     return Run(path, form, (), left_out, tuple(remarks), summary=summary)
 
 
-def _whole(path: str, k: int, latency: Any, queued: Any) -> Fraction:
-    """End-to-end latency of a request since its arrival, in seconds."""
-    values = Values(path, f"request {k}", {"latencies": latency, "queue_times": queued})
-    return values.time("latencies") + values.time("queue_times")
+def _latencies(
+    path: str, waits: tuple[Column[Times] | None, Column[Times] | None], completed: int
+) -> list[Fraction]:
+    """End-to-end latencies of requests since their arrival, s; none where those of some are not known."""
+    latencies, queued = waits
+    if latencies is None or queued is None or not len(latencies) == len(queued) == completed:
+        return []
+    every = np.ones(completed, dtype=bool)
+    return (latencies.check(path, every) + queued.check(path, every)).list()

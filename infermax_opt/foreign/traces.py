@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from fractions import Fraction
+from itertools import starmap
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files import traces
@@ -71,6 +73,7 @@ def read_trace(
         )
     run = read_run(name, format, time_unit=time_unit, benchmark=benchmark, replica=replica)
     run.require_requests()
-    requests = [TraceRequest(r.line, r.arrival, r.input_tokens, r.output_tokens) for r in run.requests]
-    whole = Trace(name, tuple(requests), run.left_out, remarks=run.remarks)
+    # Those by arrival: the first ones are the same before they are made.
+    kept = run if window is not None else replace(run, requests=run.requests[:first])
+    whole = Trace(name, tuple(starmap(TraceRequest, kept.arrived())), run.left_out, remarks=run.remarks)
     return cut_trace(whole, first=first, window=window, offline=offline)

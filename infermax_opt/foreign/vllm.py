@@ -9,12 +9,13 @@ from __future__ import annotations
 from infermax_opt.foreign.formats import Choices, RunFormat
 from infermax_opt.foreign.head import Head
 from infermax_opt.foreign.run import Run
-from infermax_opt.foreign.serving import read_serving
 
 __all__ = ["VLLM"]
 
 
 def _read(path: str, choices: Choices) -> Run:
+    from infermax_opt.foreign.serving import read_serving
+
     return read_serving(path, "vllm", choices, "--save-detailed")
 
 

@@ -34,20 +34,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.age import aged_batches
-from infermax_opt.infermax.bounds.counts import BatchCounts, count_batches
+from infermax_opt.infermax.bounds.counts import BatchCounts, count_batches_of
 from infermax_opt.infermax.bounds.latency import latency_bounds
 from infermax_opt.infermax.bounds.least_work import Totals, spreads
 from infermax_opt.infermax.bounds.service import service_bounds
+from infermax_opt.infermax.bounds.sizes import LARGE, Sizes
 from infermax_opt.infermax.bounds.trade_off import trade_off
-from infermax_opt.infermax.data.instance import Instance, Metric, RequestType
+from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, ratio
 
 __all__ = ["closed_form_bounds", "presence_ticks"]
 
+#: Where an instance keeps them: they are asked for again and again, and a million requests take seconds.
+MEMO = "closed form bounds"
 #: Name of the argument of `age`.
 AGE = "KV age"
 #: Arrival times at which the arrival bound is evaluated, at most.
@@ -80,6 +83,13 @@ def closed_form_bounds(instance: Instance) -> list[LowerBound]:
         each, and `trade_off`; for limits, the ratio of each bound to its limit.  Of a closed loop those of
         `Instance.relaxed`, and none where these say nothing (`Instance.relaxes`).
     """
+    memo = vars(instance)
+    if MEMO not in memo:
+        memo[MEMO] = _formed(instance)
+    return list(memo[MEMO])
+
+
+def _formed(instance: Instance) -> list[LowerBound]:
     if not instance.relaxes:
         return []
     instance, objective = instance.relaxed, instance.objective
@@ -133,30 +143,55 @@ def _sorted(bounds: Sequence[tuple[str, Fraction]]) -> list[LowerBound]:
     return [LowerBound(value, name, Proof.CLOSED_FORM) for name, value in ordered]
 
 
+class _Squares(NamedTuple):
+    """Attention work of the prompts and output tokens, by type, where splitting prompts saves work.
+
+    Attributes
+    ----------
+    work, outputs : array of whole numbers
+        Of 64 bits where the sum of the work needs no more, else Python's own; ticks and tokens.
+    """
+
+    work: Any
+    outputs: Any
+
+    @classmethod
+    def of(cls, instance: Instance, sizes: Sizes) -> _Squares:
+        """That of requests of some lengths."""
+        import numpy as np
+
+        i, o, count = sizes
+        p1 = instance.cost.ticks.p1
+        small = i.dtype == np.int64 and int((i**2 * count).sum()) * p1 < LARGE
+        kind = np.int64 if small else object
+        return cls(i.astype(kind) ** 2 * count.astype(kind) * p1, o.astype(kind))
+
+    def split(self, reference: int) -> tuple[Any, Any]:
+        """Work and most chunks of the prompts in so many batches; a product of chunks fits, too."""
+        kind = object if reference**2 >= LARGE else self.work.dtype
+        return self.work.astype(kind), reference - self.outputs.astype(kind) + 1
+
+
 class _Demand:
     """Some requests, and what every argument about them needs: each is formed once.
 
     Parameters
     ----------
     instance : Instance
-    kinds : sequence of RequestType
-        The requests that count.
+    sizes : Sizes
+        Of the requests that count.
     """
 
-    def __init__(self, instance: Instance, kinds: Sequence[RequestType]):
-        self.kinds = kinds
-        self.counts = count_batches(instance, kinds)
-        self.totals = Totals.of(instance, kinds)
-        #: Attention work of the prompts and output tokens, where splitting prompts saves work.
-        self.squares: list[tuple[int, int]] = []
-        if spreads(instance):
-            p1 = instance.cost.ticks.p1
-            self.squares = [(k.input_tokens**2 * len(k.members) * p1, k.output_tokens) for k in kinds]
+    def __init__(self, instance: Instance, sizes: Sizes):
+        self.sizes = sizes
+        self.counts = count_batches_of(instance, sizes)
+        self.totals = Totals.of_sizes(instance, sizes)
+        self.squares = _Squares.of(instance, sizes) if spreads(instance) else None
 
 
 def makespan_bounds(instance: Instance) -> list[LowerBound]:
     """Closed-form bounds on the makespan, one for each argument."""
-    demand = _Demand(instance, instance.types)
+    demand = _Demand(instance, Sizes.of(instance.types))
     # Work and presence of the two phases count in every argument; they differ in the batches.
     bounds = [
         _bound(instance, name, Fraction(0), name, _cost(instance, demand, number), demand.counts)
@@ -185,7 +220,7 @@ def _bound(
 
 def _arrival_bound(instance: Instance) -> LowerBound:
     kinds = sorted(instance.types, key=lambda kind: kind.arrival)
-    times = [time for time, _ in groupby(kind.arrival for kind in kinds)]
+    sizes, times = Sizes.of(kinds), [time for time, _ in groupby(kind.arrival for kind in kinds)]
     most = max(LEAST_THRESHOLDS, min(THRESHOLDS, KINDS // len(kinds)))
     if len(times) > most:
         # Evenly spread, the last one included: it is the one that binds at light load.
@@ -193,7 +228,7 @@ def _arrival_bound(instance: Instance) -> LowerBound:
         times = [times[last * k // (most - 1)] for k in range(most)]
     best = None
     for time in times:
-        demand = _Demand(instance, kinds[bisect_left(kinds, time, key=lambda kind: kind.arrival) :])
+        demand = _Demand(instance, sizes.since(bisect_left(kinds, time, key=lambda kind: kind.arrival)))
         argument, number = max(demand.counts.total.items(), key=lambda pair: pair[1])
         cost = _cost(instance, demand, number)
         found = _bound(instance, "arrivals", time, argument, cost, demand.counts)
@@ -208,11 +243,11 @@ def _cost(instance: Instance, demand: _Demand, number: int | None) -> _LeastMake
     ticks, counts, totals = instance.cost.ticks, demand.counts, demand.totals
     best = _LeastMakespan(-1, 0, None)
     for piece, (alpha, beta) in enumerate(zip(ticks.alpha, ticks.beta, strict=True)):
-        batches = _aged(instance, demand.kinds, piece) if number is None else number
+        batches = _aged(instance, demand.sizes, piece) if number is None else number
         batches = max(batches, counts.prefill)
         total = alpha * batches + presence_ticks(instance, totals, counts, beta, batches)
         reference = None
-        if demand.squares:
+        if demand.squares is not None:
             spread, reference = _spread_squares(demand.squares, batches, alpha)
             total += totals.token_work(instance, piece) + spread
         else:
@@ -247,7 +282,7 @@ def presence_ticks(instance: Instance, totals: Totals, counts: BatchCounts, beta
     return int(presence + ticks.p0 * counts.prefill)
 
 
-def _aged(instance: Instance, kinds: Sequence[RequestType], piece: int) -> int:
+def _aged(instance: Instance, sizes: Sizes, piece: int) -> int:
     """Batches of the age bound, as far as evictions do not pay."""
     ticks, capacity = instance.cost.ticks, instance.system.kv_capacity
     horizon = None
@@ -256,23 +291,23 @@ def _aged(instance: Instance, kinds: Sequence[RequestType], piece: int) -> int:
         if slack >= 2 * ticks.d0:
             slack -= 2 * ticks.d0
         horizon = slack // max(1, ticks.alpha[piece] + min(ticks.p0, ticks.d0))
-    sizes = [(k.input_tokens, k.output_tokens, len(k.members)) for k in kinds]
-    return aged_batches(sizes, capacity, horizon)
+    rows = list(zip(*(column.tolist() for column in sizes), strict=True))
+    return aged_batches(rows, capacity, horizon)
 
 
-def _spread_squares(squares: Sequence[tuple[int, int]], batches: int, alpha: int) -> tuple[int, int | None]:
+def _spread_squares(squares: _Squares, batches: int, alpha: int) -> tuple[int, int | None]:
     """Least prefill work, plus alpha for each batch beyond `batches` that spreading it takes; J0."""
-    longest = max(o for _, o in squares)
-    low = max(batches, longest)
+    low = max(batches, int(squares.outputs.max()))
 
     def slope(reference: int) -> int:
         """Work saved per batch added, rounded up."""
-        return sum(-(-square // (reference - o + 1) ** 2) for square, o in squares)
+        work, chunks = squares.split(reference)
+        return int((-(-work // chunks**2)).sum())
 
     reference, step = low, 1
     while slope(reference) > alpha:
         # The slope falls like 1/q**2, but for a rounding of one tick per type.
-        if alpha <= len(squares):
+        if alpha <= len(squares.work):
             return 0, None
         reference, step = reference + step, step * 2
     if reference > low:
@@ -283,6 +318,6 @@ def _spread_squares(squares: Sequence[tuple[int, int]], batches: int, alpha: int
                 below = middle
             else:
                 reference = middle
-    base = sum(square // (reference - o + 1) for square, o in squares)
-    gain = sum(square // (reference - o + 1) ** 2 for square, o in squares)
+    work, chunks = squares.split(reference)
+    base, gain = int((work // chunks).sum()), int((work // chunks**2).sum())
     return base + (reference - batches) * gain, reference

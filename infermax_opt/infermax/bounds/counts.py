@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from infermax_opt.infermax.bounds.sizes import Sizes
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["BatchCounts", "blocks_upto", "count_batches"]
+__all__ = ["BatchCounts", "blocks_upto", "count_batches", "count_batches_of"]
 
 #: Largest KV size (in blocks) for which the sizes are tabulated.
 MAX_TABLE = 20_000_000
@@ -46,7 +47,12 @@ class BatchCounts:
 
 
 def count_batches(instance: Instance, kinds: Sequence[RequestType]) -> BatchCounts:
-    """Bound the batches needed to serve the requests of `kinds`, all there from the start.
+    """Bound the batches needed to serve the requests of `kinds`, all there from the start."""
+    return count_batches_of(instance, Sizes.of(kinds))
+
+
+def count_batches_of(instance: Instance, sizes: Sizes) -> BatchCounts:
+    """Bound the batches needed to serve requests of these lengths, all there from the start.
 
     Notes
     -----
@@ -70,20 +76,17 @@ def count_batches(instance: Instance, kinds: Sequence[RequestType]) -> BatchCoun
     """
     system, policy = instance.system, instance.policy
     budget = system.prefill_budget
-    sizes = [(k.input_tokens, k.output_tokens, len(k.members)) for k in kinds]
-    prompts = sum(i * count for i, _, count in sizes)
-    outputs = sum(o * count for _, o, count in sizes)
-    requests = sum(count for *_, count in sizes)
+    i, o, count = sizes
+    prompts, outputs, requests = int((i * count).sum()), int((o * count).sum()), int(count.sum())
     prefill = -(-prompts // budget)
     if not policy.chunked_prefill:
-        prefill = max(prefill, sum(count for i, _, count in sizes if 2 * i > budget))
+        prefill = max(prefill, int(count[2 * i > budget].sum()))
     decode = 0
     if not policy.preemption:
-        longest = max(o for _, o, _ in sizes)
-        decode = max(longest - 1, -(-(outputs - requests) // system.max_batch_tokens))
+        decode = max(int(o.max()) - 1, -(-(outputs - requests) // system.max_batch_tokens))
     (area, cut), (slots, least) = _area(instance, sizes)
     total = {
-        "longest request": max(-(-i // budget) + o - 1 for i, o, _ in sizes),
+        "longest request": int((-(-i // budget) + o - 1).max()),
         "prefill tail": _tail(sizes, budget),
         "token budget": -(-(prompts + outputs - requests) // system.max_batch_tokens),
         "KV area": area,
@@ -96,23 +99,20 @@ def count_batches(instance: Instance, kinds: Sequence[RequestType]) -> BatchCoun
     return BatchCounts(total, prefill, decode, {"KV area": cut, "KV slots": least})
 
 
-def _tail(sizes: Sequence[tuple[int, int, int]], budget: int) -> int:
-    best = prompts = 0
-    for i, o, count in sorted(sizes, key=lambda size: -size[1]):
-        prompts += i * count
-        best = max(best, -(-prompts // budget) + o - 1)
-    return best
+def _tail(sizes: Sizes, budget: int) -> int:
+    longest = (-sizes.outputs).argsort(kind="stable")
+    prompts = (sizes.inputs * sizes.counts)[longest].cumsum()
+    return int((-(-prompts // budget) + sizes.outputs[longest] - 1).max())
 
 
-def _area(
-    instance: Instance, sizes: Sequence[tuple[int, int, int]]
-) -> tuple[tuple[int, int], tuple[int, int]]:
+def _area(instance: Instance, sizes: Sizes) -> tuple[tuple[int, int], tuple[int, int]]:
     """L2 over the KV sizes of all generated tokens, in blocks, and its k; slots and their x."""
     block = instance.system.block_size
     capacity = instance.system.kv_capacity // block
-    top = max(-(-(i + o - 1) // block) for i, o, _ in sizes)
-    volume = sum((blocks_upto(i + o - 1, block) - blocks_upto(i - 1, block)) * c for i, o, c in sizes)
-    items = sum(o * c for _, o, c in sizes)
+    i, o, count = sizes
+    top = int((-(-(i + o - 1) // block)).max())
+    volume = int(((blocks_upto(i + o - 1, block) - blocks_upto(i - 1, block)) * count).sum())
+    items = int((o * count).sum())
     if top > MAX_TABLE or max(volume, items * capacity) >= 2**62:
         # Too much for a table, or for its 64-bit sums: the volume alone.
         return (-(-volume // capacity), 0), (-(-items // capacity), 1)
@@ -120,17 +120,17 @@ def _area(
     return _martello_toth(table, capacity), _slots(table, capacity)
 
 
-def blocks_upto(last: int, block: int) -> int:
-    """Sum of ceil(x / block) for x = 1..last."""
-    full, rest = divmod(last, block)
+def blocks_upto(last: Any, block: int) -> Any:
+    """Sum of ceil(x / block) for x = 1..last, a number or a column of them."""
+    full, rest = last // block, last % block
     return block * full * (full + 1) // 2 + rest * (full + 1)
 
 
-def _histogram(sizes: Sequence[tuple[int, int, int]], block: int, top: int) -> npt.NDArray[np.int64]:
+def _histogram(sizes: Sizes, block: int, top: int) -> npt.NDArray[np.int64]:
     """Number of generated tokens per KV size in blocks (index 0 unused)."""
     import numpy as np
 
-    i, o, count = (np.array(column, dtype=np.int64) for column in zip(*sizes, strict=True))
+    i, o, count = (column.astype(np.int64) for column in sizes)
     steps = np.zeros(top * block + 2, dtype=np.int64)
     np.add.at(steps, i, count)
     np.add.at(steps, i + o, -count)

@@ -203,7 +203,7 @@ class FillingProof:
         if self.by_slots:
             return kind.output_tokens
         block, before = self.instance.system.block_size, kind.input_tokens - 1
-        return block * (blocks_upto(before + kind.output_tokens, block) - blocks_upto(before, block))
+        return int(block * (blocks_upto(before + kind.output_tokens, block) - blocks_upto(before, block)))
 
     def _work(self, kind: RequestType, first: int, last: int) -> int:
         """Works of tokens `first` to `last` of one request, the prompt being that of token 1."""

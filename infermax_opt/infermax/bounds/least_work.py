@@ -12,11 +12,15 @@ telescope.  With "square" attention a chunk may be a single token: at least I.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from infermax_opt.infermax.bounds.sizes import Sizes
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
 __all__ = ["Totals", "later_reads", "later_work", "least_work", "prompt_pairs", "spreads"]
+
+#: Types of requests up to which columns of them do not pay.
+FEW = 100
 
 
 def spreads(instance: Instance) -> bool:
@@ -26,13 +30,21 @@ def spreads(instance: Instance) -> bool:
 
 def prompt_pairs(instance: Instance, kind: RequestType) -> int:
     """Least attention work of the prompt of one request: pairs of tokens."""
-    return kind.input_tokens if spreads(instance) else kind.input_tokens**2
+    return int(_pairs(instance, kind.input_tokens))
+
+
+def _pairs(instance: Instance, inputs: Any) -> Any:
+    return inputs if spreads(instance) else inputs**2
 
 
 def later_reads(kind: RequestType) -> int:
     """KV tokens that the later tokens of one request read: I + n - 1 for n = 1..O-1, summed."""
-    i, steps = kind.input_tokens, kind.output_tokens - 1
-    return steps * i + steps * (steps - 1) // 2
+    return int(_reads(kind.input_tokens, kind.output_tokens))
+
+
+def _reads(inputs: Any, outputs: Any) -> Any:
+    steps = outputs - 1
+    return steps * inputs + steps * (steps - 1) // 2
 
 
 def later_work(instance: Instance, kind: RequestType, piece: int) -> int:
@@ -84,16 +96,17 @@ class Totals(NamedTuple):
     pairs: int
 
     @classmethod
+    def of_sizes(cls, instance: Instance, sizes: Sizes) -> Totals:
+        """Those of requests of some lengths."""
+        return cls(*(int(column.sum()) for column in _parts(instance, *sizes)))
+
+    @classmethod
     def of(cls, instance: Instance, kinds: Sequence[RequestType]) -> Totals:
         """Those of some requests."""
-        prompts = later = reads = pairs = 0
-        for kind in kinds:
-            count = len(kind.members)
-            prompts += count * kind.input_tokens
-            later += count * (kind.output_tokens - 1)
-            reads += count * later_reads(kind)
-            pairs += count * prompt_pairs(instance, kind)
-        return cls(prompts, later, reads, pairs)
+        if len(kinds) > FEW:
+            return cls.of_sizes(instance, Sizes.of(kinds))
+        found = [_parts(instance, k.input_tokens, k.output_tokens, len(k.members)) for k in kinds]
+        return cls(*map(sum, zip(*found, strict=True))) if found else cls(0, 0, 0, 0)
 
     def token_work(self, instance: Instance, piece: int) -> int:
         """Least work in ticks but for the attention work of the prompts."""
@@ -102,6 +115,12 @@ class Totals(NamedTuple):
     def least_work(self, instance: Instance, piece: int) -> int:
         """Least work in ticks, attention work of the prompts included."""
         return self.token_work(instance, piece) + int(instance.cost.ticks.p1 * self.pairs)
+
+
+def _parts(instance: Instance, inputs: Any, outputs: Any, count: Any) -> tuple[Any, Any, Any, Any]:
+    """What `Totals` sums, of requests of equal lengths, or of columns of them."""
+    reads, pairs = _reads(inputs, outputs), _pairs(instance, inputs)
+    return count * inputs, count * (outputs - 1), count * reads, count * pairs
 
 
 def least_work(instance: Instance, kinds: Sequence[RequestType], piece: int) -> int:

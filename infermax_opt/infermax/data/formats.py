@@ -189,7 +189,7 @@ def _group_to_json(group: RequestGroup) -> dict[str, Any]:
     if group.count is not None:
         value["count"] = group.count
     value |= {"input_tokens": group.input_tokens, "output_tokens": group.output_tokens}
-    value["arrival"] = Fraction(group.arrival)
+    value["arrival"] = group.arrival
     if group.class_name is not None:
         value["class"] = group.class_name
     value |= _given(group)
@@ -203,8 +203,8 @@ def _given(some: RequestGroup | RequestClass) -> dict[str, Any]:
     value: dict[str, Any] = {} if some.weight is None else {"weight": Fraction(some.weight)}
     if some.optional is not None:
         value["optional"] = some.optional
-    limits = ServiceLevel.of(some.slo, "slo").given()
-    return {**value, "slo": limits} if limits else value
+    slo = ServiceLevel.of(some.slo, "slo")
+    return {**value, "slo": slo.given()} if slo else value
 
 
 def write_instance(instance: Instance, path: str | os.PathLike[str]) -> None:

@@ -148,14 +148,17 @@ class Latencies:
         """A metric of `LINEAR` in its unit; None where no request has its latency."""
         latency = LINEAR[metric]
         ticks = {Latency.TTFT: self.ttft, Latency.TPOT: self.span, Latency.E2E: self.e2e}[latency]
-        sums: dict[Fraction, int] = {}  # by the share of a tick, of which there are few
+        # By the share of a tick, of which there are few: by its parts, as to hash a fraction takes long.
+        sums: dict[tuple[int, int, int], int] = {}
         for kind, share in zip(self.instance.types, self.instance.shares(metric), strict=True):
-            if share:
-                each = share / (kind.output_tokens - 1) if latency is Latency.TPOT else share
+            if share.numerator:
+                steps = kind.output_tokens - 1 if latency is Latency.TPOT else 1
+                each = share.numerator, share.denominator, steps
                 sums[each] = sums.get(each, 0) + sum([ticks[i] for i in kind.members])
         if not sums:
             return None
-        return sum((share * total for share, total in sums.items()), Fraction(0)) / self.unit
+        terms = (Fraction(n * total, d * steps) for (n, d, steps), total in sums.items())
+        return sum(terms, Fraction(0)) / self.unit
 
     def quantile(self, metric: Metric) -> Fraction | None:
         """A metric of `QUANTILES`, s; None where no request has its latency."""

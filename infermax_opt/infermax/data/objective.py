@@ -133,16 +133,23 @@ def shares(metric: Metric, kinds: Sequence[RequestType]) -> list[Fraction]:
     weighted = metric.value.startswith("weighted")
     tpot = LINEAR[metric] is Latency.TPOT
 
-    def left_out(kind: RequestType) -> bool:
-        return kind.terms.optional or (tpot and kind.output_tokens == 1)
+    by_tokens = metric is Metric.MEAN_NORMALISED_LATENCY
 
-    weights = [
-        Fraction(0) if left_out(kind) else kind.terms.weight if weighted else Fraction(1) for kind in kinds
-    ]
-    total = sum((w * len(kind.members) for w, kind in zip(weights, kinds, strict=True)), Fraction(0))
-    if metric is Metric.MEAN_NORMALISED_LATENCY:
-        weights = [w / kind.output_tokens for w, kind in zip(weights, kinds, strict=True)]
-    return [weight / total if total else weight for weight in weights]
+    def weight(kind: RequestType) -> tuple[int, int]:
+        """Numerator and denominator."""
+        if kind.terms.optional or (tpot and kind.output_tokens == 1):
+            return 0, 1
+        return kind.terms.weight.as_integer_ratio() if weighted else (1, 1)
+
+    # Of a million kinds most have the same share, which is formed once.
+    weights = [weight(kind) for kind in kinds]
+    counts: dict[tuple[int, int], int] = {}
+    for one, kind in zip(weights, kinds, strict=True):
+        counts[one] = counts.get(one, 0) + len(kind.members)
+    total = sum((Fraction(*one) * count for one, count in counts.items()), Fraction(0)) or Fraction(1)
+    keys = [(one, kind.output_tokens if by_tokens else 1) for one, kind in zip(weights, kinds, strict=True)]
+    formed = {(one, tokens): Fraction(*one) / tokens / total for one, tokens in {*keys}}
+    return [formed[key] for key in keys]
 
 
 def _numbers(given: object, field: str) -> dict[Metric, Fraction]:

@@ -202,7 +202,7 @@ NOTHING = RequestClass("nothing")
 NO_CLASSES: Mapping[str, RequestClass] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RequestGroup:
     """A request, or `count` identical ones named ``id.1`` to ``id.count``.
 
@@ -240,7 +240,10 @@ class RequestGroup:
         checked_text(self.id, "id")
         _check_flag(self.optional, "optional")
         for name in ("input_tokens", "output_tokens"):
-            object.__setattr__(self, name, checked_whole(getattr(self, name), name, 1, MAX_TOKENS))
+            given = getattr(self, name)
+            number = checked_whole(given, name, 1, MAX_TOKENS)
+            if number is not given:
+                object.__setattr__(self, name, number)
         for name, most in (("count", MAX_REQUESTS), ("predicted_output_tokens", MAX_TOKENS)):
             value = getattr(self, name)
             if value is not None:
@@ -248,7 +251,8 @@ class RequestGroup:
         object.__setattr__(self, "arrival", checked_decimal(self.arrival, "arrival"))
         if self.class_name is not None:
             checked_text(self.class_name, "class")
-        object.__setattr__(self, "weight", _checked_weight(self.weight, "weight"))
+        if self.weight is not None:
+            object.__setattr__(self, "weight", _checked_weight(self.weight, "weight"))
         object.__setattr__(self, "slo", ServiceLevel.of(self.slo, "slo"))
 
     def terms(self, classes: Mapping[str, RequestClass]) -> Terms:
@@ -265,7 +269,8 @@ class RequestGroup:
 
     def expand(self, classes: Mapping[str, RequestClass] = NO_CLASSES) -> Iterator[Request]:
         """Yield the requests it stands for; what it does not say its class does."""
-        rest: tuple[Any, ...] = (self.input_tokens, self.output_tokens, Fraction(self.arrival))
+        arrival = self.arrival if type(self.arrival) is Fraction else Fraction(self.arrival)
+        rest: tuple[Any, ...] = (self.input_tokens, self.output_tokens, arrival)
         rest += (self.terms(classes), self.predicted_output_tokens)
         for name in self.names():
             yield Request(name, *rest)

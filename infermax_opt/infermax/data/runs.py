@@ -97,10 +97,8 @@ def run_instance(machine: Machine, run: Run, name: str) -> Instance:
     """
     run.require_requests()
     requests = tuple(
-        TraceRequest(
-            came.line, Fraction(floor(came.arrival * PARTS), PARTS), came.input_tokens, came.output_tokens
-        )
-        for came in run.requests
+        TraceRequest(line, Fraction(floor(arrival * PARTS), PARTS), inputs, outputs)
+        for line, arrival, inputs, outputs in run.arrived()
     )
     trace = Trace(run.path, requests, run.left_out)
     return trace_instance(trace, name, machine.system, machine.cost, machine.policy, machine.objective)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from infermax_opt.core.checks import checked_number
 from infermax_opt.files.traces import Trace, TraceRequest, check_fit, keep_fit
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
@@ -69,6 +70,7 @@ def trace_instance(
         If a request can never be served, naming its line.
     """
     policy = policy or Policy()
+    checked_number(len(trace.requests))
     check_fit(trace, partial(misfit, system=system, policy=policy))
     groups = tuple(
         RequestGroup(f"r{k}", r.input_tokens, r.output_tokens, r.arrival)

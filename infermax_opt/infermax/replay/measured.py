@@ -45,7 +45,7 @@ def measure_run(instance: Instance, run: Run) -> Measured:
     unit = lcm(TICKS, *{Fraction(request.arrival).denominator for request in instance.requests})
 
     def ticks(came: ForeignRequest, after: Fraction | None) -> int:
-        tick = 0 if after is None else round((came.arrival + shift + after) * unit)
+        tick = 0 if after is None else _nearest(came.arrival + shift + after, unit)
         if tick >= NEVER:
             text = f"ends {float(came.arrival + shift + (after or 0)):g} s after the start, which is too long"
             raise InputError(f"request {came.name!r} {text}", source=run.path)
@@ -64,6 +64,12 @@ def measure_run(instance: Instance, run: Run) -> Measured:
         text = f"requests came up to {seconds(late)} later than in the instance; that counts as waiting"
         remarks.append(text)
     return Measured(_metrics(made, known, pairs), latencies_by_name(made, known), tuple(remarks))
+
+
+def _nearest(time: Fraction, unit: int) -> int:
+    """Ticks of a time, rounded as `round` does, in one division."""
+    ticks, rest = divmod(time.numerator * unit, time.denominator)
+    return ticks + (2 * rest > time.denominator or (2 * rest == time.denominator and ticks % 2 == 1))
 
 
 def latencies_by_name(

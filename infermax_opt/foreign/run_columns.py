@@ -1,0 +1,106 @@
+"""Requests of a run by column: a few bytes each, where a file holds millions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from infermax_opt.foreign.columns import Mask, Times
+from infermax_opt.foreign.run import ByColumn, ForeignRequest
+
+__all__ = ["RequestColumns"]
+
+
+@dataclass(frozen=True, eq=False)
+class RequestColumns(ByColumn):
+    """Requests that are named by their place in the file; each is made when it is asked for.
+
+    Attributes
+    ----------
+    lines, inputs, outputs : array of int
+        See `ForeignRequest`.
+    arrivals, ttft, e2e : Times
+    streamed, ended : array of bool
+        Where TTFT and end-to-end latency are known.
+    """
+
+    lines: NDArray[np.int64]
+    arrivals: Times
+    inputs: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+    ttft: Times
+    streamed: Mask
+    e2e: Times
+    ended: Mask
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @overload
+    def __getitem__(self, k: int) -> ForeignRequest: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> RequestColumns: ...
+
+    def __getitem__(self, k: int | slice) -> ForeignRequest | RequestColumns:
+        if isinstance(k, slice):
+            return self.take(k)
+        number = range(len(self))[k]
+        return next(iter(self.take(slice(number, number + 1))))
+
+    def __iter__(self) -> Iterator[ForeignRequest]:
+        known = (
+            [time if there else None for time, there in zip(times.list(), mask.tolist(), strict=True)]
+            for times, mask in ((self.ttft, self.streamed), (self.e2e, self.ended))
+        )
+        for (line, at, inputs, outputs), ttft, e2e in zip(self.arrived(), *known, strict=True):
+            yield ForeignRequest(str(line), line, at, inputs, outputs, ttft, e2e)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def arrived(self) -> Iterator[tuple[int, Fraction, int, int]]:
+        """Line, arrival, input and output tokens of each."""
+        lengths = self.inputs.tolist(), self.outputs.tolist()
+        return zip(self.lines.tolist(), self.arrivals.list(), *lengths, strict=True)
+
+    def take(self, where: NDArray[Any] | slice) -> RequestColumns:
+        """Some of them."""
+        columns: dict[str, Any] = {column.name: getattr(self, column.name) for column in fields(self)}
+        for name, column in columns.items():
+            columns[name] = column.take(where) if isinstance(column, Times) else column[where]
+        return RequestColumns(**columns)
+
+    def by_arrival(self) -> RequestColumns:
+        """By arrival, which counts from the first; those with equal arrivals in the order of the file."""
+        found = self.take(np.argsort(self.arrivals.ticks, kind="stable"))
+        return replace(found, arrivals=found.arrivals - found.arrivals.take(slice(1)))
+
+    def within(self, rounding: Fraction) -> tuple[RequestColumns, int | None]:
+        """With no TTFT above the whole latency, and the place of the first that is by more than rounding.
+
+        Parameters
+        ----------
+        rounding : Fraction
+            Seconds.
+        """
+        over = self.ttft - self.e2e
+        both = self.streamed & self.ended
+        late = both & (over.ticks > 0)
+        wrong = np.flatnonzero(late & ((over - Times.of([rounding])).ticks > 0))
+        found = replace(self, ttft=self.e2e.where(late, self.ttft)) if late.any() else self
+        return found, int(wrong[0]) if len(wrong) else None
+
+    @property
+    def last_end(self) -> Fraction | None:
+        """Seconds at which the last of those ends of which that is known."""
+        ends = (self.arrivals + self.e2e).take(self.ended)
+        return ends[int(np.argmax(ends.ticks))] if len(ends) else None

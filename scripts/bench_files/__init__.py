@@ -1,0 +1,1 @@
+"""Large files of results, and what reading them takes."""

@@ -61,7 +61,8 @@ def test_a_plan_takes_as_long_as_the_planner_says(instance: Instance) -> None:
         return
     for options in (PlannerOptions(), PlannerOptions(chunk=0.3, group=3, reserve=0.0, fill=0.5)):
         search = searched(instance, options)
-        search.step(0)
+        while search.seconds >= FAR:  # where the profiles were too short
+            search.step(0)
         order = search.order.tolist()
         expected = placed(instance, options.in_order(), order)
         assert search.seconds == pytest.approx(expected, rel=1e-12)

@@ -16,11 +16,9 @@ FEW = 12
 LIST_SHARE = 0.2
 #: The same where many do.
 MANY_SHARE = 0.6
-#: Share of the time left then that the search for orders has, where that one applies; the same where types
-#: are so many that it puts them into classes.
-ORDER_SHARE, CLASSES_SHARE = 0.6, 0.1
-#: Share of the time left then that the local search over orders has.
-LOCAL_SHARE = 0.6
+#: Share of the time left then that the search for orders has, where that one applies, and of what is left
+#: after it the local search; the same where types are so many that the first one puts them into classes.
+ORDER_SHARES, CLASSES_SHARES = (0.6, 0.3), (0.1, 0.6)
 #: Requests that fill the KV; where they are no more, long outputs are planned at a coarse scale as well.
 COARSE_FEW = 16
 #: Share of the time left before that, which the beam search at full scale has.
@@ -66,11 +64,11 @@ def anytime_plans(
     share = LIST_SHARE if ordered or few or typical_slots(instance) <= FEW else MANY_SHARE
     planner = Planner(instance, seed=seed)
     yield from planner.improve(_until(share, deadline))
+    search, local = ORDER_SHARES if len(instance.types) <= CLASSES else CLASSES_SHARES
     if ordered:
-        share = ORDER_SHARE if len(instance.types) <= CLASSES else CLASSES_SHARE
-        yield from sequence_plans(instance, planner, seed=seed, deadline=_until(share, deadline))
+        yield from sequence_plans(instance, planner, seed=seed, deadline=_until(search, deadline))
     if orders_help(instance) and not few:
-        until = _until(LOCAL_SHARE, deadline)
+        until = _until(local, deadline)
         yield from orders_plans(instance, planner, known=known(), seed=seed, deadline=until)
     for name, schedule in _beam_plans(
         instance, upper, seed, _until(BEAM_SHARE, deadline) if few else deadline

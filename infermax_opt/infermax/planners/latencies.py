@@ -17,8 +17,8 @@ __all__ = ["latency_plans"]
 ADMISSION_SHARE = 0.4
 #: Share that those for service levels have before the others, where they are not raced.
 LEVELS_SHARE = 0.9
-#: Shares of the time in which the planners of a race show how good they are: that for first tokens, which
-#: needs more tries to show it, and each of the others.
+#: Shares of the time in which the planners of a race show how good they are: that for first tokens, or for
+#: percentiles, which needs more tries to show it, and each of the others.
 FIRST_TRIAL, TRIAL = 0.3, 0.1
 
 
@@ -36,9 +36,10 @@ def latency_plans(
 ) -> Iterator[tuple[str, Schedule]]:
     """Plans for an instance with arrivals, or for an objective that is not the makespan.
 
-    Where first tokens count, alone or among others, their planner is raced against those for whole requests:
-    it is far better where memory is scarce, and worse where nobody may be evicted.  Offline the planners for
-    the makespan come last: a full memory helps all.
+    Where first tokens count, alone or among others, their planner is raced against those for whole requests.
+    It is far better where memory is scarce, and worse where nobody may be evicted.  For percentiles of
+    end-to-end latencies, smaller and smaller limits are raced against the others, from what these reach on.
+    Offline the planners for the makespan come last: a full memory helps all.
 
     Parameters
     ----------
@@ -55,6 +56,7 @@ def latency_plans(
     """
     from infermax_opt.infermax.planners.admission.levels import LevelsPlanner
     from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
+    from infermax_opt.infermax.planners.admission.ranks import RanksPlanner, has_limit
     from infermax_opt.infermax.planners.anytime import anytime_plans
     from infermax_opt.infermax.planners.first_tokens.planner import FirstTokensPlanner
 
@@ -64,9 +66,13 @@ def latency_plans(
         return None if deadline is None else now + share * (deadline - now)
 
     share = ADMISSION_SHARE if instance.offline else 1.0
-    planners: list[_Raced] = [AdmissionPlanner(instance, seed=seed)]
+    admission = AdmissionPlanner(instance, seed=seed)
+    planners: list[_Raced] = [admission]
     if counts_first_tokens(instance):
         planners.insert(0, FirstTokensPlanner(instance, seed=seed))
+    if has_limit(instance):
+        yield from admission.plans(until(TRIAL))
+        planners.insert(0, RanksPlanner(instance, seed=seed, known=admission.value))
     if Metric.MISSED in metrics:
         levels, share = LevelsPlanner(instance, seed=seed), max(share, LEVELS_SHARE)
         if len(planners) > 1 and len(metrics) == 1:

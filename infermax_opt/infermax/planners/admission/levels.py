@@ -7,6 +7,7 @@ is who is left out from the beginning: whoever was started and came too late too
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -112,28 +113,35 @@ class LevelsPlanner(AdmissionPlanner):
             Moment of `time.monotonic` at which to stop.
         """
         told, written = time.monotonic(), None
-        for choice, out in self._tries():
+        for choice, out in itertools.chain(self.known(), self.changes()):
             if time.monotonic() > deadline if deadline is not None else self.runs >= RUNS:
                 break
-            self.runs += 1
-            value, wasted = self._judged(choice, out)
-            if value <= self.value:
-                better = value < self.value
-                self.chosen, self.value, self._wasted = (choice, out), value, wasted
-                if better and time.monotonic() - told > PAUSE:
-                    yield f"levels:{self.runs}", self._planned(choice, out)
-                    told, written = time.monotonic(), value
+            if self.better(choice, out) and time.monotonic() - told > PAUSE:
+                yield f"levels:{self.runs}", self.planned()
+                told, written = time.monotonic(), self.value
             if self.value == 0:
                 break
         if self.chosen is not None and self.value != written:
-            yield f"levels:{self.runs}", self._planned(*self.chosen)
+            yield f"levels:{self.runs}", self.planned()
 
-    def _tries(self) -> Iterator[tuple[LevelChoice, Flags]]:
-        """Choices to try: known ones, then changes to the best, without end."""
+    def better(self, choice: LevelChoice, out: Flags) -> bool:
+        """Run a choice, and keep it if none was better; whether it is better than all before."""
+        self.runs += 1
+        value, wasted = self._judged(choice, out)
+        found = value < self.value
+        if value <= self.value:
+            self.chosen, self.value, self._wasted = (choice, out), value, wasted
+        return found
+
+    def known(self) -> Iterator[tuple[LevelChoice, Flags]]:
+        """Choices that are good somewhere."""
         for order in (Choice(work=1.0), Choice(arrival=1.0), Choice(work=1.0, arrival=0.02)):
             for haste in (1.0, 0.5):
                 for budget in (512, 4096):
                     yield LevelChoice(order, haste=haste, budget=budget), self._out
+
+    def changes(self) -> Iterator[tuple[LevelChoice, Flags]]:
+        """Changes to the best choice, without end."""
         while True:
             choice, out = self.chosen or (LevelChoice(Choice(work=1.0)), self._out)
             if self.rng.random() < OTHERS:
@@ -214,11 +222,22 @@ class LevelsPlanner(AdmissionPlanner):
         found: tuple[Any, ...] = _loop()(machine, queue, aims, knobs, cost, MAX_BATCHES)
         return found
 
-    def _planned(self, choice: LevelChoice, out: Flags) -> Schedule:
-        """The schedule of a choice: who is served in time, then the others by admission."""
+    def ends(self) -> Floats:
+        """Moments of last tokens by the best choice, in seconds; infinite for who is not served in time."""
         import numpy as np
 
-        _, first, _, *entries = self._served(choice, out)
+        if self.chosen is None:
+            return np.full(len(self._out), np.inf)
+        last: Floats = self._served(*self.chosen)[2]
+        return last
+
+    def planned(self) -> Schedule:
+        """The schedule of the best choice: who is served in time, then the others by admission."""
+        import numpy as np
+
+        if self.chosen is None:
+            raise RuntimeError("nothing was tried")
+        _, first, _, *entries = self._served(*self.chosen)
         batches = self._batches(*entries)
         rest = np.flatnonzero(~np.isfinite(first))
         if len(rest):

@@ -9,8 +9,9 @@ least one.  So the last restart says where it can end.  The chunks before that r
 Every position makes a token but those inside stretches, so that positions less output tokens is what all
 stretches are longer than one.  With that little is left to try; a table over (position, tokens made) tries
 it all.  A request may have several readings, as its own tokens alone do not always tell.  Who is evicted
-misses a batch, a *pause*.  So those come first with all restarts at pauses, else those with the fewest
-elsewhere; of these the one is taken with the least KV, summed over the batches, and of these that with the
+misses a batch, a *pause*.  So those come first with all restarts at pauses, then those whose stretches begin
+and restart last at pauses or with several tokens, then all others; of these those with the fewest restarts
+elsewhere than at pauses, then the one with the least KV, summed over the batches, then with the
 fewest restarts.
 
 Chunks that came to nothing are dropped wherever the request pauses.  If all restarts are at pauses, no
@@ -58,7 +59,7 @@ class Reading(NamedTuple):
     stretches : tuple of Stretch
         All other positions are decode steps.
     alone : bool
-        Whether there is no other one; where its restarts are all at pauses, no other one of that kind.
+        Whether there is no other one that comes as early in the order above by where restarts are.
     """
 
     stretches: tuple[Stretch, ...]
@@ -111,13 +112,15 @@ class _Search:
     ----------
     of : Processed
     prompt, outputs : int
+    allowed : list of int
+        Positions at which stretches may begin and restart last.
     anywhere : bool
         Whether it may be restarted where it does not pause, too.
     """
 
-    def __init__(self, of: Processed, prompt: int, outputs: int, anywhere: bool):
-        self.of, self.prompt, self.outputs, self.anywhere = of, prompt, outputs, anywhere
-        self.pauses = [k for k in range(1, len(of.counts)) if of.pauses(k)]
+    def __init__(self, of: Processed, prompt: int, outputs: int, allowed: list[int], anywhere: bool):
+        self.of, self.prompt, self.outputs = of, prompt, outputs
+        self.allowed, self.anywhere = allowed, anywhere
         self.sums = list(accumulate(of.counts, initial=0))
         self.at = {total: k for k, total in enumerate(self.sums)}
         self.several = [k for k, count in enumerate(of.counts) if count > 1]
@@ -153,9 +156,7 @@ class _Search:
 
     def restarts(self, begin: int, end: int) -> Sequence[int]:
         """Positions from `begin` to before `end` at which it can have been restarted."""
-        if self.anywhere:
-            return range(begin, end)
-        return self.pauses[bisect_left(self.pauses, begin) : bisect_left(self.pauses, end)]
+        return self.allowed[bisect_left(self.allowed, begin) : bisect_left(self.allowed, end)]
 
     def decoded(self, k: int, until: int, n: int) -> int:
         """KV that decode steps from `k` to before `until` hold, after `n` tokens."""
@@ -290,4 +291,11 @@ def reading_of(of: Processed, prompt: int, outputs: int) -> Reading | None:
     """
     if len(of.counts) < outputs or sum(of.counts) < prompt + outputs - 1:
         return None
-    return _Search(of, prompt, outputs, False).best() or _Search(of, prompt, outputs, True).best()
+    later = range(1, len(of.counts))
+    pauses = [k for k in later if of.pauses(k)]
+    likely = [k for k in later if of.counts[k] > 1 or of.pauses(k)]
+    return (
+        _Search(of, prompt, outputs, pauses, False).best()
+        or _Search(of, prompt, outputs, likely, True).best()
+        or _Search(of, prompt, outputs, list(later), True).best()
+    )

@@ -136,6 +136,18 @@ class Scoring(Generic[I, S, M]):
         """
         raise InputError(f"runs of other systems are not schedules of {self.name}", source=run.path)
 
+    def own_times(self, instance: I, run: Run) -> Mapping[str, Fraction]:
+        """Metrics of a run whose batches are known, by its own clock; those that the clock can tell.
+
+        Parameters
+        ----------
+        instance : instance
+            With the requests of the run.
+        run : Run
+            That can be rebuilt.
+        """
+        return {}
+
     def machine(self, path: str, limits: Mapping[str, str]) -> Any:
         """A machine from a file, as `run_instance` takes it.
 

@@ -50,7 +50,8 @@ class Fields:
     def __init__(self, value: object, path: str, required: Iterable[str], optional: Iterable[str] = ()):
         self.path = path
         if not isinstance(value, Mapping):
-            raise InputError(f"{shown(value)} is not an object", field=path or None)
+            what = "a list" if isinstance(value, list) else shown(value)
+            raise InputError(f"{what} is not an object", field=path or None)
         self.values = value
         required = list(required)
         known = {*required, *optional}

@@ -48,7 +48,9 @@ def gap_page(value: object) -> str:
 def _group(group: Fields) -> tuple[list[str], str]:
     """What is said of the runs of an instance, and its section."""
     name, bounds = group.text("instance"), _objects(group, "lower_bounds")
-    runs = [Fields(one, group.at(f"runs[{k}]"), RUN) for k, one in enumerate(group.items("runs"))]
+    runs = [
+        Fields(one, group.at(f"runs[{k}]"), RUN, ("own_clock",)) for k, one in enumerate(group.items("runs"))
+    ]
     units = _objects(group, "units") if "units" in group.values else {}
     drawn, known = list[str](), list[list[Any]]()
     for metric, value in bounds.items():

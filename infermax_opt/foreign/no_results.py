@@ -34,6 +34,11 @@ OTHERS = (
         ("[].conversations",), "is a file of conversations (ShareGPT): it holds no arrivals and no results"
     ),
     _Other(
+        ("[].args.request_ids", "[].args.num_tokens"),
+        "is a bare list of events: give chrome_trace.json as Vidur writes it, an object with the list under "
+        "'traceEvents'",
+    ),
+    _Other(
         ("isl", "osl", "ttft", "tpot"),
         "is a table of configurations (aiconfigurator): it holds means, no requests",
     ),
@@ -45,6 +50,11 @@ OTHERS = (
     _Other(
         ("request_latency.avg", "request_latency.unit"),
         "is a summary of aiperf: give profile_export.jsonl, which is written beside it",
+    ),
+    _Other(
+        ("traceEvents",),
+        "is a chrome trace that begins without batches (events with args.request_ids and args.num_tokens); "
+        "if there are some later, say --format vidur-chrome-trace",
     ),
 )
 

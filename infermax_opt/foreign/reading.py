@@ -60,9 +60,14 @@ def guess_format(path: str | os.PathLike[str]) -> str | None:
     Raises
     ------
     InputError
-        If the file cannot be read, is empty, or is a pickle.
+        If the file cannot be read, is empty, or is a pickle; or is known to hold no results.
     """
-    return _guess(head_of(path))
+    head = head_of(path)
+    guessed = _guess(head)
+    other = what_else(head) if guessed is None else None
+    if other is not None:
+        raise InputError(other, source=os.fspath(path))
+    return guessed
 
 
 def read_run(

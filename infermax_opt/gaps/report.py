@@ -50,13 +50,18 @@ def gaps_text(groups: Sequence[Group], explanations: Sequence[Sequence[Explained
 def _too_fast(groups: Sequence[Group]) -> list[str]:
     rows = [
         (
-            run.subject.label, row.metric, _value(group, row.metric, row.value),
+            run.subject.label, name, _value(group, row.metric, row.value),
             f"{percent(row.faster)} below the bound {_value(group, row.metric, row.lower.value)}",
         )
-        for group in groups for run in group.runs for row in run.rows
+        for group in groups for run in group.runs for name, row in _named(run)
         if row.faster is not None and row.lower is not None
     ]  # fmt: skip
     return [TOO_FAST, *aligned(rows)] if rows else []
+
+
+def _named(run: Compared) -> list[tuple[str, Row]]:
+    """Rows of a run, and what they are called."""
+    return [(row.metric, row) for row in run.rows] + [(f"{row.metric} (own clock)", row) for row in run.own]
 
 
 def _group(group: Group) -> list[str]:
@@ -104,10 +109,10 @@ def _run(group: Group, run: Compared) -> list[str]:
     lines = ["", f"{printable(subject.label)} ({subject.kind}{worst})"]
     rows = [
         (
-            row.metric, _value(group, row.metric, row.value), _gap(row),
+            name, _value(group, row.metric, row.value), _gap(row),
             _value(group, row.metric, row.gain),
         )
-        for row in run.rows
+        for name, row in _named(run)
     ]  # fmt: skip
     lines += aligned([("", "value", "gap", "a schedule could gain at most"), *rows])
     known = [(name, _value(group, name, value)) for name, value in run.beside.items() if value is not None]
@@ -164,12 +169,16 @@ def _run_to_json(run: Compared) -> dict[str, Any]:
         "format": run.subject.kind,
         "left_out": dict(run.subject.left_out),
         "remarks": list(run.subject.measured.remarks),
-        "faster_than_bound": [row.metric for row in run.rows if row.faster is not None],
-        "metrics": {
-            row.metric: {"value": _digits(row.value), "gap": row.gap, "gain": _digits(row.gain)}
-            for row in run.rows
-        },
+        "faster_than_bound": list(run.faster),
+        "metrics": _rows_to_json(run.rows),
+        "own_clock": _rows_to_json(run.own),
         "beside": {name: _digits(value) for name, value in run.beside.items()},
+    }
+
+
+def _rows_to_json(rows: Sequence[Row]) -> dict[str, Any]:
+    return {
+        row.metric: {"value": _digits(row.value), "gap": row.gap, "gain": _digits(row.gain)} for row in rows
     }
 
 
@@ -190,7 +199,7 @@ def _line(group: Group, run: Compared, metrics: Sequence[str], beside: Sequence[
     rows = {row.metric: row for row in run.rows}
     cells: list[Any] = [run.subject.label, run.subject.kind, group.instance.name]
     cells += [len(group.instance.requests), sum(run.subject.left_out.values())]
-    cells.append(" ".join(row.metric for row in run.rows if row.faster is not None))
+    cells.append(" ".join(run.faster))
     for name in metrics:
         row = rows.get(name, Row(name, None, None))
         lower = row.lower.value if row.lower else None

@@ -66,11 +66,27 @@ class Row:
 
 @dataclass(frozen=True)
 class Compared:
-    """One run: metrics with bounds, and others beside them."""
+    """One run: metrics with bounds, and others beside them.
+
+    Attributes
+    ----------
+    subject : Subject
+    rows : tuple of Row
+    beside : mapping of metric to value
+    own : tuple of Row
+        Metrics with bounds by the clock of the system itself, where the rows are of a replay.
+    """
 
     subject: Subject
     rows: tuple[Row, ...]
     beside: Mapping[str, Fraction | int | None]
+    own: tuple[Row, ...] = ()
+
+    @property
+    def faster(self) -> tuple[str, ...]:
+        """Metrics in which it is faster than any schedule, in replay or by its own clock."""
+        found = [row.metric for row in (*self.rows, *self.own) if row.faster is not None]
+        return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -118,7 +134,7 @@ class Group(ShownRows):
                     "gain": row.gain,
                     "bound_by": row.lower.source if row.lower else None,
                     "proof": row.lower.proof if row.lower else None,
-                    "faster_than_bound": row.faster is not None,
+                    "faster_than_bound": row.metric in run.faster,
                 }
 
 
@@ -145,10 +161,15 @@ def compare(
             subject,
             tuple(Row(some.metric, _exact(subject, some.metric), some.lower) for some in bounds),
             {name: subject.measured.metrics.get(name) for name in beside},
+            tuple(
+                Row(some.metric, subject.own[some.metric], some.lower)
+                for some in bounds
+                if some.metric in subject.own
+            ),
         )
         for subject in subjects
     ]
-    runs.sort(key=lambda run: not any(row.faster for row in run.rows))
+    runs.sort(key=lambda run: not run.faster)
     return Group(instance, tuple(bounds), tuple(runs), band)
 
 

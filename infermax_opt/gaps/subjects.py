@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from infermax_opt import api
 from infermax_opt.core.band import Band
@@ -54,6 +55,8 @@ class Subject:
         None where only metrics are known.
     lower : LowerBound or None
         What the file says no schedule is below, in the objective of its instance.
+    own : mapping of metric to Fraction
+        By the clock of the system itself, where `measured` is a replay of its batches.
     """
 
     label: str
@@ -63,6 +66,7 @@ class Subject:
     left_out: Mapping[str, int] = field(default_factory=dict)
     schedule: AnySchedule | None = None
     lower: LowerBound | None = None
+    own: Mapping[str, Fraction] = field(default_factory=dict)
 
 
 def of_schedule(instance: AnyInstance, path: str, band: Band | None = None) -> Subject:
@@ -147,8 +151,10 @@ def of_run(instance: AnyInstance, run: Run, band: Band | None = None) -> Subject
     """
     if run.batches is None:
         return _measured(instance, run)
+    scoring, own = problem_of(instance).scoring, dict[str, Fraction]()
     try:
-        schedule, remarks = problem_of(instance).scoring.rebuilt(instance, run)
+        schedule, remarks = scoring.rebuilt(instance, run)
+        own.update(scoring.own_times(instance, run))
         again = _replayed(instance, schedule, run.path, band)
     except InputError as error:
         remark = f"its batches cannot be replayed: {error.problem}"
@@ -158,11 +164,13 @@ def of_run(instance: AnyInstance, run: Run, band: Band | None = None) -> Subject
             raise InputError(
                 f"{remark}; read without the instance it {other.problem}", source=run.path
             ) from None
-        return replace(found, measured=replace(found.measured, remarks=(*found.measured.remarks, remark)))
+        remarks = (*found.measured.remarks, remark)
+        return replace(found, measured=replace(found.measured, remarks=remarks), own=own)
     span = seconds(max(batch.end for batch in run.batches) - min(batch.start for batch in run.batches))
     remark = f"the system itself took {span} from the first batch to the last"
     kind = f"{run.format}, its batches replayed"
-    return Subject(run.path, kind, instance, replace(again, remarks=(remark, *remarks)), schedule=schedule)
+    measured = replace(again, remarks=(remark, *remarks))
+    return Subject(run.path, kind, instance, measured, schedule=schedule, own=own)
 
 
 def _measured(instance: AnyInstance, run: Run) -> Subject:

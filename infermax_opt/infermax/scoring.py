@@ -139,6 +139,18 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
 
         return schedule_of_run(run, instance)
 
+    def own_times(self, instance: Instance, run: Run) -> Mapping[str, Fraction]:
+        """The makespan, as the run itself took it.
+
+        Parameters
+        ----------
+        instance : Instance
+        run : Run
+        """
+        from infermax_opt.infermax.data.foreign_schedule import own_makespan
+
+        return {Metric.MAKESPAN.value: own_makespan(run, instance)}
+
     def machine(self, path: str, limits: Mapping[str, str]) -> Machine:
         """A machine from an instance or a cost profile.
 

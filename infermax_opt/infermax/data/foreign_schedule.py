@@ -25,7 +25,7 @@ from infermax_opt.foreign.run import ForeignBatch, Run
 from infermax_opt.infermax.data.instance import Instance, Request
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, run_length
 
-__all__ = ["schedule_of_run"]
+__all__ = ["own_makespan", "schedule_of_run"]
 
 #: Seconds between two batches that are no idling: times in files are rounded one by one.
 ROUNDING = Fraction(1, 10**6)
@@ -74,6 +74,35 @@ def _matched(run: Run, batches: Sequence[ForeignBatch], instance: Instance) -> d
     requests = instance.requests
     order = sorted(range(len(requests)), key=lambda k: requests[k].arrival)
     return dict(zip(names, order, strict=True))
+
+
+def own_makespan(run: Run, instance: Instance) -> Fraction:
+    """Makespan of a run by its own clock, s.
+
+    Its clock is set so that the first batch is as early as can be: no request is in a batch before it
+    arrives.  On a machine whose batches take as long as those of the run, these batches are a schedule that
+    ends then.  So where no schedule ends as early, the batches of the run are faster than the machine's.
+
+    Parameters
+    ----------
+    run : Run
+        With batches.
+    instance : Instance
+        Its requests are those of the run, matched as by `schedule_of_run`.
+
+    Raises
+    ------
+    InputError
+        If the numbers of requests differ.
+    """
+    batches = run.batches or ()
+    first: dict[str, Fraction] = {}
+    for batch in batches:
+        for name in batch.tokens:
+            first.setdefault(name, batch.start)
+    matched = _matched(run, batches, instance)
+    shift = max((instance.requests[i].arrival - first[name] for name, i in matched.items()), default=0)
+    return shift + max((batch.end for batch in batches), default=Fraction(0))
 
 
 class _Rebuilding:

@@ -1,0 +1,125 @@
+"""Runs whose batches are replayed, by their own clocks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+
+from infermax_opt import api
+from infermax_opt.cli.main import cli
+from infermax_opt.core.errors import InputError
+from infermax_opt.core.registry import problem_of
+from infermax_opt.files.csv_rows import read_rows
+from infermax_opt.files.instances import read_instance, write_instance
+from infermax_opt.foreign.run import ForeignBatch, Run
+from infermax_opt.gaps.bounds import best_bounds
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.replay.fast import replay
+from tests.foreign.chrome import chrome_trace, processed
+from tests.infermax.strategies import instances
+from tests.support import ROOT
+
+TOY = str(ROOT / "instances" / "toy.json")
+
+
+def invoke(*words: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["gap", *map(str, words), "--time-limit", "2"])
+
+
+def traced(tmp_path: Path, instance: Instance, factor: float, name: str, scheduler: str = "vllm") -> Path:
+    """The chrome trace of a schedule whose clock runs slower or faster."""
+    events = chrome_trace(instance, api.schedule(instance, scheduler))["traceEvents"]
+    scaled = [{**event, "ts": event["ts"] * factor, "dur": event["dur"] * factor} for event in events]
+    path = tmp_path / name
+    path.write_text(json.dumps({"traceEvents": scaled}))
+    return path
+
+
+def test_a_trace_that_is_too_fast_by_its_own_clock_comes_first(tmp_path: Path) -> None:
+    honest = traced(tmp_path, read_instance(TOY), 1, "honest.json")
+    fast = traced(tmp_path, read_instance(TOY), 0.5, "fast.json")
+    table = tmp_path / "gap.csv"
+    words = (TOY, honest, fast, "--metric", "makespan", "--metric", "mean_e2e")
+    text = invoke(*words).output
+    assert text.startswith("FASTER THAN ANY SCHEDULE of this machine: ")
+    assert text.splitlines()[2] == ""  # it is one metric of one run
+    assert text.splitlines()[1].split()[:4] == [str(fast), "makespan", "(own", "clock)"]
+    done = invoke(*words, "--json", "--csv", table)
+    runs = json.loads(done.output, parse_float=Fraction)["instances"][0]["runs"]
+    assert [run["file"] for run in runs] == [str(fast), str(honest)]
+    assert [run["faster_than_bound"] for run in runs] == [["makespan"], []]
+    assert runs[0]["own_clock"]["makespan"]["gap"] is None
+    # Replayed, both are the same schedule.
+    assert runs[0]["metrics"] == runs[1]["metrics"]
+    values = [float(run["own_clock"]["makespan"]["value"]) for run in runs]
+    assert values == pytest.approx([values[1] / 2, float(runs[1]["metrics"]["makespan"]["value"])])
+    assert [row["faster_than_bound"] for row in read_rows(table.read_text())] == ["makespan", ""]
+
+
+def clocked(instance: Instance, schedule: Schedule) -> Run:
+    """The run of a machine that is just the model: requests numbered as they arrive, moments from replay."""
+    done = replay(instance, schedule)
+    requests, unit = instance.requests, done.ticks_per_second
+    order = sorted(range(len(requests)), key=lambda i: requests[i].arrival)
+    names = {i: str(rank) for rank, i in enumerate(order)}
+    batches = [
+        ForeignBatch(
+            Fraction(done.starts[j], unit),
+            Fraction(done.ends[j], unit),
+            {names[i]: count for i, count in tokens.items()},
+        )
+        for j, tokens in enumerate(processed(instance, schedule)) if tokens
+    ]  # fmt: skip
+    origin = batches[0].start
+    moved = [replace(one, start=one.start - origin, end=one.end - origin) for one in batches]
+    return Run("trace.json", "test", (), batches=tuple(moved))
+
+
+@given(instances())
+@settings(max_examples=60, deadline=None)
+def test_the_own_clock_of_the_model_itself_is_never_too_fast(instance: Instance) -> None:
+    try:
+        schedule = api.schedule(instance, "vllm")
+    except InputError:  # no schedule of this instance
+        return
+    own = problem_of(instance).scoring.own_times(instance, clocked(instance, schedule))["makespan"]
+    assert own <= api.verify(instance, schedule).metrics.makespan
+    (bound,) = best_bounds(instance, ("makespan",), time_limit=0.05)
+    assert bound.lower is not None
+    assert bound.lower.value <= own
+
+
+def test_batches_that_cannot_be_replayed_have_their_own_clock(tmp_path: Path) -> None:
+    toy = read_instance(TOY)
+    wide, small = (replace(toy, name=f"of-{m}", system=replace(toy.system, kv_capacity=m)) for m in (14, 7))
+    fast = traced(tmp_path, wide, 0.5, "fast.json")
+    write_instance(small, tmp_path / "small.json")
+    text = invoke(tmp_path / "small.json", fast, "--metric", "makespan").output
+    assert text.startswith("FASTER THAN ANY SCHEDULE")
+    assert "its batches cannot be replayed" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"traceEvents": []}', "is a chrome trace that begins without batches"),
+        ('[{"ph": "X", "args": {"request_ids": [0], "num_tokens": [5]}}]', "is a bare list of events"),
+        ("[[1, 2], [3, 4]]", "a list is not an object"),
+    ],
+)
+def test_what_is_no_trace_of_batches_is_said_in_a_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(text)
+    for words in ((TOY, path), ("--machine", TOY, path)):
+        done = invoke(*words)
+        assert done.exit_code == 2
+        (line,) = done.output.splitlines()
+        known = said if said.startswith("is") or words[0] == TOY else "its contents do not show its format"
+        assert line.startswith(f"infermax-opt: {path}: {known}")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import NoReturn
 
@@ -21,6 +23,10 @@ __all__ = ["MAX_ROWS", "Row", "csv_rows", "fault", "json_rows", "number", "token
 MAX_ROWS = 10**7
 #: Most characters of a CSV cell: a list of the gaps between all tokens of a request is one.
 MAX_CELL = 2**30
+
+#: Numbers of a few digits, and the powers of ten by which they are divided.
+_PLAIN = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,18}))?")
+_POWERS = [10**k for k in range(19)]
 
 Row = tuple[int, Mapping[str, object]]
 """Line, from 1, and values by column."""
@@ -49,6 +55,12 @@ def number(value: object) -> Fraction:
     ValueError
         If it is none.
     """
+    if isinstance(value, str | Decimal):
+        plain = _PLAIN.fullmatch(str(value))
+        # Most of millions are, and those need no more checks.
+        if plain:
+            whole, places = plain.groups("")
+            return Fraction(int(whole + places), _POWERS[len(places)])
     if isinstance(value, str):
         value = value.strip()
         # Decimal() also takes underscores and digits of other scripts; a trace holds neither.

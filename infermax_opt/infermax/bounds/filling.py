@@ -44,6 +44,7 @@ rounded down to ticks, which only lowers e.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import ceil, floor
@@ -125,7 +126,9 @@ class FillingProof:
         self._step = most + min(ticks.d0 + ticks.d1, ticks.p0 + ticks.p1)
         #: Works are in ticks / unit.
         self.unit = self.capacity * system.prefill_budget
-        self._dates = [self._dates_of(kind) for kind in instance.types]
+        dated = ((kind, self._dates_of(kind)) for kind in instance.types)
+        self._dated = sorted(dated, key=lambda pair: pair[1][0])
+        self._firsts = [first for _, (first, _) in self._dated]
         area = sum(self._area(kind) * len(kind.members) for kind in instance.types)
         work = sum(self._work(kind, 1, kind.output_tokens) * len(kind.members) for kind in instance.types)
         #: Area and work, in ticks / unit.
@@ -173,9 +176,13 @@ class FillingProof:
         held = self.instance.system.held
         return sum(
             len(kind.members) * (1 if self.by_slots else held(kind.input_tokens + last - 1))
-            for kind, dates in zip(self.instance.types, self._dates, strict=True)
+            for kind, dates in self._begun(end)
             if (last := self._last_before(kind, dates, end))
         )
+
+    def _begun(self, end: int) -> list[tuple[RequestType, tuple[int, int]]]:
+        """Requests for which something may be done before some moment, in ticks, and their dates."""
+        return self._dated[: bisect_left(self._firsts, end)]
 
     def _dates_of(self, kind: RequestType) -> tuple[int, int]:
         """Least moments, in ticks, at which something is done for the first and for the second token."""
@@ -221,10 +228,10 @@ class FillingProof:
 
     def _early(self, cells: Sequence[tuple[int, int]]) -> int:
         """Work times the level of g at its date."""
-        total = 0
-        for kind, dates in zip(self.instance.types, self._dates, strict=True):
+        total, spans = 0, _spans(cells)
+        for kind, dates in self._begun(spans[-1][1] if spans else 0):
             done = 0
-            for _, end, level in _spans(cells):
+            for _, end, level in spans:
                 last = self._last_before(kind, dates, end)
                 if last > done:
                     total += level * self._work(kind, done + 1, last) * len(kind.members)

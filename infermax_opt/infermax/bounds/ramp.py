@@ -52,6 +52,7 @@ Evictions, chunks, arrivals and the limits P and R_max change none of this.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -161,14 +162,17 @@ def _prompts(instance: Instance, piece: int, split: _Split) -> Fraction:
         steeper = ticks.beta[split.knee] - ticks.beta[piece]
         knee = -(-(ticks.alpha[piece] - ticks.alpha[split.knee]) // steeper)
         width, dear = min(width, max(1, knee)), Fraction(split.percent * steeper, 100)
+    prompts = Counter[int]()
     for kind in instance.types:
-        whole, rest = divmod(kind.input_tokens, width)
+        prompts[kind.input_tokens] += len(kind.members)
+    for tokens, count in prompts.items():
+        whole, rest = divmod(tokens, width)
         waiting = whole if dear is None else min(whole, dear // wait + 1)
         pays = wait * width * waiting * (waiting - 1) / 2
         if dear is not None:
             pays += dear * width * (whole - waiting)
         pays += rest * (wait * whole if dear is None else min(dear, wait * whole))
-        total += len(kind.members) * pays
+        total += count * pays
     return total
 
 

@@ -103,7 +103,9 @@ class Latencies:
 
     def _since_arrival(self, times: Sequence[int]) -> list[int]:
         arrivals = (request.arrival for request in self.instance.requests)
-        found = [time - int(at * self.unit) if at else time for time, at in zip(times, arrivals, strict=True)]
+        # Without a fraction for each of a million.
+        unit, pairs = self.unit, zip(times, arrivals, strict=True)
+        found = [time - at.numerator * unit // at.denominator for time, at in pairs]
         for i, arrival in self._released.items():
             found[i] = NEVER if times[i] == NEVER else times[i] - arrival
         return found

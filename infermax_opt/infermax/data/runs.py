@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import floor
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import shown
@@ -97,7 +96,7 @@ def run_instance(machine: Machine, run: Run, name: str) -> Instance:
     """
     run.require_requests()
     requests = tuple(
-        TraceRequest(line, Fraction(floor(arrival * PARTS), PARTS), inputs, outputs)
+        TraceRequest(line, Fraction(arrival.numerator * PARTS // arrival.denominator, PARTS), inputs, outputs)
         for line, arrival, inputs, outputs in run.arrived()
     )
     trace = Trace(run.path, requests, run.left_out)

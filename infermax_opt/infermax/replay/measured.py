@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import lcm
+from operator import sub
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.measured import Measured
@@ -39,21 +40,26 @@ def measure_run(instance: Instance, run: Run) -> Measured:
     if run.summary is not None:
         return measure_summary(instance, run, run.summary)
     pairs = _matched(instance, run)
-    ahead = [request.arrival - came.arrival for request, came in zip(instance.requests, pairs, strict=True)]
-    shift = max(ahead)
-    late = shift - min(ahead)
     unit = lcm(TICKS, *{Fraction(request.arrival).denominator for request in instance.requests})
-
-    def ticks(came: ForeignRequest, after: Fraction | None) -> int:
-        tick = 0 if after is None else _nearest(came.arrival + shift + after, unit)
-        if tick >= NEVER:
-            text = f"ends {float(came.arrival + shift + (after or 0)):g} s after the start, which is too long"
-            raise InputError(f"request {came.name!r} {text}", source=run.path)
-        return tick
-
-    made = Latencies(
-        instance, unit, [ticks(came, came.ttft) for came in pairs], [ticks(came, came.e2e) for came in pairs]
+    moments = [came.arrival for came in pairs], [came.ttft for came in pairs], [came.e2e for came in pairs]
+    fine = lcm(unit, *{time.denominator for times in moments for time in times if time is not None})
+    at = _exact(moments[0], fine)
+    ahead = list(map(sub, _exact([request.arrival for request in instance.requests], fine), at))
+    shift = max(ahead)
+    late = Fraction(shift - min(ahead), fine)
+    firsts, lasts = (
+        [
+            0 if time is None else _nearest(came + shift + after, fine // unit)
+            for time, came, after in zip(times, at, _exact(times, fine), strict=True)
+        ]
+        for times in moments[1:]
     )
+    for ticks in (firsts, lasts):
+        if max(ticks) >= NEVER:
+            k = next(k for k, tick in enumerate(ticks) if tick >= NEVER)
+            text = f"ends {ticks[k] / unit:g} s after the start, which is too long"
+            raise InputError(f"request {pairs[k].name!r} {text}", source=run.path)
+    made = Latencies(instance, unit, firsts, lasts)
     known = {
         Latency.TTFT: all(came.ttft is not None for came in pairs),
         Latency.E2E: all(came.e2e is not None for came in pairs),
@@ -66,10 +72,16 @@ def measure_run(instance: Instance, run: Run) -> Measured:
     return Measured(_metrics(made, known, pairs), latencies_by_name(made, known), tuple(remarks))
 
 
-def _nearest(time: Fraction, unit: int) -> int:
-    """Ticks of a time, rounded as `round` does, in one division."""
-    ticks, rest = divmod(time.numerator * unit, time.denominator)
-    return ticks + (2 * rest > time.denominator or (2 * rest == time.denominator and ticks % 2 == 1))
+def _exact(times: Sequence[Fraction | None], unit: int) -> list[int]:
+    """Ticks of times that are whole numbers of them; 0 where there is none."""
+    sizes = {time.denominator: unit // time.denominator for time in times if time is not None}
+    return [0 if time is None else time.numerator * sizes[time.denominator] for time in times]
+
+
+def _nearest(time: int, parts: int) -> int:
+    """Ticks of a time in parts of a tick, rounded as `round` does."""
+    ticks, rest = divmod(time, parts)
+    return ticks + (2 * rest > parts or (2 * rest == parts and ticks % 2 == 1))
 
 
 def latencies_by_name(

@@ -14,11 +14,15 @@ a command fails is named, and the exit code is 1.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,6 +52,9 @@ ALWAYS = (
     ("schedulers", "schedulers"),
     ("problems", "problems"),
 )
+#: Not in `all`.
+APART = ("calibrate",)
+MACHINE = "aiconfigurator:Qwen/Qwen3-8B@h100_sxm/vllm"
 #: Commands that need an extra: elsewhere they end with exit code 2 and one line that names it.
 WITH = (
     ("plot", "plot toy", "plot", "toy.json", "result.json", "-o", "toy.svg"),
@@ -59,12 +66,14 @@ WITH = (
     ("milp", "solve toy, HiGHS", "solve", "toy.json", "--solver", "highs", "--time-limit", "20"),
     ("milp", "solve toy, flow", "solve", "toy.json", "--formulation", "flow", "--time-limit", "20"),
     ("milp", "export toy", "export", "toy.json", "--formulation", "flow", "-o", "toy.mps"),
+    ("calibrate", f"calibrate {MACHINE}", "calibrate", MACHINE, "--for", "batches", "-o", "profile.json"),
 )
-#: The same where the command does not get far, or is no command: what is asked of it is the line alone.
-REFUSED = (
-    ("cluster", "table", "paper-csp", "--on", "tcp://127.0.0.1:9", "-o", "table"),
-    ("calibrate", "calibrate", "--for", "batches", "aiconfigurator:M@S/B"),
-)
+#: The rows of a table on two workers.
+ON_WORKERS = ("table", "paper-csp", "--only", "csp-i[124]-o4-b4", "--time-limit", "3", "-o", "table")
+#: Where nothing listens: without the extra, the line that names it comes first.
+NOWHERE = "tcp://127.0.0.1:9"
+#: A scheduler is to be there, and its workers, within so many seconds.
+PATIENCE = 60
 INSTANCES = {
     "toy.json": "toy",
     "stream.json": "stream-poisson-8",
@@ -132,6 +141,52 @@ def unlike(done: Done, needed: str, title: str) -> list[str]:
     return [f"{title}, without {needed}: exit code {done.code}: {done.error}"]
 
 
+@contextlib.contextmanager
+def on_workers(home: Path, work: Path) -> Iterator[str]:
+    """The address of a Dask scheduler with two workers, processes of an environment, while one is inside."""
+    names = work / "scheduler.json"
+    shared = ("--no-dashboard", "--scheduler-file", names)
+    asked = (
+        ("scheduler", "--host", "127.0.0.1", "--port", "0"),
+        ("worker", "--nworkers", "2", "--nthreads", "1", "--memory-limit", "0", "--death-timeout", PATIENCE),
+    )
+    quiet = subprocess.DEVNULL
+    began = [
+        subprocess.Popen(
+            [str(part) for part in (home / "bin/dask", *options, *shared)],
+            cwd=work,
+            stdout=quiet,
+            stderr=quiet,
+            start_new_session=True,
+        )
+        for options in asked
+    ]
+    try:
+        address, ends = "", time.monotonic() + PATIENCE
+        while not address and time.monotonic() < ends:
+            with contextlib.suppress(OSError, ValueError):
+                address = json.loads(names.read_text())["address"]
+            time.sleep(0.1)
+        ready = f"from distributed import Client; Client('{address}').wait_for_workers(2, {PATIENCE})"
+        must(home / "bin/python", "-c", ready, cwd=work)
+        yield address
+    finally:
+        for process in began:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def on_cluster(home: Path, work: Path) -> Done:
+    """Compute rows on two workers; the command fails where a row is missing."""
+    with on_workers(home, work) as address:
+        done = run(home / "bin/infermax-opt", *ON_WORKERS, "--on", address, "--json", cwd=work)
+    rows = (work / "table/rows.jsonl").read_text().count("\n") if done.code == 0 else 0
+    return (
+        done if done.code or rows == 3 else done._replace(code=1, error=f"{rows} rows in the journal, not 3")
+    )
+
+
 def checked(python: str, extra: str, wheel: Path, work: Path) -> list[str]:
     """Print the row of an environment; what failed in it."""
     home = work / "venv"
@@ -156,15 +211,19 @@ def checked(python: str, extra: str, wheel: Path, work: Path) -> list[str]:
             said.append(f"{title}: {done.error}")
     for needed, title, *command in WITH:
         done = run(program, *command, cwd=work)
-        if extra not in (needed, "all"):
+        if extra != needed and (extra != "all" or needed in APART):
             said += unlike(done, needed, title)
             continue
         cells.append(f"{title} {done.took}")
         if done.code:
             said.append(f"{title}: exit code {done.code}: {done.error}")
-    for needed, *command in REFUSED:
-        if extra != needed and (extra, needed) != ("all", "cluster"):
-            said += unlike(run(program, *command, cwd=work), needed, command[0])
+    if extra in ("cluster", "all"):
+        done = on_cluster(home, work)
+        cells.append(f"table on two workers {done.took}")
+        if done.code:
+            said.append(f"table on two workers: exit code {done.code}: {done.error}")
+    else:
+        said += unlike(run(program, *ON_WORKERS, "--on", NOWHERE, cwd=work), "cluster", "table")
     version = must(home / "bin/python", "-c", "import platform as p; print(p.python_version())", cwd=work)
     print(f"Python {version.strip()}, {extra or 'core'}: {'; '.join(cells)}", flush=True)
     return said

@@ -41,6 +41,8 @@ COMPILING_STEPS = 500_000
 _plain_steps: dict[Callable[[], Callable[..., Any]], int] = {}
 #: Where compiled code cannot be kept, in words.
 UNKEPT = "compiled kernels cannot be kept: no folder for them can be written; set NUMBA_CACHE_DIR"
+#: What spares one the wait.
+AHEAD = "; infermax-opt warm does it ahead for all commands"
 #: Receives a line when a kernel has to be compiled.
 _tell: Callable[[str], None] | None = None
 #: The kernels that were asked for, by their names for people.
@@ -317,7 +319,7 @@ def _listen() -> None:
             if name in _kernels:
                 began[name] = time.monotonic()
                 if _tell is not None and _rehearsal is None:
-                    _tell(f"compiling {name}, once after install: this takes some seconds")
+                    _tell(f"compiling {name}, once after install: this takes some seconds{AHEAD}")
 
         def on_end(self, heard: Any) -> None:
             name = _named(heard.data["dispatcher"])

@@ -28,6 +28,7 @@ __all__ = [
     "SolverReport",
     "Status",
     "UpperBound",
+    "gap_of",
 ]
 
 S = TypeVar("S", bound=AnySchedule)
@@ -249,12 +250,8 @@ class Result(Solved, Generic[S, M]):
 
     @property
     def gap(self) -> Fraction | None:
-        """(UB - LB) / UB; None where either is unknown or UB is 0 without being proved."""
-        if self.upper is None or self.lower is None:
-            return None
-        if self.upper.value == self.lower.value:
-            return Fraction(0)
-        return (self.upper.value - self.lower.value) / self.upper.value
+        """(UB - LB) / UB; None where either is unknown."""
+        return gap_of(self.upper.value if self.upper else None, self.lower.value if self.lower else None)
 
     def claim(self) -> Claim:
         """What the result claims, for the verifier to check."""
@@ -283,6 +280,13 @@ class Result(Solved, Generic[S, M]):
 
 
 AnyResult = Result[Any, Any]
+
+
+def gap_of(upper: Fraction | None, lower: Fraction | None) -> Fraction | None:
+    """(UB - LB) / UB of two bounds, 0 where they meet; None where either is unknown."""
+    if upper is None or lower is None:
+        return None
+    return Fraction(0) if upper == lower else (upper - lower) / upper
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.shown import ShownRows
 from infermax_opt.latency.fit import Fit, fit_measured
 from infermax_opt.latency.samples import Samples
 from infermax_opt.placement.data.instance import Worker
@@ -18,12 +20,21 @@ TOKENS = (Fraction(1), Fraction(0))
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(ShownRows):
     """Fits of all kinds of samples that a file holds, by kind, for a worker of so many GPUs."""
 
     path: str
     fits: Mapping[str, Fit]
     gpus: int
+
+    def facts(self) -> Mapping[str, Any]:
+        """The file, the GPUs of the worker, and the mean error of each fit, as a share of the sample."""
+        errors = {f"{kind}_error": fit.mean_relative for kind, fit in self.fits.items()}
+        return {"path": self.path, "gpus": self.gpus, **errors}
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """A row for each kind of samples: its coefficients, and how well they fit."""
+        return (fit.row for fit in self.fits.values())
 
     def worker(self, kv_capacity: Fraction) -> Worker:
         """Return the worker; KV counts in tokens where there are no KV samples.

@@ -23,7 +23,7 @@ from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number, to_fraction
-from infermax_opt.core.shown import Shown
+from infermax_opt.core.shown import Shown, ShownRows
 
 __all__ = ["Choice", "Configuration", "Demand", "Option", "configure", "demand_of"]
 
@@ -142,7 +142,7 @@ class Choice(Shown):
 
 
 @dataclass(frozen=True)
-class Configuration:
+class Configuration(ShownRows):
     """All options by number of GPUs under limits in seconds, and the best, if any can be."""
 
     demand: Demand
@@ -150,6 +150,27 @@ class Configuration:
     ttft: Fraction | None
     choices: tuple[Choice, ...]
     best: Choice | None
+
+    def facts(self) -> Mapping[str, Any]:
+        """The limits, seconds; how many options there are; the best of them."""
+        best = {} if self.best is None else self.best.facts()
+        return {
+            "requests": self.demand.requests,
+            "atgt": self.atgt,
+            "ttft": self.ttft,
+            "options": len(self.choices),
+            **{name: best.get(name) for name in ("worker", "gpus", "tokens_per_second_and_gpu", "binds")},
+        }
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """A row for each option, the fewest GPUs first: what limits it, and the terms of eq 6."""
+        for choice in self.choices:
+            terms = ("kv_batch", "kv_seconds", "kv_rate", "slo_batch", "slo_rate")
+            yield {
+                **choice.facts(),
+                **{name: getattr(choice, name) for name in terms},
+                "best": choice == self.best,
+            }
 
 
 def demand_of(lengths: Iterable[tuple[int, int]]) -> Demand:

@@ -118,6 +118,17 @@ class Fit:
         """Coefficients by name."""
         return dict(zip(self.model.coefficients, self.coefficients, strict=True))
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """The fit as a row of a table: a column for each coefficient, and how well it fits."""
+        told = ("samples", "left_out", "mean_relative", "max_relative", "r_squared", "standard_error")
+        return {
+            "kind": self.kind,
+            "model": self.model.formula,
+            **self.named,
+            **{name: getattr(self, name) for name in told},
+        }
+
     def predict(self, *given: int) -> Fraction:
         """What the model says of a sample that gives this."""
         features = self.model.features(given)

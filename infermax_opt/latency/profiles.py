@@ -17,10 +17,13 @@ the last such multiple, and the most tokens are among the samples.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.shown import ShownRows
 from infermax_opt.infermax.data.cost import BatchFeatures, CostModel, prefill_work
 from infermax_opt.infermax.data.profiles import Profile, load_profile
 from infermax_opt.latency.calibration import TOKENS, worker_of_models
@@ -50,7 +53,7 @@ TOTALS, BATCHES = 64, 24
 
 
 @dataclass(frozen=True)
-class ProfileFit:
+class ProfileFit(ShownRows):
     """A worker made of a profile.
 
     Attributes
@@ -71,6 +74,19 @@ class ProfileFit:
     max_context: int
     max_prefill_tokens: int
     max_batch: int
+
+    def facts(self) -> Mapping[str, Any]:
+        """The profile, the worker's GPUs, and the mean errors; no error of decode where eq 3 is exact."""
+        return {
+            "profile": self.profile.name,
+            "gpus": self.worker.gpus,
+            "prefill_error": self.prefill.mean_relative,
+            "decode_error": None if self.decode is None else self.decode.mean_relative,
+        }
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """A row for each fit: its coefficients, and how well they fit."""
+        return (fit.row for fit in (self.prefill, self.decode) if fit is not None)
 
 
 def worker_of_profile(

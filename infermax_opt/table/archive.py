@@ -12,15 +12,17 @@ import datetime
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from infermax_opt.api import verify
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.result import AnyResult, Claim, LowerBound, Proof, Result, UpperBound
+from infermax_opt.core.shown import ShownRows
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.core.verification import AnyVerification
 from infermax_opt.files.fields import Fields
@@ -43,7 +45,7 @@ def schedule_sha256(schedule: AnySchedule) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Archive:
+class Archive(ShownRows):
     """The archive of one suite.
 
     Parameters
@@ -59,6 +61,30 @@ class Archive:
         self.path = self.directory / f"{suite}.json"
         if self.directory.exists() and not self.directory.is_dir():
             raise InputError("is not a directory", source=str(self.directory))
+
+    def facts(self) -> Mapping[str, Any]:
+        """Folder and suite; how many instances have a schedule, a bound, a gap of 0; or what is wrong."""
+        where = {"directory": str(self.directory), "suite": self.suite}
+        try:
+            rows = list(self.rows_shown())
+        except InputError as error:
+            return {**where, "problem": str(error)}
+        return {
+            **where,
+            "schedules": sum(row["upper"] is not None for row in rows),
+            "bounds": sum(row["lower"] is not None for row in rows),
+            "optimal": sum(row["gap"] == 0 for row in rows),
+        }
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """A row for each instance: both sides, where they are from, and the gap; the file is read anew.
+
+        Raises
+        ------
+        InputError
+            As `entries`.
+        """
+        return [entry.row for entry in self.entries().values()]
 
     def entries(self) -> dict[str, Entry]:
         """All entries by instance name.

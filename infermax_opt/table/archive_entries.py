@@ -10,6 +10,7 @@ from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
+from infermax_opt.core.result import gap_of
 from infermax_opt.files.fields import Fields
 
 __all__ = ["BestLower", "BestUpper", "Entry"]
@@ -62,6 +63,20 @@ class Entry:
                 f"{decimal_text(self.upper.value)} ({self.upper.source}): one of the two is wrong",
                 field=self.instance,
             )
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The entry as a row of a table: both sides, where they are from, and the gap."""
+        upper, lower = self.upper, self.lower
+        return {
+            "instance": self.instance,
+            "upper": upper.value if upper else None,
+            "lower": lower.value if lower else None,
+            "gap": gap_of(upper.value if upper else None, lower.value if lower else None),
+            "schedule_by": upper.source if upper else None,
+            "bound_by": lower.source if lower else None,
+            "check": lower.check if lower else None,
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Return the value that `from_json` reads."""

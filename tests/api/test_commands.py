@@ -13,6 +13,7 @@ import pytest
 
 import infermax_opt
 from infermax_opt.cli.main import cli
+from tests.latency.batch_files import whole_batches
 from tests.support import ROOT
 
 #: Functions that do what a command does; what is left to it are files, texts and exit codes.
@@ -55,6 +56,17 @@ def test_every_command_has_its_functions() -> None:
     for command, names in FUNCTIONS.items():
         missing = set(names) - set(infermax_opt.__all__)
         assert not missing, f"{command}: {missing}"
+
+
+def shows_itself(value: Any) -> bool:
+    """Whether a value has a short line, a table of its facts, and its rows as plain values and as a frame."""
+    line, rows = repr(value), value.to_dict()["rows"]
+    json.dumps(value.to_dict())
+    assert line.startswith(f"<{type(value).__name__}: ")
+    assert len(line) < 400, line
+    assert "\n" not in line
+    assert f"<caption>{type(value).__name__}</caption>" in value._repr_html_()
+    return len(rows) == len(value.to_frame()) > 0
 
 
 def public_functions() -> list[str]:
@@ -204,6 +216,15 @@ def test_suites_and_the_archive_are_objects(tmp_path: Path) -> None:
     assert float(best.upper.value) == float(result.upper.value)  # type: ignore[union-attr]
     assert best.schedule == result.schedule
     assert len(best.requests_frame()) == len(case.instance.requests)
+    (row,) = archive.to_frame().to_dict("records")
+    assert (row["instance"], row["gap"]) == (case.name, 0)
+    assert row["upper"] == row["lower"] == float(best.upper.value)
+    assert repr(archive).endswith("suite paper-csp, schedules 1, bounds 1, optimal 1>")
+    assert shows_itself(archive)
+    archive.path.write_text("{}")
+    assert "problem" in repr(archive)
+    with pytest.raises(infermax_opt.InputError):
+        archive.to_frame()
 
 
 def test_a_table_is_an_object(tmp_path: Path) -> None:
@@ -223,5 +244,52 @@ def test_a_worker_is_configured_from_profiles() -> None:
     assert f"binds {chosen.best.binds}" in repr(chosen.best)
     assert chosen.best.facts()["gpus"] == chosen.best.option.gpus
     assert fits == ()
+    assert shows_itself(chosen)
+    assert chosen.facts()["tokens_per_second_and_gpu"] == chosen.best.rate
+    frame = chosen.to_frame()
+    assert len(frame) == len(chosen.choices)
+    (best,) = frame[frame["best"]].to_dict("records")
+    assert best["gpus"] == chosen.best.option.gpus
+    none, _ = infermax_opt.configure_worker(demand, atgt="0.000001", profiles=["llama-3.1-70b_h100"])
+    assert none.best is None
+    assert shows_itself(none)
+    assert not none.to_frame()["best"].any()
     with pytest.raises(infermax_opt.InputError, match="give profiles, or samples"):
         infermax_opt.configure_worker(demand, atgt="0.05")
+
+
+def test_fits_show_their_coefficients_and_errors(tmp_path: Path) -> None:
+    path = tmp_path / "samples.csv"
+    rows = [f"prefill,{n},,,{n / 10_000 + 0.01}" for n in (100, 200, 400)]
+    rows += [f"decode,,{100 * b},{b},{b / 1000 + 0.02}" for b in (1, 2, 4, 8)]
+    rows += [f"decode,,{300 * b},{b},{b / 1000 + 0.02}" for b in (1, 2, 4, 8)]
+    path.write_text("\n".join(["kind,input_tokens,context_tokens,batch_size,seconds", *rows]) + "\n")
+    found = infermax_opt.calibrate(infermax_opt.read_samples(path))
+    assert shows_itself(found)
+    frame = found.to_frame().set_index("kind")
+    assert list(frame.index) == list(found.fits)
+    # Eq 3 speaks of two requests or more: two decode rows are left out.
+    assert frame.loc["prefill", "k1"] == pytest.approx(1e-4)
+    assert frame.loc["decode", "c3"] == pytest.approx(0.02)
+    assert list(zip(frame["samples"], frame["left_out"], strict=True)) == [(3, 0), (6, 2)]
+    assert found.facts()["prefill_error"] == found.fits["prefill"].mean_relative
+
+
+def test_a_profile_shows_the_worker_that_was_made_of_it() -> None:
+    found = infermax_opt.fit_profile("llama-3.1-8b_h100")
+    assert shows_itself(found)
+    assert found.facts()["profile"] == "llama-3.1-8b_h100"
+    kinds = [fit.kind for fit in (found.prefill, found.decode) if fit is not None]
+    assert list(found.to_frame()["kind"]) == kinds
+
+
+def test_fitted_batches_show_their_errors(tmp_path: Path) -> None:
+    path = tmp_path / "batches.csv"
+    path.write_text(whole_batches(120))
+    found = infermax_opt.fit_batches(infermax_opt.read_batches(path))
+    assert shows_itself(found)
+    facts, frame = found.facts(), found.to_frame().set_index("batches")
+    assert (facts["measured"], facts["samples"]) == ("batches.csv", 120)
+    assert facts["band_lo"] <= 1 <= facts["band_hi"]
+    assert list(frame.index) == [region.name for region in found.regions]
+    assert frame.loc["all", "mean"] == facts["mean_error"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import subprocess
+import sys
 import time
 from collections import Counter
 from fractions import Fraction
@@ -81,6 +83,22 @@ def test_each_is_judged_as_the_index_says(
         assert "reason" not in vector
     else:
         assert re.match(MESSAGES[vector["reason"]], said["message"]), said
+
+
+@pytest.mark.parametrize("key", ["max_size", "question"])
+def test_what_the_index_names_beside_the_files_is_an_option_of_one_file(key: str) -> None:
+    """A checker that is told of it judges as the index says; one that is not accepts what is rejected."""
+    told = [vector for vector in VECTORS if key in vector]
+    assert told
+    for vector in told:
+        command = [sys.executable, "-I", str(ROOT / "scripts" / "checkers" / f"check_{vector['problem']}.py")]
+        command += [vector[part] for part in ("instance", "certificate") if part in vector]
+        option = [f"--{key.replace('_', '-')}", str(vector[key])]
+        codes = [
+            subprocess.run(c, cwd=FOLDER, capture_output=True).returncode for c in (command, command + option)
+        ]
+        assert codes == [0, vector["exit_code"]]
+    assert any(vector["exit_code"] for vector in told)
 
 
 def test_all_kinds_of_proofs_have_both() -> None:

@@ -58,5 +58,6 @@ def test_a_first_compilation_says_what_it_waits_for(tmp_path: Path) -> None:
         seen.append(done.stderr)
     assert all(LINE.fullmatch(line) for text in seen for line in text.splitlines())
     told = "compiling makespan.bounds._segments.next_row, once after install: this takes some seconds"
+    told += "; infermax-opt warm does it ahead for all commands"
     assert [text.count(told) for text in seen] == [1, 0]
     assert "compiling" not in seen[1]

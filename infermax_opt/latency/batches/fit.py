@@ -7,12 +7,13 @@ samples is rounded up, and that it does is checked in exact arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.shown import ShownRows
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.profiles import Band
 from infermax_opt.latency._least_squares import non_negative
@@ -46,7 +47,7 @@ ROUNDS = 8
 
 
 @dataclass(frozen=True)
-class BatchFit:
+class BatchFit(ShownRows):
     """A fitted cost model.
 
     Attributes
@@ -74,6 +75,25 @@ class BatchFit:
     regions: tuple[Region, ...]
     band: Band
     notes: tuple[str, ...]
+
+    def facts(self) -> Mapping[str, Any]:
+        """What was fitted, the form that was chosen, the errors of all batches as shares, and the band."""
+        everywhere = next((some.errors for some in self.regions if some.name == "all"), None)
+        return {
+            "measured": self.samples.title,
+            "samples": len(self.samples.batches),
+            "pieces": len(self.cost.batch),
+            "attention": self.cost.attention,
+            "mean_error": None if everywhere is None else everywhere.mean,
+            "max_error": None if everywhere is None else everywhere.maximum,
+            "band_lo": self.band.lo,
+            "band_hi": self.band.hi,
+        }
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """A row for each kind of batches: the errors there, as shares of what was measured."""
+        for some in self.regions:
+            yield {"batches": some.name, "meaning": some.meaning, **some.errors._asdict()}
 
 
 def fit_batches(

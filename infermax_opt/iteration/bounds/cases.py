@@ -10,6 +10,9 @@ tau.
 - Where need > number of calls, the family is empty; where they are equal, the calls are all selected.
 - Of the families that need nobody the one with the largest tau holds the others.
 - No batch takes more than one of all requests, so that is the last tau, where R = 0.
+- Requests without a value that are no calls stay out.  Take them out of a batch of a family: its value and
+  its calls are the same ones, it takes no more time, requests and blocks.  So it is in the family yet (maybe
+  in another part of it, see below), and no worse.  Where no such batch is better than a ratio, none is.
 
 *Phases.*  A family is split once more: decodes only, prefills only, both.  In each of the three the fixed
 times d0, p0, e0 are known.  For "both" they are charged even if one phase is missing, which only makes a
@@ -117,11 +120,11 @@ class Case:
     exactly: int | None
 
     def limits(self) -> tuple[list[int], list[int]] | None:
-        """Fewest and most of each type; None where the case is empty for that."""
+        """Fewest and most of each type, without those that stay out; None where the case is empty for that."""
         kinds = self.kinds
         high = [
-            n if (self.prefills if r.prefills else self.decodes) else 0
-            for n, r in zip(kinds.copies, kinds.requests, strict=True)
+            n if (self.prefills if r.prefills else self.decodes) and (value or t in self.calls) else 0
+            for t, (n, r, value) in enumerate(zip(kinds.copies, kinds.requests, kinds.value, strict=True))
         ]
         low = [0] * len(high)
         if self.need and sum(kinds.copies[t] for t in self.calls) == self.need:

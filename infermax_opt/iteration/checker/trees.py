@@ -54,10 +54,15 @@ class Tree:
         require(at == len(self.entries), "a tree has entries beyond its end")
 
     def root(self) -> Node | None:
-        """All batches of the case; None if there is none."""
-        case, copies = self.case, self.kinds.copies
+        """The batches of the case that decide; None if there is none.
+
+        Requests without a value that are no calls stay out: without them a batch takes no more time, and
+        its value and its calls are the same ones.
+        """
+        case, copies, values = self.case, self.kinds.copies, self.kinds.values
         allowed = [case.prefills if r.prefills else case.decodes for r in self.kinds.requests]
-        high = [n if able else 0 for n, able in zip(copies, allowed, strict=True)]
+        useful = [value > 0 or t in case.calls for t, value in enumerate(values)]
+        high = [n if able and use else 0 for n, able, use in zip(copies, allowed, useful, strict=True)]
         low = [0] * len(high)
         if case.need and sum(copies[t] for t in case.calls) == case.need:
             for t in case.calls:

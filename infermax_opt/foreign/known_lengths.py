@@ -291,11 +291,13 @@ def reading_of(of: Processed, prompt: int, outputs: int) -> Reading | None:
     """
     if len(of.counts) < outputs or sum(of.counts) < prompt + outputs - 1:
         return None
+    pauses = [k for k, (before, here) in enumerate(pairwise(of.places), 1) if before + 1 < here]
+    found = _Search(of, prompt, outputs, pauses, False).best()
+    if found is not None:
+        return found
     later = range(1, len(of.counts))
-    pauses = [k for k in later if of.pauses(k)]
-    likely = [k for k in later if of.counts[k] > 1 or of.pauses(k)]
+    likely = sorted({*pauses, *(k for k in later if of.counts[k] > 1)})
     return (
-        _Search(of, prompt, outputs, pauses, False).best()
-        or _Search(of, prompt, outputs, likely, True).best()
+        _Search(of, prompt, outputs, likely, True).best()
         or _Search(of, prompt, outputs, list(later), True).best()
     )

@@ -47,7 +47,8 @@ def promising(instance: Instance, metric: Metric, limit: Fraction) -> Instance:
     """
     slo = {QUANTILES[metric][1].value: limit}
     groups = tuple(
-        RequestGroup(r.id, r.input_tokens, r.output_tokens, r.arrival, slo=slo) for r in instance.requests
+        RequestGroup(one.id, one.input_tokens, one.output_tokens, one.arrival, one.count, slo=slo)
+        for one in instance.groups
     )
     missed = Objective.of(Metric.MISSED.value)
     return replace(instance, groups=groups, classes=(), horizon=None, objective=missed)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from infermax_opt.core.errors import InputError
@@ -62,7 +62,7 @@ class _One(NamedTuple):
 
 def _matched(run: Run, batches: Sequence[ForeignBatch], instance: Instance) -> dict[str, int]:
     """Positions of the instance's requests by the names of the run, both by arrival."""
-    names = list(dict.fromkeys(name for batch in batches for name in batch.tokens))
+    names = list(dict.fromkeys(chain.from_iterable(batch.tokens for batch in batches)))
     if all(name.isascii() and name.isdigit() for name in names):
         # They are numbered as they arrive.
         names.sort(key=int)
@@ -97,9 +97,8 @@ def own_makespan(run: Run, instance: Instance) -> Fraction:
     """
     batches = run.batches or ()
     first: dict[str, Fraction] = {}
-    for batch in batches:
-        for name in batch.tokens:
-            first.setdefault(name, batch.start)
+    for batch in reversed(batches):
+        first.update(dict.fromkeys(batch.tokens, batch.start))
     matched = _matched(run, batches, instance)
     shift = max((instance.requests[i].arrival - first[name] for name, i in matched.items()), default=0)
     return shift + max((batch.end for batch in batches), default=Fraction(0))

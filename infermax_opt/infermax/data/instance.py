@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -268,16 +268,27 @@ class Instance(ShownInstance):
         """Position of each request id in `requests`."""
         return {request.id: k for k, request in enumerate(self.requests)}
 
+    def _alike(self) -> Iterator[range]:
+        """Places of requests that differ in their ids alone."""
+        start = 0
+        for group in self.groups:
+            end = start + (group.count or 1)
+            # In a closed loop, those of a group can be of different sets.
+            step = end - start if self.release is None else 1
+            yield from (range(k, k + step) for k in range(start, end, step))
+            start = end
+
     @cached_property
     def types(self) -> tuple[RequestType, ...]:
         """Requests grouped by lengths, arrival and terms, in order of first appearance."""
         members: dict[tuple[int, int, Fraction, Terms | None, int], list[int]] = {}
         sets = {i: k for k, found in enumerate(self.release_sets) for i in found}
-        for k, r in enumerate(self.requests):
+        for places in self._alike():
+            r = self.requests[places[0]]
             # Plain terms, which most have, are not hashed again for each request.
             terms = None if r.terms is PLAIN else r.terms
-            key = (r.input_tokens, r.output_tokens, r.arrival, terms, sets.get(k, 0))
-            members.setdefault(key, []).append(k)
+            key = (r.input_tokens, r.output_tokens, r.arrival, terms, sets.get(places[0], 0))
+            members.setdefault(key, []).extend(places)
         return tuple(
             RequestType(i, o, arrival, tuple(found), PLAIN if terms is None else terms)
             for (i, o, arrival, terms, _), found in members.items()

@@ -25,7 +25,8 @@ def _read(path: str, choices: Choices) -> Run:
         if values.get(FIRST) is None or values.get(LAST) is None:
             found.leave_out("not finished (no last_token_ms)")
             continue
-        e2e = values.span(ARRIVAL, LAST, MS)
+        arrival = values.time(ARRIVAL, MS)
+        e2e = values.between(ARRIVAL, arrival, LAST, values.time(LAST, MS))
         said = values.maybe_time(E2E, MS)
         if said is not None and abs(said - e2e) > TOLERANCE:
             values.fault(E2E, f"{float(said / MS):g} is not 'last_token_ms' less 'arrival_time_ms'")
@@ -36,10 +37,10 @@ def _read(path: str, choices: Choices) -> Run:
         request = ForeignRequest(
             name=values.text("session_id", str(line)),
             line=line,
-            arrival=values.time(ARRIVAL, MS),
+            arrival=arrival,
             input_tokens=values.tokens("input_length"),
             output_tokens=outputs,
-            ttft=values.span(ARRIVAL, FIRST, MS),
+            ttft=values.between(ARRIVAL, arrival, FIRST, values.time(FIRST, MS)),
             e2e=e2e,
             evictions=values.maybe_tokens("readmission_count"),
             cached_tokens=cached,

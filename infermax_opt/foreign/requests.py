@@ -97,9 +97,10 @@ class Values:
         first, last : Fraction
             Seconds.
         """
-        if last < first:
-            self.fault(end, f"is {float(first - last):g} s before {begin!r}")
-        return last - first
+        span = last - first
+        if span.numerator < 0:
+            self.fault(end, f"is {-float(span):g} s before {begin!r}")
+        return span
 
     def tokens(self, key: str) -> int:
         """A number of tokens that must be there."""
@@ -244,4 +245,17 @@ def _too_late(ttft: Fraction, e2e: Fraction) -> str:
 
 
 def _after(request: ForeignRequest, origin: Fraction) -> ForeignRequest:
-    return replace(request, arrival=request.arrival - origin) if origin else request
+    if not origin:
+        return request
+    # `replace` takes several times as long, which counts for millions.
+    return ForeignRequest(
+        request.name,
+        request.line,
+        request.arrival - origin,
+        request.input_tokens,
+        request.output_tokens,
+        request.ttft,
+        request.e2e,
+        request.evictions,
+        request.cached_tokens,
+    )

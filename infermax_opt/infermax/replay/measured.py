@@ -159,7 +159,10 @@ def _by_lengths(instance: Instance, run: Run) -> list[ForeignRequest]:
     for came in run.requests:
         kinds[came.input_tokens, came.output_tokens].append(came)
     wanted: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for index in sorted(range(len(instance.requests)), key=lambda i: instance.requests[i].arrival):
+    arrivals = [request.arrival for request in instance.requests]
+    # To compare fractions takes long: whole ticks are in the same order.
+    ticks = _exact(arrivals, lcm(*{arrival.denominator for arrival in arrivals}))
+    for index in sorted(range(len(ticks)), key=ticks.__getitem__):
         request = instance.requests[index]
         wanted[request.input_tokens, request.output_tokens].append(index)
     found: dict[int, ForeignRequest] = {}

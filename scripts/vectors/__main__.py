@@ -37,8 +37,8 @@ SCHEMA = "infermax-opt/vectors/1"
 ABOUT = (
     "Each vector is an instance and a certificate, and what a checker must say of them. "
     "outcome and exit_code bind; reason is the class of what the checkers of this project say. "
-    "max_size (MiB that a file may hold, decompressed; else 256) and question (the hash of what is asked) are "
-    "to be given to the checker where a vector has them. See docs/checkers.md."
+    "max_size (MiB that a file may hold, decompressed; else 256) and question (the hash of what is asked) "
+    "are to be given to the checker where a vector has them. See docs/checkers.md."
 )
 #: Exit code of each outcome.
 EXIT_CODES = {"accepted": 0, "rejected": 1, "unusable": 2, "unreadable": 2}

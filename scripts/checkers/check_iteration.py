@@ -846,9 +846,15 @@ class Tree:
         self.instance.work.spend(20 * len(self.kinds.loads))
         self.alike = [] if self.instance.product else self.separable()
 
-    def check(self) -> None:
-        """Reject unless no batch of the case is better than p / q."""
-        root, at = self.root(), 0
+    def check(self, idle_out: bool) -> None:
+        """Reject unless no batch of the case is better than p / q.
+
+        Parameters
+        ----------
+        idle_out : bool
+            Whether the tree is of batches without requests that have no value and are no calls.
+        """
+        root, at = self.root(idle_out), 0
         todo = [] if root is None else [root]
         while todo:
             require(at < len(self.entries), "a tree ends too early")
@@ -869,15 +875,20 @@ class Tree:
             at = len(self.entries)
         require(at == len(self.entries), "a tree has entries beyond its end")
 
-    def root(self) -> Node | None:
+    def root(self, idle_out: bool) -> Node | None:
         """The batches of the case that decide; None if there is none.
 
-        Requests without a value that are no calls stay out: without them a batch takes no more time, and
+        Requests without a value that are no calls may stay out: without them a batch takes no more time, and
         its value and its calls are the same ones.
+
+        Parameters
+        ----------
+        idle_out : bool
+            Whether they do.
         """
         case, copies, values = self.case, self.kinds.copies, self.kinds.values
         allowed = [case.prefills if r.prefills else case.decodes for r in self.kinds.requests]
-        useful = [value > 0 or t in case.calls for t, value in enumerate(values)]
+        useful = [not idle_out or value > 0 or t in case.calls for t, value in enumerate(values)]
         high = [n if able and use else 0 for n, able, use in zip(copies, allowed, useful, strict=True)]
         low = [0] * len(high)
         if case.need and sum(copies[t] for t in case.calls) == case.need:
@@ -1091,9 +1102,11 @@ def prove(instance: Instance, evidence: Field) -> Fraction:
     require(sum(instance.requests[k].blocks for k in batch) <= instance.blocks, "kept: takes too many blocks")
     kinds, trees = Kinds(instance), evidence["trees"].items()
     kept, at = instance.kept(batch), 0
+    # Certificates of earlier versions do not say it: their trees hold requests without a value, too.
+    out = "idle_out" in evidence and evidence["idle_out"].flag()
     for case in all_cases(kinds, kept):
         require(at < len(trees), f"there are {len(trees)} trees, fewer than cases")
-        Tree(case, value, ticks, 1 << exponent, trees[at]).check()
+        Tree(case, value, ticks, 1 << exponent, trees[at]).check(out)
         at += 1
     require(at == len(trees), f"there are {len(trees)} trees for {at} cases")
     bound = Fraction(ticks * instance.units, value * instance.scale) if value else instance.worst

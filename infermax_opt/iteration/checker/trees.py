@@ -34,9 +34,15 @@ class Tree:
         self.instance.work.spend(20 * len(self.kinds.loads))
         self.alike = [] if self.instance.product else self.separable()
 
-    def check(self) -> None:
-        """Reject unless no batch of the case is better than p / q."""
-        root, at = self.root(), 0
+    def check(self, idle_out: bool) -> None:
+        """Reject unless no batch of the case is better than p / q.
+
+        Parameters
+        ----------
+        idle_out : bool
+            Whether the tree is of batches without requests that have no value and are no calls.
+        """
+        root, at = self.root(idle_out), 0
         todo = [] if root is None else [root]
         while todo:
             require(at < len(self.entries), "a tree ends too early")
@@ -57,15 +63,20 @@ class Tree:
             at = len(self.entries)
         require(at == len(self.entries), "a tree has entries beyond its end")
 
-    def root(self) -> Node | None:
+    def root(self, idle_out: bool) -> Node | None:
         """The batches of the case that decide; None if there is none.
 
-        Requests without a value that are no calls stay out: without them a batch takes no more time, and
+        Requests without a value that are no calls may stay out: without them a batch takes no more time, and
         its value and its calls are the same ones.
+
+        Parameters
+        ----------
+        idle_out : bool
+            Whether they do.
         """
         case, copies, values = self.case, self.kinds.copies, self.kinds.values
         allowed = [case.prefills if r.prefills else case.decodes for r in self.kinds.requests]
-        useful = [value > 0 or t in case.calls for t, value in enumerate(values)]
+        useful = [not idle_out or value > 0 or t in case.calls for t, value in enumerate(values)]
         high = [n if able and use else 0 for n, able, use in zip(copies, allowed, useful, strict=True)]
         low = [0] * len(high)
         if case.need and sum(copies[t] for t in case.calls) == case.need:

@@ -21,10 +21,12 @@ from infermax_opt.core.certification import CertificateRejected
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.iteration.bounds.closed_form import closed_form_bounds
 from infermax_opt.iteration.bounds.kept import most_kept
+from infermax_opt.iteration.bounds.nodes import SUMS
 from infermax_opt.iteration.certificates import CERTIFICATION
 from infermax_opt.iteration.checker import instance as checker_instance
 from infermax_opt.iteration.data.formats import iteration_instance_from_json, iteration_instance_to_json
-from infermax_opt.iteration.data.instance import BE_TOKENS, IterationGroup, IterationInstance, Machine
+from infermax_opt.iteration.data.generate import generate_snapshot
+from infermax_opt.iteration.data.instance import BE_TOKENS, VALUES, IterationGroup, IterationInstance, Machine
 from infermax_opt.iteration.data.ticks import Ticks
 from infermax_opt.iteration.exact.branch import branch
 from tests.campaign import campaign, one_in
@@ -95,6 +97,49 @@ def test_no_change_of_the_evidence_proves_too_much(seed: int) -> None:
                 except CertificateRejected:
                     continue
                 assert proved <= best
+
+
+def test_no_change_of_cuts_of_sums_proves_too_much() -> None:
+    # Weights of 1 to 7 and swap: nodes are cut by requests, by value, and by blocks from the host.
+    made = generate_snapshot(8, 24, seed=1, swap=0.4)
+    groups = tuple(
+        replace(group, value=Fraction(1 + k % 7 if group.kind == "be" else k % 3))
+        for k, group in enumerate(made.groups)
+    )
+    instance = replace(made, groups=groups, objective=VALUES)
+    certificate = certified(instance)
+    best = CERTIFICATION.check(instance, certificate)
+    above = {**certificate, "lower_bound": str(best * (1 + Fraction(1, 10**9)))}
+    trees = certificate["evidence"]["trees"]
+    cuts = [(k, at) for k, tree in enumerate(trees) for at, entry in enumerate(tree) if entry[0] in SUMS]
+    assert {trees[k][at][0] for k, at in cuts} == set(SUMS)
+    for k, at in one_in(3, cuts):
+        entry = trees[k][at]
+        other_kinds = [((0,), kind) for kind in (*SUMS, -2) if kind != entry[0]]
+        ends = [((1,), entry[1] + step) for step in (-1, 1, -entry[1])]
+        prices = [((len(entry) - back,), entry[-back] + step) for back in range(1, 9) for step in (-1, 2**70)]
+        for (place,), value in (*other_kinds, *ends, *prices):
+            for claim in (above, certificate):
+                other = signed(altered(claim, ("trees", k, at, place), lambda _, value=value: value))
+                try:
+                    proved = CERTIFICATION.check(instance, other)
+                except CertificateRejected:
+                    continue
+                assert proved <= best
+
+
+def test_what_earlier_versions_did_not_write_may_be_missing() -> None:
+    # Every request has a value, so nobody stays out of a root.
+    made = tiny(5)
+    groups = tuple(replace(group, value=Fraction(1)) for group in made.groups)
+    instance = replace(made, groups=groups, objective=VALUES)
+    certificate = certified(instance)
+    del certificate["evidence"]["idle_out"]
+    for tree in certificate["evidence"]["trees"]:
+        for entry in tree:
+            if len(entry) > 2 and not any(entry[-4:]):
+                del entry[-4:]
+    assert CERTIFICATION.check(instance, signed(certificate)) == Fraction(certificate["lower_bound"])
 
 
 def test_larger_ratios_prove_less_and_smaller_ones_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -17,6 +18,7 @@ from infermax_opt.iteration.bounds.closed_form import CHEAPEST, PREFIX, closed_f
 from infermax_opt.iteration.bounds.kept import most_kept
 from infermax_opt.iteration.bounds.prefix import applies, best_prefix
 from infermax_opt.iteration.bounds.relaxation import relaxation_bound
+from infermax_opt.iteration.data.generate import generate_snapshot
 from infermax_opt.iteration.data.instance import IterationInstance
 from infermax_opt.iteration.data.ticks import Ticks
 from infermax_opt.iteration.exact.branch import branch
@@ -58,6 +60,18 @@ def test_bounds_and_branching_against_every_batch(seeds: range) -> None:
         assert ticks.objective(branched.batch) == best, seed
         assert (len(ticks.kept(branched.batch)), ticks.fits(branched.batch)) == (found.kept, True), seed
     assert tabled >= len(seeds) // 10
+
+
+@pytest.mark.parametrize(
+    ("real_time", "best_effort", "seed", "swap"), [(144, 256, 2, 0.4), (200, 200, 1, 0.2), (72, 328, 2, 0.8)]
+)
+def test_400_requests_with_swap_are_proved(real_time: int, best_effort: int, seed: int, swap: float) -> None:
+    instance = generate_snapshot(real_time, best_effort, seed=seed, swap=swap)
+    ticks, asked = Ticks.of(instance), itertools.count()
+    branched = branch(ticks, most_kept(ticks).batch, lambda: next(asked) > 4_000)
+    assert branched.lower is not None
+    proved = check_evidence(instance, branched.lower)
+    assert proved == branched.lower.value == ticks.objective(branched.batch)
 
 
 @in_blocks(ALL, 200)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from infermax_opt.infermax.bounds.pieces import quiet_solver
 from infermax_opt.iteration.bounds.cases import Case, Line
-from infermax_opt.iteration.bounds.nodes import Node, Ratio
+from infermax_opt.iteration.bounds.nodes import PRICES, Node, Ratio
 
 __all__ = ["Program", "Relaxed", "exponent_of"]
 
@@ -66,9 +66,9 @@ class Program:
             self.solver.changeColsBounds(
                 self.kinds, index, np.array(node.low, dtype=float), np.array(node.high, dtype=float)
             )
-            size = len(self.lines) + 1
-            self.solver.changeRowBounds(size, -math.inf, float(node.most))
-            self.solver.changeRowBounds(size + 1, float(node.least), math.inf)
+            for row, least, most in zip(self.ends, node.least, node.most, strict=True):
+                self.solver.changeRowBounds(row, -math.inf, float(most))
+                self.solver.changeRowBounds(row + 1, float(least), math.inf)
         self.solver.run()
         found = self.solver.getSolution()
         if not found.dual_valid or not found.value_valid:
@@ -76,14 +76,15 @@ class Program:
         return self._read(list(found.col_value), [abs(y) for y in found.row_dual])
 
     def _load(self, node: Node) -> None:
-        """Rows: lines, tau, most, least, blocks, need.  Columns: types, time, what each limit lacks."""
+        """Rows: lines, tau, limits as their prices stand.  Columns: types, time, what each limit lacks."""
         import highspy
         import numpy as np
 
         case, n, inf = self.case, self.kinds, math.inf
         self.low, self.lines = node.low, case.lines(node.low)
         lines = len(self.lines)
-        rows, columns = lines + 5, n + 6
+        rows, columns = lines + 1 + PRICES, n + 2 + PRICES
+        self.ends = lines + 1, lines + 5, lines + 7
         matrix = np.zeros((rows, columns))
         upper, lower = np.full(rows, inf), np.full(rows, -inf)
         for r, (base, each) in enumerate(self.lines):
@@ -91,8 +92,10 @@ class Program:
             matrix[r, n] = -1.0
             upper[r] = -(base - sum(w * k for w, k in zip(each, node.low, strict=True) if k)) / self.unit
         matrix[lines, n], matrix[lines, n + 1], upper[lines] = 1.0, -1.0, case.tau / self.unit
-        matrix[lines + 1, :n], matrix[lines + 1, n + 2], upper[lines + 1] = 1.0, -1.0, node.most
-        matrix[lines + 2, :n], matrix[lines + 2, n + 3], lower[lines + 2] = 1.0, 1.0, node.least
+        for row, each, least, most in zip(self.ends, case.kinds.sums, node.least, node.most, strict=True):
+            lack = n + 1 + row - lines
+            matrix[row, :n], matrix[row, lack], upper[row] = each, -1.0, most
+            matrix[row + 1, :n], matrix[row + 1, lack + 1], lower[row + 1] = each, 1.0, least
         matrix[lines + 3, :n], matrix[lines + 3, n + 4] = case.kinds.blocks, -1.0
         upper[lines + 3] = case.kinds.ticks.machine.blocks
         matrix[lines + 4, sorted(case.calls)] = 1.0
@@ -102,8 +105,8 @@ class Program:
         cost = np.full(columns, self.penalty)
         cost[:n], cost[n] = [-float(v) for v in case.kinds.value], self.weight
         program.col_cost_ = cost
-        program.col_lower_ = np.array([*map(float, node.low), *([0.0] * 6)])
-        program.col_upper_ = np.array([*map(float, node.high), *([inf] * 6)])
+        program.col_lower_ = np.array([*map(float, node.low), *([0.0] * (columns - n))])
+        program.col_upper_ = np.array([*map(float, node.high), *([inf] * (columns - n))])
         program.row_lower_, program.row_upper_ = lower, upper
         program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
         by_column, at = np.nonzero(matrix.T)
@@ -119,7 +122,7 @@ class Program:
         if short > 0:
             y[y.index(max(y))] += short
         others = [_whole(dual, one) for dual in duals[lines + 1 :]]
-        prices = [*y, others[0], others[1], others[2], others[3]]
+        prices = [*y, *others]
         counts = values[: self.kinds]
         value = sum(v * z for v, z in zip(self.case.kinds.value, counts, strict=True))
         return Relaxed(prices, counts, value, values[self.kinds] * self.unit, sum(values[self.kinds + 1 :]))

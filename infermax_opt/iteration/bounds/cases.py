@@ -57,6 +57,8 @@ class Kinds:
     slack : list of int or None
         None where requests are not savable.
     value, blocks, host : list of int
+    sums : tuple of list of int
+        What a request of each type adds to the sums of `infermax_opt.iteration.bounds.nodes`.
     """
 
     def __init__(self, ticks: Ticks):
@@ -73,6 +75,8 @@ class Kinds:
         self.value = [ticks.value[k] for k in firsts]
         self.blocks = [r.new_blocks for r in self.requests]
         self.copies = [len(some) for some in self.members]
+        self.host = [r.host_blocks for r in self.requests]
+        self.sums = [1] * len(firsts), self.value, self.host
 
     @classmethod
     def of(cls, ticks: Ticks) -> Kinds:
@@ -120,7 +124,7 @@ class Case:
     exactly: int | None
 
     def limits(self) -> tuple[list[int], list[int]] | None:
-        """Fewest and most of each type, without those that stay out; None where the case is empty for that."""
+        """Fewest and most of each type, 0 of those that stay out; None where the case is empty for that."""
         kinds = self.kinds
         high = [
             n if (self.prefills if r.prefills else self.decodes) and (value or t in self.calls) else 0

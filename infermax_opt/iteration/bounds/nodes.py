@@ -1,16 +1,22 @@
 r"""When no batch of a part of a case is better than a ratio: prices, in whole numbers.
 
 A batch is better than p/q (units of value for a tick) if q V - p T > 0.  Let a node be the batches of a
-case with low <= z <= high of each type, least <= |z| <= most in all.  With prices y_l >= 0 of the lines with
-q Y >= p 2^s, Y = sum y, and a, b, m, k >= 0, all of them whole, and L_l <= T <= tau,
+case with low <= z <= high of each type and least_i <= S_i(z) <= most_i of three sums: the requests, the
+value, the blocks that come from the host.  With prices y_l >= 0 of the lines with q Y >= p 2^s, Y = sum y,
+and a_i, b_i, m, k >= 0, all of them whole, and L_l <= T <= tau,
 
     2^s (q V - p T) <= q (2^s V - sum y_l L_l(z)) + (q Y - p 2^s) tau
-                       + q (a (most - |z|) + b (|z| - least) + m (M - blocks(z)) + k (sum of calls - need)).
+                       + q (m (M - blocks(z)) + k (sum of calls - need))
+                       + q (sum over i of a_i (most_i - S_i(z)) + b_i (S_i(z) - least_i)).
 
 It is linear in z: U is its largest value over the box.  As q V - p T is whole, a better batch makes it 2^s
 or more: with U < 2^s there is none in the node.  Else a type whose reduced price is r is at most (U - 2^s) /
 |r| copies away from its better end in a better batch, which narrows the box; where that leaves a single
 batch, it is looked at itself.  So floating-point numbers decide nothing: prices may be any.
+
+A node is cut in two by a sum or by the copies of a type: less than a whole number, or that at least.  All of
+them are whole, so each batch is in one of the parts.  Blocks from the host are worth a cut, as a single one
+may take longer than what separates the best batches.
 """
 
 from __future__ import annotations
@@ -20,7 +26,12 @@ from dataclasses import dataclass, replace
 
 from infermax_opt.iteration.bounds.cases import Case, Line
 
-__all__ = ["Node", "Ratio", "closed", "first_node"]
+__all__ = ["PRICES", "SUMS", "Node", "Ratio", "closed", "first_node"]
+
+#: Prices that are of no line.
+PRICES = 8
+#: What else than a type a cut may be of, in the order of the sums: requests, value, host (-2 is a leaf).
+SUMS = -1, -3, -4
 
 
 @dataclass(frozen=True)
@@ -33,27 +44,28 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Node:
-    """Batches of a case: copies of each type, and requests in all."""
+    """Batches of a case: copies of each type, and the sums of `SUMS`."""
 
     low: tuple[int, ...]
     high: tuple[int, ...]
-    least: int
-    most: int
+    least: tuple[int, ...]
+    most: tuple[int, ...]
 
     def cut(self, kind: int, at: int, up: bool) -> Node:
-        """The part with at least `at` of a type (of all requests, if it is -1), or with fewer.
+        """The part with at least `at` of a type or of a sum, or with less.
 
         Parameters
         ----------
         kind : int
+            A type, or one of `SUMS`.
         at : int
         up : bool
             Which of the two.
         """
         if kind < 0:
-            return (
-                replace(self, least=max(self.least, at)) if up else replace(self, most=min(self.most, at - 1))
-            )
+            i, ends = SUMS.index(kind), list(self.least if up else self.most)
+            ends[i] = max(ends[i], at) if up else min(ends[i], at - 1)
+            return replace(self, least=tuple(ends)) if up else replace(self, most=tuple(ends))
         side = list(self.low if up else self.high)
         side[kind] = at if up else at - 1
         return replace(self, low=tuple(side)) if up else replace(self, high=tuple(side))
@@ -64,22 +76,31 @@ def first_node(case: Case) -> Node | None:
     limits = case.limits()
     if limits is None:
         return None
-    return Node(tuple(limits[0]), tuple(limits[1]), 1, case.kinds.ticks.machine.batch)
+    low, high = limits
+    _, *others = (_dot(each, high) for each in case.kinds.sums)
+    return Node(tuple(low), tuple(high), (1, 0, 0), (case.kinds.ticks.machine.batch, *others))
 
 
 def _empty(case: Case, node: Node, lines: Sequence[Line]) -> bool:
     """Whether limits leave no batch; of decodes in a number that is given, too."""
     kinds, low, high = case.kinds, node.low, node.high
-    if any(a > b for a, b in zip(low, high, strict=True)) or node.least > node.most:
+    if any(a > b for a, b in zip(low, high, strict=True)):
         return True
+    for each, least, most in zip(kinds.sums, node.least, node.most, strict=True):
+        if least > most or _dot(each, low) > most or _dot(each, high) < least:
+            return True
     fixed = max(base for base, _ in lines)
     blocks = sum(kinds.blocks[t] * n for t, n in enumerate(low) if n)
     if fixed > case.tau or blocks > kinds.ticks.machine.blocks:
         return True
     called = sum(high[t] for t in case.calls)
-    if called < case.need or sum(low) > node.most or sum(high) < node.least:
+    if called < case.need:
         return True
     return case.exactly is not None and not _counted(case, node, case.exactly)
+
+
+def _dot(left: Sequence[int], right: Sequence[int]) -> int:
+    return sum(a * b for a, b in zip(left, right, strict=True) if b)
 
 
 def _counted(case: Case, node: Node, decodes: int) -> bool:
@@ -99,7 +120,7 @@ def closed(case: Case, node: Node, ratio: Ratio, exponent: int, prices: Sequence
     exponent : int
         s.
     prices : sequence of int
-        y of each line, then a, b, m, k; empty: what needs none.
+        y of each line, a and b of requests, m, k, a and b of the other sums; empty: what needs none.
 
     Raises
     ------
@@ -112,7 +133,7 @@ def closed(case: Case, node: Node, ratio: Ratio, exponent: int, prices: Sequence
     if not prices:
         return node
     one, low, high = 1 << exponent, node.low, node.high
-    y = prices[:-4]
+    y = prices[:-PRICES]
     if len(y) != len(lines) or min(prices) < 0 or ratio.q * sum(y) < ratio.p * one:
         raise ValueError("these are no prices")
     reduced = _reduced(case, node, lines, prices, one)
@@ -128,13 +149,14 @@ def _reduced(
     case: Case, node: Node, lines: Sequence[Line], prices: Sequence[int], one: int
 ) -> dict[int, int]:
     """Reduced prices, over q, of the types of which the number is open."""
-    kinds, size = case.kinds, prices[-3] - prices[-4]
-    m, k = prices[-2:]
+    kinds, (a, b, m, k, *others) = case.kinds, prices[-PRICES:]
+    size, value, host = b - a, one + others[1] - others[0], others[3] - others[2]
     weighted = [(w, line) for w, (_, line) in zip(prices, lines, strict=False) if w]
     found = {}
-    for t, (a, b) in enumerate(zip(node.low, node.high, strict=True)):
-        if a < b:
-            price = one * kinds.value[t] + size - m * kinds.blocks[t] + (k if t in case.calls else 0)
+    for t, (fewest, most) in enumerate(zip(node.low, node.high, strict=True)):
+        if fewest < most:
+            price = value * kinds.value[t] + size + host * kinds.host[t] - m * kinds.blocks[t]
+            price += k if t in case.calls else 0
             for w, line in weighted:
                 price -= w * line[t]
             found[t] = price
@@ -156,11 +178,14 @@ def _narrowed(node: Node, reduced: dict[int, int], spare: int) -> Node:
 def _upper(case: Case, node: Node, lines: Sequence[Line], prices: Sequence[int], one: int) -> int:
     """What the prices say of the batch `low`, without the part of tau, over q."""
     kinds, some = case.kinds, [(t, n) for t, n in enumerate(node.low) if n]
-    *y, a, b, m, k = prices
-    size, blocks = sum(n for _, n in some), sum(kinds.blocks[t] * n for t, n in some)
+    y, (a, b, m, k, *others) = prices[:-PRICES], prices[-PRICES:]
+    blocks = sum(kinds.blocks[t] * n for t, n in some)
     found = one * sum(kinds.value[t] * n for t, n in some)
     found -= sum(w * base for w, (base, _) in zip(y, lines, strict=True))
-    found += a * (node.most - size) + b * (size - node.least)
+    pairs = (a, b), others[:2], others[2:]
+    for each, least, most, (above, below) in zip(kinds.sums, node.least, node.most, pairs, strict=True):
+        total = sum(each[t] * n for t, n in some)
+        found += above * (most - total) + below * (total - least)
     called = sum(n for t, n in some if t in case.calls)
     return found + m * (kinds.ticks.machine.blocks - blocks) + k * (called - case.need)
 

@@ -60,7 +60,7 @@ def evidence_of(ticks: Ticks, ratio: Ratio, exponent: int, trees: Sequence[Tree]
     kept = [ticks.instance.requests[k].id for k in most_kept(ticks).batch]
     return {
         "kind": "branching", "value": ratio.p, "ticks": ratio.q, "exponent": exponent, "kept": kept,
-        "trees": list(trees),
+        "idle_out": True, "trees": list(trees),
     }  # fmt: skip
 
 

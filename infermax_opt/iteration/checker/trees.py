@@ -8,17 +8,19 @@ from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
 from infermax_opt.iteration.checker.cases import Case
 
-#: How an entry of a tree says that it is a leaf, and that it cuts the number of all requests.
-LEAF, SIZE = -2, -1
+#: How an entry of a tree says that it is a leaf.
+LEAF = -2
+#: How it says that it cuts a sum over the batch: requests, value, blocks from the host.
+SUMS = (-1, -3, -4)
 
 
 class Node(NamedTuple):
-    """Fewest and most of each type, and of all."""
+    """Fewest and most of each type, and least and most of each sum."""
 
     low: list[int]
     high: list[int]
-    least: int
-    most: int
+    least: list[int]
+    most: list[int]
 
 
 class Tree:
@@ -27,12 +29,20 @@ class Tree:
     def __init__(self, case: Case, value: int, ticks: int, one: int, entries: Field):
         self.case, self.p, self.q, self.one, self.entries = case, value, ticks, one, entries.items()
         self.kinds, self.instance = case.kinds, case.kinds.instance
+        #: What each type adds to the sums.
+        self.adds = [1] * len(self.kinds.loads), self.kinds.values, [load[6] for load in self.kinds.loads]
         self.instance.work.spend(20 * len(self.kinds.loads))
         self.alike = [] if self.instance.product else self.separable()
 
-    def check(self) -> None:
-        """Reject unless no batch of the case is better than p / q."""
-        root, at = self.root(), 0
+    def check(self, idle_out: bool) -> None:
+        """Reject unless no batch of the case is better than p / q.
+
+        Parameters
+        ----------
+        idle_out : bool
+            Whether the tree is of batches without requests that have no value and are no calls.
+        """
+        root, at = self.root(idle_out), 0
         todo = [] if root is None else [root]
         while todo:
             require(at < len(self.entries), "a tree ends too early")
@@ -40,7 +50,7 @@ class Tree:
             at += 1
             node = todo.pop()
             kind, cut, *prices = entry.integers()
-            self.instance.work.spend(40 + 8 * len(node.low))
+            self.instance.work.spend(40 + 14 * len(node.low))
             left = self._left(node, prices, entry)
             if kind == LEAF:
                 require(left is None, f"{entry.path}: the prices do not close the node")
@@ -53,22 +63,28 @@ class Tree:
             at = len(self.entries)
         require(at == len(self.entries), "a tree has entries beyond its end")
 
-    def root(self) -> Node | None:
+    def root(self, idle_out: bool) -> Node | None:
         """The batches of the case that decide; None if there is none.
 
-        Requests without a value that are no calls stay out: without them a batch takes no more time, and
+        Requests without a value that are no calls may stay out: without them a batch takes no more time, and
         its value and its calls are the same ones.
+
+        Parameters
+        ----------
+        idle_out : bool
+            Whether they do.
         """
         case, copies, values = self.case, self.kinds.copies, self.kinds.values
         allowed = [case.prefills if r.prefills else case.decodes for r in self.kinds.requests]
-        useful = [value > 0 or t in case.calls for t, value in enumerate(values)]
+        useful = [not idle_out or value > 0 or t in case.calls for t, value in enumerate(values)]
         high = [n if able and use else 0 for n, able, use in zip(copies, allowed, useful, strict=True)]
         low = [0] * len(high)
         if case.need and sum(copies[t] for t in case.calls) == case.need:
             for t in case.calls:
                 low[t] = copies[t]
         bad = any(a > b for a, b in zip(low, high, strict=True))
-        return None if bad else Node(low, high, 1, self.instance.batch)
+        value, host = (_dot(each, high) for each in self.adds[1:])
+        return None if bad else Node(low, high, [1, 0, 0], [self.instance.batch, value, host])
 
     def parts(self, node: Node, kind: int, at: int, entry: Field) -> list[Node]:
         """The part with fewer than `at` of a type, and the one with as many or more.
@@ -77,14 +93,16 @@ class Tree:
         ----------
         node : Node
         kind : int
-            The type; `SIZE` for all requests together.
+            The type, or one of `SUMS`.
         at : int
         entry : Field
             That says so.
         """
         low, high, least, most = node
-        if kind == SIZE:
-            return [Node(low, high, least, min(most, at - 1)), Node(low, high, max(least, at), most)]
+        if kind in SUMS:
+            i, less, more = SUMS.index(kind), list(most), list(least)
+            less[i], more[i] = min(most[i], at - 1), max(least[i], at)
+            return [Node(low, high, least, less), Node(low, high, more, most)]
         if not 0 <= kind < len(low) or not low[kind] < at <= high[kind]:
             entry.fail("cuts nothing")
         fewer, more = list(high), list(low)
@@ -142,9 +160,12 @@ class Tree:
     def empty(self, node: Node, lines: list[tuple[int, list[int]]]) -> bool:
         """Whether limits leave no batch."""
         case, (low, high, least, most) = self.case, node
-        if any(a > b for a, b in zip(low, high, strict=True)) or least > most:
+        if any(a > b for a, b in zip(low, high, strict=True)):
             return True
-        if sum(low) > most or sum(high) < least or max(base for base, _ in lines) > case.tau:
+        for each, fewest, largest in zip(self.adds, least, most, strict=True):
+            if fewest > largest or _dot(each, low) > largest or _dot(each, high) < fewest:
+                return True
+        if max(base for base, _ in lines) > case.tau:
             return True
         blocks = sum(self.kinds.requests[t].blocks * n for t, n in enumerate(low) if n)
         if blocks > self.instance.blocks or sum(high[t] for t in case.calls) < case.need:
@@ -161,9 +182,11 @@ class Tree:
         lines = self.lines(node.low)
         if self.empty(node, lines):
             return None
-        if len(prices) != len(lines) + 4 or min(prices) < 0:
+        if len(prices) == len(lines) + 4:
+            prices = [*prices, 0, 0, 0, 0]  # without those of value and host
+        if len(prices) != len(lines) + 8 or min(prices) < 0:
             entry.fail("holds no prices")
-        over = self.q * sum(prices[:-4]) - self.p * self.one
+        over = self.q * sum(prices[: len(lines)]) - self.p * self.one
         if over < 0:
             entry.fail("holds prices of lines that are too small")
         reduced = self._reduced(node, lines, prices)
@@ -173,24 +196,29 @@ class Tree:
 
     def _of_low(self, node: Node, lines: list[tuple[int, list[int]]], prices: list[int]) -> int:
         """What the prices say of the batch with the fewest of each type, over q."""
-        case, kinds, (low, _, least, most) = self.case, self.kinds, node
-        a, b, m, k = prices[-4:]
-        some, size = [(t, n) for t, n in enumerate(low) if n], sum(low)
-        found = self.one * sum(kinds.values[t] * n for t, n in some) + a * (most - size) + b * (size - least)
+        case, kinds, low = self.case, self.kinds, node.low
+        a, b, m, k, *others = prices[len(lines) :]
+        some = [(t, n) for t, n in enumerate(low) if n]
+        found, pairs = self.one * _dot(kinds.values, low), ((a, b), others[:2], others[2:])
+        for each, least, most, (above, below) in zip(self.adds, node.least, node.most, pairs, strict=True):
+            total = _dot(each, low)
+            found += above * (most - total) + below * (total - least)
         found += m * (self.instance.blocks - sum(kinds.requests[t].blocks * n for t, n in some))
         found += k * (sum(n for t, n in some if t in case.calls) - case.need)
-        return found - sum(w * fixed for w, (fixed, _) in zip(prices[:-4], lines, strict=True))
+        return found - sum(w * fixed for w, (fixed, _) in zip(prices, lines, strict=False))
 
     def _reduced(self, node: Node, lines: list[tuple[int, list[int]]], prices: list[int]) -> dict[int, int]:
         """Reduced prices, over q, of the types of which the number is open."""
-        case, kinds, (a, b, m, k) = self.case, self.kinds, prices[-4:]
+        case, kinds, (a, b, m, k, *others) = self.case, self.kinds, prices[len(lines) :]
+        value, host = self.one + others[1] - others[0], others[3] - others[2]
         open_ = [t for t, (low, high) in enumerate(zip(node.low, node.high, strict=True)) if low < high]
         self.instance.work.spend(10 + (8 + 3 * len(lines)) * len(open_))
         found = {}
         for t in open_:
-            price = self.one * kinds.values[t] - a + b - m * kinds.requests[t].blocks
+            price = value * kinds.values[t] + host * kinds.loads[t][6]
+            price += b - a - m * kinds.requests[t].blocks
             price += k if t in case.calls else 0
-            for w, (_, each) in zip(prices[:-4], lines, strict=True):
+            for w, (_, each) in zip(prices, lines, strict=False):
                 price -= w * each[t]
             found[t] = price
         return found
@@ -212,3 +240,7 @@ class Tree:
             return None
         value = sum(v * n for v, n in zip(self.kinds.values, low, strict=True))
         return left if self.q * value > self.p * max(base for base, _ in lines) else None
+
+
+def _dot(left: list[int], right: list[int]) -> int:
+    return sum(a * n for a, n in zip(left, right, strict=True) if n)

@@ -2,9 +2,9 @@ r"""The optimum by branching, with a certificate: a tree of prices for each case
 
 For the ratio of the best batch known, each case of `infermax_opt.iteration.bounds.cases` is searched for a
 better one: the relaxation of a node gives prices, which close it or narrow it
-(`infermax_opt.iteration.bounds.nodes`), or it is cut in two, first by the number of requests, then by the
-copies of a type.  A better batch raises the ratio.  At the end the trees of cases that were searched with a
-lower ratio are made again, so all prove the same one.
+(`infermax_opt.iteration.bounds.nodes`), or it is cut in two, first by the number of requests, by their value
+and by their blocks on the host, then by the copies of a type.  A better batch raises the ratio.  At the end
+the trees of cases that were searched with a lower ratio are made again, so all prove the same one.
 
 Nothing but whole numbers decides; a tree is as good as the checker says.
 """
@@ -19,7 +19,7 @@ from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.iteration.bounds._program import Program, Relaxed, exponent_of
 from infermax_opt.iteration.bounds.cases import Case, all_cases
 from infermax_opt.iteration.bounds.kept import most_kept
-from infermax_opt.iteration.bounds.nodes import Node, Ratio, closed, first_node
+from infermax_opt.iteration.bounds.nodes import SUMS, Node, Ratio, closed, first_node
 from infermax_opt.iteration.bounds.relaxation import LEAF, Tree, evidence_of, seconds_of
 from infermax_opt.iteration.data.ticks import Ticks
 
@@ -28,6 +28,8 @@ __all__ = ["BRANCHING", "Branched", "branch"]
 BRANCHING = "branching"
 #: A count this close to a whole number is one.
 WHOLE = 1e-6
+#: A sum that is larger is not cut: a whole number more or less of it says too little.
+LARGE = 2_000
 
 
 @dataclass(frozen=True)
@@ -156,10 +158,12 @@ class _Search:
 
 
 def _cut(case: Case, node: Node, found: Relaxed) -> tuple[int, int]:
-    """Type (-1: all requests) and the least number of it in the upper part."""
-    size = sum(found.counts)
-    if abs(size - round(size)) > WHOLE and node.least < math.ceil(size) <= node.most:
-        return -1, math.ceil(size)
+    """Type, or one of `SUMS`, and the least number of it in the upper part."""
+    for kind, each, least, most in zip(SUMS, case.kinds.sums, node.least, node.most, strict=True):
+        total = sum(c * n for c, n in zip(each, found.counts, strict=True))
+        broken = abs(total - round(total)) > WHOLE and total < LARGE
+        if broken and least < math.ceil(total) <= most:
+            return kind, math.ceil(total)
     open_ = [t for t, (a, b) in enumerate(zip(node.low, node.high, strict=True)) if a < b]
     if not open_:
         raise _Stopped  # the batch is not better, and prices do not see that: never in practice

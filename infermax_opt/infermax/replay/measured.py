@@ -55,10 +55,7 @@ def measure_run(instance: Instance, run: Run) -> Measured:
         for times in moments[1:]
     )
     for ticks in (firsts, lasts):
-        if max(ticks) >= NEVER:
-            k = next(k for k, tick in enumerate(ticks) if tick >= NEVER)
-            text = f"ends {ticks[k] / unit:g} s after the start, which is too long"
-            raise InputError(f"request {pairs[k].name!r} {text}", source=run.path)
+        _refuse_endless(run, pairs, ticks, unit)
     made = Latencies(instance, unit, firsts, lasts)
     known = {
         Latency.TTFT: all(came.ttft is not None for came in pairs),
@@ -70,6 +67,14 @@ def measure_run(instance: Instance, run: Run) -> Measured:
         text = f"requests came up to {seconds(late)} later than in the instance; that counts as waiting"
         remarks.append(text)
     return Measured(_metrics(made, known, pairs), latencies_by_name(made, known), tuple(remarks))
+
+
+def _refuse_endless(run: Run, pairs: Sequence[ForeignRequest], ticks: Sequence[int], unit: int) -> None:
+    """Refuse times that no metric could tell from those of requests that never end."""
+    if max(ticks) >= NEVER:
+        k = next(k for k, tick in enumerate(ticks) if tick >= NEVER)
+        text = f"ends {ticks[k] / unit:g} s after the start, which is too long"
+        raise InputError(f"request {pairs[k].name!r} {text}", source=run.path)
 
 
 def _exact(times: Sequence[Fraction | None], unit: int) -> list[int]:

@@ -74,10 +74,8 @@ class Tree:
         idle_out : bool
             Whether they do.
         """
-        case, copies, values = self.case, self.kinds.copies, self.kinds.values
-        allowed = [case.prefills if r.prefills else case.decodes for r in self.kinds.requests]
-        useful = [not idle_out or value > 0 or t in case.calls for t, value in enumerate(values)]
-        high = [n if able and use else 0 for n, able, use in zip(copies, allowed, useful, strict=True)]
+        case, copies = self.case, self.kinds.copies
+        high = [n if self._may(t, idle_out) else 0 for t, n in enumerate(copies)]
         low = [0] * len(high)
         if case.need and sum(copies[t] for t in case.calls) == case.need:
             for t in case.calls:
@@ -85,6 +83,12 @@ class Tree:
         bad = any(a > b for a, b in zip(low, high, strict=True))
         value, host = (_dot(each, high) for each in self.adds[1:])
         return None if bad else Node(low, high, [1, 0, 0], [self.instance.batch, value, host])
+
+    def _may(self, t: int, idle_out: bool) -> bool:
+        """Whether requests of a type may be in a batch of the tree."""
+        case = self.case
+        able = case.prefills if self.kinds.requests[t].prefills else case.decodes
+        return able and (not idle_out or self.kinds.values[t] > 0 or t in case.calls)
 
     def parts(self, node: Node, kind: int, at: int, entry: Field) -> list[Node]:
         """The part with fewer than `at` of a type, and the one with as many or more.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import chain
 from math import lcm
 from operator import sub
 
@@ -40,20 +41,7 @@ def measure_run(instance: Instance, run: Run) -> Measured:
     if run.summary is not None:
         return measure_summary(instance, run, run.summary)
     pairs = _matched(instance, run)
-    unit = lcm(TICKS, *{Fraction(request.arrival).denominator for request in instance.requests})
-    moments = [came.arrival for came in pairs], [came.ttft for came in pairs], [came.e2e for came in pairs]
-    fine = lcm(unit, *{time.denominator for times in moments for time in times if time is not None})
-    at = _exact(moments[0], fine)
-    ahead = list(map(sub, _exact([request.arrival for request in instance.requests], fine), at))
-    shift = max(ahead)
-    late = Fraction(shift - min(ahead), fine)
-    firsts, lasts = (
-        [
-            0 if time is None else _nearest(came + shift + after, fine // unit)
-            for time, came, after in zip(times, at, _exact(times, fine), strict=True)
-        ]
-        for times in moments[1:]
-    )
+    unit, late, (firsts, lasts) = _recorded(instance, pairs)
     for ticks in (firsts, lasts):
         _refuse_endless(run, pairs, ticks, unit)
     made = Latencies(instance, unit, firsts, lasts)
@@ -67,6 +55,27 @@ def measure_run(instance: Instance, run: Run) -> Measured:
         text = f"requests came up to {seconds(late)} later than in the instance; that counts as waiting"
         remarks.append(text)
     return Measured(_metrics(made, known, pairs), latencies_by_name(made, known), tuple(remarks))
+
+
+def _recorded(
+    instance: Instance, pairs: Sequence[ForeignRequest]
+) -> tuple[int, Fraction, tuple[list[int], list[int]]]:
+    """Ticks of a second, by how many seconds a request is moved at most, ticks of first and last tokens."""
+    unit = lcm(TICKS, *{Fraction(request.arrival).denominator for request in instance.requests})
+    came = [pair.arrival for pair in pairs]
+    firsts, lasts = [pair.ttft for pair in pairs], [pair.e2e for pair in pairs]
+    fine = lcm(unit, *{time.denominator for time in chain(came, firsts, lasts) if time is not None})
+    at = _exact(came, fine)
+    ahead = list(map(sub, _exact([request.arrival for request in instance.requests], fine), at))
+    shift, parts = max(ahead), fine // unit
+
+    def ticks(times: Sequence[Fraction | None]) -> list[int]:
+        return [
+            0 if time is None else _nearest(begin + shift + after, parts)
+            for time, begin, after in zip(times, at, _exact(times, fine), strict=True)
+        ]
+
+    return unit, Fraction(shift - min(ahead), fine), (ticks(firsts), ticks(lasts))
 
 
 def _refuse_endless(run: Run, pairs: Sequence[ForeignRequest], ticks: Sequence[int], unit: int) -> None:

@@ -40,26 +40,7 @@ def measure_run(instance: Instance, run: Run) -> Measured:
     if run.summary is not None:
         return measure_summary(instance, run, run.summary)
     pairs = _matched(instance, run)
-    unit = lcm(TICKS, *{Fraction(request.arrival).denominator for request in instance.requests})
-    moments = [came.arrival for came in pairs], [came.ttft for came in pairs], [came.e2e for came in pairs]
-    fine = lcm(unit, *{time.denominator for times in moments for time in times if time is not None})
-    at = _exact(moments[0], fine)
-    ahead = list(map(sub, _exact([request.arrival for request in instance.requests], fine), at))
-    shift = max(ahead)
-    late = Fraction(shift - min(ahead), fine)
-    firsts, lasts = (
-        [
-            0 if time is None else _nearest(came + shift + after, fine // unit)
-            for time, came, after in zip(times, at, _exact(times, fine), strict=True)
-        ]
-        for times in moments[1:]
-    )
-    for ticks in (firsts, lasts):
-        if max(ticks) >= NEVER:
-            k = next(k for k, tick in enumerate(ticks) if tick >= NEVER)
-            text = f"ends {ticks[k] / unit:g} s after the start, which is too long"
-            raise InputError(f"request {pairs[k].name!r} {text}", source=run.path)
-    made = Latencies(instance, unit, firsts, lasts)
+    made, late = _latencies(instance, run, pairs)
     known = {
         Latency.TTFT: all(came.ttft is not None for came in pairs),
         Latency.E2E: all(came.e2e is not None for came in pairs),
@@ -70,6 +51,38 @@ def measure_run(instance: Instance, run: Run) -> Measured:
         text = f"requests came up to {seconds(late)} later than in the instance; that counts as waiting"
         remarks.append(text)
     return Measured(_metrics(made, known, pairs), latencies_by_name(made, known), tuple(remarks))
+
+
+def _latencies(instance: Instance, run: Run, pairs: Sequence[ForeignRequest]) -> tuple[Latencies, Fraction]:
+    """Latencies after the run was moved, and seconds by which requests come later than in the instance."""
+    unit = lcm(TICKS, *{Fraction(request.arrival).denominator for request in instance.requests})
+    arrivals = [came.arrival for came in pairs]
+    after = [came.ttft for came in pairs], [came.e2e for came in pairs]
+    fine = lcm(
+        unit, *{time.denominator for times in (arrivals, *after) for time in times if time is not None}
+    )
+    at = _exact(arrivals, fine)
+    ahead = list(map(sub, _exact([request.arrival for request in instance.requests], fine), at))
+    shift = max(ahead)
+    late = Fraction(shift - min(ahead), fine)
+    firsts, lasts = (
+        [
+            0 if time is None else _nearest(came + shift + ticks, fine // unit)
+            for time, came, ticks in zip(times, at, _exact(times, fine), strict=True)
+        ]
+        for times in after
+    )
+    for ends in (firsts, lasts):
+        _check_ends(run, pairs, ends, unit)
+    return Latencies(instance, unit, firsts, lasts), late
+
+
+def _check_ends(run: Run, pairs: Sequence[ForeignRequest], ends: Sequence[int], unit: int) -> None:
+    """Check that no request ends later than can be told from never."""
+    if max(ends) >= NEVER:
+        k = next(k for k, tick in enumerate(ends) if tick >= NEVER)
+        text = f"ends {ends[k] / unit:g} s after the start, which is too long"
+        raise InputError(f"request {pairs[k].name!r} {text}", source=run.path)
 
 
 def _exact(times: Sequence[Fraction | None], unit: int) -> list[int]:

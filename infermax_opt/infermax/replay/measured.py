@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import chain
 from math import lcm
 from operator import sub
 
@@ -41,10 +40,7 @@ def measure_run(instance: Instance, run: Run) -> Measured:
     if run.summary is not None:
         return measure_summary(instance, run, run.summary)
     pairs = _matched(instance, run)
-    unit, late, (firsts, lasts) = _recorded(instance, pairs)
-    for ticks in (firsts, lasts):
-        _refuse_endless(run, pairs, ticks, unit)
-    made = Latencies(instance, unit, firsts, lasts)
+    made, late = _latencies(instance, run, pairs)
     known = {
         Latency.TTFT: all(came.ttft is not None for came in pairs),
         Latency.E2E: all(came.e2e is not None for came in pairs),
@@ -57,32 +53,35 @@ def measure_run(instance: Instance, run: Run) -> Measured:
     return Measured(_metrics(made, known, pairs), latencies_by_name(made, known), tuple(remarks))
 
 
-def _recorded(
-    instance: Instance, pairs: Sequence[ForeignRequest]
-) -> tuple[int, Fraction, tuple[list[int], list[int]]]:
-    """Ticks of a second, by how many seconds a request is moved at most, ticks of first and last tokens."""
+def _latencies(instance: Instance, run: Run, pairs: Sequence[ForeignRequest]) -> tuple[Latencies, Fraction]:
+    """Latencies after the run was moved, and seconds by which requests come later than in the instance."""
     unit = lcm(TICKS, *{Fraction(request.arrival).denominator for request in instance.requests})
-    came = [pair.arrival for pair in pairs]
-    firsts, lasts = [pair.ttft for pair in pairs], [pair.e2e for pair in pairs]
-    fine = lcm(unit, *{time.denominator for time in chain(came, firsts, lasts) if time is not None})
-    at = _exact(came, fine)
+    arrivals = [came.arrival for came in pairs]
+    after = [came.ttft for came in pairs], [came.e2e for came in pairs]
+    fine = lcm(
+        unit, *{time.denominator for times in (arrivals, *after) for time in times if time is not None}
+    )
+    at = _exact(arrivals, fine)
     ahead = list(map(sub, _exact([request.arrival for request in instance.requests], fine), at))
-    shift, parts = max(ahead), fine // unit
-
-    def ticks(times: Sequence[Fraction | None]) -> list[int]:
-        return [
-            0 if time is None else _nearest(begin + shift + after, parts)
-            for time, begin, after in zip(times, at, _exact(times, fine), strict=True)
+    shift = max(ahead)
+    late = Fraction(shift - min(ahead), fine)
+    firsts, lasts = (
+        [
+            0 if time is None else _nearest(came + shift + ticks, fine // unit)
+            for time, came, ticks in zip(times, at, _exact(times, fine), strict=True)
         ]
+        for times in after
+    )
+    for ends in (firsts, lasts):
+        _check_ends(run, pairs, ends, unit)
+    return Latencies(instance, unit, firsts, lasts), late
 
-    return unit, Fraction(shift - min(ahead), fine), (ticks(firsts), ticks(lasts))
 
-
-def _refuse_endless(run: Run, pairs: Sequence[ForeignRequest], ticks: Sequence[int], unit: int) -> None:
-    """Refuse times that no metric could tell from those of requests that never end."""
-    if max(ticks) >= NEVER:
-        k = next(k for k, tick in enumerate(ticks) if tick >= NEVER)
-        text = f"ends {ticks[k] / unit:g} s after the start, which is too long"
+def _check_ends(run: Run, pairs: Sequence[ForeignRequest], ends: Sequence[int], unit: int) -> None:
+    """Check that no request ends later than can be told from never."""
+    if max(ends) >= NEVER:
+        k = next(k for k, tick in enumerate(ends) if tick >= NEVER)
+        text = f"ends {ends[k] / unit:g} s after the start, which is too long"
         raise InputError(f"request {pairs[k].name!r} {text}", source=run.path)
 
 

@@ -323,9 +323,7 @@ def test_the_traceback_is_there_for_those_who_ask(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_result_survives_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(
-        files, "write_bytes", breaking(InputError("cannot be written: full", source="r.json"))
-    )
+    monkeypatch.setattr(files, "replacing", breaking(InputError("cannot be written: full", source="r.json")))
     monkeypatch.setattr(console.tempfile, "tempdir", str(tmp_path))
     done = run("solve", TOY, "-o", tmp_path / "r.json")
     assert done.exit_code == 2

@@ -66,6 +66,8 @@ def test_they_are_formed_once() -> None:
 @pytest.mark.parametrize("seed", range(50))
 def test_ticks_are_rounded_as_fractions_are(seed: int) -> None:
     draw = random.Random(seed)
-    time = Fraction(draw.randint(0, 99), draw.choice([1, 2, 4, 8, 10, 1000]))
-    for unit in (1, 2, 10, 1000):
-        assert _nearest(time, unit) == round(time * unit)
+    for parts in (1, 2, 3, 4, 10, 1000):
+        time = draw.randint(-(10**5), 10**5)
+        assert _nearest(time, parts) == round(Fraction(time, parts))
+        half = parts * draw.randint(-99, 99) + parts // 2
+        assert _nearest(half, parts) == round(Fraction(half, parts))

@@ -84,6 +84,7 @@ class SolveHandle(Shown):
         self._progress = progress
         self._failure: BaseException | None = None
         self._ended = ""
+        self._heeds = False
         self._found: AnyResult | None = None
         self._done = threading.Event()
         given = to_json_text(problem_of(instance).instance_to_json(instance))
@@ -157,10 +158,12 @@ class SolveHandle(Shown):
         self.close()
 
     def _ask_to_stop(self) -> None:
+        """Interrupt the process, at the latest when it heeds that: before, SIGINT may be ignored and lost."""
         with contextlib.suppress(OSError):
             if self._child.poll() is None:
                 self._ended = "stopped"
-                os.kill(self._child.pid, signal.SIGINT)
+                if self._heeds:
+                    os.kill(self._child.pid, signal.SIGINT)
 
     def _listen(self, job: str) -> None:
         """Send the job and take what comes, in a thread."""
@@ -192,6 +195,10 @@ class SolveHandle(Shown):
                 wanted = True
             if wanted:
                 self._progress = None
+                self._ask_to_stop()
+        elif "heeds" in message:
+            self._heeds = True
+            if self._ended == "stopped":
                 self._ask_to_stop()
         elif "failure" in message:
             self._failure = InputError(message["failure"], **message["where"])

@@ -40,6 +40,7 @@ def main() -> None:
         out.flush()
 
     try:
+        send({"heeds": "SIGINT"})
         job = json.loads(sys.stdin.readline())
         end_with_parent()
         result = _solved(job, lambda event: send({"event": asdict(event)}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -196,6 +197,19 @@ def test_what_ends_a_solve_early_is_said() -> None:
     handle.close()
     with pytest.raises(InputError, match="was closed before there was a result"):
         handle.result(PATIENCE)
+
+
+def test_a_stop_is_not_lost_where_sigint_is_ignored_at_first() -> None:
+    """As in what a shell starts in the background: the process heeds it only after its imports."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        handle = infermax_opt.start_solve(open_instance(), time_limit=PATIENCE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    began = time.monotonic()
+    with pytest.raises(InputError, match="was stopped before there was a result"):
+        handle.stop()
+    assert time.monotonic() - began < PATIENCE / 2
 
 
 def test_options_of_wrong_kinds_are_one_line() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,7 @@ from infermax_opt.cli.console import (
 from infermax_opt.cli.options import band_option, read_aimed, slos_option
 from infermax_opt.cli.solve import naming_each
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.garbage import uncollected
 from infermax_opt.core.options import ALSO_READ
 
 if TYPE_CHECKING:
@@ -165,7 +167,9 @@ def gap(
     given = {name: value for name, value in choices.items() if value is not None}
     source = Source(paths if machine else paths[1:], form, given)
     try:
-        subjects, allowed = _subjects(source, paths[0], machine, limits, slos, band)
+        with uncollected():
+            subjects, allowed = _subjects(source, paths[0], machine, limits, slos, band)
+        gc.freeze()  # they stay to the end: no search for cycles needs to go through them
     except WrongSchedule as error:
         return not_done(error.path, error.wrong, "scored")
     if plot is not None and len({subject.instance.sha256 for subject in subjects}) > 1:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 from operator import sub
+from typing import overload
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.measured import Measured
@@ -103,10 +105,32 @@ def latencies_by_name(
     """Latencies of single requests that there are, s."""
     ticks = {Latency.TTFT: made.ttft, Latency.E2E: made.e2e}
     return {
-        latency.value: [Fraction(some, made.unit) for some in found if some < NEVER]
+        latency.value: _Seconds([some for some in found if some < NEVER], made.unit)
         for latency, found in ticks.items()
         if known is None or known[latency]
     }
+
+
+@dataclass(frozen=True)
+class _Seconds(Sequence[Fraction]):
+    """Times of many requests; a fraction is formed when it is asked for."""
+
+    ticks: Sequence[int]
+    unit: int
+
+    def __len__(self) -> int:
+        return len(self.ticks)
+
+    @overload
+    def __getitem__(self, k: int) -> Fraction: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> _Seconds: ...
+
+    def __getitem__(self, k: int | slice) -> Fraction | _Seconds:
+        if isinstance(k, slice):
+            return _Seconds(self.ticks[k], self.unit)
+        return Fraction(self.ticks[k], self.unit)
 
 
 # --- metrics ------------------------------------------------------------------------------------

@@ -105,6 +105,16 @@ def test_batches_that_are_shared_are_seen() -> None:
     assert check_evidence(of, bound) == bound.value
 
 
+def test_prompts_pay_for_their_work() -> None:
+    # If a request could stay in its prompt for nothing and wait there for cheap moments: 0.315.
+    of = crowd()
+    long = replace(of, groups=tuple(replace(group, input_tokens=10) for group in of.groups))
+    bound = pace_bound(long)
+    assert bound is not None
+    assert bound.value > Fraction("0.335")
+    assert check_evidence(long, bound) == bound.value
+
+
 def test_alone_it_is_the_fixed_part_of_all_batches() -> None:
     of = crowd(2, "10")
     proof = PaceProof.of(of, 0)

@@ -15,9 +15,10 @@ its batch  mu w / (T - e) + psi(t) >= e (k + q x)**2 / T,  psi = (k + (q - r) x)
 with u = T / e, y = r x, b = k + q x this is y**2 / (u - 1) + (b - y)**2 >= b**2 / u (Cauchy).  So a token
 costs at least its reward e (k + q x)**2 less the integral of psi over its batch.
 
-*Prompts.*  Chunks with works p have rewards c (k + q sqrt(p / c))**2, which is concave in p and not below 0.
-So together they have at least that of beta I + p1 W, W the least attention work (`least_work`); those that
-do more are as good as ones that do less.  psi is largest for all of the work, or for none (x = 0).
+*Prompts.*  Let p = beta I + p1 W, W the least attention work (`least_work`), and e = c.  The chunks of a
+prompt work p or more in all.  One that works p' has the share min(1, p' / p) of the reward, so together they
+have all of it; if p = 0 the last one has it.  It pays that share, or more, of what p would in a batch as
+long, and psi >= 0.  So psi is enough.
 
 *Refills.*  A token with s cached after it works w = beta + d1 (s - 1) if decoded.  If it ends a refill, the
 chunks, of R = (beta + p1) s in all, have the share p / R of its reward each, and T >= c + p.  Let R >= w +
@@ -152,7 +153,8 @@ class PaceProof:
         arrival = kind.arrival * self.instance.cost.ticks_per_second
         prompt = ticks.beta[self.piece] * i + ticks.p1 * prompt_pairs(self.instance, kind)
         chunk = ticks.alpha[self.piece] + ticks.p0
-        stages = [Stage(chunk, isqrt(chunk * prompt), prompt, 0, _root(prompt, chunk) + 1)]
+        root = _root(prompt, chunk)
+        stages = [Stage(chunk, isqrt(chunk * prompt), prompt, root, root + 1)]
         first, last = i + 1, i + kind.output_tokens - 1
         cut = self._cut(first, last)
         stages += [self._tokens(a, b, dear) for a, b, dear in cut if a <= b]

@@ -137,7 +137,8 @@ def all_legs(instance: Instance, piece: Piece, lengths: tuple[int, int], sums: S
     i, o = lengths
     chunk = piece.alpha + instance.p0
     prompt = piece.beta * i + instance.p1 * (i if instance.spread else i * i)
-    legs = [Leg(chunk, math.isqrt(chunk * prompt), prompt, 0, pace_root(prompt, chunk) + 1)]
+    root = pace_root(prompt, chunk)
+    legs = [Leg(chunk, math.isqrt(chunk * prompt), prompt, root, root + 1)]
     first, last = i + 1, i + o - 1
     # What a refill works beyond a decode and its fixed part, at s cached tokens: a line.
     slope = piece.beta + instance.p1 - instance.d1

@@ -221,6 +221,29 @@ def test_slack_leaves_who_has_missed_a_limit_behind() -> None:
     assert order[-1] == "late"
 
 
+def missed(found: Instance, name: str) -> object:
+    made = verify(found, run_scheduler(found, name)).metrics
+    assert made is not None
+    return made.missed
+
+
+def test_who_knows_all_outputs_leaves_the_most_work_out_where_there_is_too_much() -> None:
+    many = [real_time(f"r{k}", 10, 10, ttft=4, at=3 * k) for k in range(12)]
+    large = real_time("large", 30, 20, ttft=4)
+    crowd = instance(large, *many, system=System(100, 100, 100))
+    assert (missed(crowd, "slack-known"), missed(crowd, "slack")) == (4, 6)
+    assert list(run_scheduler(crowd, "slack-known").batches[-1].tokens or ["large"]) == ["large"]
+    # Where there is time for all, it is `slack`; and where nobody has to end.
+    wide = instance(large, *many)
+    assert run_scheduler(wide, "slack-known") == run_scheduler(wide, "slack")
+    first = replace(crowd, groups=tuple(replace(g, slo={"ttft": "4"}) for g in crowd.groups))
+    assert run_scheduler(first, "slack-known") == run_scheduler(first, "slack")
+    # One that weighs more than all others is worth its work.
+    heavy = replace(crowd, groups=(replace(large, weight=100), *many))
+    begun = ["large" in run_scheduler(found, "slack-known").batches[0].tokens for found in (crowd, heavy)]
+    assert begun == [False, True]
+
+
 # --- names ---
 
 

@@ -12,12 +12,14 @@ from infermax_opt.infermax.schedulers.bros import Bros, BrosOptions
 from infermax_opt.infermax.schedulers.first_tokens import FirstTokens
 from infermax_opt.infermax.schedulers.round_robin import RoundRobin
 from infermax_opt.infermax.schedulers.slack import Slack
+from infermax_opt.infermax.schedulers.slack_known import SlackKnown
 from infermax_opt.infermax.simulator import simulate
 
 __all__ = ["CLASSED", "FOR_FIRST_TOKENS", "TRIED", "classed_schedule"]
 
 CLASSED: dict[str, Callable[[Instance], ClassScheduler]] = {
     "slack": Slack,
+    "slack-known": SlackKnown,
     "bros": Bros,
     "rr": RoundRobin,
     "fcfs": partial(RoundRobin, alternate=False),
@@ -29,7 +31,7 @@ CLASSED: dict[str, Callable[[Instance], ClassScheduler]] = {
 FOR_FIRST_TOKENS = ("first-tokens",)
 """Names of those that are tried where first tokens count."""
 
-TRIED = ("slack", "bros", "rr", "fcfs")
+TRIED = ("slack", "slack-known", "bros", "rr", "fcfs")
 """Names of those that are tried where requests differ: the literal one takes long once a request is late."""
 
 

@@ -69,6 +69,7 @@ ABOUT: dict[str, str] = {
     "rr": "classes alternate from batch to batch, first come first served inside",
     "first-tokens": "shortest prompt first; who has a first token makes room, and decodes when nobody waits",
     "slack": "who can keep a service level first, others in what is left; who has missed one comes last",
+    "slack-known": "slack, told all outputs: where there is no time for all, those with most work come last",
 }
 """What the names of some do not say."""
 

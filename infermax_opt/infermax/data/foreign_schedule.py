@@ -1,8 +1,9 @@
 """Schedules of other systems, rebuilt from their batches.
 
 A file of batches says which tokens of each request were processed, and when.  It does not say where the KV
-of a request was dropped: `infermax_opt.foreign.known_lengths` finds that out with the lengths of the
-instance, and where a request is not finished, `infermax_opt.foreign.restarts` from batch to batch.  It is
+of a request was dropped: `infermax_opt.foreign.vidur_restarts` finds that out with the lengths of the
+instance by Vidur's own rule, where that does not fit `infermax_opt.foreign.known_lengths` without one, and
+where a request is not finished, `infermax_opt.foreign.restarts` from batch to batch.  It is
 evicted in the batch after the last one that held it, as early as can be: no other point leaves more KV to the
 others.  Where no batch lies between, one is put there that only evicts.
 
@@ -19,9 +20,10 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.foreign.known_lengths import Stretch, reading_of
+from infermax_opt.foreign.known_lengths import Reading, Stretch, reading_of
 from infermax_opt.foreign.restarts import Chunks, Processed, chunks_of, refill_of
 from infermax_opt.foreign.run import ForeignBatch, Run
+from infermax_opt.foreign.vidur_restarts import vidur_reading
 from infermax_opt.infermax.data.instance import Instance, Request
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, run_length
 
@@ -76,6 +78,15 @@ def _matched(run: Run, batches: Sequence[ForeignBatch], instance: Instance) -> d
     return dict(zip(names, order, strict=True))
 
 
+def _full(batches: Sequence[ForeignBatch]) -> list[bool]:
+    """Whether a batch has as many tokens as any with a chunk of several; decodes alone may be more."""
+    totals = [sum(batch.tokens.values()) for batch in batches]
+    most = max(
+        (total for total, batch in zip(totals, batches, strict=True) if total > len(batch.tokens)), default=0
+    )
+    return [total == most for total in totals]
+
+
 def own_makespan(run: Run, instance: Instance) -> Fraction:
     """Makespan of a run by its own clock, s.
 
@@ -104,6 +115,20 @@ def own_makespan(run: Run, instance: Instance) -> Fraction:
     return shift + max((batch.end for batch in batches), default=Fraction(0))
 
 
+def _readings(everybody: Sequence[_One], full: Sequence[bool]) -> dict[str, Reading | None]:
+    """What each request did, by name; by Vidur's rule if it fits all whose batches can be read at all."""
+    found: dict[str, Reading | None] = {}
+    for one in everybody:
+        lengths = one.request.input_tokens, one.request.output_tokens
+        found[one.name] = vidur_reading(one.of, [full[j] for j in one.of.places], *lengths)
+        if found[one.name] is None and reading_of(one.of, *lengths) is not None:
+            return {
+                each.name: reading_of(each.of, each.request.input_tokens, each.request.output_tokens)
+                for each in everybody
+            }
+    return found
+
+
 class _Rebuilding:
     """Follows each request of an instance through batches of another system.
 
@@ -122,6 +147,7 @@ class _Rebuilding:
         self.run, self.instance, self.given = run, instance, batches
         self.position = _matched(run, batches, instance)
         self.rebuilt = [_Rebuilt() for _ in batches]
+        self.readings: dict[str, Reading | None] = {}
         # By how much the number of requests in decode changes before each batch.
         self.changes = [0] * (len(batches) + 1)
         # Requests whose batches can be read in several ways.
@@ -175,7 +201,7 @@ class _Rebuilding:
 
     def follow(self, one: _One) -> None:
         """Write all that a request does."""
-        reading = reading_of(one.of, one.request.input_tokens, one.request.output_tokens)
+        reading = self.readings[one.name]
         self.doubtful += reading is not None and not reading.alone
         k = n = 0
         for begin, chunks in self.seen(one) if reading is None else reading.stretches:
@@ -267,8 +293,10 @@ class _Rebuilding:
             for name, count in batch.tokens.items():
                 seen[name].places.append(j)
                 seen[name].counts.append(count)
-        for name, i in self.position.items():
-            self.follow(_One(self.instance.requests[i], name, seen[name]))
+        requests = [_One(self.instance.requests[i], name, seen[name]) for name, i in self.position.items()]
+        self.readings = _readings(requests, _full(self.given))
+        for request in requests:
+            self.follow(request)
         found: list[Batch] = []
         for one, able, start in zip(self.rebuilt, accumulate(self.changes), self.starts(), strict=False):
             if one.cleared:

@@ -110,7 +110,7 @@ def test_batches_that_cannot_be_replayed_have_their_own_clock(tmp_path: Path) ->
     ("text", "said"),
     [
         ('{"traceEvents": []}', "is a chrome trace that begins without batches"),
-        ('[{"ph": "X", "args": {"request_ids": [0], "num_tokens": [5]}}]', "is a bare list of events"),
+        ('[{"ph": "M", "ts": 0}]', "is a chrome trace that begins without batches"),
         ("[[1, 2], [3, 4]]", "a list is not an object"),
     ],
 )
@@ -123,3 +123,30 @@ def test_what_is_no_trace_of_batches_is_said_in_a_line(tmp_path: Path, text: str
         (line,) = done.output.splitlines()
         known = said if said.startswith("is") or words[0] == TOY else "its contents do not show its format"
         assert line.startswith(f"infermax-opt: {path}: {known}")
+
+
+def test_a_bare_list_of_events_is_the_same_trace(tmp_path: Path) -> None:
+    honest = traced(tmp_path, read_instance(TOY), 1, "honest.json")
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(json.loads(honest.read_text())["traceEvents"]))
+    done = invoke(TOY, honest, bare, "--metric", "makespan", "--json")
+    whole, listed = json.loads(done.output)["instances"][0]["runs"]
+    assert {**listed, "file": str(honest)} == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("5", "is neither an object with the list 'traceEvents' nor a list of events"),
+        ("[[1, 2], [3, 4]]", "[0]: a list is not an object"),
+        ("[5]", "[0]: 5 is not an object"),
+    ],
+)
+def test_what_is_no_list_of_events_is_said_where_the_format_is_named(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(text)
+    done = invoke(TOY, path, "--format", "vidur-chrome-trace")
+    assert (done.exit_code, len(done.output.splitlines())) == (2, 1)
+    assert said in done.output

@@ -25,9 +25,10 @@ from infermax_opt.foreign.restarts import Chunks, Processed, chunks_of, refill_o
 from infermax_opt.foreign.run import ForeignBatch, Run
 from infermax_opt.foreign.vidur_restarts import vidur_reading
 from infermax_opt.infermax.data.instance import Instance, Request
+from infermax_opt.infermax.data.objective import Metric
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, run_length
 
-__all__ = ["own_makespan", "schedule_of_run"]
+__all__ = ["own_times", "schedule_of_run"]
 
 #: Seconds between two batches that are no idling: times in files are rounded one by one.
 ROUNDING = Fraction(1, 10**6)
@@ -87,12 +88,13 @@ def _full(batches: Sequence[ForeignBatch]) -> list[bool]:
     return [total == most for total in totals]
 
 
-def own_makespan(run: Run, instance: Instance) -> Fraction:
-    """Makespan of a run by its own clock, s.
+def own_times(run: Run, instance: Instance) -> dict[Metric, Fraction]:
+    """Makespan and mean end-to-end latency of a run by its own clock, s.
 
     Its clock is set so that the first batch is as early as can be: no request is in a batch before it
-    arrives.  On a machine whose batches take as long as those of the run, these batches are a schedule that
-    ends then.  So where no schedule ends as early, the batches of the run are faster than the machine's.
+    arrives.  On a machine whose batches take as long as those of the run, these batches are a schedule in
+    which requests end then.  So where no schedule ends as early, the batches of the run are faster than the
+    machine's.
 
     Parameters
     ----------
@@ -101,18 +103,31 @@ def own_makespan(run: Run, instance: Instance) -> Fraction:
     instance : Instance
         Its requests are those of the run, matched as by `schedule_of_run`.
 
+    Returns
+    -------
+    dict of Metric to Fraction
+        Empty where a request is not finished: what it processed since any restart is not what it needs.
+
     Raises
     ------
     InputError
         If the numbers of requests differ.
     """
     batches = run.batches or ()
-    first: dict[str, Fraction] = {}
+    matched = {name: instance.requests[i] for name, i in _matched(run, batches, instance).items()}
+    left = {name: one.input_tokens + one.output_tokens - 1 for name, one in matched.items()}
+    first, last = dict[str, Fraction](), dict[str, Fraction]()
     for batch in reversed(batches):
-        first.update(dict.fromkeys(batch.tokens, batch.start))
-    matched = _matched(run, batches, instance)
-    shift = max((instance.requests[i].arrival - first[name] for name, i in matched.items()), default=0)
-    return shift + max((batch.end for batch in batches), default=Fraction(0))
+        for name, count in batch.tokens.items():
+            first[name] = batch.start
+            last.setdefault(name, batch.end)
+            left[name] -= count if left[name] > 0 else 0
+    if not matched or any(left.values()):
+        return {}
+    shift = max(one.arrival - first[name] for name, one in matched.items())
+    total = sum((last[name] - one.arrival for name, one in matched.items()), Fraction(0))
+    makespan = shift + max(batch.end for batch in batches)
+    return {Metric.MAKESPAN: makespan, Metric.MEAN_E2E: shift + total / len(matched)}
 
 
 def _readings(everybody: Sequence[_One], full: Sequence[bool]) -> dict[str, Reading | None]:

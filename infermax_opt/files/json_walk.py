@@ -83,8 +83,8 @@ def json_events(source: Iterable[bytes]) -> Iterator[Event]:
             yield from events
             del events[:]
         parser.send(b"")
-    except StopIteration:
-        return
+    except StopIteration:  # a number at the very end is known to be whole only now
+        yield from events
     except ijson.JSONError as error:
         yield from events
         first = str(error.args[0] if error.args else "")

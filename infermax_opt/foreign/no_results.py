@@ -24,6 +24,12 @@ def _trace(what: str, form: str) -> str:
     return f"is a trace ({what}): it holds arrivals and lengths, no results; {reader}"
 
 
+#: Of a chrome trace, be it an object or a bare list of events.
+NO_BATCHES = (
+    "is a chrome trace that begins without batches (events with args.request_ids and args.num_tokens); "
+    "if there are some later, say --format vidur-chrome-trace"
+)
+
 OTHERS = (
     _Other(("timestamp", "input_length", "output_length"), _trace("Mooncake", "mooncake")),
     _Other(("TIMESTAMP", "ContextTokens", "GeneratedTokens"), _trace("Azure", "azure")),
@@ -32,11 +38,6 @@ OTHERS = (
     _Other(("arrived_at", "num_prefill_tokens", "num_decode_tokens"), _trace("Vidur", "vidur")),
     _Other(
         ("[].conversations",), "is a file of conversations (ShareGPT): it holds no arrivals and no results"
-    ),
-    _Other(
-        ("[].args.request_ids", "[].args.num_tokens"),
-        "is a bare list of events: give chrome_trace.json as Vidur writes it, an object with the list under "
-        "'traceEvents'",
     ),
     _Other(
         ("isl", "osl", "ttft", "tpot"),
@@ -51,11 +52,8 @@ OTHERS = (
         ("request_latency.avg", "request_latency.unit"),
         "is a summary of aiperf: give profile_export.jsonl, which is written beside it",
     ),
-    _Other(
-        ("traceEvents",),
-        "is a chrome trace that begins without batches (events with args.request_ids and args.num_tokens); "
-        "if there are some later, say --format vidur-chrome-trace",
-    ),
+    _Other(("traceEvents",), NO_BATCHES),
+    _Other(("[].ph", "[].ts"), NO_BATCHES),
 )
 
 

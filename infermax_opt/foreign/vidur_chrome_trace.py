@@ -115,17 +115,29 @@ def _event(walk: JsonWalk) -> dict[str, Any]:
     return kept
 
 
-def _events(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Events of batches, and where they stand."""
-    walk = JsonWalk(path)
+def _listed(walk: JsonWalk) -> Iterator[None]:
+    """Each event: of the list under ``traceEvents``, or of a bare list, which Chrome takes, too."""
     for _ in walk.documents():
+        if walk.is_list:
+            for _ in walk.items():
+                yield
+            continue
+        if not walk.is_object:
+            walk.fault("is neither an object with the list 'traceEvents' nor a list of events")
         for key in walk.members():
             if key == "traceEvents":
                 for _ in walk.items():
-                    place = walk.place
-                    event = _event(walk)
-                    if event.get("ph") == "X" and "tokens" in event:
-                        yield place, event
+                    yield
+
+
+def _events(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Events of batches, and where they stand."""
+    walk = JsonWalk(path)
+    for _ in _listed(walk):
+        place = walk.place
+        event = _event(walk)
+        if event.get("ph") == "X" and "tokens" in event:
+            yield place, event
 
 
 def _replica(path: str, seen: set[str], choices: Choices) -> str:
@@ -226,7 +238,8 @@ def _read(path: str, choices: Choices) -> Run:
 
 
 def _known(head: Head) -> bool:
-    return head.has(f"traceEvents[].args.{IDS}", f"traceEvents[].args.{TOKENS}")
+    lists = "traceEvents[]", "[]"
+    return any(head.has(f"{events}.args.{IDS}", f"{events}.args.{TOKENS}") for events in lists)
 
 
 VIDUR_CHROME_TRACE = RunFormat(

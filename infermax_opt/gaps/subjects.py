@@ -152,6 +152,7 @@ def of_run(instance: AnyInstance, run: Run, band: Band | None = None) -> Subject
     if run.batches is None:
         return _measured(instance, run)
     scoring, own = problem_of(instance).scoring, dict[str, Fraction]()
+    remarks: tuple[str, ...] = ()
     try:
         schedule, remarks = scoring.rebuilt(instance, run)
         own.update(scoring.own_times(instance, run))
@@ -164,7 +165,7 @@ def of_run(instance: AnyInstance, run: Run, band: Band | None = None) -> Subject
             raise InputError(
                 f"{remark}; read without the instance it {other.problem}", source=run.path
             ) from None
-        remarks = (*found.measured.remarks, remark)
+        remarks = (*found.measured.remarks, remark, *remarks)
         return replace(found, measured=replace(found.measured, remarks=remarks), own=own)
     span = seconds(max(batch.end for batch in run.batches) - min(batch.start for batch in run.batches))
     remark = f"the system itself took {span} from the first batch to the last"

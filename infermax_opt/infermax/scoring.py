@@ -140,16 +140,16 @@ class InferMaxScoring(Scoring[Instance, Schedule, Metrics]):
         return schedule_of_run(run, instance)
 
     def own_times(self, instance: Instance, run: Run) -> Mapping[str, Fraction]:
-        """The makespan, as the run itself took it.
+        """Makespan and mean end-to-end latency, as the run itself took them.
 
         Parameters
         ----------
         instance : Instance
         run : Run
         """
-        from infermax_opt.infermax.data.foreign_schedule import own_makespan
+        from infermax_opt.infermax.data.foreign_schedule import own_times
 
-        return {Metric.MAKESPAN.value: own_makespan(run, instance)}
+        return {metric.value: value for metric, value in own_times(run, instance).items()}
 
     def machine(self, path: str, limits: Mapping[str, str]) -> Machine:
         """A machine from an instance or a cost profile.

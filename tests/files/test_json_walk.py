@@ -115,3 +115,12 @@ def test_faults_of_characters_across_pieces(tmp_path: Path) -> None:
         list(utf8_pieces(path))
     path.write_bytes(b"\xef\xbb\xbfa\r\nb")
     assert list(open_text(path, "")) == ["a\r\n", "b"]
+
+
+@pytest.mark.parametrize("text", ["5", "{} 5", "[1]\n2.5"])
+def test_a_number_at_the_very_end_is_read(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "file.json"
+    path.write_text(text)
+    walk = JsonWalk(path)
+    *_, last = [walk.value() for _ in walk.documents()]
+    assert last == Decimal(text.split()[-1])

@@ -1,8 +1,9 @@
 """Schedules of other systems, rebuilt from their batches.
 
 A file of batches says which tokens of each request were processed, and when.  It does not say where the KV
-of a request was dropped: `infermax_opt.foreign.known_lengths` finds that out with the lengths of the
-instance, and where a request is not finished, `infermax_opt.foreign.restarts` from batch to batch.  It is
+of a request was dropped: `infermax_opt.foreign.vidur_restarts` finds that out with the lengths of the
+instance by Vidur's own rule, where that does not fit `infermax_opt.foreign.known_lengths` without one, and
+where a request is not finished, `infermax_opt.foreign.restarts` from batch to batch.  It is
 evicted in the batch after the last one that held it, as early as can be: no other point leaves more KV to the
 others.  Where no batch lies between, one is put there that only evicts.
 
@@ -19,13 +20,15 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.foreign.known_lengths import Stretch, reading_of
+from infermax_opt.foreign.known_lengths import Reading, Stretch, reading_of
 from infermax_opt.foreign.restarts import Chunks, Processed, chunks_of, refill_of
 from infermax_opt.foreign.run import ForeignBatch, Run
+from infermax_opt.foreign.vidur_restarts import vidur_reading
 from infermax_opt.infermax.data.instance import Instance, Request
+from infermax_opt.infermax.data.objective import Metric
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, run_length
 
-__all__ = ["own_makespan", "schedule_of_run"]
+__all__ = ["own_times", "schedule_of_run"]
 
 #: Seconds between two batches that are no idling: times in files are rounded one by one.
 ROUNDING = Fraction(1, 10**6)
@@ -76,12 +79,22 @@ def _matched(run: Run, batches: Sequence[ForeignBatch], instance: Instance) -> d
     return dict(zip(names, order, strict=True))
 
 
-def own_makespan(run: Run, instance: Instance) -> Fraction:
-    """Makespan of a run by its own clock, s.
+def _full(batches: Sequence[ForeignBatch]) -> list[bool]:
+    """Whether a batch has as many tokens as any with a chunk of several; decodes alone may be more."""
+    totals = [sum(batch.tokens.values()) for batch in batches]
+    most = max(
+        (total for total, batch in zip(totals, batches, strict=True) if total > len(batch.tokens)), default=0
+    )
+    return [total == most for total in totals]
+
+
+def own_times(run: Run, instance: Instance) -> dict[Metric, Fraction]:
+    """Makespan and mean end-to-end latency of a run by its own clock, s.
 
     Its clock is set so that the first batch is as early as can be: no request is in a batch before it
-    arrives.  On a machine whose batches take as long as those of the run, these batches are a schedule that
-    ends then.  So where no schedule ends as early, the batches of the run are faster than the machine's.
+    arrives.  On a machine whose batches take as long as those of the run, these batches are a schedule in
+    which requests end then.  So where no schedule ends as early, the batches of the run are faster than the
+    machine's.
 
     Parameters
     ----------
@@ -90,18 +103,45 @@ def own_makespan(run: Run, instance: Instance) -> Fraction:
     instance : Instance
         Its requests are those of the run, matched as by `schedule_of_run`.
 
+    Returns
+    -------
+    dict of Metric to Fraction
+        Empty where a request is not finished: what it processed since any restart is not what it needs.
+
     Raises
     ------
     InputError
         If the numbers of requests differ.
     """
     batches = run.batches or ()
-    first: dict[str, Fraction] = {}
+    matched = {name: instance.requests[i] for name, i in _matched(run, batches, instance).items()}
+    left = {name: one.input_tokens + one.output_tokens - 1 for name, one in matched.items()}
+    first, last = dict[str, Fraction](), dict[str, Fraction]()
     for batch in reversed(batches):
-        first.update(dict.fromkeys(batch.tokens, batch.start))
-    matched = _matched(run, batches, instance)
-    shift = max((instance.requests[i].arrival - first[name] for name, i in matched.items()), default=0)
-    return shift + max((batch.end for batch in batches), default=Fraction(0))
+        for name, count in batch.tokens.items():
+            first[name] = batch.start
+            last.setdefault(name, batch.end)
+            left[name] -= count if left[name] > 0 else 0
+    if not matched or any(left.values()):
+        return {}
+    shift = max(one.arrival - first[name] for name, one in matched.items())
+    total = sum((last[name] - one.arrival for name, one in matched.items()), Fraction(0))
+    makespan = shift + max(batch.end for batch in batches)
+    return {Metric.MAKESPAN: makespan, Metric.MEAN_E2E: shift + total / len(matched)}
+
+
+def _readings(everybody: Sequence[_One], full: Sequence[bool]) -> dict[str, Reading | None]:
+    """What each request did, by name; by Vidur's rule if it fits all whose batches can be read at all."""
+    found: dict[str, Reading | None] = {}
+    for one in everybody:
+        lengths = one.request.input_tokens, one.request.output_tokens
+        found[one.name] = vidur_reading(one.of, [full[j] for j in one.of.places], *lengths)
+        if found[one.name] is None and reading_of(one.of, *lengths) is not None:
+            return {
+                each.name: reading_of(each.of, each.request.input_tokens, each.request.output_tokens)
+                for each in everybody
+            }
+    return found
 
 
 class _Rebuilding:
@@ -122,6 +162,7 @@ class _Rebuilding:
         self.run, self.instance, self.given = run, instance, batches
         self.position = _matched(run, batches, instance)
         self.rebuilt = [_Rebuilt() for _ in batches]
+        self.readings: dict[str, Reading | None] = {}
         # By how much the number of requests in decode changes before each batch.
         self.changes = [0] * (len(batches) + 1)
         # Requests whose batches can be read in several ways.
@@ -175,7 +216,7 @@ class _Rebuilding:
 
     def follow(self, one: _One) -> None:
         """Write all that a request does."""
-        reading = reading_of(one.of, one.request.input_tokens, one.request.output_tokens)
+        reading = self.readings[one.name]
         self.doubtful += reading is not None and not reading.alone
         k = n = 0
         for begin, chunks in self.seen(one) if reading is None else reading.stretches:
@@ -267,8 +308,10 @@ class _Rebuilding:
             for name, count in batch.tokens.items():
                 seen[name].places.append(j)
                 seen[name].counts.append(count)
-        for name, i in self.position.items():
-            self.follow(_One(self.instance.requests[i], name, seen[name]))
+        requests = [_One(self.instance.requests[i], name, seen[name]) for name, i in self.position.items()]
+        self.readings = _readings(requests, _full(self.given))
+        for request in requests:
+            self.follow(request)
         found: list[Batch] = []
         for one, able, start in zip(self.rebuilt, accumulate(self.changes), self.starts(), strict=False):
             if one.cleared:

@@ -5,7 +5,7 @@ One that cannot be used is left out, with the reason (`LeftOut`); the others wor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -16,6 +16,7 @@ from infermax_opt.core.importing import Importer
 from infermax_opt.core.plugins import blaming, is_own, origin, package_of
 from infermax_opt.core.problem import AnyProblem, Problem
 from infermax_opt.core.suite import check_name
+from infermax_opt.core.values import AnySchedule
 from infermax_opt.core.watched import Watched
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "importers",
     "left_out",
     "left_out_so_far",
+    "problem_measured",
     "problem_named",
     "problem_names",
     "problem_of",
@@ -123,6 +125,19 @@ def problem_of(value: object) -> AnyProblem:
         if isinstance(value, (problem.instance, problem.schedule)):
             return problem
     raise InputError(f"a {type(value).__name__} is no instance or schedule of any problem")
+
+
+def problem_measured(schedule: AnySchedule, metrics: Collection[str]) -> AnyProblem:
+    """The problem whose schedule has these metrics: some problems share one class of schedules.
+
+    Parameters
+    ----------
+    schedule : schedule of any problem
+    metrics : collection of str
+        Their names; the problem that has most of them is taken, the first of several.
+    """
+    sharing = (problem for problem in problems() if isinstance(schedule, problem.schedule))
+    return max(sharing, key=lambda problem: len(problem.metrics.definitions.keys() & set(metrics)))
 
 
 def importers() -> dict[str, Importer]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, TypeVar, cast
 
 from infermax_opt.core.errors import InputError, PackageError
 from infermax_opt.core.importing import Importer
-from infermax_opt.core.plugins import blaming, is_own, origin, package_of
+from infermax_opt.core.plugins import blaming, is_own, origin, package_of, points_of
 from infermax_opt.core.problem import AnyProblem, Problem
 from infermax_opt.core.suite import check_name
 from infermax_opt.core.values import AnySchedule
@@ -159,7 +159,7 @@ def first_of_each(named: Iterable[Mapping[str, T]]) -> dict[str, T]:
 @cache
 def _points() -> tuple[EntryPoint, ...]:
     """Entry points of problems; this package's own first."""
-    points = set(entry_points(group=GROUP))
+    points = set(points_of(GROUP))
     return tuple(sorted(points, key=lambda point: (not is_own(point), point.name, point.value)))
 
 

@@ -38,6 +38,8 @@ T = TypeVar("T")
 
 #: Entry points of problems.
 GROUP = "infermax_opt.problems"
+#: Problems of this package that are loaded.
+_LOADED: list[AnyProblem] = []
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,10 @@ def problem_of(value: object) -> AnyProblem:
     InputError
         If it is of none.
     """
+    # Of the problems that share a class of schedules each will do, and others need not be loaded.
+    for problem in _LOADED:
+        if type(value) in (problem.instance, problem.schedule):
+            return problem
     for problem in _one_by_one():
         if isinstance(value, (problem.instance, problem.schedule)):
             return problem
@@ -233,6 +239,7 @@ def _load(point: EntryPoint) -> AnyProblem:
         problem: AnyProblem = point.load()()
         _require_names(problem, point.name)
     if is_own(point):
+        _LOADED.append(problem)
         return problem
     watched = cast(AnyProblem, Watched(problem, point))
     with blaming(point):

@@ -63,7 +63,17 @@ def _formats() -> list[str]:
 
 
 def engines(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Engines that the instance on the command line can take; all of them where there is none."""
+    """Engines that the instance on the command line can take; all of them where there is none.
+
+    Parameters
+    ----------
+    context : click.Context
+        Of the command, with the words before.
+    parameter : click.Parameter
+        The option.
+    incomplete : str
+        What stands there already.
+    """
     from infermax_opt.core.errors import InputError
     from infermax_opt.core.registry import problem_of, problems
     from infermax_opt.files.instances import read_instance

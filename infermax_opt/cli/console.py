@@ -94,7 +94,19 @@ class Program(click.Group):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run a command line and leave with its exit code; no exception gets past."""
+        """Run a command line and leave with its exit code; no exception gets past.
+
+        Parameters
+        ----------
+        args : sequence of str, optional
+            Those of the process by default.
+        prog_name, complete_var : str, optional
+            Name of the program, and of the variable by which a shell asks what may follow.
+        standalone_mode, windows_expand_args : bool
+            As click has them; without effect here.
+        **extra
+            For the context of the command.
+        """
         self._main_shell_completion(extra, prog_name or "infermax-opt", complete_var or COMPLETE_VAR)
         code = self._run(list(sys.argv[1:] if args is None else args), prog_name or "infermax-opt", extra)
         if code == BROKEN_PIPE:

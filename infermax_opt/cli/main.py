@@ -5,34 +5,74 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Iterator, MutableMapping
+from pkgutil import resolve_name
 
 import click
 
-from infermax_opt.cli import completion
-from infermax_opt.cli.bound import bound, schedule
-from infermax_opt.cli.check import check, plot, verify
 from infermax_opt.cli.console import Program
-from infermax_opt.cli.export import export
-from infermax_opt.cli.front import front
-from infermax_opt.cli.gap import gap
-from infermax_opt.cli.import_ import import_
-from infermax_opt.cli.instance import instance
-from infermax_opt.cli.latency import calibrate, configure
-from infermax_opt.cli.listings import file_formats, problem_kinds, profiles, schedulers, versions
-from infermax_opt.cli.plan import plan
-from infermax_opt.cli.report import report
-from infermax_opt.cli.simulate import simulate
-from infermax_opt.cli.solve import solve
-from infermax_opt.cli.table import table
-from infermax_opt.cli.warm import warm
-from infermax_opt.cli.workers import workers
 from infermax_opt.core.interrupts import heed_signals
 
 __all__ = ["cli", "main"]
 
+#: Modules of this room, and the commands that each holds, name:object where these differ.
+COMMANDS = {
+    "solve": "solve",
+    "bound": "bound schedule",
+    "check": "verify check plot",
+    "front": "front",
+    "gap": "gap",
+    "instance": "instance",
+    "import_": "import:import_",
+    "export": "export",
+    "table": "table",
+    "latency": "calibrate configure",
+    "workers": "workers",
+    "simulate": "simulate",
+    "plan": "plan",
+    "report": "report",
+    "warm": "warm",
+    "listings": "versions schedulers problems:problem_kinds profiles formats:file_formats",
+    "completion": "completion",
+}
+
+
+class _Commands(MutableMapping[str, click.Command]):
+    """Commands by name, each loaded when it is asked for: all of them take a tenth of a small `solve`."""
+
+    def __init__(self) -> None:
+        #: Where the commands are that are not loaded.
+        self.homes = {
+            name: f"infermax_opt.cli.{module}:{inside or name}"
+            for module, names in COMMANDS.items()
+            for name, _, inside in (text.partition(":") for text in names.split())
+        }
+        self.loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self.loaded:
+            self.loaded[name] = resolve_name(self.homes[name])
+        return self.loaded[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self.homes[name], self.loaded[name] = "", command
+
+    def __delitem__(self, name: str) -> None:
+        del self.homes[name]
+        self.loaded.pop(name, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.homes)
+
+    def __len__(self) -> int:
+        return len(self.homes)
+
 
 @click.group(
-    cls=Program, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Program,
+    commands=_Commands(),
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="infermax-opt", message="%(prog)s %(version)s")
 @click.pass_context
@@ -65,15 +105,6 @@ def cli(context: click.Context) -> None:
     """  # noqa: D301
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-for command in (
-    solve, bound, schedule, verify, check, plot, front, gap, instance, import_, export, table, calibrate,
-    configure, workers, simulate, plan, report, warm, versions, schedulers, problem_kinds, profiles,
-    file_formats,
-):  # fmt: skip
-    cli.add_command(command)
-cli.add_command(completion.completion)
 
 
 def _replace_closed_streams() -> None:

@@ -46,7 +46,15 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in recent v
     MOST = 10**7
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read it."""
+        """Read it.
+
+        Parameters
+        ----------
+        value : str or float
+        param : click.Parameter, optional
+            The option, which an error names.
+        ctx : click.Context, optional
+        """
         try:
             number = float(value)
         except ValueError:

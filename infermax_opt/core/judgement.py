@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.result import Answer, Claim, Proof, Status
+from infermax_opt.core.result import Answer, Claim, Proof, Status, gap_of
 from infermax_opt.core.truth import (
     LOWER_BOUND,
     ROUNDING,
@@ -192,10 +192,7 @@ class Judgement:
 
     def gap_and_status(self, claim: Claim) -> None:
         """Check what follows from the two bounds."""
-        upper, lower = claim.upper_bound, claim.lower_bound
-        true: Fraction | None = None
-        if upper is not None and lower is not None:
-            true = Fraction(0) if upper == 0 else (upper - lower) / upper
+        true = gap_of(claim.upper_bound, claim.lower_bound)
         known = true is not None and claim.gap is not None
         if (claim.gap is None) != (true is None) or (known and abs(claim.gap - true) > ROUNDING):  # type: ignore[operator]
             self.fault(FaultKind.GAP, f"is {_show(claim.gap)}, the bounds give {_show(true)}")

@@ -5,17 +5,18 @@ One that cannot be used is left out, with the reason (`LeftOut`); the others wor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, TypeVar, cast
 
 from infermax_opt.core.errors import InputError, PackageError
 from infermax_opt.core.importing import Importer
-from infermax_opt.core.plugins import blaming, is_own, origin, package_of
+from infermax_opt.core.plugins import blaming, is_own, origin, package_of, points_of
 from infermax_opt.core.problem import AnyProblem, Problem
 from infermax_opt.core.suite import check_name
+from infermax_opt.core.values import AnySchedule
 from infermax_opt.core.watched import Watched
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "importers",
     "left_out",
     "left_out_so_far",
+    "problem_measured",
     "problem_named",
     "problem_names",
     "problem_of",
@@ -36,6 +38,8 @@ T = TypeVar("T")
 
 #: Entry points of problems.
 GROUP = "infermax_opt.problems"
+#: Problems of this package that are loaded.
+_LOADED: list[AnyProblem] = []
 
 
 @dataclass(frozen=True)
@@ -119,10 +123,27 @@ def problem_of(value: object) -> AnyProblem:
     InputError
         If it is of none.
     """
+    # Of the problems that share a class of schedules each will do, and others need not be loaded.
+    for problem in _LOADED:
+        if type(value) in (problem.instance, problem.schedule):
+            return problem
     for problem in _one_by_one():
         if isinstance(value, (problem.instance, problem.schedule)):
             return problem
     raise InputError(f"a {type(value).__name__} is no instance or schedule of any problem")
+
+
+def problem_measured(schedule: AnySchedule, metrics: Collection[str]) -> AnyProblem:
+    """The problem whose schedule has these metrics: some problems share one class of schedules.
+
+    Parameters
+    ----------
+    schedule : schedule of any problem
+    metrics : collection of str
+        Their names; the problem that has most of them is taken, the first of several.
+    """
+    sharing = (problem for problem in problems() if isinstance(schedule, problem.schedule))
+    return max(sharing, key=lambda problem: len(problem.metrics.definitions.keys() & set(metrics)))
 
 
 def importers() -> dict[str, Importer]:
@@ -144,7 +165,7 @@ def first_of_each(named: Iterable[Mapping[str, T]]) -> dict[str, T]:
 @cache
 def _points() -> tuple[EntryPoint, ...]:
     """Entry points of problems; this package's own first."""
-    points = set(entry_points(group=GROUP))
+    points = set(points_of(GROUP))
     return tuple(sorted(points, key=lambda point: (not is_own(point), point.name, point.value)))
 
 
@@ -218,6 +239,7 @@ def _load(point: EntryPoint) -> AnyProblem:
         problem: AnyProblem = point.load()()
         _require_names(problem, point.name)
     if is_own(point):
+        _LOADED.append(problem)
         return problem
     watched = cast(AnyProblem, Watched(problem, point))
     with blaming(point):

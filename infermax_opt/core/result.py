@@ -283,10 +283,10 @@ AnyResult = Result[Any, Any]
 
 
 def gap_of(upper: Fraction | None, lower: Fraction | None) -> Fraction | None:
-    """(UB - LB) / UB of two bounds, 0 where they meet; None where either is unknown."""
+    """(UB - LB) / UB of two bounds, 0 where they meet or UB is 0; None where either is unknown."""
     if upper is None or lower is None:
         return None
-    return Fraction(0) if upper == lower else (upper - lower) / upper
+    return (upper - lower) / upper if upper else Fraction(0)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.explanation import Explanation
-from infermax_opt.core.measured import Measured
 from infermax_opt.core.values import AnyInstance, AnyMetrics, AnySchedule
 
 if TYPE_CHECKING:
+    from infermax_opt.core.explanation import Explanation
+    from infermax_opt.core.measured import Measured
     from infermax_opt.foreign.run import Run
 
 __all__ = ["Scoring"]

@@ -10,12 +10,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.extras import require
-from infermax_opt.core.plugins import blaming
+from infermax_opt.core.plugins import blaming, points_of
 from infermax_opt.core.result import Scope
 from infermax_opt.core.values import AnySchedule
 
@@ -36,7 +35,7 @@ S = TypeVar("S", bound=AnySchedule)
 
 def formulation_names(group: str) -> list[str]:
     """Names of the installed formulations of a group."""
-    return sorted({point.name for point in entry_points(group=group)})
+    return sorted({point.name for point in points_of(group)})
 
 
 def load_formulation(name: str, group: str) -> Any:
@@ -47,7 +46,7 @@ def load_formulation(name: str, group: str) -> Any:
     InputError
         If no formulation of that name is installed; the message lists those that are.  If Pyomo is not.
     """
-    for point in entry_points(group=group):
+    for point in points_of(group):
         if point.name == name:
             require("pyomo", f"the formulation {name!r}")
             with blaming(point):

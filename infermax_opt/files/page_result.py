@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from infermax_opt.core.registry import problem_of
+from infermax_opt.core.registry import problem_measured
 from infermax_opt.core.result import Claim, Status
 from infermax_opt.files.charts import range_chart
 from infermax_opt.files.page import definitions, figure, file_link, grid, page, paragraph, section, table
@@ -67,7 +67,7 @@ def result_page(claim: Claim, source: str, folder: str = ".") -> str:
 
 def _units(claim: Claim) -> Mapping[str, str | None]:
     """Units of metrics, as far as a schedule tells of which problem it is."""
-    return {} if claim.schedule is None else problem_of(claim.schedule).metrics.units
+    return {} if claim.schedule is None else problem_measured(claim.schedule, claim.metrics).metrics.units
 
 
 def _answer(claim: Claim, lower: str, upper: str) -> str:
@@ -103,7 +103,9 @@ def _metrics(claim: Claim, units: Mapping[str, str | None]) -> str:
             title = f"{kind} of the schedule, s"
             behind = table(title, ("metric", "value"), [[name, value] for name, _, value in rows])
             drawn.append(figure(title, range_chart(title, rows, "s", ends=("", "schedule")), behind))
-    meanings = {} if claim.schedule is None else problem_of(claim.schedule).metrics.definitions
+    meanings = (
+        {} if claim.schedule is None else problem_measured(claim.schedule, claim.metrics).metrics.definitions
+    )
     lines = [[name, metric_text(value, units.get(name)), meanings.get(name)] for name, value in known.items()]
     words = "All values are of the schedule as it was replayed, batch by batch, in exact numbers."
     return section(

@@ -13,7 +13,7 @@ from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import to_fraction
 from infermax_opt.core.problem import AnyProblem
-from infermax_opt.core.registry import problem_of
+from infermax_opt.core.registry import problem_measured, problem_of
 from infermax_opt.core.result import Answer, AnyResult, Claim, LowerBound, Proof, Status
 from infermax_opt.core.result_items import result_items
 from infermax_opt.core.values import AnyInstance, AnySchedule
@@ -83,7 +83,6 @@ def claim_from_json(value: object, expected: AnyProblem | None = None) -> Claim:
         raise InputError(f"{shown(objective)} is not a text", field="objective")
     written = top.get("schedule")
     schedule = None if written is None else any_schedule_from_json(written, "schedule", expected)
-    known = None if schedule is None else problem_of(schedule).metrics
     return Claim(
         instance=top.text("instance"),
         instance_sha256=top.text("instance_sha256"),
@@ -96,7 +95,7 @@ def claim_from_json(value: object, expected: AnyProblem | None = None) -> Claim:
         proof=proof,
         certificate=certificate,
         schedule=schedule,
-        metrics=_metrics(top.get("metrics"), known),
+        metrics=_metrics(top.get("metrics"), schedule, expected),
         upper_source=found_by,
         has_solver=solver is not None,
         details=details if isinstance(details, dict) else {},
@@ -116,11 +115,20 @@ def _member(fields: Fields, key: str, kind: type[E]) -> E:
         raise InputError(f"{shown(value)} is none of {allowed}", field=fields.at(key)) from None
 
 
-def _metrics(value: object, kind: Any) -> dict[str, Fraction | int | None]:
-    """The metrics of this class that a file claims; of any class, where no schedule tells which."""
+def _metrics(
+    value: object, schedule: AnySchedule | None, expected: AnyProblem | None
+) -> dict[str, Fraction | int | None]:
+    """The metrics that a file claims: those of its problem, or any where no schedule tells which it is."""
     if value is None:
         return {}
-    names: Any = value if kind is None else list(kind.definitions)
+    names: Any = value if isinstance(value, dict) else ()
+    if schedule is not None:
+        of = (
+            expected
+            if expected and isinstance(schedule, expected.schedule)
+            else problem_measured(schedule, names)
+        )
+        names = of.metrics.definitions
     fields = Fields(value, "metrics", [], names)
     metrics: dict[str, Fraction | int | None] = {}
     for key, number in fields.values.items():

@@ -86,24 +86,13 @@ def held_apart(whole: FleetQuestion, left_out: Sequence[Unfit], decode: System) 
     for one in sorted(left_out, key=lambda one: one.place):
         rows.insert(one.place, one)
     asked = [one.request if isinstance(one, Unfit) else one for one in rows]
-    fits = [_fits_apart(whole.workload.system, decode, r.input_tokens, r.output_tokens) for r in asked]
+    room = whole.workload.system.kv_capacity, decode.kv_capacity
+    fits = [holds(*room, r.input_tokens, r.output_tokens) for r in asked]
     kept = [one for one, fit in zip(rows, fits, strict=True) if fit]
     groups = tuple(one for one in kept if isinstance(one, RequestGroup))
     unfit = tuple(one._replace(place=k) for k, one in enumerate(kept) if isinstance(one, Unfit))
     workload = replace(whole.workload, groups=groups)
     return replace(whole, workload=workload, unfit=unfit), len(rows) - len(kept)
-
-
-def _fits_apart(prefill: System, decode: System, input_tokens: int, output_tokens: int) -> bool:
-    """Whether both machines can hold a request, one after the other.
-
-    Parameters
-    ----------
-    prefill, decode : System
-    input_tokens, output_tokens : int
-        Of the request.
-    """
-    return holds(prefill.kv_capacity, decode.kv_capacity, input_tokens, output_tokens)
 
 
 def check_pools(trace: Trace, prefill: MachineType, decode: MachineType) -> None:
@@ -119,8 +108,8 @@ def check_pools(trace: Trace, prefill: MachineType, decode: MachineType) -> None
     InputError
         If none does.
     """
-    kinds = prefill.system, decode.system
+    room = prefill.system.kv_capacity, decode.system.kv_capacity
     fitting = (r for r in trace.requests if misfit(r, prefill.system, Policy()) is None)
-    if not any(_fits_apart(*kinds, r.input_tokens, r.output_tokens) for r in fitting):
+    if not any(holds(*room, r.input_tokens, r.output_tokens) for r in fitting):
         problem = f"no request fits {prefill.name} to prefill and {decode.name} to decode"
         raise InputError(problem, field=f"line {trace.requests[0].line}", source=trace.path)

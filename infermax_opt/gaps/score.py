@@ -9,7 +9,7 @@ from typing import Any
 
 from infermax_opt.core.band import Band
 from infermax_opt.core.registry import problem_of
-from infermax_opt.core.result import LowerBound
+from infermax_opt.core.result import LowerBound, gap_of
 from infermax_opt.core.shown import ShownRows
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.gaps.bounds import MetricBound
@@ -53,7 +53,7 @@ class Row:
         """The same as a share of the value."""
         if self.gain is None or self.value is None:
             return None
-        return self.gain / self.value if self.value else Fraction(0)
+        return gap_of(self.value, self.value - self.gain)
 
     @property
     def faster(self) -> Fraction | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.plugins import blaming
+from infermax_opt.core.plugins import blaming, points_of
 from infermax_opt.core.problem import Heuristic
 from infermax_opt.core.script import file_and_name, from_file
 from infermax_opt.infermax.data.first_tokens import counts_first_tokens
@@ -81,7 +81,7 @@ PLANNERS: dict[str, Scheduler] = {"planner": _planner, "beam": _beam}
 
 @cache
 def _installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return {point.name: point for point in points_of(GROUP)}
 
 
 def scheduler_names() -> tuple[str, ...]:

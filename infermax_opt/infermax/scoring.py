@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING
 
 from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.explanation import Explanation
-from infermax_opt.core.measured import Measured
 from infermax_opt.core.scoring import Scoring
-from infermax_opt.foreign.run import Run
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.intervals import refuse_intervals
 from infermax_opt.infermax.data.objective import Metric
@@ -21,6 +18,9 @@ from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.metrics import Metrics
 
 if TYPE_CHECKING:
+    from infermax_opt.core.explanation import Explanation
+    from infermax_opt.core.measured import Measured
+    from infermax_opt.foreign.run import Run
     from infermax_opt.infermax.data.runs import Machine
 
 __all__ = ["InferMaxScoring"]

@@ -217,6 +217,24 @@ def test_command(trace: str, tmp_path: Path) -> None:
     assert drawn.stderr.count("\n") == 1
 
 
+def test_results_are_read_back(trace: str, tmp_path: Path) -> None:
+    """Placements have the same class of schedules, and other metrics."""
+    files = {name: tmp_path / name for name in ("stream.json", "r.json", "page.html")}
+    run("workers", trace, "--format", "azure", "--stream", files["stream.json"])
+    assert run("solve", files["stream.json"], "-o", files["r.json"]).exit_code == 0
+    checked = run("verify", files["stream.json"], files["r.json"], "--strict")
+    assert (checked.exit_code, checked.stderr) == (0, "")
+    assert run("report", files["r.json"], "-o", files["page.html"]).exit_code == 0
+    assert "share of the requests with TTFT and ATGT within their limits" in files["page.html"].read_text()
+    claim = json.loads(files["r.json"].read_text())
+    claim["metrics"]["wokers"] = 1
+    files["r.json"].write_text(json.dumps(claim))
+    for read in (("verify", files["stream.json"]), ("report",)):
+        done = run(*read, files["r.json"], *(("-o", files["page.html"]) if read == ("report",) else ()))
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+        assert "metrics.wokers: is not a known key" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "code", "text"),
     [

@@ -211,3 +211,17 @@ def test_importing_it_loads_no_compiler() -> None:
         "assert not {'numba', 'numpy'} & set(sys.modules)\n"
     )  # fmt: skip
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_plain_python_warns_of_nothing() -> None:
+    """Hashes wrap around there, too, and say no more of it than compiled code."""
+    code = (
+        "import sys; sys.modules['numba'] = None\n"
+        "from tests.support import case\n"
+        "from infermax_opt.infermax.planners.beam.beam import beam_search\n"
+        "assert beam_search(case(12, 4, 6, 30)) is not None\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -15,14 +15,14 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 from infermax_opt.cluster.policies.grouped import Grouped
 from infermax_opt.cluster.policies.look_ahead import LookAhead
 from infermax_opt.cluster.policies.rebalanced import Rebalanced
 from infermax_opt.cluster.replay.replay import Beat, Decide
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.plugins import blaming
+from infermax_opt.core.plugins import blaming, points_of
 from infermax_opt.files.text import aligned
 from infermax_opt.placement.bounds.closed_form import WorkerBound, bounds_from_simplest
 from infermax_opt.placement.bounds.exhaustive import exhaust
@@ -135,7 +135,7 @@ def fewest_at(instance: PlacementInstance, *, seed: int = 0, nodes: int = NODES)
 
 @cache
 def _installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return {point.name: point for point in points_of(GROUP)}
 
 
 def keeping_policies() -> tuple[str, ...]:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
-from infermax_opt.core.plugins import blaming, loaded, sound
+from infermax_opt.core.plugins import blaming, loaded, points_of, sound
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds.closed_form import closed_form_bounds as own_bounds
 from infermax_opt.infermax.data.instance import Instance
@@ -30,7 +30,7 @@ Bound = Callable[[Instance], Iterable[LowerBound]]
 
 @cache
 def _installed() -> tuple[EntryPoint, ...]:
-    return tuple(sorted(entry_points(group=GROUP), key=lambda point: point.name))
+    return tuple(sorted(points_of(GROUP), key=lambda point: point.name))
 
 
 @cache

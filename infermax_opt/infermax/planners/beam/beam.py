@@ -272,6 +272,8 @@ def _search(
     seed: int,
 ) -> tuple[float, Schedule | None]:
     """Makespan of what was found, better or not (infinite if unknown), and the schedule if better."""
+    import numpy as np
+
     work = _prepare(instance, slots, options, upper, seed)
     search, log = _compiled(), work.log
     middle = int(work.total / work.rules.step / 2)
@@ -281,7 +283,8 @@ def _search(
         # Stop at the middle whatever the clock says, so that the clock decides nothing.
         count = min(buckets, middle - before) if before < middle else buckets
         began = time.monotonic()
-        done = search(work.problem, work.rules, work.nodes, log, work.move, work.scratch, count)
+        with np.errstate(over="ignore"):  # sums of salts wrap around; plain Python would warn of it
+            done = search(work.problem, work.rules, work.nodes, log, work.move, work.scratch, count)
         now = time.monotonic()
         if deadline is not None and now >= deadline and not done:
             return math.inf, None

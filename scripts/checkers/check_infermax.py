@@ -3424,11 +3424,7 @@ def progress(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     for i, o, count in instance.since():
         merged[i, o] += count
     slots = evidence["by_slots"].flag()
-    divisor = instance.capacity
-    if slots:
-        held = -(-min(i for i, _ in merged) // instance.block) * instance.block
-        divisor = min(merged.total(), divisor // held, instance.running or divisor)
-        require(divisor > 0, "by_slots: no request fits")
+    divisor = token_room(instance, slots, min(i for i, _ in merged), merged.total())
     instance.work.spend(TOKEN_STEPS * sum(o for _, o in merged))
     kinds = [
         shares(token_parts(instance, i, o, piece, slots), count, divisor) for (i, o), count in merged.items()
@@ -3449,6 +3445,27 @@ def progress(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         )
     saved = least_transport(kinds, levels, exponent) - most_transport(kinds, levels, exponent) / divisor
     return instance.mean_latency((Fraction(busy, 2 * divisor) + constant + saved) / instance.scale)
+
+
+def token_room(instance: Instance, slots: bool, shortest: int, requests: int) -> int:
+    """What sizes of the tokens of a batch sum to, at most: KV, or slots.
+
+    Parameters
+    ----------
+    instance : Instance
+    slots : bool
+        Whether a token takes one slot, whatever its KV.
+    shortest : int
+        Tokens of the shortest prompt.
+    requests : int
+        How many there are.
+    """
+    if not slots:
+        return instance.capacity
+    held = -(-shortest // instance.block) * instance.block
+    divisor = min(requests, instance.capacity // held, instance.running or instance.capacity)
+    require(divisor > 0, "by_slots: no request fits")
+    return divisor
 
 
 def token_parts(
@@ -3828,6 +3845,127 @@ def check_states(elements: list[Element], between: dict[State, Any], costs: Cost
             require(between.get(after, -FAR) <= least, "potential: a batch earns")
 
 
+# --- infermax_opt/infermax/checker/waves.py -------------------------------------------------------
+# Proof: waves, by what equal requests that are ahead wait for those behind.
+
+#: Bits of a share of the base.
+WAVE_BITS = 20
+#: Steps of checking the price of a rank in one layer, and a token of one layer.
+WAVE_STEPS = 40
+
+
+def waves(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Those ahead wait, pair by pair, and a token pays a price by the rank of its request.
+
+    See `infermax_opt.infermax.bounds.waves`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    lengths, n = {(i, o) for i, o, _ in instance.since()}, sum(count for *_, count in instance.since())
+    require(len(lengths) == 1, "waves: requests are of different lengths")
+    ((i, o),) = lengths
+    knee, exponent = evidence["knee"].whole(0, n), evidence["exponent"].whole(0, 256)
+    slots, by_first = evidence["by_slots"].flag(), evidence["by_first"].flag()
+    unit = token_room(instance, slots, i, n) << exponent
+    instance.work.spend(TOKEN_STEPS * o)
+    tokens = list(token_parts(instance, i, o, piece, slots))
+    base = tokens[0 if by_first else -1][0]
+    require(base > 0, "waves: the base is 0")
+    works = [
+        w * unit + ((a - base) * k << exponent) if a >= base else (w + a - base) * unit for a, w, k in tokens
+    ]
+    require(min(works) >= 0, "waves: a work is below 0")
+    sizes = [base * k << exponent for _, _, k in tokens]
+    units = n * (n + 1) // 2 * sum(works) + (n - knee) * (n - knee + 1) // 2 * sum(sizes)
+    shares = 0
+    for name, parts, first in (("work", works, 0), ("memory", sizes, knee)):
+        heights = [0] * o
+        for layer in evidence[name].items():
+            share, earned = priced_layer(instance, layer, heights, (n, first, knee), base * unit)
+            shares, units = shares + share, units + earned
+        require(
+            all(high <= most for high, most in zip(accumulate(heights), accumulate(parts), strict=True)),
+            f"{name}: layers are higher than what they are cut of",
+        )
+    require(shares <= 1 << WAVE_BITS, "waves: shares sum to more than 1")
+    return instance.mean_latency(Fraction(units, unit) / instance.scale)
+
+
+def priced_layer(
+    instance: Instance, layer: Field, heights: list[int], ranks: tuple[int, int, int], base: int
+) -> tuple[int, int]:
+    """Share of a layer and what its prices earn, all covered; its height is added to those of the tokens.
+
+    Parameters
+    ----------
+    instance : Instance
+    layer : Field
+        Tokens, height, share, and prices at some ranks.
+    heights : list of int
+        Of each token, so far.
+    ranks : (int, int, int)
+        How many there are, those that pay nothing, and the knee.
+    base : int
+        Units of the base of a batch.
+    """
+    fields, (n, first, knee) = layer.items(4), ranks
+    tokens, height = fields[0].whole(0, len(heights)), fields[1].whole(0, 1 << 512)
+    share = fields[2].whole(0, 1 << WAVE_BITS)
+    instance.work.spend(WAVE_STEPS * (n + tokens))
+    for at in range(len(heights) - tokens, len(heights)):
+        heights[at] += height
+    prices = list(by_rank(fields[3], n))
+    for rank in range(first):
+        prices[rank] = 0
+    paid, c = [0, *accumulate(prices)], 0
+    for number in range(first + 1, n + 1):
+        # One more request pays what is above its price, as long as it pays more than it makes others wait.
+        while c < number - first and prices[number - c - 1] > height * c:
+            c += 1
+        left = share * base * min(number, knee) >> WAVE_BITS
+        require(
+            paid[number] - paid[number - c] <= left + height * (c * (c - 1) // 2),
+            f"prices: those of {c} requests up to rank {number} are not covered",
+        )
+    return share, tokens * paid[n]
+
+
+def by_rank(knots: Field, n: int) -> Iterator[int]:
+    """Prices of the ranks 1, ..., n, which rise: on lines between those given.
+
+    Parameters
+    ----------
+    knots : Field
+        Ranks and prices.
+    n : int
+        How many ranks there are.
+    """
+    given = [(0, 0)] + [
+        (knot.whole(1, n), price.whole(0, 1 << 512)) for knot, price in ranks_and_prices(knots)
+    ]
+    require(
+        all(a < b and low <= high for (a, low), (b, high) in pairwise(given)), "prices: ranks or prices fall"
+    )
+    yield from (0 for _ in range(min(given[1][0] - 1 if len(given) > 1 else n, n)))
+    for (a, low), (b, high) in pairwise(given[1:]):
+        yield from (low + (high - low) * (rank - a) // (b - a) for rank in range(a, b))
+    if len(given) > 1:
+        yield from (given[-1][1] for _ in range(given[-1][0], n + 1))
+
+
+def ranks_and_prices(knots: Field) -> Iterator[tuple[Field, Field]]:
+    """Rank and price of each."""
+    for knot in knots.items():
+        rank, price = knot.items(2)
+        yield rank, price
+
+
 # --- infermax_opt/infermax/checker/certificate.py -------------------------------------------------
 # The certificate: which proof its evidence is, and whether that proves what is claimed.
 
@@ -3925,6 +4063,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "occupancy": in_order(occupancy),
         "state-flow": in_order(state_flow),
         "progress": progress,
+        "waves": waves,
         "interaction": interaction,
         "mutual": mutual,
         "pace": pace,

@@ -7,7 +7,7 @@ import json
 import random
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, combinations
+from itertools import accumulate, combinations, product
 from typing import Any
 
 import pytest
@@ -139,6 +139,40 @@ def test_layers_stay_below_what_they_are_cut_of(seed: int) -> None:
     assert all(low <= high for low, high in sums)
     if values == sorted(values) and len(values) <= 16:
         assert heights == values
+
+
+@pytest.mark.parametrize("seed", campaign(40, 1_000))
+def test_young_tokens_leave_at_least_so_much(seed: int) -> None:
+    """Against all sets of ranks and of tokens that they may make in one of the first batches."""
+    rng = random.Random(seed)
+    of = equal(seed)
+    proof = WavesProof(of, 0, rng.random() < 0.3, rng.random() < 0.5)
+    n, length = proof.count, len(proof.works)
+    if not proof.usable or n > 4:
+        return
+    knee, work, memory = anything(proof, rng)
+    paying = [(layer, 0) for layer in work] + [(layer, knee) for layer in memory]
+
+    def beyond(makers: tuple[tuple[int, int], ...]) -> int:
+        """What is left of a batch in which these ranks make these tokens."""
+        left = (n - knee) * (proof.base - sum(proof.sizes[token] for _, token in makers))
+        for layer, first in paying:
+            prices = interpolated(layer.knots, n)
+            some = [rank for rank, token in makers if token >= length - layer.tokens and rank > first]
+            left += proof.left(layer.share, n, knee) + layer.height * (len(some) * (len(some) - 1) // 2)
+            left -= sum(prices[rank - 1] for rank in some)
+        return left
+
+    least = 0
+    for batch in range(1, length):
+        least += min(
+            beyond(tuple(zip(ranks, tokens, strict=True)))
+            for c in range(1, n + 1)
+            for ranks in combinations(range(1, n + 1), c)
+            for tokens in product(range(batch), repeat=c)
+            if sum(proof.sizes[token] for token in tokens) <= proof.base
+        )
+    assert 0 <= proof.young(knee, work, memory) <= least
 
 
 def test_prices_between_knots_lie_on_lines() -> None:

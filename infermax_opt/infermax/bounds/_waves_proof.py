@@ -95,6 +95,7 @@ class WavesProof:
         units = n * (n + 1) // 2 * sum(self.works) + above * (above + 1) // 2 * sum(self.sizes)
         for layer in (*work, *memory):
             units += layer.tokens * sum(interpolated(layer.knots, n))
+        units += self.young(knee, work, memory)
         arrivals = sum((kind.arrival * len(kind.members) for kind in instance.types), Fraction(0))
         finished = Fraction(units, self.unit) / instance.cost.ticks_per_second
         evidence = {
@@ -108,6 +109,40 @@ class WavesProof:
             "memory": [[*layer[:3], [list(knot) for knot in layer.knots]] for layer in memory],
         }
         return LowerBound((finished - arrivals) / n, "waves", Proof.CERTIFICATE, evidence=evidence)
+
+    def young(self, knee: int, work: Sequence[Layer], memory: Sequence[Layer]) -> int:
+        """What the first batches cost beyond what is paid, as their tokens are young.
+
+        Parameters
+        ----------
+        knee : int
+        work, memory : sequences of Layer
+        """
+        n, length = self.count, len(self.works)
+        whole = [layer for layer in work if layer.tokens == length]
+        tops = [[0, *accumulate(reversed(interpolated(layer.knots, n)))] for layer in whole]
+
+        def beyond(c: int, batch: int) -> int:
+            memory_left = (n - knee) * max(0, self.base - c * self.sizes[batch - 1])
+            of_work = (
+                self.left(layer.share, n, knee) + layer.height * (c * (c - 1) // 2) - top[c]
+                for layer, top in zip(whole, tops, strict=True)
+            )
+            return memory_left + sum(of_work)
+
+        units, most = 0, min(n, self.base // self.sizes[0])
+        for batch in range(1, length):
+            low, high = 1, most  # it falls with c, then rises
+            while low < high:
+                c = (low + high) // 2
+                low, high = (low, c) if beyond(c + 1, batch) >= beyond(c, batch) else (c + 1, high)
+            old = (layer for layer in (*work, *memory) if layer.tokens < length - batch + 1)
+            units += beyond(low, batch) + sum(self.left(layer.share, n, knee) for layer in old)
+        return units
+
+    def left(self, share: int, number: int, knee: int) -> int:
+        """What a layer has of the base while so many requests are unfinished."""
+        return share * self.base * min(number, knee) >> SHARE_BITS
 
     def holds(self, prices: Sequence[int], height: int, share: int, knee: int, first: int) -> bool:
         """Whether rising prices of the ranks 1, ..., n are covered; those up to `first` count as 0.
@@ -124,7 +159,7 @@ class WavesProof:
         for number in range(first + 1, self.count + 1):
             while c < number - first and prices[number - c - 1] > height * c:
                 c += 1
-            left = share * self.base * min(number, knee) >> SHARE_BITS
+            left = self.left(share, number, knee)
             if paid[number] - paid[number - c] > left + height * (c * (c - 1) // 2):
                 return False
         return True

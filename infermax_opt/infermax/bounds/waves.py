@@ -41,9 +41,16 @@ That is covered if for all N and c, of any c ranks up to N (of memory, above K) 
 d c (c-1) / 2. As q rises, the c ranks at the top are the worst. The next one adds its q and takes d c,
 which is less and less worth while, so that for each N one c is the worst.
 
+*Young tokens.*  Of the first O - 1 batches that make tokens, the j-th makes none after token j of a request,
+and all n are unfinished. If it makes c tokens, memory leaves at least (1 - c k(j)) L(n) or 0, layers of later
+tokens leave all of s(n), and a layer of work for all tokens leaves s(n) + d c (c-1) / 2 less the c largest q.
+The least of their sum over c is earned beyond the prices. As q rises, the differences of this sum from one c
+to the next do, too.
+
 All in all, the sum of finishing times is at least
 
-    sum over ranks of (rank W + L(rank) S) + sum over layers of g (q(1) + ... + q(n)),
+    sum over ranks of (rank W + L(rank) S) + sum over layers of g (q(1) + ... + q(n))
+    + what the first batches earn,
 
 W and S being the sums of w' and k over the tokens of a request. QED. Arrivals as in `progress`.
 

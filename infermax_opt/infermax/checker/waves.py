@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
@@ -47,57 +48,112 @@ def waves(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     require(min(works) >= 0, "waves: a work is below 0")
     sizes = [base * k << exponent for _, _, k in tokens]
     units = n * (n + 1) // 2 * sum(works) + (n - knee) * (n - knee + 1) // 2 * sum(sizes)
-    shares = 0
+    found: list[list[WaveLayer]] = []
     for name, parts, first in (("work", works, 0), ("memory", sizes, knee)):
-        heights = [0] * o
-        for layer in evidence[name].items():
-            share, earned = priced_layer(instance, layer, heights, (n, first, knee), base * unit)
-            shares, units = shares + share, units + earned
+        heights, ranks = [0] * o, (n, first, knee)
+        found.append(
+            [priced_layer(instance, given, o, ranks, base * unit) for given in evidence[name].items()]
+        )
+        for layer in found[-1]:
+            units += layer.tokens * layer.paid[n]
+            for at in range(o - layer.tokens, o):
+                heights[at] += layer.height
         require(
             all(high <= most for high, most in zip(accumulate(heights), accumulate(parts), strict=True)),
             f"{name}: layers are higher than what they are cut of",
         )
-    require(shares <= 1 << WAVE_BITS, "waves: shares sum to more than 1")
+    layers = [layer for some in found for layer in some]
+    require(sum(layer.share for layer in layers) <= 1 << WAVE_BITS, "waves: shares sum to more than 1")
+    instance.work.spend(WAVE_STEPS * o * (n.bit_length() + len(layers)))
+    whole = [layer for layer in found[0] if layer.tokens == o]
+    units += young_batches(layers, whole, sizes, (n, knee), base * unit)
     return instance.mean_latency(Fraction(units, unit) / instance.scale)
 
 
+class WaveLayer(NamedTuple):
+    """A layer of work or of memory: its last tokens, height, share, and what the first ranks pay in all."""
+
+    tokens: int
+    height: int
+    share: int
+    paid: list[int]
+
+    def left(self, base: int, number: int, knee: int) -> int:
+        """What it has of the base while so many requests are unfinished."""
+        return self.share * base * min(number, knee) >> WAVE_BITS
+
+
+def young_batches(
+    layers: list[WaveLayer], whole: list[WaveLayer], sizes: list[int], ranks: tuple[int, int], base: int
+) -> int:
+    """What the first O - 1 batches cost beyond what is paid: no token in the j-th is older than j.
+
+    Parameters
+    ----------
+    layers, whole : lists of WaveLayer
+        All, and those of work that belong to all tokens.
+    sizes : list of int
+        Of each token, in units.
+    ranks : (int, int)
+        How many there are, and the knee.
+    base : int
+        Units of the base of a batch.
+    """
+    (n, knee), o = ranks, len(sizes)
+
+    def beyond(c: int, size: int) -> int:
+        earned = sum(
+            layer.left(base, n, knee) + layer.height * (c * (c - 1) // 2) - layer.paid[n] + layer.paid[n - c]
+            for layer in whole
+        )
+        return (n - knee) * max(0, base - c * size) + earned
+
+    units = 0
+    for batch, size in enumerate(sizes[:-1], 1):
+        # The differences rise, so the first that is not below 0 ends the search.
+        low, high = 1, min(n, base // sizes[0])
+        while low < high:
+            c = (low + high) // 2
+            low, high = (low, c) if beyond(c + 1, size) >= beyond(c, size) else (c + 1, high)
+        units += beyond(low, size)
+        units += sum(layer.left(base, n, knee) for layer in layers if o - layer.tokens >= batch)
+    return units
+
+
 def priced_layer(
-    instance: Instance, layer: Field, heights: list[int], ranks: tuple[int, int, int], base: int
-) -> tuple[int, int]:
-    """Share of a layer and what its prices earn, all covered; its height is added to those of the tokens.
+    instance: Instance, given: Field, o: int, ranks: tuple[int, int, int], base: int
+) -> WaveLayer:
+    """A layer, whose prices are covered.
 
     Parameters
     ----------
     instance : Instance
-    layer : Field
+    given : Field
         Tokens, height, share, and prices at some ranks.
-    heights : list of int
-        Of each token, so far.
+    o : int
+        Tokens of a request.
     ranks : (int, int, int)
         How many there are, those that pay nothing, and the knee.
     base : int
         Units of the base of a batch.
     """
-    fields, (n, first, knee) = layer.items(4), ranks
-    tokens, height = fields[0].whole(0, len(heights)), fields[1].whole(0, 1 << 512)
-    share = fields[2].whole(0, 1 << WAVE_BITS)
+    fields, (n, first, knee) = given.items(4), ranks
+    tokens, height = fields[0].whole(0, o), fields[1].whole(0, 1 << 512)
     instance.work.spend(WAVE_STEPS * (n + tokens))
-    for at in range(len(heights) - tokens, len(heights)):
-        heights[at] += height
     prices = list(by_rank(fields[3], n))
     for rank in range(first):
         prices[rank] = 0
     paid, c = [0, *accumulate(prices)], 0
+    layer = WaveLayer(tokens, height, fields[2].whole(0, 1 << WAVE_BITS), paid)
     for number in range(first + 1, n + 1):
         # One more request pays what is above its price, as long as it pays more than it makes others wait.
         while c < number - first and prices[number - c - 1] > height * c:
             c += 1
-        left = share * base * min(number, knee) >> WAVE_BITS
         require(
-            paid[number] - paid[number - c] <= left + height * (c * (c - 1) // 2),
+            paid[number] - paid[number - c] <= layer.left(base, number, knee) + height * (c * (c - 1) // 2),
             f"prices: those of {c} requests up to rank {number} are not covered",
         )
-    return share, tokens * paid[n]
+    return layer
 
 
 def by_rank(knots: Field, n: int) -> Iterator[int]:

@@ -141,7 +141,12 @@ class WavesProof:
         return units
 
     def left(self, share: int, number: int, knee: int) -> int:
-        """What a layer has of the base while so many requests are unfinished."""
+        """What a layer has of the base while so many requests are unfinished.
+
+        Parameters
+        ----------
+        share, number, knee : int
+        """
         return share * self.base * min(number, knee) >> SHARE_BITS
 
     def holds(self, prices: Sequence[int], height: int, share: int, knee: int, first: int) -> bool:

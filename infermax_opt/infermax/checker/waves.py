@@ -35,18 +35,12 @@ def waves(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     lengths, n = {(i, o) for i, o, _ in instance.since()}, sum(count for *_, count in instance.since())
     require(len(lengths) == 1, "waves: requests are of different lengths")
     ((i, o),) = lengths
-    knee, exponent = evidence["knee"].whole(0, n), evidence["exponent"].whole(0, 256)
-    slots, by_first = evidence["by_slots"].flag(), evidence["by_first"].flag()
-    unit = token_room(instance, slots, i, n) << exponent
+    knee, slots = evidence["knee"].whole(0, n), evidence["by_slots"].flag()
+    unit = token_room(instance, slots, i, n) << evidence["exponent"].whole(0, 256)
     instance.work.spend(TOKEN_STEPS * o)
     tokens = list(token_parts(instance, i, o, piece, slots))
-    base = tokens[0 if by_first else -1][0]
-    require(base > 0, "waves: the base is 0")
-    works = [
-        w * unit + ((a - base) * k << exponent) if a >= base else (w + a - base) * unit for a, w, k in tokens
-    ]
-    require(min(works) >= 0, "waves: a work is below 0")
-    sizes = [base * k << exponent for _, _, k in tokens]
+    base = tokens[0 if evidence["by_first"].flag() else -1][0]
+    works, sizes = above_base(tokens, base, unit, evidence["exponent"].whole(0, 256))
     units = n * (n + 1) // 2 * sum(works) + (n - knee) * (n - knee + 1) // 2 * sum(sizes)
     found: list[list[WaveLayer]] = []
     for name, parts, first in (("work", works, 0), ("memory", sizes, knee)):
@@ -70,6 +64,30 @@ def waves(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     return instance.mean_latency(Fraction(units, unit) / instance.scale)
 
 
+def above_base(
+    tokens: list[tuple[int, int, int]], base: int, unit: int, exponent: int
+) -> tuple[list[int], list[int]]:
+    """Units of work of each token beside the base of its batch, and of its size times the base.
+
+    Parameters
+    ----------
+    tokens : list of (int, int, int)
+        Presence, work and size of each.
+    base : int
+        Ticks of each batch.
+    unit : int
+        Units in a tick.
+    exponent : int
+        Of two, by which sizes are multiplied.
+    """
+    require(base > 0, "waves: the base is 0")
+    works = [
+        w * unit + ((a - base) * k << exponent) if a >= base else (w + a - base) * unit for a, w, k in tokens
+    ]
+    require(min(works) >= 0, "waves: a work is below 0")
+    return works, [base * k << exponent for _, _, k in tokens]
+
+
 class WaveLayer(NamedTuple):
     """A layer of work or of memory: its last tokens, height, share, and what the first ranks pay in all."""
 
@@ -79,7 +97,14 @@ class WaveLayer(NamedTuple):
     paid: list[int]
 
     def left(self, base: int, number: int, knee: int) -> int:
-        """What it has of the base while so many requests are unfinished."""
+        """What it has of the base while so many requests are unfinished.
+
+        Parameters
+        ----------
+        base : int
+            Units of the base of a batch.
+        number, knee : int
+        """
         return self.share * base * min(number, knee) >> WAVE_BITS
 
 

@@ -102,6 +102,12 @@ def crowd() -> Instance:
     return Instance("crowd", (RequestGroup("r", 6, 6, count=12),), System(40, 50, 50, 3), COST, objective=aim)
 
 
+def waves() -> Instance:
+    """Four equal requests, memory for two of them."""
+    groups = (RequestGroup("r", 2, 2, count=4),)
+    return Instance("waves", groups, System(6, 8, 8), COST, KEPT, objective=Objective.of("mean_e2e"))
+
+
 def close() -> Instance:
     """Prompts that come so close together that not all can be on time."""
     groups = tuple(RequestGroup(f"r{k}", 3 + k % 3, 2, Fraction(k, 2)) for k in range(5))
@@ -177,6 +183,7 @@ def of_infermax() -> Iterator[Accepted]:
     for some in searched(mean):
         yield coarse(some) if some.kind in ("interaction", "pace", "progress") else some
     yield from (some for some in searched(rounds()) if some.kind == "backwards")
+    yield from (some for some in searched(waves()) if some.kind == "waves")
     yield written(late(), "missed", MISSED)
     yield written(optional("unserved"), "unserved", UNSERVED)
     yield written(optional("unserved_tokens"), "unserved-tokens", UNSERVED)

@@ -133,6 +133,10 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("level-above-unfinished", "evidence", "levels.0.1", lambda level: level * 2),
         ("ends-do-not-rise", "evidence", "levels", double),
     ),
+    "waves": (
+        ("layer-higher-than-the-work", "evidence", "work.0.1", lambda height: height * 4),
+        ("price-not-covered", "evidence", "work.0.3.-1.1", lambda price: price * 4),
+    ),
     "interaction": (
         ("ends-do-not-rise", "evidence", "cells", double),
         ("root-below-0", "evidence", "cells.0.1", -1),

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from scripts.vectors.faults import changed
 
 #: Levels of brackets that no reader of JSON follows by recursion.
-DEEP = 200_000
+DEEP = 100_000
 #: Most MiB of a file where a vector says so, and a size above it.
 SMALL_MIB = 1
-LARGE = 3 * 2**20
+LARGE = 2**20 + 2**12
 #: Values of a file above the limit.
 MANY = 10**7 + 1
 

@@ -57,8 +57,8 @@ from math import isqrt
 from typing import TYPE_CHECKING
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds.least_work import spreads
 from infermax_opt.infermax.bounds.pieces import best_piece
+from infermax_opt.infermax.bounds.token_parts import Token, TokenParts, by_lengths
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
 if TYPE_CHECKING:
@@ -78,9 +78,6 @@ DENSITY_BITS, LEVEL_BITS = 64, 40
 #: Steps in which x falls to 0, and values of its beginning that are tried in a round, and rounds.
 STEPS, LEVELS, ROUNDS = 192, 16, 3
 
-#: Presence, work and size (a whole number of shares of the divisor) of a token.
-Token = tuple[int, int, int]
-
 
 def progress_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
     """Best progress bound on the mean end-to-end latency, over pieces, sizes and levels of x.
@@ -96,7 +93,7 @@ def progress_bound(instance: Instance, *, stop: Callable[[], bool] | None = None
     LowerBound or None
         None where there are too many different tokens, or many and no time.  Below zero it says nothing.
     """
-    tokens = sum(kind.output_tokens for kind in _sizes(instance))
+    tokens = sum(kind.output_tokens for kind in by_lengths(instance))
     if tokens > MAX_TOKENS or (tokens > FEW_TOKENS and stop is not None and stop()):
         return None
     return best_piece(instance, _piece_bound, stop)
@@ -110,15 +107,6 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
         proof = ProgressProof(instance, piece, by_slots)
         found.append(proof.bound(proof.levels(stop)))
     return max(found, key=lambda bound: bound.value, default=None)
-
-
-def _sizes(instance: Instance) -> list[RequestType]:
-    """Requests by input and output tokens; arrivals play no role."""
-    merged: dict[tuple[int, int], tuple[int, ...]] = {}
-    for kind in instance.types:
-        key = kind.input_tokens, kind.output_tokens
-        merged[key] = merged.get(key, ()) + kind.members
-    return [RequestType(i, o, Fraction(0), members) for (i, o), members in merged.items()]
 
 
 @dataclass(frozen=True)
@@ -144,13 +132,9 @@ class ProgressProof:
 
     def __init__(self, instance: Instance, piece: int, by_slots: bool):
         self.instance, self.piece, self.by_slots = instance, piece, by_slots
-        system = instance.system
-        held = system.held(min(r.input_tokens for r in instance.groups))
-        slots = [len(instance.requests), system.kv_capacity // held]
-        if system.max_running is not None:
-            slots.append(system.max_running)
-        self._divisor = min(slots) if by_slots else system.kv_capacity
-        self._kinds = sorted(map(self._kind, _sizes(instance)), key=lambda kind: kind.mass)
+        self._parts = TokenParts(instance, piece, by_slots)
+        self._divisor = self._parts.divisor
+        self._kinds = sorted(map(self._kind, by_lengths(instance)), key=lambda kind: kind.mass)
         self._least = min(presence for kind in self._kinds for presence, _, _ in kind.tokens)
         #: Those that count, and of these requests and mass up to each.
         self._massive = [kind for kind in self._kinds if kind.mass]
@@ -160,30 +144,9 @@ class ProgressProof:
         self.exponent = max(0, LEVEL_BITS - (self._least * self._counted).bit_length() // 2)
 
     def _kind(self, kind: RequestType) -> _Kind:
-        tokens = list(self._tokens(kind))
+        tokens = list(self._parts.of(kind))
         masses = [self._divisor * work + presence * size for presence, work, size in tokens]
         return _Kind(len(kind.members), tokens, masses, sum(masses))
-
-    def _tokens(self, kind: RequestType) -> Iterator[Token]:
-        """Presence, work and size of each token."""
-        ticks, policy, system = self.instance.cost.ticks, self.instance.policy, self.instance.system
-        alpha, beta = ticks.alpha[self.piece], ticks.beta[self.piece]
-        chunked = spreads(self.instance)
-        spare = max(0, ticks.d0 - ticks.p0)
-
-        def size(cached: int) -> int:
-            return 1 if self.by_slots else system.held(cached)
-
-        i = kind.input_tokens
-        yield alpha + ticks.p0, beta * i + ticks.p1 * (i if chunked else i * i), size(i)
-        for s in range(i + 1, i + kind.output_tokens):
-            step = beta + ticks.d1 * (s - 1)
-            refill = beta * s + ticks.p1 * (s if chunked else s * s)
-            if not policy.preemption or refill - step >= spare:
-                yield alpha + ticks.d0, step, size(s)
-            else:
-                least = beta + min(ticks.d1, beta) * (s - 1)
-                yield alpha + min(ticks.d0, ticks.p0), least, size(s)
 
     # --- the levels of x --------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from infermax_opt.infermax.bounds.progress import progress_bound
 from infermax_opt.infermax.bounds.ramp import ramp_bound
 from infermax_opt.infermax.bounds.ranks import rank_bounds
 from infermax_opt.infermax.bounds.state_flow import state_flow_bound
+from infermax_opt.infermax.bounds.waves import waves_bound
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective
 from infermax_opt.infermax.data.objective import BY_COUNT, SEARCHED_QUANTILES, UNSERVED, ratio
 
@@ -90,7 +91,7 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
     # Each of the last two takes long where the other is the better one.
     last = (progress_bound, interaction_bound) if _crowded(instance) else (interaction_bound, progress_bound)
     late = (mutual_bound, pace_bound, overload_bound, *last)
-    for search in (progress_bound,) if instance.offline else late:
+    for search in (waves_bound, progress_bound) if instance.offline else late:
         found = search(instance, stop=stop)
         if found is not None:
             yield found

@@ -28,6 +28,7 @@ from infermax_opt.infermax.checker.pieces import Piece, read_cost
 from infermax_opt.infermax.checker.progress import progress
 from infermax_opt.infermax.checker.ramp import ramp
 from infermax_opt.infermax.checker.state_flow import state_flow
+from infermax_opt.infermax.checker.waves import waves
 
 #: Metrics whose bounds count in that of a weighted sum.
 PARTS = ("makespan", "missed", "mean_e2e")
@@ -123,6 +124,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "occupancy": in_order(occupancy),
         "state-flow": in_order(state_flow),
         "progress": progress,
+        "waves": waves,
         "interaction": interaction,
         "mutual": mutual,
         "pace": pace,

@@ -46,11 +46,7 @@ def progress(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     for i, o, count in instance.since():
         merged[i, o] += count
     slots = evidence["by_slots"].flag()
-    divisor = instance.capacity
-    if slots:
-        held = -(-min(i for i, _ in merged) // instance.block) * instance.block
-        divisor = min(merged.total(), divisor // held, instance.running or divisor)
-        require(divisor > 0, "by_slots: no request fits")
+    divisor = token_room(instance, slots, min(i for i, _ in merged), merged.total())
     instance.work.spend(TOKEN_STEPS * sum(o for _, o in merged))
     kinds = [
         shares(token_parts(instance, i, o, piece, slots), count, divisor) for (i, o), count in merged.items()
@@ -71,6 +67,27 @@ def progress(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         )
     saved = least_transport(kinds, levels, exponent) - most_transport(kinds, levels, exponent) / divisor
     return instance.mean_latency((Fraction(busy, 2 * divisor) + constant + saved) / instance.scale)
+
+
+def token_room(instance: Instance, slots: bool, shortest: int, requests: int) -> int:
+    """What sizes of the tokens of a batch sum to, at most: KV, or slots.
+
+    Parameters
+    ----------
+    instance : Instance
+    slots : bool
+        Whether a token takes one slot, whatever its KV.
+    shortest : int
+        Tokens of the shortest prompt.
+    requests : int
+        How many there are.
+    """
+    if not slots:
+        return instance.capacity
+    held = -(-shortest // instance.block) * instance.block
+    divisor = min(requests, instance.capacity // held, instance.running or instance.capacity)
+    require(divisor > 0, "by_slots: no request fits")
+    return divisor
 
 
 def token_parts(

@@ -39,7 +39,8 @@ def latency_plans(
     Where first tokens count, alone or among others, their planner is raced against those for whole requests.
     It is far better where memory is scarce, and worse where nobody may be evicted.  For percentiles of
     end-to-end latencies, smaller and smaller limits are raced against the others, from what these reach on.
-    Offline the planners for the makespan come last: a full memory helps all.
+    Offline waves of equal requests come first, as they take no time, and the planners for the makespan last:
+    a full memory helps all.
 
     Parameters
     ----------
@@ -59,12 +60,14 @@ def latency_plans(
     from infermax_opt.infermax.planners.admission.ranks import RanksPlanner, has_limit
     from infermax_opt.infermax.planners.anytime import anytime_plans
     from infermax_opt.infermax.planners.first_tokens.planner import FirstTokensPlanner
+    from infermax_opt.infermax.planners.waves import wave_plans
 
     now, metrics = time.monotonic(), instance.objective.metrics
 
     def until(share: float) -> float | None:
         return None if deadline is None else now + share * (deadline - now)
 
+    yield from wave_plans(instance)
     share = ADMISSION_SHARE if instance.offline else 1.0
     admission = AdmissionPlanner(instance, seed=seed)
     planners: list[_Raced] = [admission]

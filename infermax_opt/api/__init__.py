@@ -65,21 +65,25 @@ def bound(
     band : Band, optional
         Of machines that they are to hold for.
     """
+    from infermax_opt.core.compiling_apart import in_time
     from infermax_opt.core.progress import Teller
 
     instance = on_band(instance, band)
     tell = Teller(progress)
     end = None if time_limit is None else time.monotonic() + time_limit
     found: list[LowerBound] = []
+
+    def late() -> bool:
+        return end is not None and time.monotonic() > end
+
     try:
-        for lower in problem_of(instance).bounds(
-            instance, stop=lambda: end is not None and time.monotonic() > end
-        ):
-            require_certified(instance, lower)
-            found.append(lower)
-            best = max(some.value for some in found)
-            text = f"lower bound {amount(instance, lower.value)} ({lower.source})"
-            tell(text, "bound", bound=best, source=lower.source)
+        with in_time(lambda: bool(found) and late()):
+            for lower in problem_of(instance).bounds(instance, stop=late):
+                require_certified(instance, lower)
+                found.append(lower)
+                best = max(some.value for some in found)
+                text = f"lower bound {amount(instance, lower.value)} ({lower.source})"
+                tell(text, "bound", bound=best, source=lower.source)
     except KeyboardInterrupt:
         if not found:
             raise

@@ -24,6 +24,7 @@ from infermax_opt.files.figure import (
     COLOURS,
     Phase,
     entitle,
+    forget_unseen,
     legend_label,
     panels,
     save_figure,
@@ -319,6 +320,8 @@ def _shade(axes: Any, lines: Mapping[str, Sequence[tuple[float, float]]]) -> Non
 def save_plot(ax: Any, path: str | os.PathLike[str]) -> None:
     """Write the figure that axes are in, with its title and alternative text.
 
+    Outside notebooks and windows, pyplot keeps no figure that was made here once it is written.
+
     Parameters
     ----------
     ax : matplotlib.axes.Axes
@@ -331,6 +334,7 @@ def save_plot(ax: Any, path: str | os.PathLike[str]) -> None:
         If the file cannot be written, or its name is no picture's.
     """
     save_figure(ax.figure, path)
+    forget_unseen(ax.figure)
 
 
 def _claim(instance: AnyInstance, subject: AnySchedule | AnyResult | Claim) -> Any:

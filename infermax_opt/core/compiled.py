@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
+from infermax_opt.core.compiling_apart import heed_limit
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.extras import absent, remedy
 
@@ -35,8 +36,9 @@ SLOWDOWN = 300
 #: Seconds of plain Python after which it is told that numba is missing, and the words.
 PATIENCE = 2.0
 PLAIN = "kernels run as plain Python, many times slower"
-#: Steps of a kernel that plain Python makes in less time than compiling takes.
-COMPILING_STEPS = 500_000
+#: Steps of a kernel that plain Python makes in less time than compiling takes: 4 million of a scheduler take
+#: 6 s, the replay of their schedule 1 s; to compile these two takes 6 to 12 s.
+COMPILING_STEPS = 5_000_000
 #: What plain Python did for want of compiled code, by the kernel that was not compiled.
 _plain_steps: dict[Callable[[], Callable[..., Any]], int] = {}
 #: Where compiled code cannot be kept, in words.
@@ -127,7 +129,7 @@ def compiled(
 
     Notes
     -----
-    Compiled code lets other threads run.
+    Compiled code lets other threads run.  Where a time limit holds, a child compiles (`compiling_apart`).
 
     numba drops a cached function when the file of that function changes, but not when a helper
     in another file does.  A stale batch time would break the law that there is only one, so the
@@ -152,6 +154,7 @@ def compiled(
     keyed.__module__ = function.__module__
     try:
         dispatcher = numba.njit(cache=True, nogil=True, **options)(keyed)
+        heed_limit(dispatcher, lambda: _tell_of(_named(dispatcher)))
     except RuntimeError as error:  # numba's word for that it finds no folder to write to
         if _rehearsal is not None:
             raise InputError(UNKEPT) from error
@@ -306,6 +309,12 @@ def _tell_unkept() -> None:
     sys.stderr.write(f"infermax-opt: {UNKEPT}\n")
 
 
+def _tell_of(name: str) -> None:
+    """Say that a kernel is being compiled."""
+    if _tell is not None and _rehearsal is None:
+        _tell(f"compiling {name}, once after install: this takes some seconds{AHEAD}")
+
+
 @functools.cache
 def _listen() -> None:
     """Hear of every compilation; what comes from the cache on disk is none."""
@@ -318,8 +327,7 @@ def _listen() -> None:
             name = _named(heard.data["dispatcher"])
             if name in _kernels:
                 began[name] = time.monotonic()
-                if _tell is not None and _rehearsal is None:
-                    _tell(f"compiling {name}, once after install: this takes some seconds{AHEAD}")
+                _tell_of(name)
 
         def on_end(self, heard: Any) -> None:
             name = _named(heard.data["dispatcher"])

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from infermax_opt.core.compiled import hurrying
+from infermax_opt.core.compiling_apart import UNCOMPILED, in_time
 from infermax_opt.core.errors import InputError, PackageError
 from infermax_opt.core.extras import absent, remedy
 from infermax_opt.core.interrupts import Stopped
@@ -127,19 +128,29 @@ class SolveRun(Generic[P, S, M]):
 
     def run(self) -> None:
         """Do all of it, until it is proved or something ends it."""
-        try:
-            self.find_start()
-            if self.settled():
-                what = "meets the schedule" if self.proved() else "or a schedule answers the question"
-                reason = f"a closed-form bound {what}; no engine was needed"
-                self.report = replace(self.report, reason=reason, termination="optimal")
-            else:
-                self.run_engines()
-            if self.settled() and not self.proved():
-                self.report = replace(self.report, termination="answered")
-        except KeyboardInterrupt as stop:
-            ended = "stopped" if isinstance(stop, Stopped) else "interrupted"
-            self.report = replace(self.report, termination=ended)
+        with in_time(self.late) as limit:
+            try:
+                self.seek()
+            except KeyboardInterrupt as stop:
+                ended = "stopped" if isinstance(stop, Stopped) else "interrupted"
+                self.report = replace(self.report, termination=ended)
+        if limit.ended:
+            what, why = UNCOMPILED
+            self.untried[what] = why
+            if not self.proved():
+                self.report = replace(self.report, termination="time_limit")
+
+    def seek(self) -> None:
+        """Start, and run engines until it is proved."""
+        self.find_start()
+        if self.settled():
+            what = "meets the schedule" if self.proved() else "or a schedule answers the question"
+            reason = f"a closed-form bound {what}; no engine was needed"
+            self.report = replace(self.report, reason=reason, termination="optimal")
+        else:
+            self.run_engines()
+        if self.settled() and not self.proved():
+            self.report = replace(self.report, termination="answered")
 
     def result(self) -> Result[S, M]:
         """Everything known.

@@ -30,6 +30,7 @@ __all__ = [
     "alt_text",
     "bound_words",
     "entitle",
+    "forget_unseen",
     "legend_label",
     "panels",
     "picture_format",
@@ -49,6 +50,10 @@ LEGEND = 26.0
 NUMBER = re.compile(r"(\d) (?=%|s\b|ms\b)")
 #: Room between panels that take the place of one, as a share of its height.
 BETWEEN = 0.08
+
+
+#: Marks figures that were made here, not by the caller.
+OWN = "_made_by_infermax_opt"
 
 
 class Phase(enum.Enum):
@@ -165,7 +170,9 @@ def _new_figure(size: tuple[float, float]) -> Any:
     if "matplotlib.pyplot" in sys.modules or "ipykernel" in sys.modules:
         from matplotlib import pyplot
 
-        return pyplot.figure(figsize=size, layout="constrained")
+        figure = pyplot.figure(figsize=size, layout="constrained")
+        setattr(figure, OWN, True)
+        return figure
     from matplotlib.figure import Figure
 
     return Figure(figsize=size, layout="constrained")
@@ -260,6 +267,18 @@ def save_picture(ax: Any, path: str | os.PathLike[str]) -> None:
         from matplotlib import pyplot
 
         pyplot.close(ax.figure)
+
+
+def forget_unseen(figure: Any) -> None:
+    """Let pyplot forget a figure that was made here and is written, where it could not be shown any more.
+
+    A notebook shows it at the end of its cell, a window with `pyplot.show`; a script that only writes files
+    would keep every one of them in memory.
+    """
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    window = getattr(figure.canvas, "required_interactive_framework", None)
+    if pyplot is not None and getattr(figure, OWN, False) and not window and "ipykernel" not in sys.modules:
+        pyplot.close(figure)
 
 
 def bound_words(instance: AnyInstance, claim: Claim) -> list[str]:

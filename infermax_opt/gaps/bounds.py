@@ -6,7 +6,9 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
+from infermax_opt.core.compiling_apart import OutOfTime, in_time
 from infermax_opt.core.progress import Progress, Teller
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, LowerBound
@@ -75,8 +77,10 @@ def best_bounds(
             now = time.monotonic()
             end = now + (time_limit - (now - began)) / (len(aimed) - done)
             tell(f"lower bound of {metric}: {end - now:.3g} s", "metric", source=metric)
-            for lower in problem.bounds(some, stop=lambda end=end: time.monotonic() > end):  # type: ignore[misc]
-                found[done].append(lower)
+            late = partial(_passed, end)
+            with suppress(OutOfTime), in_time(late):
+                for lower in problem.bounds(some, stop=late):
+                    found[done].append(lower)
             searched = done + 1
     return tuple(
         MetricBound(metric, aimed[k], _best_checked(aimed[k], [*found[k], *known]), k >= searched)
@@ -91,6 +95,10 @@ def aimed_at(instance: AnyInstance, metrics: Sequence[str]) -> list[AnyInstance]
         instance if metric == instance.objective_name else problem.aimed(instance, metric, ())
         for metric in metrics
     ]
+
+
+def _passed(moment: float) -> bool:
+    return time.monotonic() > moment
 
 
 def _best_checked(instance: AnyInstance, bounds: Sequence[LowerBound]) -> LowerBound | None:

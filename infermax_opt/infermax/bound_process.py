@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+from infermax_opt.core.compiling_apart import OutOfTime, in_time
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.child import end_child, end_with_parent, read_lines, start_child
 from infermax_opt.files.certificates import certificate_to_json
@@ -108,9 +109,14 @@ def main() -> None:
     instance = instance_from_json(job["instance"])
     seconds = job["seconds"]
     end = None if seconds is None else time.monotonic() + float(seconds)
+
+    def late() -> bool:
+        return end is not None and time.monotonic() > end
+
     try:
-        for lower in searched_bounds(instance, stop=lambda: end is not None and time.monotonic() > end):
-            _print(certificate_to_json(instance, lower, CERTIFICATION))
+        with in_time(late), contextlib.suppress(OutOfTime):
+            for lower in searched_bounds(instance, stop=late):
+                _print(certificate_to_json(instance, lower, CERTIFICATION))
     except Exception as error:  # one bound the less is no reason to lose the rest
         _print({"failure": f"{type(error).__name__}: {error}"})
 

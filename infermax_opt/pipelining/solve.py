@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
+from infermax_opt.core.compiling_apart import OutOfTime, under_limit
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import Problem
 from infermax_opt.core.result import LowerBound, Result
@@ -181,15 +182,15 @@ def _rounds(search: Annealing, jobs: list[_Job], end: float | None) -> list[Pipe
     """Rounds of annealing side by side, the best first; they end at that moment, and at once on Ctrl-C."""
     import numpy as np
 
-    halt, found, failed = np.zeros(1, dtype=np.int64), list[Pipelining](), list[Exception]()
+    halt, found, failed = np.zeros(1, dtype=np.int64), list[Pipelining](), list[BaseException]()
 
     def work(start: Pipelining | None, moves: int, seed: int, heat: float) -> None:
         try:
             found.append(search.run(start, moves, seed, heat, halt))
-        except Exception as error:
+        except (Exception, OutOfTime) as error:
             failed.append(error)
 
-    workers: list[Any] = [threading.Thread(target=work, args=job, daemon=True) for job in jobs]
+    workers: list[Any] = [threading.Thread(target=under_limit(work), args=job, daemon=True) for job in jobs]
     for worker in workers:
         worker.start()
     try:

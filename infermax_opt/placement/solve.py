@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
+from infermax_opt.core.compiling_apart import OutOfTime, under_limit
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import Problem
 from infermax_opt.core.result import LowerBound, Proof, Result
@@ -192,7 +193,7 @@ class PlacementRun(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
         left = self.left()
         end = None if left is None else time.monotonic() + share * left
         halt = threading.Event()
-        found: queue.SimpleQueue[tuple[str, Placement] | Exception | None] = queue.SimpleQueue()
+        found: queue.SimpleQueue[tuple[str, Placement] | BaseException | None] = queue.SimpleQueue()
 
         def search() -> None:
             try:
@@ -206,16 +207,16 @@ class PlacementRun(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
                     stop=lambda: halt.is_set() or (end is not None and time.monotonic() >= end),
                 ):
                     found.put(item)
-            except Exception as error:
+            except (Exception, OutOfTime) as error:
                 found.put(error)
             finally:
                 found.put(None)
 
-        worker = threading.Thread(target=search, daemon=True)
+        worker = threading.Thread(target=under_limit(search), daemon=True)
         worker.start()
         try:
             while (item := found.get()) is not None:
-                if isinstance(item, Exception):
+                if isinstance(item, BaseException):
                     raise item
                 name, placement = item
                 self.offer_found(placement, name if name == "pack" else f"heuristic:{name}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +26,15 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def read(name: str) -> Any:
     return infermax_opt.read_instance(ROOT / "instances" / f"{name}.json")
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """What a test leaves open in pyplot, which shows figures until they are closed, ends with it."""
+    yield
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +238,46 @@ def test_a_picture_is_one_of_pyplot_where_that_is_loaded(toy: Any, result: Any) 
     ax = infermax_opt.plot_schedule(toy, result)
     assert len(pyplot.get_fignums()) == len(before) + 1
     pyplot.close(ax.figure)
+
+
+def test_pyplot_forgets_pictures_that_are_written(toy: Any, result: Any, tmp_path: Path) -> None:
+    """Where it cannot show them; axes of the caller's figure stay in it."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    from matplotlib import pyplot
+
+    before = pyplot.get_fignums()
+    for name in ("a.png", "b.svg"):
+        infermax_opt.save_plot(infermax_opt.plot_schedule(toy, result), tmp_path / name)
+    assert pyplot.get_fignums() == before
+    figure, ax = pyplot.subplots()
+    infermax_opt.save_plot(infermax_opt.plot_schedule(toy, result, ax), tmp_path / "c.png")
+    assert pyplot.get_fignums() == [*before, figure.number]
+
+
+def test_pyplot_keeps_written_pictures_that_it_can_show(
+    monkeypatch: pytest.MonkeyPatch, toy: Any, result: Any, tmp_path: Path
+) -> None:
+    """In a notebook, at the end of its cell; in a window, on `show`."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    from matplotlib import pyplot
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    def kept() -> bool:
+        before = pyplot.get_fignums()
+        ax = infermax_opt.plot_schedule(toy, result)
+        infermax_opt.save_plot(ax, tmp_path / "a.png")
+        return pyplot.get_fignums() == [*before, ax.figure.number]
+
+    with monkeypatch.context() as windows:
+        windows.setattr(FigureCanvasAgg, "required_interactive_framework", "tk")
+        assert kept()
+    assert not kept()
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    assert kept()
 
 
 #: What a formula, a tag, a hidden label and a character without a letterform look like.

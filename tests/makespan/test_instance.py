@@ -240,6 +240,7 @@ def test_compiled_rounding_agrees_with_plain(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(bounds, "PLAIN_LENGTHS", 10**9)
     slow = [plain.least(k) for k in range(1, 60)]
     monkeypatch.setattr(bounds, "PLAIN_LENGTHS", 0)
+    monkeypatch.setattr(bounds, "UNCOMPILED_LENGTHS", 0)
     fast = bounds._Wastes(lengths)
     assert [fast.least(k) for k in range(1, 60)] == slow
     assert _segments.HELPERS

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from infermax_opt.core.compiled import compiled, in_plain_python
+from infermax_opt.core.compiling_apart import under_limit
 from infermax_opt.makespan.anneal import _packing as packing
 from infermax_opt.makespan.anneal import _paths as paths
 from infermax_opt.makespan.anneal._state import arcs_of, earliest, first_paths, follow_paths
@@ -180,7 +181,7 @@ class _AnnealingRuns:
                     steps = int(min(steps, most, left * speed / waves))
                     began = time.monotonic()
                     jobs = [
-                        pool.submit(self.run, [self.seed, number, k], steps, *plan)
+                        pool.submit(under_limit(self.run), [self.seed, number, k], steps, *plan)
                         for k, plan in enumerate(plans)
                     ]
                     for job in jobs:

@@ -76,6 +76,8 @@ __all__ = [
 MAX_COVER = 20_000_000
 #: Distinct lengths up to which plain Python takes less time than loading compiled code.
 PLAIN_LENGTHS = 40
+#: The same where compiling comes before that, which takes seconds.
+UNCOMPILED_LENGTHS = 400
 
 
 def closed_form_makespan_bounds(instance: MakespanInstance) -> list[LowerBound]:
@@ -254,7 +256,8 @@ class _Wastes:
             # One segment that ends at each of the values.
             self.row = np.concatenate([[0], values * count[1:] - total[1:]])
         small = len(self.values) <= PLAIN_LENGTHS and not in_rehearsal()
-        step = plain.next_row if small else _next_row()
+        few = len(self.values) <= UNCOMPILED_LENGTHS and not in_rehearsal()
+        step = plain.next_row if small else _next_row(few)
         while self.rows < segments:
             self.row = step(values, count, total, self.row)
             self.rows += 1
@@ -262,7 +265,7 @@ class _Wastes:
 
 
 @functools.cache
-def _next_row() -> Callable[..., npt.NDArray[np.int64]]:
+def _next_row(few: bool) -> Callable[..., npt.NDArray[np.int64]]:
     from infermax_opt.makespan.bounds import _segments as plain
 
-    return compiled(plain.next_row, plain.HELPERS)
+    return compiled(plain.next_row, plain.HELPERS, small=few)

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from infermax_opt.core.compiling_apart import under_limit
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.outcome import EngineOutcome, Termination
@@ -278,5 +279,5 @@ class _GroupingSearch:
             work(0)
             return
         with ThreadPoolExecutor(threads) as pool:
-            for done in [pool.submit(work, name) for name in range(threads)]:
+            for done in [pool.submit(under_limit(work), name) for name in range(threads)]:
                 done.result()

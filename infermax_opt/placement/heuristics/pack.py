@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from infermax_opt.core.compiled import compiled
+from infermax_opt.core.compiling_apart import under_limit
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.limits import check_placeable
 from infermax_opt.placement.data.schedule import Placement
@@ -209,7 +210,8 @@ class _PackingSearch:
     ) -> list[int] | None:
         """A run in each thread, until one succeeds; the worker of each request, if one did."""
         found = threading.Event()
-        jobs = [pool.submit(self.anneal, fresh, [*seed, k], steps, start, found) for k in range(self.threads)]
+        run = under_limit(self.anneal)
+        jobs = [pool.submit(run, fresh, [*seed, k], steps, start, found) for k in range(self.threads)]
         try:
             results = [job.result() for job in jobs]
         except KeyboardInterrupt:

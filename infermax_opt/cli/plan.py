@@ -131,7 +131,7 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True, help="Of predictions."
 )
 @click.option("--schedulers", metavar="A,B", callback=lambda c, p, v: v and _names(c, p, v),
-              help="Tried on the machines. Default: sarathi,deadline,vllm_v1 (and srpt), planned.")  # fmt: skip
+              help="Tried on machines. Default: sarathi,deadline,vllm_v1,planned (and srpt).")  # fmt: skip
 @click.option(
     "--compare", metavar="SCHEDULER", help="Also find what each routing policy needs with this scheduler."
 )
@@ -303,8 +303,8 @@ def _asked(
     options: dict[str, Any],
 ) -> PlanOptions:
     from infermax_opt.fleet.plan import PlanOptions
-    from infermax_opt.fleet.scaling import Scaling
     from infermax_opt.fleet.planned import PLANNED
+    from infermax_opt.fleet.scaling import Scaling
     from infermax_opt.fleet.upper import SCHEDULERS
     from infermax_opt.infermax.data.instance import ServiceLevel
 

@@ -1,9 +1,9 @@
 """Fewest machines of a fleet that knows all outputs: an upper bound, below that of online schedulers.
 
 Machines take requests from one queue, and their batches keep the pace of those who decode
-(`infermax_opt.fleet.dispatch`).  Who misses is chosen in two ways: those whom the adversary of the lower bound
-would let miss are refused from the start, and the longest of those who wait when there are too many.  What
-counts is the exact replay of each machine.
+(`infermax_opt.fleet.dispatch`).  Who misses is chosen in two ways: those whom the adversary of the lower
+bound would let miss are refused from the start, and the longest of those who wait when there are too many.
+What counts is the exact replay of each machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from infermax_opt.fleet.replay import replay_fleet
 from infermax_opt.fleet.routing.policies import Pilot
 from infermax_opt.fleet.upper import MOST, Found, fewest_machines, longest_missed
 
-__all__ = ["PLANNED", "WAYS", "fewest_planned", "may_plan", "online_of", "planned_with", "uppers"]
+__all__ = ["PLANNED", "QUEUE", "fewest_planned", "may_plan", "online_of", "planned_with", "uppers"]
 
 #: Its name among schedulers, and that of its routing among policies.
 PLANNED, QUEUE = "planned", "one queue"

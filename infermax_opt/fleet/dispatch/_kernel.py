@@ -29,8 +29,8 @@ __all__ = [
     "dispatch_loop",
 ]
 
-# Columns of `Fleet.count`: requests that decode; that have a prompt; KV reserved; KV that decodes read; prompt
-# tokens to come; tokens of all prompts that have not ended.
+# Columns of `Fleet.count`: requests that decode; that have a prompt; KV reserved; KV that decodes read;
+# prompt tokens to come; tokens of all prompts that have not ended.
 DECODES, PROMPTS, USED, READ, TO_COME, BEGUN = range(6)
 COUNTERS = 6
 # Columns of `Log.count`: batches, and prompts in them; requests in the queue, and those that have arrived.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from infermax_opt.core.compiled import compiled, worthwhile
 from infermax_opt.fleet.question import FleetQuestion
-from infermax_opt.fleet.routing.policies import FOREVER, PLAIN_WORK, UNCOMPILED, Pilot, late_places, limits_of
+from infermax_opt.fleet.routing.policies import PLAIN_WORK, UNCOMPILED, Pilot, late_places, limits_of
 from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length

@@ -131,7 +131,7 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True, help="Of predictions."
 )
 @click.option("--schedulers", metavar="A,B", callback=lambda c, p, v: v and _names(c, p, v),
-              help="Tried on the machines. Default: sarathi,deadline,vllm_v1 (and srpt).")  # fmt: skip
+              help="Tried on machines. Default: sarathi,deadline,vllm_v1,planned (and srpt).")  # fmt: skip
 @click.option(
     "--compare", metavar="SCHEDULER", help="Also find what each routing policy needs with this scheduler."
 )
@@ -225,7 +225,8 @@ def plan(
 
     For each machine and rate: the fewest machines such that a share of all requests keeps its limits.  Each
     machine runs batch by batch by its cost profile, and TTFT counts from arrival.  The upper bound is found
-    by routing policies with online schedulers, and replayed exactly; a request that nobody serves misses.
+    by routing policies with online schedulers, and by a plan that knows the future (planned, unless other
+    schedulers are named); all is replayed exactly; a request that nobody serves misses.
     The lower bound holds for every routing and schedule, also for such that know everything in advance.  A
     request that a machine can never hold, or never serve in time, counts as missed; the first ones are named.
     If there are more of them than may miss, the exit code is 1.  Ctrl-C and the time limit stop the search:
@@ -302,6 +303,7 @@ def _asked(
     options: dict[str, Any],
 ) -> PlanOptions:
     from infermax_opt.fleet.plan import PlanOptions
+    from infermax_opt.fleet.planned import PLANNED
     from infermax_opt.fleet.scaling import Scaling
     from infermax_opt.fleet.upper import SCHEDULERS
     from infermax_opt.infermax.data.instance import ServiceLevel
@@ -312,7 +314,7 @@ def _asked(
     if options["windows"] == 0:
         raise InputError("0 s is no length of windows; it has to be above 0", field="windows")
     errors: tuple[Fraction, ...] = options["errors"]
-    names = schedulers or (*SCHEDULERS, *(["srpt"] if errors else []))
+    names = schedulers or (*SCHEDULERS, *(["srpt"] if errors else []), PLANNED)
     rest = options["windows"], errors, options["seed"], _split(options), _variants(options)
     return PlanOptions(slo, share, names, compare, skip_unfit, scaling, *rest)
 

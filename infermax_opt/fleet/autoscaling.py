@@ -9,25 +9,30 @@ of the requests that arrive in it keep their limits, whatever happens in others.
 *Lower bound of machine time.*  That of `infermax_opt.fleet.scaling`, whose parts are the windows.
 
 *Upper bound.*  In each window so many machines take new requests; others finish what they have.
-A router with online schedulers is replayed exactly, and each window has to keep the share.  Numbers grow
-where the share is missed, and fall again where they can, one at a time.  When machines are on is as in
-`infermax_opt.fleet.scaling`.
+A router with online schedulers, or machines that take requests from one queue and know the future, is
+replayed exactly, and each window has to keep the share.  Numbers grow where the share is missed, and fall
+again where they can, one at a time.  When machines are on is as in `infermax_opt.fleet.scaling`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
+from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way
+from infermax_opt.fleet.planned import PLANNED, QUEUE, may_plan, online_of
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import FleetReplay, replay_fleet
 from infermax_opt.fleet.routing.policies import Pilot, Router
 from infermax_opt.fleet.scaling import Scaling, least_time, machine_time
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
 
@@ -41,6 +46,8 @@ ROUNDS, FAR, MORE = 200, 16, 16
 GROWTH = Fraction(1, 8)
 #: Policies that are tried, with each scheduler.
 POLICIES = ("least_kv", "slo_aware")
+#: Ways to serve them with all knowledge that are tried.
+AHEAD = (Way(shed=0.7), Way(hold=True, shed=0.5), Way())
 
 Tell = Callable[[str], None] | None
 
@@ -131,18 +138,16 @@ def autoscaled(
         return Autoscaled(windows, None)
     lower, certificate = least_time([window.bound for window in windows if window.bound is not None], scaling)
     best: tuple[Any, ...] | None = None
-    for name in schedulers:
-        router = Router(question, preset(name))
-        for policy in POLICIES:
-            if tell is not None:
-                tell(f"windows: {policy} with {name}")
-            found = _Search(question, windows, router, policy, name).found()
-            if found is not None:
-                counts, replay = found
-                total, peak = machine_time(replay, scaling)
-                key = sum(counts), total
-                if best is None or key < best[0]:
-                    best = key, counts, total, peak, policy, name
+    for policy, name, fleet in _fleets(question, windows, schedulers):
+        if tell is not None:
+            tell(f"windows: {policy} with {name}")
+        found = _Search(question, windows, fleet).found()
+        if found is not None:
+            counts, replay = found
+            total, peak = machine_time(replay, scaling)
+            key = sum(counts), total
+            if best is None or key < best[0]:
+                best = key, counts, total, peak, policy, name
     if best is None:
         return Autoscaled(windows, lower, None, certificate)
     _, counts, upper, peak, policy, name = best
@@ -186,14 +191,59 @@ def _windows(question: FleetQuestion, length: Fraction) -> tuple[Window, ...]:
     return tuple(found)
 
 
-class _Search:
-    """Numbers of machines by window with which a policy reaches the share in each."""
+class _Fleet(NamedTuple):
+    """A way to serve requests, each by one of the first so many machines.
 
-    def __init__(
-        self, question: FleetQuestion, windows: Sequence[Window], router: Router, policy: str, name: str
-    ):
-        self.question, self.windows, self.router = question, windows, router
-        self.policy, self.name = policy, name
+    Attributes
+    ----------
+    pilot : callable
+        Routes for a number of machines, and among how many each request is given to one.
+    replay : callable
+        The exact outcome for the same, and the routes.
+    """
+
+    pilot: Callable[[int, Sequence[int]], Pilot]
+    replay: Callable[[int, Sequence[int], Pilot], FleetReplay]
+
+
+def _fleets(
+    question: FleetQuestion, windows: Sequence[Window], schedulers: Sequence[str]
+) -> Iterator[tuple[str, str, _Fleet]]:
+    """All that are tried, with policy and scheduler."""
+    for name in online_of(schedulers):
+        router, run = Router(question, preset(name)), partial(schedule, options=preset(name))
+        for policy in POLICIES:
+            yield policy, name, _online(question, router, policy, run)
+    if may_plan(question, schedulers):
+        dispatcher, dear = Dispatcher(question), list[int]()
+        for window in windows:
+            if window.bound is not None and window.question is not None:
+                dear += [window.members[i] for i in window.bound.missed[: window.question.spare]]
+        for way, refused in product(AHEAD, (dear, ())):
+            yield QUEUE, PLANNED, _ahead(question, dispatcher, way, refused)
+
+
+def _online(
+    question: FleetQuestion, router: Router, policy: str, run: Callable[[Instance], Schedule]
+) -> _Fleet:
+    return _Fleet(
+        lambda machines, among: router.route(machines, policy, among=among),
+        lambda machines, among, pilot: replay_fleet(question, pilot.routes, run),
+    )
+
+
+def _ahead(question: FleetQuestion, dispatcher: Dispatcher, way: Way, refused: Sequence[int]) -> _Fleet:
+    def replay(machines: int, among: Sequence[int], pilot: Pilot) -> FleetReplay:
+        return replay_fleet(question, pilot.routes, dispatcher.schedules(machines, way, refused, among))
+
+    return _Fleet(lambda machines, among: dispatcher.pilot(machines, way, refused, among), replay)
+
+
+class _Search:
+    """Numbers of machines by window with which a fleet reaches the share in each."""
+
+    def __init__(self, question: FleetQuestion, windows: Sequence[Window], fleet: _Fleet):
+        self.question, self.windows, self.fleet = question, windows, fleet
         self.most = [FAR * max(1, window.lower or 0) + MORE for window in windows]
 
     def found(self) -> tuple[list[int], FleetReplay] | None:
@@ -203,9 +253,7 @@ class _Search:
             return None
         counts = self._shrunk(counts)
         while counts is not None:
-            replay = replay_fleet(
-                self.question, self._routed(counts).routes, partial(schedule, options=preset(self.name))
-            )
+            replay = self.fleet.replay(max(counts), self._among(counts), self._routed(counts))
             failing = self._failing(frozenset(range(len(self.question.levels))) - replay.good)
             if not failing:
                 return counts, replay
@@ -214,11 +262,15 @@ class _Search:
         return None
 
     def _routed(self, counts: Sequence[int]) -> Pilot:
+        return self.fleet.pilot(max(counts), self._among(counts))
+
+    def _among(self, counts: Sequence[int]) -> list[int]:
+        """Of how many machines one takes each request."""
         among = [0] * len(self.question.levels)
         for window, count in zip(self.windows, counts, strict=True):
             for i in window.members:
                 among[i] = count
-        return self.router.route(max(counts), self.policy, among=among)
+        return among
 
     def _failing(self, missed: frozenset[int]) -> list[int]:
         """Windows in which more requests miss their limits than may."""

@@ -17,10 +17,11 @@ from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled, window_count
 from infermax_opt.fleet.bounds.alone import reasons
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
 from infermax_opt.fleet.machine_types import AS_GIVEN, MachineType, Variant
+from infermax_opt.fleet.planned import PLANNED, online_of, uppers
 from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.fleet.scaling import Scaled, Scaling, scaled
 from infermax_opt.fleet.split import SplitPlan, split_plan
-from infermax_opt.fleet.upper import SCHEDULERS, Found, fewest_machines, policy_machines
+from infermax_opt.fleet.upper import SCHEDULERS, Found, policy_machines
 from infermax_opt.infermax.data.ecoserve import with_predictions
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, ServiceLevel
 from infermax_opt.infermax.data.objective import Objective
@@ -92,7 +93,7 @@ class PlanOptions:
 
     slo: ServiceLevel
     share: Fraction = Fraction(99, 100)
-    schedulers: Sequence[str] = SCHEDULERS
+    schedulers: Sequence[str] = (*SCHEDULERS, PLANNED)
     compare: str | None = None
     skip_unfit: bool = False
     scaling: Scaling | None = None
@@ -114,8 +115,8 @@ class PlanRow(Shown):
         Arrivals are so many times as fast as in the trace.
     question : FleetQuestion
     bound : MachineBound
-    found : Found or None
-        None where no number of machines was found to reach the share.
+    found, online : Found or None
+        Of all, and of online schedulers alone; None where no number was found to reach the share.
     impossible : list of str
         Why requests never keep their limits, of the first ones of those that do not.
     policies : mapping of str to int or None
@@ -139,6 +140,7 @@ class PlanRow(Shown):
     question: FleetQuestion
     bound: MachineBound
     found: Found | None
+    online: Found | None = None
     impossible: list[str] = field(default_factory=list)
     policies: Mapping[str, int | None] = field(default_factory=dict)
     left_out: Sequence[Unfit] = ()
@@ -326,7 +328,9 @@ def rows_at(
     question, left_out = question_of(trace, machine, rate, options)
     # It holds for schedulers that know all outputs, so for any prediction.
     bound, known = pooled_bound(question), list[PlanRow]()
-    row = PlanRow(machine, rate, question, bound, None, reasons(question, bound.lost), left_out=left_out)
+    row = PlanRow(
+        machine, rate, question, bound, None, None, reasons(question, bound.lost), left_out=left_out
+    )
     errors: Sequence[Fraction | None] = options.errors or (None,)
     for error in errors:
         at = question if error is None else predicted(question, error, options.seed)
@@ -346,15 +350,14 @@ def _searched(row: PlanRow, options: PlanOptions, began: float, tell: Tell) -> I
     yield so_far()
     question, bound = row.question, row.bound
     if bound.machines is not None:
-        row = so_far(
-            found=fewest_machines(question, bound.machines, schedulers=options.schedulers, tell=tell)
-        )
-        yield row
+        for found, online in uppers(question, bound, options.schedulers, tell):
+            row = so_far(found=found, online=online)
+            yield row
         if options.compare is not None:
             row = so_far(policies=policy_machines(question, bound.machines, options.compare))
             yield row
         if options.scaling is not None and row.found is not None:
-            row = so_far(scaled=scaled(question, bound, row.found, options.scaling))
+            row = so_far(scaled=scaled(question, bound, row.found, row.online, options.scaling))
             yield row
         if options.window is not None:
             how = options.scaling or Scaling()
@@ -375,7 +378,7 @@ def _split(row: PlanRow, options: PlanOptions, split: Split, tell: Tell) -> Iter
     prices = None
     if row.machine.price is not None and decode.price is not None:
         prices = row.machine.price, decode.price
-    for known in split_plan(asked, options.schedulers, prices, tell):
+    for known in split_plan(asked, online_of(options.schedulers), prices, tell):
         yield replace(known, left_out=left_out)
 
 

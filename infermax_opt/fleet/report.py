@@ -21,7 +21,7 @@ __all__ = ["Proofs", "plan_csv", "plan_text", "plan_to_json"]
 
 COLUMNS = (
     "machine", "rate", "cost_factor", "overhead", "predict_error", "requests", "left_out", "share",
-    "may_miss", "lower", "upper",
+    "may_miss", "lower", "upper", "online",
     "status", "gap", "relaxed", "policy", "scheduler", "missed", "refused", "unfit", "never_in_time",
     "price_per_hour", "cost_per_million_lower", "cost_per_million_upper", "machine_hours_lower",
     "machine_hours_upper", "peak_on", "hours_policy", "windows_lower", "windows_upper", "windows_hours_lower",
@@ -62,6 +62,7 @@ def _values(row: PlanRow) -> dict[str, Any]:
         "may_miss": question.may_miss,
         "lower": lower,
         "upper": upper,
+        "online": row.online and row.online.machines,
         "status": row.status,
         "gap": None if lower is None or not upper else _number(Fraction(upper - lower, upper)),
         "relaxed": _number(row.bound.relaxed),

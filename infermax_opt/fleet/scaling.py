@@ -146,7 +146,9 @@ def on_times(
     return found
 
 
-def scaled(question: FleetQuestion, bound: MachineBound, found: Found, scaling: Scaling) -> Scaled:
+def scaled(
+    question: FleetQuestion, bound: MachineBound, found: Found, online: Found | None, scaling: Scaling
+) -> Scaled:
     """Machine time from below and from above.
 
     Parameters
@@ -154,19 +156,23 @@ def scaled(question: FleetQuestion, bound: MachineBound, found: Found, scaling: 
     question : FleetQuestion
     bound : MachineBound
         Of the question.
-    found : Found
-        Routes that reach the share; first fit is tried beside them.
+    found, online : Found
+        Routes that reach the share, of all and of online schedulers; first fit is tried beside the latter.
     scaling : Scaling
     """
     lower, certificate = least_time([bound], scaling)
-    tried = [(*machine_time(found.replay, scaling), found.policy)]
-    router = Router(question, preset(found.scheduler))
-    for machines in (found.machines, MORE * found.machines):
-        pilot = router.route(machines, "first_fit")
-        if len(pilot.missed) <= question.spare:
-            replay = replay_fleet(question, pilot.routes, partial(schedule, options=preset(found.scheduler)))
-            if replay.keeps(question):
-                tried.append((*machine_time(replay, scaling), "first_fit"))
+    tried = [(*machine_time(one.replay, scaling), one.policy) for one in (found, online) if one is not None]
+    if online is not None:
+        router, run = (
+            Router(question, preset(online.scheduler)),
+            partial(schedule, options=preset(online.scheduler)),
+        )
+        for machines in (online.machines, MORE * online.machines):
+            pilot = router.route(machines, "first_fit")
+            if len(pilot.missed) <= question.spare:
+                replay = replay_fleet(question, pilot.routes, run)
+                if replay.keeps(question):
+                    tried.append((*machine_time(replay, scaling), "first_fit"))
     upper, peak, policy = min(tried)
     end = max(stretches[-1][1] for stretches in found.replay.busy)
     return Scaled(lower, upper, policy, certificate, peak, found.machines * (end + scaling.start_up))

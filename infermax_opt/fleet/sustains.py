@@ -28,6 +28,7 @@ from typing import Any
 
 from infermax_opt.fleet.bounds.pooled import ANY_STEPS, pooled_bound
 from infermax_opt.fleet.checker.certificate import machines_from
+from infermax_opt.fleet.planned import may_plan, online_of, planned_with
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.upper import Found, enough
 
@@ -97,7 +98,9 @@ def sustained(
         return asked(rate)
 
     def reaches(rate: Fraction) -> Found | None:
-        return enough(told(rate, "trying"), machines, schedulers=schedulers)
+        question = told(rate, "trying")
+        found = enough(question, machines, schedulers=online_of(schedulers))
+        return planned_with(question, machines) if found is None and may_plan(question, schedulers) else found
 
     def refuted(rate: Fraction) -> dict[str, Any] | None:
         certificate = pooled_bound(told(rate, "refuting")).certificate

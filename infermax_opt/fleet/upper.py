@@ -6,7 +6,7 @@ Simulated clocks choose (`infermax_opt.fleet.routing`); what counts is the exact
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from infermax_opt.fleet.question import FleetQuestion
@@ -15,7 +15,9 @@ from infermax_opt.fleet.routing.policies import POLICIES, Pilot, Router
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
 
-__all__ = ["SCHEDULERS", "Found", "enough", "fewest_machines", "policy_machines"]
+__all__ = [
+    "MOST", "SCHEDULERS", "Found", "enough", "fewest_machines", "longest_missed", "policy_machines",
+]  # fmt: skip
 
 #: Schedulers that are tried unless the user names some.
 SCHEDULERS = ("sarathi", "deadline", "vllm_v1")
@@ -55,6 +57,12 @@ class Found:
     replay: FleetReplay
     attained: Mapping[int, int] = field(default_factory=dict)
 
+    def with_attained(self, others: Mapping[int, int]) -> Found:
+        """The same, with what others attained, where that is more."""
+        numbers = {*self.attained, *others}
+        most = {m: max(self.attained.get(m, 0), others.get(m, 0)) for m in numbers}
+        return replace(self, attained=most)
+
 
 class _Search:
     """Candidates of a question, by number of machines."""
@@ -84,15 +92,9 @@ class _Search:
         near.sort(key=lambda some: some[0])
         for count, pilot, policy, name in near[:2]:
             if spare < count <= WORTHWHILE * spare:
-                again = self._route(machines, policy, name, self._dearest(pilot))
+                again = self._route(machines, policy, name, longest_missed(self.question, pilot))
                 if len(again.missed) <= spare:
                     yield again, policy, name
-
-    def _dearest(self, pilot: Pilot) -> list[int]:
-        """Of the requests that miss, those to refuse: the longest, as many as may miss."""
-        requests = self.question.workload.requests
-        by_length = sorted(pilot.missed, key=lambda i: -requests[i].input_tokens - requests[i].output_tokens)
-        return by_length[: self.question.spare]
 
     def reached(self, machines: int) -> bool:
         """Whether some routes reach the share by simulated clocks."""
@@ -106,6 +108,13 @@ class _Search:
                 refused = sum(route < 0 for route in pilot.routes)
                 return Found(machines, policy, name, refused, pilot.routes, replay, dict(self.attained))
         return None
+
+
+def longest_missed(question: FleetQuestion, pilot: Pilot) -> list[int]:
+    """Of the requests that miss, those to refuse: the longest, as many as may miss."""
+    requests = question.workload.requests
+    by_length = sorted(pilot.missed, key=lambda i: -requests[i].input_tokens - requests[i].output_tokens)
+    return by_length[: question.spare]
 
 
 def fewest_machines(

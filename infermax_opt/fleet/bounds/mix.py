@@ -192,7 +192,7 @@ def _certificate(questions: Sequence[FleetQuestion], prices: Sequence[Fraction])
             for r in everyone
         ]
         spared = max(0, question.may_miss - needs.count(None))
-        _, windows = best_windows(machine, [r.input_tokens for r in everyone], needs, spared)
+        _, windows, _ = best_windows(machine, [r.input_tokens for r in everyone], needs, spared)
         top = max((weight for *_, weight in windows), default=1.0)
         kept = [[*some, int(weight / top * 2**WEIGHT_BITS)] for *some, weight in windows]
         kinds.append(

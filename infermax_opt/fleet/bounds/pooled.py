@@ -115,6 +115,8 @@ class MachineBound:
         The bound before it was rounded up, about.
     certified : bool
         A checker has the time for the certificate.
+    missed : tuple of int
+        Places of other requests that miss their limits where the bound is least, in parts at least.
     """
 
     machines: int | None
@@ -122,6 +124,7 @@ class MachineBound:
     lost: tuple[int, ...]
     relaxed: float
     certified: bool = True
+    missed: tuple[int, ...] = ()
 
 
 def pooled_bound(question: FleetQuestion) -> MachineBound:
@@ -132,10 +135,10 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
         for r, slo in zip(requests, question.levels, strict=True)
     ]
     lost = tuple(i for i, needs in enumerate(found) if needs is None)
-    relaxed, windows = 0.0, list[Weighted]()
+    relaxed, windows, missed = 0.0, list[Weighted](), list[int]()
     if len(lost) <= question.spare:
         prompts, spared = [r.input_tokens for r in requests], question.spare - len(lost)
-        relaxed, windows = best_windows(machine, prompts, found, spared)
+        relaxed, windows, missed = best_windows(machine, prompts, found, spared)
     certificate = {
         "schema": POOLED_SCHEMA,
         "machine": machine_to_json(machine),
@@ -143,7 +146,9 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
         **evidence(question, windows),
     }
     proved, certified = settled(certificate, least_machines)
-    return MachineBound(None if proved == NEVER else int(proved), certificate, lost, relaxed, certified)
+    return MachineBound(
+        None if proved == NEVER else int(proved), certificate, lost, relaxed, certified, tuple(missed)
+    )
 
 
 def settled(certificate: dict[str, Any], least: Callable[..., int | str]) -> tuple[int | str, bool]:

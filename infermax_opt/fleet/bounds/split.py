@@ -79,7 +79,7 @@ def pool_bound(question: ApartQuestion, side: str) -> PoolBound:
     spared = whole.may_miss - found.count(None)
     if spared >= 0:
         prompts = [request.input_tokens for request in whole.everyone]
-        relaxed, windows = best_windows(machine, prompts, found, spared)
+        relaxed, windows, _ = best_windows(machine, prompts, found, spared)
     certificate = {
         "schema": SPLIT_SCHEMA,
         "side": side,

@@ -59,8 +59,8 @@ class _Window(NamedTuple):
 
 def best_windows(
     machine: Machine, prompts: Sequence[int], needs: Sequence[list[Need] | None], spared: int
-) -> tuple[float, list[Weighted]]:
-    """About the best bound, and its windows with their weights.
+) -> tuple[float, list[Weighted], list[int]]:
+    """About the best bound, its windows with their weights, and who misses, most of all first.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def best_windows(
 
     table = _table(machine, prompts, needs)
     if not len(table.begin):
-        return 0.0, []
+        return 0.0, [], []
     missed, value = np.zeros(len(prompts)), 0.0
     windows: list[_Window] = []
     weights: Floats = np.zeros(0)
@@ -86,11 +86,13 @@ def best_windows(
             break
         windows += fresh
         value, missed, weights = _solved(windows, len(prompts), spared)
-    return value, [
+    weighted = [
         (w.begin, w.end, w.piece, w.kind, float(weight) / (w.end - w.begin))
         for w, weight in zip(windows, weights, strict=True)
         if weight > 1e-9
     ]
+    most = np.argsort(-missed, kind="stable").tolist()
+    return value, weighted, [i for i in most if missed[i] > 1e-9]
 
 
 def _table(machine: Machine, prompts: Sequence[int], needs: Sequence[list[Need] | None]) -> _Needs:

@@ -12,7 +12,17 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.infermax.schedulers.algorithm1 import LoopInput, Options, Order, loop_input
 
-__all__ = ["ABOUT", "POLICIES", "Pilot", "Router"]
+__all__ = [
+    "ABOUT",
+    "FOREVER",
+    "PLAIN_WORK",
+    "POLICIES",
+    "UNCOMPILED",
+    "Pilot",
+    "Router",
+    "late_places",
+    "limits_of",
+]
 
 POLICIES = ("round_robin", "jsq", "power_of_two", "least_kv", "slo_aware", "least_work", "first_fit")
 """Names of the policies, in the order of their numbers in the kernel."""
@@ -95,22 +105,14 @@ class Router:
         among : sequence of int, optional
             Of how many machines, the first ones, each request is given to one; default: of all.
         """
-        import numpy as np
-
         from infermax_opt.fleet.routing._kernel import route_loop as plain
 
-        start, requests = self._input, self.question.workload.requests
+        start = self._input
         fleet = self._fleet(machines, refused, among)
         shared = type(start.state)(*(column.copy() for column in start.state))
         loop = _compiled() if self._long else plain
         loop(*start[:3], shared, *start[4:], fleet, POLICIES.index(policy))
-        arrival, outputs = start.requests.arrival, start.requests.outputs
-        span = np.where(outputs > 1, (fleet.last - fleet.first) / np.maximum(1, outputs - 1), 0.0)
-        late = (fleet.route < 0) | (fleet.first - arrival > fleet.ttft) | (span > fleet.tpot)
-        e2e = [r.terms.slo.e2e for r in requests]
-        if any(limit is not None for limit in e2e):
-            late |= fleet.last - arrival > np.array([FOREVER if x is None else float(x) for x in e2e])
-        return Pilot(fleet.route.tolist(), np.flatnonzero(late).tolist())
+        return Pilot(fleet.route.tolist(), late_places(self.question, fleet.route, fleet.first, fleet.last))
 
     def _fleet(self, machines: int, refused: Collection[int], among: Sequence[int] | None) -> Any:
         import numpy as np
@@ -121,10 +123,7 @@ class Router:
         n = len(start.requests.inputs)
         given = np.full(n, machines, np.int64) if among is None else np.array(among, np.int64)
         given[list(refused)] = 0
-        limits = [(level.ttft, level.tpot) for level in self.question.levels]
-        ttft, tpot = (
-            np.array([FOREVER if pair[k] is None else float(pair[k] or 0) for pair in limits]) for k in (0, 1)
-        )
+        ttft, tpot = (limits_of(self.question, name) for name in ("ttft", "tpot"))
         ends = np.zeros((machines, n + 1), np.int64)
         ends[:, n] = n
         return Fleet(
@@ -135,6 +134,38 @@ class Router:
             expected=np.where(start.requests.predicted > 0, start.requests.predicted, start.requests.outputs),
             first=np.zeros(n), last=np.zeros(n), ttft=ttft, tpot=tpot,
         )  # fmt: skip
+
+
+def limits_of(question: FleetQuestion, name: str) -> Any:
+    """The limit of that name of each request, float seconds; `FOREVER` where it has none."""
+    import numpy as np
+
+    limits = [getattr(level, name) for level in question.levels]
+    return np.array([FOREVER if limit is None else float(limit) for limit in limits])
+
+
+def late_places(question: FleetQuestion, route: Any, first: Any, last: Any) -> list[int]:
+    """Places of the requests that miss their service level.
+
+    Parameters
+    ----------
+    question : FleetQuestion
+    route : array of int, (n,)
+        Below 0 for who is not served.
+    first, last : array of float, (n,)
+        When these tokens came, s.
+    """
+    import numpy as np
+
+    requests = question.workload.requests
+    arrival = np.array([float(r.arrival) for r in requests])
+    steps = np.array([r.output_tokens - 1 for r in requests], np.int64)
+    span = np.where(steps > 0, (last - first) / np.maximum(1, steps), 0.0)
+    late = (
+        (route < 0) | (first - arrival > limits_of(question, "ttft")) | (span > limits_of(question, "tpot"))
+    )
+    late |= last - arrival > limits_of(question, "e2e")
+    return [int(i) for i in np.flatnonzero(late)]
 
 
 @functools.cache

@@ -1,0 +1,160 @@
+"""Routes and schedules of machines that take requests from one queue."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from math import inf, isqrt
+from typing import Any, NamedTuple
+
+from infermax_opt.core.compiled import compiled, worthwhile
+from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.routing.policies import PLAIN_WORK, UNCOMPILED, Pilot, late_places, limits_of
+from infermax_opt.infermax.data.cost import Coefficients
+from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
+
+__all__ = ["Dispatcher", "Way", "dispatches"]
+
+#: Least tokens of a prompt to which a batch is limited, if at all.
+LEAST_CHUNK = 64
+
+
+class Way(NamedTuple):
+    """How requests are dispatched, see `infermax_opt.fleet.dispatch._kernel.Limits`.
+
+    Attributes
+    ----------
+    hold : bool
+        First tokens wait for each other, as long as they may.
+    shed : float
+        Share of their time in which machines are taken to run prompts: above 0, the longest requests are
+        refused where the others would be too late.
+    """
+
+    hold: bool = False
+    shed: float = 0.0
+
+
+def dispatches(workload: Instance) -> bool:
+    """Whether the machine may run what is planned here: batches that mix phases, and prompts in parts."""
+    return workload.policy.hybrid_batching and workload.policy.chunked_prefill
+
+
+class Dispatcher:
+    """Dispatches the requests of a question, whose outputs it knows.
+
+    Parameters
+    ----------
+    question : FleetQuestion
+        Of a machine that `dispatches`.
+    """
+
+    def __init__(self, question: FleetQuestion):
+        import numpy as np
+
+        self.question, workload = question, question.workload
+        requests, system, unit = workload.requests, workload.system, workload.cost.floats
+        self._inputs = np.array([r.input_tokens for r in requests], np.int64)
+        self._outputs = np.array([r.output_tokens for r in requests], np.int64)
+        self._arrival = np.array([float(r.arrival) for r in requests])
+        self._order = np.array(sorted(range(len(requests)), key=lambda i: requests[i].arrival), np.int64)
+        self._cost = Coefficients(np.array(unit.alpha, float), np.array(unit.beta, float), *unit[2:])
+        self._limits = (
+            system.kv_capacity, system.max_batch_tokens, system.max_prefill_tokens,
+            min(system.max_running or len(requests), system.max_batch_tokens), system.block_size,
+            int(workload.cost.exact_attention), _best_chunk(workload),
+        )  # fmt: skip
+        self._long = worthwhile(_compiled, workload.output_tokens, PLAIN_WORK, PLAIN_WORK, UNCOMPILED)
+
+    def pilot(
+        self, machines: int, way: Way, refused: Collection[int] = (), among: Sequence[int] | None = None
+    ) -> Pilot:
+        """Routes, and who misses their limits by the simulated clocks.
+
+        Parameters
+        ----------
+        machines : int
+        way : Way
+        refused : collection of int
+            Places of requests that no machine serves.
+        among : sequence of int, optional
+            Of how many machines, the first ones, one takes each request; default: of all.
+        """
+        jobs, _ = self._run(machines, way, refused, among)
+        return Pilot(jobs.route.tolist(), late_places(self.question, jobs.route, jobs.first, jobs.last))
+
+    def schedules(
+        self, machines: int, way: Way, refused: Collection[int] = (), among: Sequence[int] | None = None
+    ) -> Mapping[int, Schedule]:
+        """The schedules of the machines with these routes; parameters as for `pilot`."""
+        from infermax_opt.fleet.dispatch import _kernel as kernel
+
+        _, counted = self._run(machines, way, refused, among)
+        sizes = int(counted[kernel.BATCHES]), int(counted[kernel.ENTRIES])
+        log = self._log(*sizes)
+        self._run(machines, way, refused, among, log)
+        requests, name = self.question.workload.requests, self.question.workload.name
+        named, tokens = log.named.tolist(), log.tokens.tolist()
+        found: dict[int, list[Batch]] = {}
+        begin = 0
+        for k, new, end in zip(log.machine.tolist(), log.start.tolist(), log.end.tolist(), strict=True):
+            parts = {requests[named[j]].id: tokens[j] for j in range(begin, end)}
+            start = requests[new].arrival if new >= 0 else None
+            found.setdefault(k, []).append(Batch(parts, start=start, decode_all=True))
+            begin = end
+        return {k: Schedule(name, run_length(batches)) for k, batches in found.items()}
+
+    def _run(
+        self, machines: int, way: Way, refused: Collection[int], among: Sequence[int] | None, log: Any = None
+    ) -> tuple[Any, Any]:
+        """The columns of requests, and the counters of the log."""
+        import numpy as np
+
+        from infermax_opt.fleet.dispatch import _kernel as kernel
+
+        n = len(self._inputs)
+        given = np.full(n, machines, np.int64) if among is None else np.array(among, np.int64)
+        given[list(refused)] = 0
+        ttft, tpot, e2e = (limits_of(self.question, name) for name in ("ttft", "tpot", "e2e"))
+        jobs = kernel.Jobs(
+            self._inputs, self._outputs, self._arrival, self._order, given,
+            first_due=self._arrival + np.minimum(ttft, e2e), last_due=self._arrival + e2e, tpot=tpot,
+            done=np.zeros(n, np.int64), made=np.zeros(n, np.int64), route=np.full(n, -1, np.int64),
+            first=np.zeros(n), last=np.full(n, inf),
+        )  # fmt: skip
+        rows, row = (machines, n), n
+        fleet = kernel.Fleet(
+            decoding=np.zeros(rows, np.int64), prompts=np.zeros(rows, np.int64),
+            count=np.zeros((machines, kernel.COUNTERS), np.int64), clock=np.zeros(machines),
+            waiting=np.zeros(row, np.int64), part=np.zeros(row, np.int64), chunk=np.zeros(row, np.int64),
+        )  # fmt: skip
+        limits = kernel.Limits(*self._limits, hold=int(way.hold), shed=float(way.shed))
+        log = log or self._log(0, 0)
+        loop = _compiled() if self._long else kernel.dispatch_loop
+        loop(limits, jobs, fleet, self._cost, log)
+        return jobs, log.count
+
+    def _log(self, batches: int, entries: int) -> Any:
+        """Room for so many batches, and prompts in them."""
+        import numpy as np
+
+        from infermax_opt.fleet.dispatch import _kernel as kernel
+
+        sizes = (kernel.NOTES, batches, batches, batches, entries, entries)
+        return kernel.Log(*(np.zeros(size, np.int64) for size in sizes))
+
+
+def _best_chunk(workload: Instance) -> int:
+    """Tokens of a prompt in each batch with which it takes the least time by itself, about."""
+    unit, most = workload.cost.floats, workload.system.max_batch_tokens
+    if workload.cost.exact_attention or not unit.p1:
+        return most
+    return max(LEAST_CHUNK, isqrt(int((max(unit.alpha) + unit.p0) / unit.p1)))
+
+
+@functools.cache
+def _compiled() -> Callable[..., Any]:
+    from infermax_opt.fleet.dispatch import _kernel as kernel
+
+    return compiled(kernel.dispatch_loop, kernel.HELPERS, allocates=False)

@@ -1,0 +1,163 @@
+"""Fewest machines of a fleet that knows all outputs: an upper bound, below that of online schedulers.
+
+Machines take requests from one queue, and their batches keep the pace of those who decode
+(`infermax_opt.fleet.dispatch`).  Who misses is chosen in two ways: those whom the adversary of the lower
+bound would let miss are refused from the start, and the longest of those who wait when there are too many.
+What counts is the exact replay of each machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+
+from infermax_opt.fleet.bounds.pooled import MachineBound
+from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way, dispatches
+from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.replay import replay_fleet
+from infermax_opt.fleet.routing.policies import Pilot
+from infermax_opt.fleet.upper import MOST, Found, fewest_machines, longest_missed
+
+__all__ = ["PLANNED", "QUEUE", "fewest_planned", "may_plan", "online_of", "planned_with", "uppers"]
+
+#: Its name among schedulers, and that of its routing among policies.
+PLANNED, QUEUE = "planned", "one queue"
+#: How machines take requests, in the order in which it is tried.
+WAYS = tuple(Way(hold, shed) for shed, hold in product((0.7, 0.5, 0.6, 0.8, 0.4, 0.0), (False, True)))
+#: Parts of those who may miss that are refused from the start.
+REFUSED = (1.0, 0.5, 0.0)
+#: Ways after which a number of machines is given up that is far from enough, and what is far: misses as a
+#: multiple of those that may be, and beyond.
+FEW, FAR, MORE = 6, 2, 20
+#: Of the ways that come closest, how many are tried again without those who missed.
+AGAIN = 3
+
+Tell = Callable[[str], None] | None
+#: Machines' ways, requests refused from the start, and what comes of it by simulated clocks.
+Tried = tuple[Way, list[int], Pilot]
+
+
+def may_plan(question: FleetQuestion, schedulers: Sequence[str]) -> bool:
+    """Whether a plan with all knowledge is asked for, and there is one: not where outputs are predicted."""
+    requests = question.workload.requests
+    knows = all(r.predicted_output_tokens is None for r in requests)
+    return PLANNED in schedulers and knows and dispatches(question.workload)
+
+
+def online_of(schedulers: Sequence[str]) -> tuple[str, ...]:
+    """The schedulers that do not know the future."""
+    return tuple(name for name in schedulers if name != PLANNED)
+
+
+class _Search:
+    """Ways to serve a question with a number of machines."""
+
+    def __init__(self, question: FleetQuestion, dear: Sequence[int]):
+        self.question, self.dear = question, dear
+        self.dispatcher = Dispatcher(question)
+        self.attained: dict[int, int] = {}
+
+    def _tried(self, machines: int, way: Way, refused: list[int]) -> Tried:
+        pilot = self.dispatcher.pilot(machines, way, refused)
+        good = len(self.question.workload.requests) - len(pilot.missed)
+        self.attained[machines] = max(good, self.attained.get(machines, 0))
+        return way, refused, pilot
+
+    def _candidates(self, machines: int) -> Iterator[Tried]:
+        """Ways that reach the share by simulated clocks."""
+        spare, near = self.question.spare, list[Tried]()
+        sets = dict.fromkeys(tuple(self.dear[: int(part * spare)]) for part in REFUSED)
+        for refused, way in product(sets, WAYS):
+            some = self._tried(machines, way, list(refused))
+            if len(some[2].missed) <= spare:
+                yield some
+            near.append(some)
+            if len(near) == FEW and min(len(one[2].missed) for one in near) > FAR * spare + MORE:
+                return
+        near.sort(key=lambda one: len(one[2].missed))
+        for way, _, pilot in near[:AGAIN]:
+            some = self._tried(machines, way, longest_missed(self.question, pilot))
+            if len(some[2].missed) <= spare:
+                yield some
+
+    def reached(self, machines: int) -> bool:
+        """Whether the share is reached by simulated clocks."""
+        return next(self._candidates(machines), None) is not None
+
+    def verified(self, machines: int) -> Found | None:
+        """What reaches the share by exact replay."""
+        for way, refused, pilot in self._candidates(machines):
+            schedules = self.dispatcher.schedules(machines, way, refused)
+            replay = replay_fleet(self.question, pilot.routes, schedules)
+            if replay.keeps(self.question):
+                none = sum(route < 0 for route in pilot.routes)
+                return Found(machines, QUEUE, PLANNED, none, pilot.routes, replay, dict(self.attained))
+        return None
+
+
+def planned_with(question: FleetQuestion, machines: int) -> Found | None:
+    """A plan with which so many machines reach the share, replayed; None if none is found."""
+    return _Search(question, ()).verified(machines)
+
+
+def fewest_planned(
+    question: FleetQuestion, bound: MachineBound, below: int | None, tell: Tell = None
+) -> Found | None:
+    """Fewest machines found that reach the share with all knowledge; None if not fewer than `below`.
+
+    Parameters
+    ----------
+    question : FleetQuestion
+    bound : MachineBound
+        Of the question.
+    below : int or None
+        None: any number.
+    tell : callable, optional
+        Takes lines of progress.
+    """
+    search, least = _Search(question, bound.missed), max(1, bound.machines or 1)
+
+    def reached(machines: int) -> bool:
+        if tell is not None:
+            tell(f"planning {machines} machine{'s' * (machines > 1)}")
+        return search.reached(machines)
+
+    low, high, step = least - 1, least, 1
+    most = min(MOST, len(question.workload.requests)) if below is None else below - 1
+    while high <= most and not reached(high):
+        low, high, step = high, high + step if high + step <= most else max(high + 1, most), 2 * step
+    if high > most:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    found = search.verified(high)
+    while found is None and high < most:
+        high += 1
+        found = search.verified(high)
+    return found
+
+
+def uppers(
+    question: FleetQuestion, bound: MachineBound, schedulers: Sequence[str], tell: Tell = None
+) -> Iterator[tuple[Found | None, Found | None]]:
+    """The fewest machines found, and those of online schedulers alone, over again with better ones.
+
+    Parameters
+    ----------
+    question : FleetQuestion
+    bound : MachineBound
+        Of the question, which some number of machines answers.
+    schedulers : sequence of str
+    tell : callable, optional
+        Takes lines of progress.
+    """
+    names, online = online_of(schedulers), None
+    if names:
+        online = fewest_machines(question, bound.machines or 1, schedulers=names, tell=tell)
+        yield online, online
+    if may_plan(question, schedulers) and (online is None or online.machines > (bound.machines or 1)):
+        planned = fewest_planned(question, bound, None if online is None else online.machines, tell)
+        if planned is not None:
+            before = {} if online is None else online.attained
+            yield planned.with_attained(before), online

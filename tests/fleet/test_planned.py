@@ -1,0 +1,157 @@
+"""Machines that know the future: their clocks are those of the replay, and no optimum lies above them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from infermax_opt.fleet.bounds.pooled import pooled_bound
+from infermax_opt.fleet.dispatch import dispatcher
+from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way, dispatches
+from infermax_opt.fleet.planned import (
+    PLANNED,
+    QUEUE,
+    WAYS,
+    fewest_planned,
+    may_plan,
+    online_of,
+    planned_with,
+    uppers,
+)
+from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.replay import replay_fleet
+from infermax_opt.fleet.upper import fewest_machines
+from infermax_opt.infermax.data.cost import Attention, CostModel
+from infermax_opt.infermax.data.ecoserve import with_predictions
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, ServiceLevel, System
+from tests.campaign import campaign, in_blocks
+from tests.fleet.test_upper import stream
+from tests.fleet.tiny import fewest, tiny_fleet
+from tests.infermax.vector_oracle import TooMany
+
+MIXES = Policy(chunked_prefill=True, hybrid_batching=True, preemption=False)
+
+
+def served(seed: int) -> FleetQuestion:
+    """Requests of some seconds on machines that may run a plan, with all kinds of limits."""
+    question, rng = stream(seed), random.Random(seed)
+    levels: list[ServiceLevel] = [
+        ServiceLevel(ttft=Fraction(1, 5), tpot=Fraction(3, 100)),
+        ServiceLevel(e2e=Fraction(1)),
+        ServiceLevel(tpot=Fraction(1, 50)),
+        ServiceLevel(ttft=Fraction(1, 10)),
+    ]
+    groups = [
+        RequestGroup(r.id, r.input_tokens, rng.choice([1, r.output_tokens]), r.arrival, slo=rng.choice(levels))
+        for r in question.workload.requests
+    ]
+    block = rng.choice([1, 16])
+    system = replace(question.workload.system, block_size=block, kv_capacity=rng.choice([2_048, 8_000]))
+    cost = replace(question.workload.cost, attention=rng.choice(list(Attention)))
+    workload = replace(question.workload, groups=tuple(groups), system=system, policy=MIXES, cost=cost)
+    return FleetQuestion(workload, Fraction(9, 10))
+
+
+@in_blocks(campaign(12, 600), 4)
+def test_simulated_clocks_are_those_of_the_replay(seeds: range) -> None:
+    for seed in seeds:
+        question, rng = served(seed), random.Random(seed)
+        given, machines, way = Dispatcher(question), rng.randint(1, 4), rng.choice(WAYS)
+        refused, among = rng.sample(range(60), 5), [rng.randint(1, machines) for _ in range(60)]
+        pilot = given.pilot(machines, way, refused, among)
+        assert all(pilot.routes[i] == -1 for i in refused)
+        assert all(route < most for route, most in zip(pilot.routes, among, strict=True))
+        done = replay_fleet(question, pilot.routes, given.schedules(machines, way, refused, among))
+        assert done.good == set(range(60)) - set(pilot.missed), seed
+
+
+def test_compiled_dispatch_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = served(2)
+    plain = [Dispatcher(question).pilot(2, way) for way in WAYS[::5]]
+    monkeypatch.setattr(dispatcher, "PLAIN_WORK", 0)
+    known = Dispatcher(question)
+    assert [known.pilot(2, way) for way in WAYS[::5]] == plain
+
+
+@in_blocks(campaign(40, 2_000), 20)
+def test_planned_machines_lie_above_the_optimum(seeds: range) -> None:
+    for seed in seeds:
+        question = tiny_fleet(seed)
+        question = replace(question, workload=replace(question.workload, policy=MIXES))
+        bound = pooled_bound(question)
+        found = fewest_planned(question, bound, None) if bound.machines is not None else None
+        if found is None:
+            continue
+        assert found.replay.keeps(question)
+        assert (found.policy, found.scheduler) == (QUEUE, PLANNED)
+        assert found.machines >= (bound.machines or 0)
+        try:
+            best = fewest(question)
+        except TooMany:
+            continue
+        assert best is not None, seed
+        assert best <= found.machines, seed
+
+
+def prompts_beside_decodes() -> FleetQuestion:
+    """Long prompts, few outputs, and a TPOT that a batch with a whole prompt breaks."""
+    cost = CostModel([("0.01", "0.0001")], ("0.001", "1e-7"), ("0.001", "0"))
+    rng, groups = random.Random(1), list[RequestGroup]()
+    for k in range(50):
+        slo = ServiceLevel(ttft=Fraction(2), tpot=Fraction(3, 100))
+        groups.append(RequestGroup(f"r{k}", rng.randint(500, 3000), 12, Fraction(2 * k, 25), slo=slo))
+    workload = Instance("beside", tuple(groups), System(60_000, 4096, 4096), cost, MIXES, "missed")
+    return FleetQuestion(workload, Fraction(95, 100))
+
+
+def test_a_plan_takes_fewer_machines_than_online_schedulers() -> None:
+    question = prompts_beside_decodes()
+    bound, online = pooled_bound(question), fewest_machines(question, 1)
+    assert online is not None
+    *_, (found, known) = uppers(question, bound, ("sarathi", "deadline", "vllm_v1", PLANNED))
+    assert found is not None
+    assert known is not None
+    assert (bound.machines or 0) <= found.machines < known.machines == online.machines
+    assert set(known.attained) <= set(found.attained)
+    assert found.refused == found.routes.count(-1) <= question.may_miss
+    assert planned_with(question, found.machines) is not None
+    assert fewest_planned(question, bound, bound.machines) is None
+    # Who misses where the bound is least are others than those who miss in any case, and some of them.
+    assert set(bound.missed).isdisjoint(bound.lost)
+    assert bound.missed
+
+
+def test_only_who_knows_plans() -> None:
+    question = served(1)
+    assert online_of(("sarathi", PLANNED)) == ("sarathi",)
+    assert may_plan(question, ("sarathi", PLANNED))
+    assert not may_plan(question, ("sarathi",))
+    guessed = replace(question, workload=with_predictions(question.workload, 0.1, 0))
+    assert not may_plan(guessed, (PLANNED,))
+    for policy in (replace(MIXES, chunked_prefill=False), replace(MIXES, hybrid_batching=False)):
+        assert not dispatches(replace(prompts_beside_decodes().workload, policy=policy))
+
+
+def test_first_tokens_wait_for_each_other() -> None:
+    # Four prompts one after the other take nearly all the time until the last is late.
+    cost = CostModel([("0.01", "0.001")], ("0", "0"), ("0", "0"))
+    slo = ServiceLevel(ttft=Fraction(13, 10), tpot=Fraction(2, 100))
+    groups = tuple(RequestGroup(f"r{k}", 300, 10, Fraction(0), slo=slo) for k in range(4))
+    workload = Instance("wait", groups, System(10_000, 300, 300), cost, MIXES, "missed")
+    given = Dispatcher(FleetQuestion(workload, Fraction(1)))
+    assert given.pilot(1, Way(hold=True)).missed == []
+    assert given.pilot(1, Way(hold=False)).missed != []
+
+
+def test_the_longest_are_refused_while_there_are_too_many() -> None:
+    cost = CostModel([("0.01", "0.001")], ("0", "0"), ("0", "0"))
+    slo = ServiceLevel(ttft=Fraction(1))
+    sizes = (100, 900, 150, 300, 200)
+    groups = tuple(RequestGroup(f"r{k}", size, 1, Fraction(0), slo=slo) for k, size in enumerate(sizes))
+    workload = Instance("shed", groups, System(10_000, 300, 300), cost, MIXES, "missed")
+    given = Dispatcher(FleetQuestion(workload, Fraction(1)))
+    assert given.pilot(1, Way(shed=1.0)).missed == [1]
+    assert given.pilot(1, Way(shed=1.0)).routes == [0, -1, 0, 0, 0]

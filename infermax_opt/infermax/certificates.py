@@ -30,7 +30,8 @@ ends.  Evidence of the kind
   `infermax_opt.infermax.bounds.ramp`;
 - ``backwards`` holds the ``piece`` (0), the ``unit`` (units of a round), the holds d at which requests
   ``leave``, rising (each request takes the first that is I - 1 or more), and the ``prices`` in units, one
-  for all requests of the same I, O and arrival, in order of their first appearance: see
+  for all requests of the same I, O and arrival, in order of their first appearance; ``exits``, where parts
+  leave for a price, has a list for each hold but the first: what it costs in round 1, 2, ... (0 beyond): see
   `infermax_opt.infermax.bounds.backwards`.
 
 Certificates of the mean end-to-end latency are of these kinds:

@@ -9,12 +9,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Timing
-from infermax_opt.infermax.bounds._backwards_states import relaxations
-from infermax_opt.infermax.bounds.backwards import backwards_bounds
+from infermax_opt.infermax.bounds._backwards_states import (
+    Relaxation,
+    _Listed,
+    linked_relaxations,
+    relaxations,
+)
+from infermax_opt.infermax.bounds.backwards import _bound, backwards_bounds
 from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
@@ -100,6 +106,70 @@ def test_no_prices_and_no_relaxation_exceed_it(seeds: range) -> None:
             for _ in range(4):
                 prices = [rng.randint(0, timing.rounds * timing.unit) for _ in of.types]
                 assert paths.least(prices) <= total * timing.unit, (seed, relaxation.leave)
+        for relaxation in linked_relaxations(of):
+            paths = BackwardPaths(relaxation, timing)
+            for most in (1, timing.unit, 4 * timing.unit, timing.rounds * timing.unit):
+                prices = [rng.randint(0, timing.rounds * timing.unit) for _ in of.types]
+                exits = [[rng.randint(0, most) for _ in range(timing.rounds + 1)] for _ in relaxation.exits]
+                assert paths.least(prices, exits) <= total * timing.unit, (seed, relaxation.leave)
+
+
+@in_blocks(campaign(40, 1_000, first=3000), 40)
+def test_prices_of_leaving_are_worth_more_than_few_classes(seeds: range) -> None:
+    """The checker says the same, and prices of zero say what the one hold of the last class says."""
+    better = linked = 0
+    for seed in seeds:
+        of = in_rounds(seed)
+        timing, best = Timing.of(of), least_latency(of)
+        for relaxation in linked_relaxations(of):
+            paths, one = BackwardPaths(relaxation, timing), Relaxation(of, relaxation.leave[-1:])
+            prices = np.rint(timing.prices * timing.unit).astype(np.int64).tolist()
+            assert paths.least(prices) >= BackwardPaths(one, timing).least(prices), seed
+            least, found = paths.search(timing.prices, 0.1, None)
+            bound = _bound(of, paths, least, found)
+            assert check_evidence(of, bound) == bound.value <= best, seed
+            coarse = BackwardPaths(one, timing).search(timing.prices, 0.1, None)[0]
+            better, linked = better + (least > coarse), linked + 1
+    assert better > linked / 3, (better, linked)
+
+
+@in_blocks(campaign(30, 1_000, first=5000), 30)
+def test_memories_lead_where_their_parts_say(seeds: range) -> None:
+    """Against multisets that are listed one by one."""
+    for seed in seeds:
+        of = in_rounds(seed)
+        for relaxation in [*relaxations(of), *linked_relaxations(of)]:
+            links, parts = relaxation.links(), relaxation.parts
+            states: set[tuple[tuple[int, int], ...]] = {()}
+            for part in parts:
+                for state in list(states):
+                    times = (relaxation.capacity - sum(hold for hold, _ in state)) // part[0]
+                    states |= {tuple(sorted((*state, *[part] * k))) for k in range(times + 1)}
+            found = _Listed(np.array([hold for hold, _ in parts], np.int64), relaxation.capacity)
+            named = [tuple(parts[k] for k in row if k >= 0) for row in found.parts]
+            assert set(named) == states and len(named) == len(states) == relaxation.totals[-1]
+            assert [sum(hold for hold, _ in state) for state in named] == sorted(found.total)
+            leave = relaxation.leave
+            for k, state in enumerate(named):
+                rest = tuple((hold - 1, c) for hold, c in state if hold - 1 > leave[c])
+                assert named[links.shrunk[k]] == rest
+                for j, part in enumerate(state):
+                    assert named[links.less[k, j]] == (*state[:j], *state[j + 1 :])
+                    known = relaxation.sorts.index(part) if part in relaxation.sorts else -1
+                    assert links.sort[k, j] == known
+            for number, part in enumerate(relaxation.sorts):
+                low, high = links.offset[number], links.offset[number + 1]
+                for state, to in zip(named, links.grown[low:high], strict=False):
+                    assert named[to] == (tuple(sorted((*state, part))) if part[1] >= 0 else state)
+                assert high - low == sum(total + part[0] <= relaxation.capacity for total in found.total)
+            for c, d in enumerate(relaxation.exits):
+                pairs = slice(links.ends[c], links.ends[c + 1])
+                told = {(named[a], named[b]) for a, b in zip(links.leaving[pairs], links.left[pairs], strict=True)}
+                gone = [(s, s.index((d + 1, 0))) for s in named if (d + 1, 0) in s]
+                assert told == {(s, (*s[:j], *s[j + 1 :])) for s, j in gone}
+                assert list(links.leaving[pairs]) == sorted(links.leaving[pairs], reverse=True)
+                for k, state in enumerate(named):
+                    assert links.tally[c, :, k].tolist() == [state.count((d + 1, 0)), state.count((d, 0))]
 
 
 def test_prices_that_take_too_many_rounds_are_rejected_before_the_first() -> None:

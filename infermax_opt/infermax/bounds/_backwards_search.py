@@ -5,30 +5,33 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from infermax_opt.core.compiled import compiled
-from infermax_opt.infermax.bounds._backwards_states import Relaxation, relaxations
+from infermax_opt.infermax.bounds._backwards_states import Relaxation, linked_relaxations, relaxations
 from infermax_opt.infermax.bounds._kernels_backwards import FAR, Kinds
-from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.instance import Instance, RequestType
 
 __all__ = ["BackwardPaths", "Timing", "chosen"]
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 #: Steps of a check: of the first relaxation, and of any.
 FIRST_STEPS, MOST_STEPS = 6 * 10**6, 6 * 10**7
 #: States times rounds at most, each of which takes twelve bytes.
 MOST_CELLS = 4 * 10**7
+#: Rounds between which prices of leaving are straight lines, and how much closer they are near the first round.
+HATS, BENT = 120, 1.5
 #: Rounds of a schedule, as a multiple of those that it would take with a full memory; and at most.
 USUAL, LONGEST = 1.5, 2.0
 #: Most units of a round.
 UNITS = 2**10
-#: Evaluations of the prices of a relaxation.
-EVALUATIONS = 400
+#: Evaluations of the prices of a relaxation, and of one with prices of leaving.
+EVALUATIONS, LINKED_EVALUATIONS = 400, 1500
 #: By how much more than the best value prices aim for at last, as a share.
 LEAST_AIM = 0.0002
 #: Evaluations without a better value after which the aim is halved.
@@ -72,13 +75,15 @@ class Timing:
             ends[k] = max(clock, earliest[k])
         rounds = int(LONGEST * max(ends)) + 2
         unit = UNITS
-        # A path may hold every request in every round, each at a gain of all rounds at most.
-        while unit * rounds**2 * len(instance.requests) >= FAR:
+        # A path may hold every request in every round, each at a gain of twice all rounds at most, and leave.
+        while 4 * unit * rounds**2 * len(instance.requests) >= FAR:
             unit //= 2
         return cls(rounds, unit, earliest, USUAL * ends)
 
 
-def chosen(instance: Instance, timing: Timing, states: int | None = None) -> Iterator[Relaxation]:
+def chosen(
+    instance: Instance, timing: Timing, states: int | None = None, *, linked: bool = True
+) -> Iterator[Relaxation]:
     """The finest relaxation that a moment is enough for, then the finest that can be checked.
 
     Parameters
@@ -87,24 +92,36 @@ def chosen(instance: Instance, timing: Timing, states: int | None = None) -> Ite
     timing : Timing
     states : int, optional
         Most states of either.
+    linked : bool
+        Whether the second one may have prices of leaving.
     """
     if instance.system.kv_capacity * timing.rounds > MOST_STEPS or timing.unit == 0:
         return
     rounds = int(USUAL / LONGEST * timing.rounds)
     appear = [max(0, rounds - first) // 2 for first in timing.earliest]
-    steps = {
-        some: some.steps(appear, rounds)
-        for some in relaxations(instance)
-        if some.totals[-1] * timing.rounds <= MOST_CELLS and some.totals[-1] <= (states or MOST_CELLS)
-    }
+
+    def able(some: Relaxation, limit: int) -> bool:
+        few = some.totals[-1] * timing.rounds <= MOST_CELLS and some.totals[-1] <= (states or MOST_CELLS)
+        return few and some.steps(appear, rounds) <= limit
+
     last = None
     for limit in (FIRST_STEPS, MOST_STEPS):
-        able = [some for some, taken in steps.items() if taken <= limit]
-        if able:
-            finest = min(able, key=lambda some: (some.lost, some.leave))
-            if finest != last:
-                yield finest
-            last = finest
+        links = linked_relaxations(instance) if linked and limit == MOST_STEPS else iter(())
+        finest = next((some for some in links if able(some, limit)), None) or min(
+            (some for some in relaxations(instance) if able(some, limit)),
+            key=lambda some: (some.lost, some.leave),
+            default=None,
+        )
+        if finest is not None and finest != last:
+            yield finest
+        last = finest
+
+
+class Prices(NamedTuple):
+    """Whole units: of each kind of request, and of leaving, a row for each class, a column for each round."""
+
+    kinds: Ints
+    exits: Ints
 
 
 class BackwardPaths:
@@ -121,72 +138,114 @@ class BackwardPaths:
         self._links = relaxation.links()
         types = relaxation.instance.types
         self._sort = np.array(relaxation.sort_numbers, np.int32)
+        self._order = np.argsort(self._sort, kind="stable")
         self._count = np.array([len(kind.members) for kind in types], np.int64)
         self._earliest = np.array(timing.earliest, np.int64)
+        #: Whether each kind has a part.
+        self.seen = np.array([relaxation.part(kind)[1] >= 0 for kind in types])
         states = len(self._links.shrunk)
         self._before = np.empty((timing.rounds + 1, states), np.int64)
         self._source = np.empty((timing.rounds + 1, states), np.int32)
+        #: Which price of leaving each kind is paid back, -1 for none, and how long before its end.
+        self._paid, self._lag = np.array([_paid_back(relaxation, kind) for kind in types], np.int64).T
+        nodes = np.unique(np.rint(1 + (timing.rounds - 1) * np.linspace(0, 1, HATS) ** BENT))
+        every = np.arange(timing.rounds + 1)
+        self._hats = np.array([np.interp(every, nodes, row) for row in np.eye(len(nodes))])
+        self._hats[:, 0] = 0
 
-    def least(self, prices: list[int]) -> int:
-        """Units that the bound says all latencies and arrivals add up to, at least."""
-        return self._evaluate(np.array(prices, np.int64))[0]
+    def least(self, prices: list[int], exits: list[list[int]] | None = None) -> int:
+        """Units that the bound says all latencies and arrivals add up to, at least.
 
-    def _evaluate(self, prices: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.int64]]:
-        """The bound in units, and how much more often than it should each kind appears."""
+        Parameters
+        ----------
+        prices : list of int
+            Of the kinds of requests.
+        exits : list of list of int, optional
+            What leaving costs, for each class but the first by rounds from 0 on.
+        """
+        free = np.zeros((len(self.relaxation.exits), self.timing.rounds + 1), np.int64)
+        some = free if exits is None else np.array(exits, np.int64).reshape(free.shape)
+        return self._evaluate(Prices(np.array(prices, np.int64), some))[0]
+
+    def _costs(self, prices: Prices) -> Ints:
+        """What it costs that each kind ends in a round, a row each; 0 where it cannot, or is better left out."""
+        rounds = np.arange(self.timing.rounds + 1)
+        cost = rounds * self.timing.unit - prices.kinds[:, None]
+        for k in np.nonzero(self._paid >= 0)[0]:
+            cost[k] -= prices.exits[self._paid[k], np.maximum(0, rounds - self._lag[k])]
+        return np.where(rounds >= self._earliest[:, None], np.minimum(cost, 0), 0)
+
+    def _evaluate(self, prices: Prices) -> tuple[int, Ints, Floats, int]:
+        """The bound in units, how much too often kinds appear, and parts leave at nodes; steps of a check."""
         cheapest, retrace = _kernels()
-        order = np.lexsort((-prices, self._sort))
-        kinds = Kinds(self._sort[order], self._count[order], self._earliest[order], prices[order])
-        unit = self.timing.unit
-        rounds = (int(prices.max()) - 1) // unit
-        paths = self._links, kinds, rounds, unit, self._before, self._source
-        values = cheapest(*paths)
-        surplus = np.empty(len(order), np.int64)
-        surplus[order] = retrace(*paths, values)
-        return int(self._count @ prices) + int(values.min()), surplus - self._count
+        order, costs = self._order, self._costs(prices)
+        kinds = Kinds(self._sort[order], self._count[order], costs[order])
+        worth = costs < 0
+        rounds = int(np.nonzero(worth.any(axis=0))[0].max(initial=0))
+        left = np.zeros_like(prices.exits)
+        values = cheapest(self._links, kinds, prices.exits, rounds, self._before, self._source)
+        seen = np.empty_like(costs)
+        seen[order] = retrace(
+            self._links, kinds, prices.exits, rounds, self._before, self._source, values, left
+        )
+        for k in np.nonzero(self._paid >= 0)[0]:
+            ends = np.nonzero(seen[k])[0]
+            left[self._paid[k], ends - self._lag[k]] -= seen[k, ends]
+        steps = self.relaxation.steps(worth.sum(axis=1).tolist(), rounds)
+        value = int(self._count @ prices.kinds) + int(values.min())
+        return value, seen.sum(axis=1) - self._count, left @ self._hats.T, steps
 
-    def _steps(self, prices: npt.NDArray[np.int64]) -> int:
-        """Steps of a check with these prices."""
-        last = (prices - 1) // self.timing.unit
-        appear = np.maximum(0, last - self._earliest + 1).tolist()
-        return self.relaxation.steps(appear, int(last.max()))
-
-    def search(
-        self, prices: Floats, aim: float, stop: Callable[[], bool] | None
-    ) -> tuple[int, list[int], Floats]:
-        """What `least` says of the best prices found; these in units and in rounds.
+    def search(self, prices: Floats, aim: float, stop: Callable[[], bool] | None) -> tuple[int, Prices]:
+        """What `least` says of the best prices found, and these.
 
         Parameters
         ----------
         prices : array of float
-            To start from, in rounds.
+            Of kinds, to start from, in rounds.
         aim : float
             By how much more than the best value prices aim for at first, as a share.
         stop : callable, optional
             Asked after each evaluation whether to stop.
         """
-        unit, low = self.timing.unit, self._earliest
-        waited, course = 0, np.zeros(len(prices))
+        low, kinds, classes = self._earliest, len(self._earliest), len(self.relaxation.exits)
+        point = np.concatenate([prices, np.zeros(classes * len(self._hats))])
+        least = np.concatenate([low, np.zeros(len(point) - kinds)])
+        waited, course, best = 0, np.zeros(len(point)), point
         # With these prices nobody gains by an appearance: every request ends as soon as it can.
-        best = int(self._count @ low) * unit, low * unit
-        for _ in range(EVALUATIONS):
-            whole = np.rint(np.clip(prices, low, self.timing.rounds) * unit).astype(np.int64)
-            value, surplus = self._evaluate(whole)
-            prices, waited = whole / unit, waited + 1
-            if value > best[0] and self._steps(whole) <= MOST_STEPS:
-                best, waited = (value, whole), 0
+        value, found = int(self._count @ low) * self.timing.unit, self._whole(least)
+        for _ in range(LINKED_EVALUATIONS if classes else EVALUATIONS):
+            point = np.clip(point, least, self.timing.rounds)
+            whole = self._whole(point)
+            now, surplus, left, steps = self._evaluate(whole)
+            waited += 1
+            if now > value and steps <= MOST_STEPS:
+                value, found, best, waited = now, whole, point, 0
             if waited >= PATIENCE:
-                prices, aim, waited, course = best[1] / unit, aim / 2, 0, np.zeros(len(prices))
-            course = surplus + MOMENTUM * course
+                point, aim, waited, course = best, aim / 2, 0, np.zeros(len(point))
+            course = np.concatenate([surplus, -left.ravel()]) + MOMENTUM * course
             norm = float(course @ course)
             if norm == 0 or aim < LEAST_AIM or (stop is not None and stop()):
                 break
-            prices = prices - ((1 + aim) * best[0] - value) / unit / norm * course
-        return best[0], best[1].tolist(), best[1] / unit
+            point = point - ((1 + aim) * value - now) / self.timing.unit / norm * course
+        return value, found
+
+    def _whole(self, point: Floats) -> Prices:
+        """Prices in units."""
+        kinds = len(self._earliest)
+        exits = point[kinds:].reshape(len(self.relaxation.exits), len(self._hats)) @ self._hats
+        return Prices(*(np.rint(some * self.timing.unit).astype(np.int64) for some in (point[:kinds], exits)))
+
+
+def _paid_back(relaxation: Relaxation, kind: RequestType) -> tuple[int, int]:
+    """Row of the price of leaving that a request is paid back, or -1, and rounds from there to its end."""
+    peak, part = relaxation.part(kind)
+    group = relaxation.group(kind) if relaxation.linked and part >= 0 else 0
+    return group - 1, peak - relaxation.leave[group] - 1
 
 
 @functools.cache
 def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
     from infermax_opt.infermax.bounds import _kernels_backwards as kernels
 
-    helpers = (kernels.nth, kernels.without)
+    helpers = (kernels.nth, kernels.without, kernels.following)
     return compiled(kernels.cheapest, ()), compiled(kernels.retrace, helpers)

@@ -32,8 +32,20 @@ be left out, and rounds beyond all u hold none.  The minimum is one dynamic prog
 round adds requests one by one, those without a part last, then shrinks all parts.  Prices are whole numbers
 of 1 / `unit` of a round, so it is exact.
 
-*Prices.*  By subgradients: a request that appears too often is too dear.  Equal requests share a price.
-First all have one d, then few different ones: as many as the checker has time for.
+*Prices of leaving.*  States are fewer if parts are not told apart.  Let d_0 < d_1 < ... be the holds to
+leave at, and let every part be seen down to d_0.  In a round in which it holds d_c + 1, c >= 1, a part may
+leave once the round's appearances are in: this costs V_c >= 0 of that round, whoever it is.  A request
+of class c >= 1, that is with d = d_c, that appears with a part in round C, is paid V_c of round
+C - (I + O - 1) + d_c + 1 back, in which it holds d_c + 1; that is none before the first, as d_c >= I - 1.
+Any V >= 0 will do: in a schedule let each part leave just then.  It is out of memory in the next round, as
+above, and what it costs is what it is paid back, so that the path of a schedule still costs the sum
+of C - u.  Where C - u less what is paid back is not negative, an appearance can be left out still:
+whatever its part does costs 0 or more.  With V = 0 all can leave at the last d, as in a relaxation with one.
+
+*Prices.*  By subgradients: a request that appears too often is too dear, and a part that leaves more often in
+some round than requests of its class are paid back for it leaves too cheaply.  Equal requests share a
+price; V is straight between some rounds.  First all have one d; then parts leave for prices from as
+small a d_0 on as the checker has time for, or where they are too many, few different d are told apart.
 
 Source: this project.
 """
@@ -43,8 +55,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
+import numpy as np
+
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Timing, chosen
+from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Prices, Timing, chosen
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.rounds import in_rounds
 
@@ -55,7 +69,11 @@ AIM, NEXT_AIM = 0.1, 0.02
 
 
 def backwards_bounds(
-    instance: Instance, *, stop: Callable[[], bool] | None = None, states: int | None = None
+    instance: Instance,
+    *,
+    stop: Callable[[], bool] | None = None,
+    states: int | None = None,
+    linked: bool = True,
 ) -> Iterator[LowerBound]:
     """Bounds by paths of ever finer states, each better than those before.
 
@@ -68,23 +86,27 @@ def backwards_bounds(
         Asked often whether to improve the prices no longer.
     states : int, optional
         Most states of memory: more take long to list.
+    linked : bool
+        Whether the last one may have prices of leaving.
     """
     if not in_rounds(instance):
         return
     timing = Timing.of(instance)
-    prices, best = timing.prices, Fraction(0)
-    for relaxation in chosen(instance, timing, states):
+    start, best = timing.prices, Fraction(0)
+    for relaxation in chosen(instance, timing, states, linked=linked):
         if best > 0 and stop is not None and stop():
             return
         paths = BackwardPaths(relaxation, timing)
-        least, found, prices = paths.search(prices, AIM if best == 0 else NEXT_AIM, stop)
-        bound = _bound(instance, paths, least, found)
+        least, prices = paths.search(start, AIM if best == 0 else NEXT_AIM, stop)
+        # What has no part here costs no memory, so its price says nothing of memory.
+        start = np.where(paths.seen, prices.kinds, 0) / timing.unit
+        bound = _bound(instance, paths, least, prices)
         if bound.value > best:
             best = bound.value
             yield bound
 
 
-def _bound(instance: Instance, paths: BackwardPaths, least: int, prices: list[int]) -> LowerBound:
+def _bound(instance: Instance, paths: BackwardPaths, least: int, prices: Prices) -> LowerBound:
     """The bound with these prices, and what they say, in units.
 
     Parameters
@@ -93,7 +115,7 @@ def _bound(instance: Instance, paths: BackwardPaths, least: int, prices: list[in
     paths : BackwardPaths
     least : int
         Of all latencies and arrivals.
-    prices : list of int
+    prices : Prices
     """
     alpha = instance.cost.seconds.alpha[0]
     arrived = sum((kind.arrival * len(kind.members) for kind in instance.types), Fraction(0))
@@ -103,7 +125,9 @@ def _bound(instance: Instance, paths: BackwardPaths, least: int, prices: list[in
         "piece": 0,
         "unit": paths.timing.unit,
         "leave": list(paths.relaxation.leave),
-        "prices": prices,
+        "prices": prices.kinds.tolist(),
     }
+    if paths.relaxation.linked:
+        evidence["exits"] = [np.trim_zeros(row, "b").tolist() for row in prices.exits[:, 1:]]
     value = (finished - arrived) / len(instance.requests)
     return LowerBound(value, "backwards paths", Proof.CERTIFICATE, evidence=evidence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -10,21 +11,36 @@ from infermax_opt.checking.fields import Field
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.pieces import FAR, Piece
 
-#: Hold of a request in memory, and the index of the hold at which it leaves.
-Part = tuple[int, int]
-#: Steps of listing a state.
-STATE_STEPS = 60
+#: Steps of listing a state, of finding where one leads, and for one that a part leaves.
+STATE_STEPS, FOUND_STEPS, LEFT_STEPS = 20, 5, 1
 #: Rounds that prices may have, at most.
 MAX_ROUNDS = 10**6
 
 
 class Ending(NamedTuple):
-    """Equal requests that end: where to in each state that has room, how many, from which round on, price."""
+    """Equal requests that end: where to in each state that has room, how many, and what each round costs.
+
+    A round that costs 0 is none in which they end; the list ends with the last one that costs less.
+    """
 
     grown: list[int]
     times: int
-    earliest: int
-    price: int
+    costs: list[int]
+
+
+class Leaving(NamedTuple):
+    """Parts that may leave: states with such a part, by falling totals, without it, and what rounds cost."""
+
+    states: list[int]
+    left: list[int]
+    costs: list[int]
+
+
+class Part(NamedTuple):
+    """With which requests end: what it holds, its class of holds to leave at (-1: it is not seen)."""
+
+    hold: int
+    group: int
 
 
 def backwards(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
@@ -44,22 +60,65 @@ def backwards(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     unit, leave = evidence["unit"].whole(1), evidence["leave"].integers()
     require(leave == sorted(set(leave)) and min(leave, default=-1) >= 0, "leave: does not rise from 0")
     require(max(i for i, _, _ in instance.kinds) - 1 <= leave[-1], "leave: a prompt is longer")
-    parts = [(*appearing(i, o, leave), i + o - 1) for i, o, _ in instance.kinds]
-    numbers = list_memories(instance, leave, {(hold, of) for hold, of, _ in parts})
-    prices = evidence["prices"].integers(len(parts))
-    require(all(0 <= price <= MAX_ROUNDS * unit for price in prices), "prices: out of range")
-    endings, total = list[tuple[bool, Ending]](), 0
-    for (hold, of, peak), price, ((_, o, arrival), times) in zip(
-        parts, prices, instance.kinds.items(), strict=True
+    linked = "exits" in evidence
+    exits = [row.integers() for row in evidence["exits"].items(len(leave) - 1)] if linked else []
+    worth = range(MAX_ROUNDS * unit + 1)
+    require(all(price in worth for costs in exits for price in costs), "exits: out of range")
+    prices = evidence["prices"].integers(len(instance.kinds))
+    require(all(price in worth for price in prices), "prices: out of range")
+    groups = [next(k for k, hold in enumerate(leave) if hold >= i - 1) for i, _, _ in instance.kinds]
+    parts = [
+        Part(i + o - 1, (0 if linked else of) if i + o - 1 > leave[of] else -1)
+        for (i, o, _), of in zip(instance.kinds, groups, strict=True)
+    ]
+    memories = Memories(instance, leave[:1] if linked else leave, parts)
+    endings, total, to = list[tuple[bool, Ending]](), 0, dict[Part, list[int]]()
+    for part, of, price, ((i, o, arrival), times) in zip(
+        parts, groups, prices, instance.kinds.items(), strict=True
     ):
         earliest = int(arrival * instance.scale / piece.alpha) + o
-        to = grown(instance, numbers, (hold, of), peak)
-        endings.append((of < 0, Ending(to, times, earliest, price)))
+        back = exits[of - 1] if linked and of > 0 and part.group >= 0 else []
+        costs = ending_costs(instance, price, back, i + o - 2 - leave[of], (max(earliest, 1), unit))
+        if part not in to:
+            to[part] = memories.grown(part)
+        endings.append((part.group < 0, Ending(to[part], times, costs)))
         total += price * times
     # Those without a part come last: they need the total of all others.
     endings.sort(key=lambda pair: pair[0])
-    total += cheapest_path(instance, [some for _, some in endings], shrunk(numbers, leave), unit)
+    leaving = [
+        Leaving(*memories.left(Part(d + 1, 0)), costs) for d, costs in zip(leave[1:], exits, strict=False)
+    ]
+    total += cheapest_path(instance, [some for _, some in endings], leaving, memories.shrunk())
     return instance.mean_latency(Fraction(total * piece.alpha, unit * instance.scale))
+
+
+def ending_costs(
+    instance: Instance, price: int, back: list[int], lag: int, rounds: tuple[int, int]
+) -> list[int]:
+    """What it costs to end in each round, from 0 on; 0 where that is no gain, or too soon.
+
+    Parameters
+    ----------
+    instance : Instance
+    price : int
+        Of ending.
+    back : list of int
+        Prices of leaving, by rounds from 1 on, that are paid back.
+    lag : int
+        Rounds from leaving to the end.
+    rounds : tuple[int, int]
+        First round in which it may end, at least 1, and units of a round.
+    """
+    earliest, unit = rounds
+    last = max((price - 1) // unit, (price + max(back) - 1) // unit if back else 0)
+    instance.work.spend(4 * last)
+    costs = [0] * (last + 1)
+    for time in range(earliest, last + 1):
+        at = time - lag - 1
+        costs[time] = min(0, time * unit - price - (back[at] if 0 <= at < len(back) else 0))
+    while costs and costs[-1] == 0:
+        costs.pop()
+    return costs
 
 
 def require_rounds(instance: Instance, piece: Piece) -> None:
@@ -75,98 +134,116 @@ def require_rounds(instance: Instance, piece: Piece) -> None:
     require(whole, "requests: an arrival is within a round")
 
 
-def appearing(i: int, o: int, leave: list[int]) -> Part:
-    """The part with which a request ends; its index is -1 where it has left by then.
+class Memories:
+    """Multisets of parts that fit: each is one of fewer parts and a last, which is no smaller than any other.
 
-    Parameters
-    ----------
-    i, o : int
-        Input and output tokens.
-    leave : list of int
-        Holds at which requests leave.
-    """
-    of = next(k for k, hold in enumerate(leave) if hold >= i - 1)
-    return (i + o - 1, of) if i + o - 1 > leave[of] else (0, -1)
-
-
-def list_memories(instance: Instance, leave: list[int], ends: set[Part]) -> dict[tuple[Part, ...], int]:
-    """Multisets of parts that fit, by their totals, each with its number.
+    Those that follow from one stand side by side.  Outside they have numbers by rising totals.
 
     Parameters
     ----------
     instance : Instance
     leave : list of int
         Holds at which requests leave.
-    ends : set of Part
+    ends : list of Part
         With which requests end.
     """
-    tops = [max([hold for hold, of in ends if of == k], default=0) for k in range(len(leave))]
-    instance.work.spend(sum(max(0, top - low) for low, top in zip(leave, tops, strict=True)))
-    parts = sorted((h, k) for k, top in enumerate(tops) for h in range(leave[k] + 1, top + 1))
-    found = list[tuple[int, tuple[Part, ...], int]]([(0, (), 0)])
-    for total, state, first in found:
-        for k in range(first, len(parts)):
-            if total + parts[k][0] > instance.capacity:
-                break
-            instance.work.spend(STATE_STEPS)
-            found.append((total + parts[k][0], (*state, parts[k]), k))
-    return {state: k for k, (_, state, _) in enumerate(sorted(found))}
+
+    def __init__(self, instance: Instance, leave: list[int], ends: list[Part]):
+        tops = [max([part.hold for part in ends if part.group == k], default=0) for k in range(len(leave))]
+        instance.work.spend(sum(max(0, top - low) for low, top in zip(leave, tops, strict=True)))
+        self.parts = sorted(Part(h, k) for k, top in enumerate(tops) for h in range(leave[k] + 1, top + 1))
+        self.instance, self.leave = instance, leave
+        holds = [part.hold for part in self.parts]
+        self.totals, self.parents, self.lasts, self.starts = [0], [0], [0], list[int]()
+        for state, total in enumerate(self.totals):
+            self.starts.append(len(self.totals))
+            first = self.lasts[state]
+            room = max(first, bisect.bisect_right(holds, instance.capacity - total)) - first
+            instance.work.spend(STATE_STEPS * (room + 1))
+            self.totals += [total + hold for hold in holds[first : first + room]]
+            self.parents += [state] * room
+            self.lasts += range(first, first + room)
+        self.order = sorted(range(len(self.totals)), key=self.totals.__getitem__)
+        self.numbers = [0] * len(self.order)
+        for number, state in enumerate(self.order):
+            self.numbers[state] = number
+
+    def more(self, state: int, k: int) -> int:
+        """The state with part k more, which is no smaller than any other and fits."""
+        return self.starts[state] + k - self.lasts[state]
+
+    def grown(self, part: Part) -> list[int]:
+        """Numbers of the states with one part more; the first states, as many as have room, have one."""
+        room = self.instance.capacity - part.hold
+        self.instance.work.spend(FOUND_STEPS * len(self.totals))
+        if part.group < 0:
+            return list(range(sum(total <= room for total in self.totals)))
+        k, to = self.parts.index(part), list[int]()
+        for state, (total, parent, last) in enumerate(
+            zip(self.totals, self.parents, self.lasts, strict=True)
+        ):
+            fits = total <= room
+            to.append(-1 if not fits else self.more(state, k) if last <= k else self.more(to[parent], last))
+        return [self.numbers[to[state]] for state in self.order if to[state] >= 0]
+
+    def left(self, part: Part) -> tuple[list[int], list[int]]:
+        """Numbers of the states with a part, by falling totals, and of the same without it."""
+        self.instance.work.spend(FOUND_STEPS * len(self.totals))
+        if part not in self.parts:
+            return [], []
+        k, to = self.parts.index(part), [-1]
+        for parent, last in zip(self.parents[1:], self.lasts[1:], strict=True):
+            other = to[parent] if last > k else -1
+            to.append(parent if last == k else self.more(other, last) if other >= 0 else -1)
+        those = [state for state in reversed(self.order) if to[state] >= 0]
+        return [self.numbers[state] for state in those], [self.numbers[to[state]] for state in those]
+
+    def shrunk(self) -> list[int]:
+        """Numbers of the states a round before: parts hold a token less, or have left."""
+        self.instance.work.spend(FOUND_STEPS * len(self.totals))
+        index, to = {part: k for k, part in enumerate(self.parts)}, [0]
+        after = [index.get(Part(hold - 1, of), -1) for hold, of in self.parts]
+        for parent, last in zip(self.parents[1:], self.lasts[1:], strict=True):
+            k = after[last]
+            to.append(self.more(to[parent], k) if k >= 0 else to[parent])
+        return [self.numbers[to[state]] for state in self.order]
 
 
-def grown(instance: Instance, numbers: dict[tuple[Part, ...], int], part: Part, peak: int) -> list[int]:
-    """Numbers of the states with one part more; the first states, as many as have room, have one.
-
-    Parameters
-    ----------
-    instance : Instance
-    numbers : dict
-        Numbers of states, by rising totals.
-    part : Part
-        With index -1 it is not seen, and the state stays.
-    peak : int
-        What it holds.
-    """
-    to = list[int]()
-    for state, number in numbers.items():
-        instance.work.spend(STATE_STEPS)
-        if sum(hold for hold, _ in state) + peak > instance.capacity:
-            break
-        to.append(numbers[tuple(sorted((*state, part)))] if part[1] >= 0 else number)
-    return to
-
-
-def shrunk(numbers: dict[tuple[Part, ...], int], leave: list[int]) -> list[int]:
-    """Numbers of the states a round before: parts hold a token less, or have left."""
-    return [numbers[tuple([(h - 1, k) for h, k in state if h - 1 > leave[k]])] for state in numbers]
-
-
-def cheapest_path(instance: Instance, endings: list[Ending], shrunk: list[int], unit: int) -> int:
-    """Units of the cheapest path; a request that ends in a round costs what it is late for its price.
+def cheapest_path(
+    instance: Instance, endings: list[Ending], leaving: list[Leaving], shrunk: list[int]
+) -> int:
+    """Units of the cheapest path; a request that ends in a round costs what it is late for its prices.
 
     Parameters
     ----------
     instance : Instance
     endings : list of Ending
+    leaving : list of Leaving
     shrunk : list of int
         Number of each state a round before.
-    unit : int
-        Units of a round.
     """
     values: list[Any] = [0] + [FAR] * (len(shrunk) - 1)
-    rounds = max(ending.price for ending in endings) // unit
+    rounds = max(len(ending.costs) for ending in endings) - 1
     # All that follows is known to the step, so that too much of it is rejected before it begins.
-    instance.work.spend(rounds * (2 * len(endings) + 10 + 3 * len(shrunk) // 5))
-    for to, times, earliest, price in endings:
-        worth = max(0, (price - 1) // unit - max(earliest, 1) + 1)
+    instance.work.spend(max(0, rounds) * (2 * len(endings) + 10 + 3 * len(shrunk) // 5))
+    for states, _, _ in leaving:
+        instance.work.spend(max(0, rounds) * (10 + LEFT_STEPS * len(states)))
+    for to, times, costs in endings:
+        worth = sum(cost < 0 for cost in costs)
         instance.work.spend(worth * times * (10 + 3 * len(to) // 5))
     for time in range(rounds, 0, -1):
-        for to, times, earliest, price in endings:
-            late = time * unit - price
-            if late < 0 and earliest <= time:
+        for to, times, costs in endings:
+            late = costs[time] if time < len(costs) else 0
+            if late < 0:
                 for _ in range(times):
                     for number, value in zip(to, values[: len(to)], strict=True):
                         if value + late < values[number]:
                             values[number] = value + late
+        for states, left, costs in leaving:
+            price = costs[time - 1] if time <= len(costs) else 0
+            for state, number in zip(states, left, strict=True):
+                if values[state] + price < values[number]:
+                    values[number] = values[state] + price
         after: list[Any] = [FAR] * len(shrunk)
         for number, value in zip(shrunk, values, strict=True):
             if value < after[number]:

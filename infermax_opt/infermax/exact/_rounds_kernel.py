@@ -60,7 +60,7 @@ class Nodes(NamedTuple):
     parent: Any
 
 
-def cost_to_go(links: Any, kinds: Any, unit: Any, ahead: Any) -> None:
+def cost_to_go(links: Any, kinds: Any, ahead: Any) -> None:
     """Fill in `Costs.ahead`; `links` and `kinds` as in the bound."""
     states = len(links.shrunk)
     ahead[0] = 0
@@ -69,8 +69,8 @@ def cost_to_go(links: Any, kinds: Any, unit: Any, ahead: Any) -> None:
         for a in range(states):
             values[a] = ahead[r - 1, links.shrunk[a]]
         for k in range(len(kinds.sort) - 1, -1, -1):
-            cost = r * unit - kinds.price[k]
-            if cost >= 0 or r < kinds.earliest[k]:
+            cost = kinds.cost[k, r]
+            if cost >= 0:
                 continue
             low, high = links.offset[kinds.sort[k]], links.offset[kinds.sort[k] + 1]
             for _ in range(kinds.count[k]):

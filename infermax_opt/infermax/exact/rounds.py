@@ -114,11 +114,13 @@ class RoundsSearch:
         sort, price = np.array(relaxation.sort_numbers), np.array(prices, np.int64)
         first = np.array(earliest_ends(instance), np.int64)
         count = np.array([len(kind.members) for kind in types], np.int64)
-        order = np.lexsort((-price, sort))
+        order = np.argsort(sort, kind="stable")
         links = relaxation.links()
         self._unit, self._capacity, self.horizon = unit, instance.system.kv_capacity, _horizon(instance)
         ahead = np.empty((self.horizon + 1, len(links.shrunk)), np.int64)
-        _kernels()[0](links, Kinds(sort[order], count[order], first[order], price[order]), unit, ahead)
+        rounds = np.arange(self.horizon + 1)
+        late = np.where(rounds >= first[:, None], np.minimum(rounds * unit - price[:, None], 0), 0)
+        _kernels()[0](links, Kinds(sort[order], count[order], late[order]), ahead)
         self._costs = kernel.Costs(ahead, links.shrunk, links.grown, links.offset)
         self._paid = int(count @ price)
         # The dearest first: they end last.
@@ -298,7 +300,7 @@ def guided(instance: Instance, evidence: Mapping[str, Any] | None, most: int = F
     most : int
         Nodes of a layer, at most.
     """
-    if evidence is None or evidence["kind"] != "backwards":
+    if evidence is None or evidence["kind"] != "backwards" or "exits" in evidence:
         return None
     relaxation = Relaxation(instance, tuple(evidence["leave"]))
     if relaxation.totals[-1] * (_horizon(instance) + 1) > CELLS:
@@ -321,7 +323,7 @@ def proved(instance: Instance, upper: int, left: Callable[[], float]) -> Proved:
         Share of the time that is left.
     """
     search, low, best = None, 0, None
-    for bound in backwards_bounds(instance, stop=lambda: left() < 1 - PRICING, states=STATES):
+    for bound in backwards_bounds(instance, stop=lambda: left() < 1 - PRICING, states=STATES, linked=False):
         # Most small instances need no better prices, and then few nodes.
         search = guided(instance, bound.evidence, SOME) or search
         if search is not None and low < upper:

@@ -9,6 +9,7 @@ gives the optimum, as a request that starts later is smaller while another peaks
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -34,9 +35,12 @@ MOST_ROUNDS = 10**7
 PLACED = 50_000
 #: Rounds by which the sum of latencies may grow in a step, on average, as a multiple of the mean output: when
 #: a run of annealing starts, when one from a good order does, and when it ends.
-HOT, WARM, COLD = 1.5, 0.4, 0.1
-#: Runs of annealing, and the share of the time that they have where schedules can be combined.
-RUNS, SHARE = 2, 0.7
+HOT, WARM, COLD = 0.4, 0.2, 0.02
+#: Steps of a run for each request: several short runs find more than a long one.
+STEPS = 6000
+#: Runs of annealing without a deadline, and the share of the time that runs have where schedules can be
+#: combined.
+RUNS, SHARE = 2, 0.6
 #: Share of the time that a run from the best order has.
 AGAIN = 0.06
 #: Schedules that are kept to be combined.
@@ -108,20 +112,23 @@ class RoundsPlanner:
         """Runs of annealing, then pairs, and runs again where these are in vain; a name after each step."""
         begin = time.monotonic()
         share = SHARE if self._merge is not None else 1.0
-        for run in range(RUNS):
-            end = None if deadline is None else begin + (deadline - begin) * share * (run + 1) / RUNS
+        end = None if deadline is None else begin + (deadline - begin) * share
+        for run in itertools.count():
+            if run >= RUNS if end is None else run > 0 and time.monotonic() >= end:
+                break
             yield from self._anneal(self._first.copy(), HOT, end, str(run))
         if deadline is None:
             for _ in range(RUNS):
                 yield from self._pair()
             return
-        vain = 0
+        vain = again = 0
         while (now := time.monotonic()) < deadline:
             before = self._known[-1][0], self._known[0][0]
             if self._merge is None or vain >= VAIN or len(self._known) < 2:
                 best = self._known[0][1].argsort(kind="stable")
-                yield from self._anneal(best, WARM, now + AGAIN * (deadline - begin), "again")
-                vain = 0
+                order, hot = (best, WARM) if again % 2 else (self._first.copy(), HOT)
+                yield from self._anneal(order, hot, now + AGAIN * (deadline - begin), "again")
+                vain, again = 0, again + 1
             else:
                 yield from self._pair()
                 vain = 0 if (self._known[-1][0], self._known[0][0]) != before else vain + 1
@@ -136,11 +143,12 @@ class RoundsPlanner:
             self._best = value, starts.copy()
 
     def _anneal(self, order: Ints, hot: float, end: float | None, name: str) -> Iterator[str]:
-        """One run of annealing, of `LOOKS` steps or until some moment."""
+        """One run of annealing, of `LOOKS` looks at the clock, or of `STEPS` and until some moment at most."""
         from infermax_opt.infermax.planners.rounds._kernel import CHANCES
 
         requests, capacity = self._requests, self.instance.system.kv_capacity
-        scale, start, share, look, best = float(requests.outputs.mean()), time.monotonic(), 0.0, 0, None
+        scale, start, share, done, best = float(requests.outputs.mean()), time.monotonic(), 0.0, 0, None
+        most = STEPS * len(order)
         while share < 1:
             heat = scale * hot * (COLD / hot) ** share
             steps = max(1, PLACED // len(order)) if self._best is not None else 0
@@ -151,8 +159,10 @@ class RoundsPlanner:
             if self._best is None or value < self._best[0]:
                 self._best = value, starts
                 yield name
-            look += 1
-            share = look / LOOKS if end is None else (time.monotonic() - start) / max(1e-9, end - start)
+            done += PLACED // len(order) + 1
+            share = done * len(order) / (LOOKS * PLACED)
+            if end is not None:
+                share = max(done / most, (time.monotonic() - start) / max(1e-9, end - start))
         if best is not None:
             self._note(*best)
             yield name

@@ -74,7 +74,8 @@ class Times:
         factor = 10 ** (places - self.places)
         if factor == 1:
             return self.ticks
-        fits = _most(self.ticks) * factor < SMALL
+        # The factor itself must fit, too, where all ticks are 0.
+        fits = max(_most(self.ticks), 1) * factor < SMALL
         ticks: NDArray[Any] = (self.ticks if fits else self.ticks.astype(object)) * factor
         return ticks
 

@@ -142,7 +142,7 @@ def _events(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _replica(path: str, seen: set[str], choices: Choices) -> str:
     chosen = None if choices.replica is None else str(choices.replica)
-    names = ", ".join(sorted(seen))
+    names = ", ".join([name[:40] for name in sorted(seen)][:8] + ["..."] * (len(seen) > 8))
     if chosen is None and len(seen) > 1:
         raise InputError(
             f"holds the batches of {len(seen)} replicas ({names}): choose one with --replica", source=path

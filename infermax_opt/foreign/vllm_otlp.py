@@ -37,12 +37,11 @@ def _flat(span: dict[str, Any]) -> dict[str, Any]:
     kept = {START: span.get(START), "status": span.get("status")}
     attributes = span.get("attributes")
     for attribute in attributes if isinstance(attributes, list) else []:
-        if isinstance(attribute, dict) and attribute.get("key") in ATTRIBUTES:
+        name = attribute.get("key") if isinstance(attribute, dict) else None
+        if isinstance(name, str) and name in ATTRIBUTES:
             value = attribute.get("value")
             # One key with the type of the value: intValue, doubleValue, stringValue.
-            kept[ATTRIBUTES[attribute["key"]]] = (
-                next(iter(value.values()), None) if isinstance(value, dict) else value
-            )
+            kept[ATTRIBUTES[name]] = next(iter(value.values()), None) if isinstance(value, dict) else value
     return kept
 
 

@@ -85,6 +85,28 @@ def results(count: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def test_times_of_zero_beside_very_fine_ones() -> None:
+    fine = Times.of([Fraction(39999999999999996, 10**21), Fraction(0)])
+    for found in (
+        Times.zero(2) + fine,
+        fine - Times.zero(2),
+        fine.where(np.array([True, False]), Times.zero(2)),
+    ):
+        assert found.list() == fine.list()
+
+
+def test_a_run_that_never_waited_and_has_gaps_of_microseconds(tmp_path: Path) -> None:
+    """As vLLM writes it: 0 for who did not wait, and floats of 21 digits for tokens that came together."""
+    run = {
+        "input_lens": [5], "output_lens": [3], "ttfts": [0.04], "itls": [[3.9999999999999996e-05, 0.02]],
+        "start_times": [100.0], "queue_times": [0.0], "errors": [""],
+    }  # fmt: skip
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(run))
+    (request,) = read_run(path, "vllm").requests
+    assert request.e2e == Fraction("0.06") + Fraction("0.000039999999999999996")
+
+
 def test_many_small_requests_take_little_memory(tmp_path: Path) -> None:
     """Some numbers of 64 bits each; while it is read, a list of its decimals."""
     path, count = tmp_path / "run.json", 20_000

@@ -246,3 +246,22 @@ def test_mutants_are_read_or_named(tmp_path: Path, form: str) -> None:
             assert text.isprintable()
             assert len(text) < 600
     assert read or form in ("vidur-chrome-trace",)
+
+
+@pytest.mark.parametrize("key", [[], {}, 5, None])
+def test_attributes_without_a_name_are_passed_over(tmp_path: Path, key: object) -> None:
+    spans = json.loads(TEXTS["vllm-otlp"])
+    attributes = spans["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]
+    attributes.append({"key": key, "value": {"intValue": "5"}})
+    path = tmp_path / "spans.json"
+    path.write_text(json.dumps(spans))
+    assert len(read_run(path, "vllm-otlp").requests) == 3
+
+
+def test_many_replicas_with_long_names_are_a_short_line(tmp_path: Path) -> None:
+    event = {"ph": "X", "ts": 0, "dur": 1, "args": {"request_ids": [0], "num_tokens": [5]}}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([{**event, "pid": 10**400 + k} for k in range(1000)]))
+    with pytest.raises(InputError, match="holds the batches of 1000 replicas") as caught:
+        read_run(path, "vidur-chrome-trace")
+    assert len(str(caught.value)) < 600

@@ -384,6 +384,15 @@ def turns(sim):
         return Batch(evict=sim.running)
     return {sim.waiting[0]: sim.waiting[0].prefill_left - 1}
 
+async def waits(sim):
+    return {}
+
+def many(sim):
+    return list(range(10**6))
+
+class Bare:
+    pass
+
 number = 7
 """
 
@@ -449,6 +458,9 @@ NEVER = "never ends: at"
         ("says", "says: 5 is no batch: neither a Batch nor a mapping of requests to tokens"),
         ("peeks", "line 41: output_tokens: are unknown before the last one"),
         ("leaves", "line 44: SystemExit: 3"),
+        ("waits", "waits: an async function gives no batch: nobody awaits it"),
+        ("many", "many: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16... is no batch"),
+        ("Bare", "Bare: class Bare has no method `batch`"),
         ("number", "number: is 7: neither a function nor something with a method `batch`"),
         ("nothing", "nothing: there is none of that name; there are whole, serially, Counts, divides"),
     ],

@@ -86,6 +86,8 @@ def simulate(
     sim = Simulator(instance, clairvoyant=is_clairvoyant(scheduler))
     made: Any = scheduler() if inspect.isclass(scheduler) else scheduler
     ask = getattr(made, "batch", made)
+    if not callable(ask):
+        raise InputError(f"class {type(made).__name__} has no method `batch`")
     most = instance.system.kv_capacity + PATIENCE
     while not sim.done:
         batch = ask(sim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
+from infermax_opt.files.fields import shown
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, System
 from infermax_opt.infermax.data.intervals import refuse_intervals
@@ -293,7 +295,10 @@ def _entry(batch: Batch | Tokens) -> Batch:
         return replace(batch, tokens=_named(batch.tokens), evict=evict)
     if isinstance(batch, Mapping):
         return Batch(_named(batch))
-    raise InputError(f"{batch!r} is no batch: neither a Batch nor a mapping of requests to tokens")
+    if inspect.iscoroutine(batch):
+        batch.close()
+        raise InputError("an async function gives no batch: nobody awaits it")
+    raise InputError(f"{shown(batch)} is no batch: neither a Batch nor a mapping of requests to tokens")
 
 
 def _named(tokens: Mapping[Any, int]) -> dict[str, int]:

@@ -1,5 +1,7 @@
 """Plans for a few requests by ruin and recreate, first in long steps, then in ever shorter ones.
 
+The search in the longest steps starts from a walk that prices of memory guide (`walks`).
+
 In steps of w batches a request makes w tokens or none, and is held there as if it had all that it makes in
 the step; so what fits there fits batch by batch.  Each step becomes several shorter ones, in which memory
 is left over at first.  The search leaves out steps at random and repairs what broke, as long as that pays.
@@ -21,6 +23,7 @@ from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.lives import _kernel
 from infermax_opt.infermax.planners.lives._kernel import AWAY, DECODE, ENTER, FAR, IDLE, Level
 from infermax_opt.infermax.planners.lives._write import lives_of, written
+from infermax_opt.infermax.planners.lives.walks import walks
 from infermax_opt.infermax.planners.plan._options import filled_batches
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ MAX_REQUESTS = 64
 MAX_CELLS = 20_000_000
 #: Steps with tokens that the longest request takes in the longest steps; by what steps become shorter.
 STEPS, SHORTER = 32, 4
+#: Share of the time that walks have first; how many there are without a deadline.
+WALK_SHARE, WALKS = 0.2, 2
 #: Shares of the time by which the search in the longest steps ends, and that in all but the shortest.
 FIRST_SHARE, LAST_SHARE = 0.3, 0.6
 #: Share by which that in steps of one batch ends which starts from them; one from a known schedule follows.
@@ -115,7 +120,7 @@ def lives_plans(
 
 
 def _in_longer_steps(instance: Instance, seed: int, until: Callable[[float], float | None]) -> Lives | None:
-    """Lives in steps of one batch, found in longer ones; None where outputs are short.
+    """Lives in steps of one batch, from walks and longer steps; None where there are none.
 
     Parameters
     ----------
@@ -124,7 +129,15 @@ def _in_longer_steps(instance: Instance, seed: int, until: Callable[[float], flo
     until : callable
         Moment when a share of the time has passed.
     """
-    spans, lives = _spans(max(request.output_tokens for request in instance.requests)), None
+    lives: Lives | None = None
+    spans = _spans(max(request.output_tokens for request in instance.requests))
+    end = until(WALK_SHARE)
+
+    def late(count: int) -> bool:
+        return count >= WALKS if end is None else time.monotonic() > end
+
+    for _, walked in walks(*_level_of(instance, spans[0]), seed, late):
+        lives = walked
     for number, (span, shorter) in enumerate(itertools.pairwise(spans)):
         search = _Search(instance, span, lives, seed)
         for _ in search.improve(until(FIRST_SHARE + (LAST_SHARE - FIRST_SHARE) * number / (len(spans) - 1))):

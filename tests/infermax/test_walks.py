@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 
@@ -18,7 +20,7 @@ from tests.support import case, value
 FEW = 3
 
 
-def found(instance: Instance, span: int = 1, seed: int = 0) -> list[tuple[float, object]]:
+def found(instance: Instance, span: int = 1, seed: int = 0) -> list[tuple[float, Any]]:
     level, kinds = _level_of(instance, span)
     return list(walks(level, kinds, seed, lambda count: count >= FEW))
 

@@ -45,7 +45,9 @@ def served(seed: int) -> FleetQuestion:
         ServiceLevel(ttft=Fraction(1, 10)),
     ]
     groups = [
-        RequestGroup(r.id, r.input_tokens, rng.choice([1, r.output_tokens]), r.arrival, slo=rng.choice(levels))
+        RequestGroup(
+            r.id, r.input_tokens, rng.choice([1, r.output_tokens]), r.arrival, slo=rng.choice(levels)
+        )
         for r in question.workload.requests
     ]
     block = rng.choice([1, 16])

@@ -49,8 +49,9 @@ MEANINGS = (
     ),
     (
         "upper",
-        "A routing policy and an online scheduler reach the share with that many. Every batch of every "
-        "machine was replayed in exact numbers; a request that nobody serves misses.",
+        "That many reach the share, with a routing policy and an online scheduler or with a plan that knows "
+        "the future, as its row says. Every batch of every machine was replayed in exact numbers; a request "
+        "that nobody serves misses.",
     ),
 )
 Row = Mapping[str, Any]

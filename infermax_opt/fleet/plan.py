@@ -378,7 +378,7 @@ def _split(row: PlanRow, options: PlanOptions, split: Split, tell: Tell) -> Iter
     prices = None
     if row.machine.price is not None and decode.price is not None:
         prices = row.machine.price, decode.price
-    for known in split_plan(asked, online_of(options.schedulers), prices, tell):
+    for known in split_plan(asked, online_of(options.schedulers) or SCHEDULERS, prices, tell):
         yield replace(known, left_out=left_out)
 
 

@@ -298,7 +298,8 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
     if plan.stopped is not None:
         lines.append(f"stopped by {plan.stopped}; what is above is what was known")
     lines.append(
-        "lower: every routing and schedule needs that many, proved by a certificate; upper: replayed"
+        "lower: every routing and schedule needs that many, proved by a certificate; upper: replayed, "
+        "online: of these those without knowledge of the future"
     )
     return "\n".join(lines)
 
@@ -308,13 +309,14 @@ def _table(plan: Plan) -> list[tuple[str, ...]]:
     errors = any(row.error is not None for row in plan.rows)
     varied = any(row.machine.variant != AS_GIVEN for row in plan.rows)
     more = [*(["batches"] if varied else []), *(["error"] if errors else [])]
-    head = ("machine", "rate", *more, "lower", "upper", "status", "found by")
+    head = ("machine", "rate", *more, "lower", "upper", "online", "status", "found by")
     table: list[tuple[str, ...]] = [head]
     for row in plan.rows:
         by = row.found_by or UNKNOWN
         given = [row.machine.variant.words or "as given"] if varied else []
         given += [] if row.error is None else [f"{float(row.error):g}"]
-        bounds = _cell(row.lower), _cell(row.upper)
+        online = None if row.online is None else row.online.machines
+        bounds = _cell(row.lower), _cell(row.upper), _cell(online)
         table.append((row.machine.name, f"{float(row.rate):g}", *given, *bounds, row.status, by))
     return table
 

@@ -8,9 +8,11 @@ from fractions import Fraction
 
 import pytest
 
+from infermax_opt.files.traces import Trace, TraceRequest
 from infermax_opt.fleet.bounds.pooled import pooled_bound
 from infermax_opt.fleet.dispatch import dispatcher
 from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way, dispatches
+from infermax_opt.fleet.plan import MachineType, PlanOptions, Split
 from infermax_opt.fleet.planned import (
     PLANNED,
     QUEUE,
@@ -23,6 +25,8 @@ from infermax_opt.fleet.planned import (
 )
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import replay_fleet
+from infermax_opt.fleet.scaling import Scaling
+from infermax_opt.fleet.sweep import Sweep, sweep
 from infermax_opt.fleet.upper import fewest_machines
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.ecoserve import with_predictions
@@ -31,6 +35,7 @@ from tests.campaign import campaign, in_blocks
 from tests.fleet.test_upper import stream
 from tests.fleet.tiny import fewest, tiny_fleet
 from tests.infermax.vector_oracle import TooMany
+from tests.support import PAPER
 
 MIXES = Policy(chunked_prefill=True, hybrid_batching=True, preemption=False)
 
@@ -45,7 +50,9 @@ def served(seed: int) -> FleetQuestion:
         ServiceLevel(ttft=Fraction(1, 10)),
     ]
     groups = [
-        RequestGroup(r.id, r.input_tokens, rng.choice([1, r.output_tokens]), r.arrival, slo=rng.choice(levels))
+        RequestGroup(
+            r.id, r.input_tokens, rng.choice([1, r.output_tokens]), r.arrival, slo=rng.choice(levels)
+        )
         for r in question.workload.requests
     ]
     block = rng.choice([1, 16])
@@ -155,3 +162,38 @@ def test_the_longest_are_refused_while_there_are_too_many() -> None:
     given = Dispatcher(FleetQuestion(workload, Fraction(1)))
     assert given.pilot(1, Way(shed=1.0)).missed == [1]
     assert given.pilot(1, Way(shed=1.0)).routes == [0, -1, 0, 0, 0]
+
+
+def test_a_sweep_by_a_plan_alone_and_one_that_is_interrupted() -> None:
+    trace = Trace("t.csv", tuple(TraceRequest(k + 2, Fraction(k, 10), 900, 3) for k in range(20)))
+    kind = MachineType("a", System(9_000, 1024, 512), PAPER)
+    options = PlanOptions(
+        ServiceLevel(Fraction(1, 2)), schedulers=(PLANNED,), scaling=Scaling(), window=Fraction(1),
+        split=Split(Fraction(0)),
+    )  # fmt: skip
+    (row,) = sweep(trace, Sweep([kind], [Fraction(1)], options)).rows
+    assert row.found is not None
+    assert row.online is None
+    assert row.found_by == f"{QUEUE} with {PLANNED}"
+    assert row.scaled is not None
+    assert row.scaled.lower <= row.scaled.upper
+    assert row.windows is not None
+    assert row.windows.scheduler == PLANNED
+    assert row.split is not None
+    assert row.split.found is not None
+
+    def tell(told: str) -> None:
+        if told.startswith("planning"):
+            raise KeyboardInterrupt
+
+    many = prompts_beside_decodes().workload
+    asked = [TraceRequest(k, r.arrival, r.input_tokens, r.output_tokens) for k, r in enumerate(many.requests)]
+    both = PlanOptions(many.requests[0].terms.slo, Fraction(95, 100), ("sarathi", PLANNED))
+    plan = sweep(
+        Trace("m.csv", tuple(asked)),
+        Sweep([MachineType("m", many.system, many.cost)], [Fraction(1)], both),
+        tell,
+    )
+    assert plan.stopped is not None
+    assert plan.stopped.startswith("an interrupt, at: planning ")
+    assert plan.rows[0].found is plan.rows[0].online is not None

@@ -73,7 +73,7 @@ def test_nobody_is_busy_for_less(seeds: range) -> None:
         bound, scaling = pooled_bound(question), Scaling(Fraction(1), Fraction(2))
         found = fewest_machines(question, 1)
         assert found is not None
-        result = scaled(question, bound, found, scaling)
+        result = scaled(question, bound, found, found, scaling)
         assert 0 < result.lower <= result.upper
         assert result.peak >= 1
         for name in ("sarathi", "vllm", "rank_input"):

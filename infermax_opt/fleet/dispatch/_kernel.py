@@ -12,30 +12,24 @@ scheduler.  What counts is the replay of the batches that it notes.
 from __future__ import annotations
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
+from infermax_opt.fleet.dispatch._state import (
+    ARRIVED,
+    BATCHES,
+    BEGUN,
+    DECODES,
+    ENTRIES,
+    PROMPTS,
+    READ,
+    TO_COME,
+    USED,
+    WAITING,
+)  # fmt: skip
 from infermax_opt.infermax.data.cost import batch_time, prefill_work
 
-__all__ = [
-    "BATCHES",
-    "COUNTERS",
-    "ENTRIES",
-    "HELPERS",
-    "NOTES",
-    "Fleet",
-    "Jobs",
-    "Limits",
-    "Log",
-    "dispatch_loop",
-]
+__all__ = ["HELPERS", "dispatch_loop"]
 
-# Columns of `Fleet.count`: requests that decode; that have a prompt; KV reserved; KV that decodes read;
-# prompt tokens to come; tokens of all prompts that have not ended.
-DECODES, PROMPTS, USED, READ, TO_COME, BEGUN = range(6)
-COUNTERS = 6
-# Columns of `Log.count`: batches, and prompts in them; requests in the queue, and those that have arrived.
-BATCHES, ENTRIES, WAITING, ARRIVED = range(4)
-NOTES = 4
 #: Requests in the queue that a machine looks at when it has room.
 LOOK = 24
 #: Share that a batch may take of the time that limits leave to it.
@@ -44,74 +38,6 @@ CAREFUL = 0.999
 BATCHES_LEFT = 2.0
 #: Relative error granted to the clock; what arrived within it gets an explicit start.
 CLOCK_MARGIN = 1e-7
-
-
-class Limits(NamedTuple):
-    """The machine, and how it is run.
-
-    `capacity`, `tokens`, `prefill`, `running`, `block`: limits of a batch and of the KV; `exact`: how
-    attention work counts; `chunk`: most tokens of one prompt in a batch; `hold`: whether first tokens wait
-    until others come with them; `shed`: share of their time in which machines run prompts, as a guess by
-    which the longest requests are refused while there are too many; 0: none are.
-    """
-
-    capacity: Any
-    tokens: Any
-    prefill: Any
-    running: Any
-    block: Any
-    exact: Any
-    chunk: Any
-    hold: Any
-    shed: Any
-
-
-class Jobs(NamedTuple):
-    """Columns of requests; `order`: by arrival; `among`: of how many machines, the first ones, one takes it.
-
-    `first_due`, `last_due`: float seconds of the trace; `tpot`: float seconds; `done`: prompt tokens
-    processed; `made`: output tokens; `route`: its machine or -1; `first` and `last`: when these tokens came.
-    """
-
-    inputs: Any
-    outputs: Any
-    arrival: Any
-    order: Any
-    among: Any
-    first_due: Any
-    last_due: Any
-    tpot: Any
-    done: Any
-    made: Any
-    route: Any
-    first: Any
-    last: Any
-
-
-class Fleet(NamedTuple):
-    """Rows of machines: who decodes, who has a prompt, counters, clocks; the queue; parts of a batch."""
-
-    decoding: Any
-    prompts: Any
-    count: Any
-    clock: Any
-    waiting: Any
-    part: Any
-    chunk: Any
-
-
-class Log(NamedTuple):
-    """Batches as they come: machine, who has just arrived or -1, end of its prompts; prompts and tokens.
-
-    Without rows batches are only counted.
-    """
-
-    count: Any
-    machine: Any
-    start: Any
-    end: Any
-    named: Any
-    tokens: Any
 
 
 def time_of(cost: Any, tokens: Any, decodes: Any, read: Any, parts: Any, work: Any) -> Any:
@@ -279,6 +205,36 @@ def released(jobs: Any, fleet: Any, cost: Any, k: Any, now: Any, longest: Any, u
     return False, min(until, left)
 
 
+def wanted(limits: Any, jobs: Any, i: Any, longest: Any, release: Any) -> Any:
+    """Tokens of a prompt that the next batch may hold; 0: its first token waits."""
+    left = jobs.inputs[i] - jobs.done[i]
+    if limits.hold and held_back(jobs, i, longest) and (left > 1 or not release):
+        left -= 1
+    return left
+
+
+def forced(limits: Any, jobs: Any, fleet: Any, k: Any) -> Any:
+    """Put the first prompt into the batch, whatever it takes; its tokens."""
+    i = fleet.prompts[k, 0]
+    some = min(limits.prefill, limits.tokens, jobs.inputs[i] - jobs.done[i])
+    fleet.part[0], fleet.chunk[0] = i, some
+    return some
+
+
+def most_remaining(jobs: Any, fleet: Any, k: Any) -> Any:
+    """Tokens that the longest of those who decode still makes."""
+    longest = 0
+    for j in range(fleet.count[k, DECODES]):
+        i = fleet.decoding[k, j]
+        longest = max(longest, jobs.outputs[i] - jobs.made[i])
+    return longest
+
+
+def later_of(jobs: Any, one: Any, other: Any) -> Any:
+    """Who arrived later; the first may be -1, for nobody."""
+    return other if one < 0 or jobs.arrival[other] > jobs.arrival[one] else one
+
+
 def form(limits: Any, jobs: Any, fleet: Any, cost: Any, log: Any, k: Any, now: Any) -> Any:
     """Form the next batch: its prompts, its seconds, and who of them arrived last, or -1."""
     count = fleet.count[k]
@@ -286,9 +242,7 @@ def form(limits: Any, jobs: Any, fleet: Any, cost: Any, log: Any, k: Any, now: A
     until = allowance(jobs, fleet, cost, k, now)
     limit, release, longest = until, True, 0
     if limits.hold:
-        for j in range(decodes):
-            i = fleet.decoding[k, j]
-            longest = max(longest, jobs.outputs[i] - jobs.made[i])
+        longest = most_remaining(jobs, fleet, k)
         release, limit = released(jobs, fleet, cost, k, now, longest, until)
     tokens, parts, work = decodes, 0, 0
     room, place, new = min(limits.prefill, limits.tokens - tokens), 0, -1
@@ -297,13 +251,10 @@ def form(limits: Any, jobs: Any, fleet: Any, cost: Any, log: Any, k: Any, now: A
             i = pull(limits, jobs, fleet, cost, log, k, now, until)
             if i < 0:
                 break
-            if new < 0 or jobs.arrival[i] > jobs.arrival[new]:
-                new = i
+            new = later_of(jobs, new, i)
         i = fleet.prompts[k, place]
         place += 1
-        left, late = jobs.inputs[i] - jobs.done[i], False
-        if limits.hold and held_back(jobs, i, longest) and (left > 1 or not release):
-            left -= 1
+        left = wanted(limits, jobs, i, longest, release)
         if left == 0:
             continue
         ends = jobs.done[i] + left == jobs.inputs[i]
@@ -320,11 +271,8 @@ def form(limits: Any, jobs: Any, fleet: Any, cost: Any, log: Any, k: Any, now: A
         if some == left and ends and not late:
             limit = min(limit, jobs.first_due[i] - now)
     if parts == 0 and decodes == 0 and count[PROMPTS] > 0:
-        # Whatever it takes: else nothing would ever happen here.
-        i = fleet.prompts[k, 0]
-        fleet.part[0], fleet.chunk[0] = i, min(limits.prefill, limits.tokens, jobs.inputs[i] - jobs.done[i])
-        parts, tokens = 1, fleet.chunk[0]
-        work = prefill_work(limits.exact, tokens, jobs.done[i])
+        tokens, parts = forced(limits, jobs, fleet, k), 1
+        work = prefill_work(limits.exact, tokens, jobs.done[fleet.part[0]])
     return parts, time_of(cost, tokens, decodes, read, parts, work), new
 
 
@@ -422,6 +370,6 @@ def dispatch_loop(limits: Any, jobs: Any, fleet: Any, cost: Any, log: Any) -> No
 
 HELPERS = (
     batch_time, prefill_work, time_of, reserved, allowance, most_chunk, pace_of, fits, pull, shed, arrive,
-    held_back, released, form, decode, prefill, note,
+    held_back, released, wanted, forced, most_remaining, later_of, form, decode, prefill, note,
 )  # fmt: skip
 """What `dispatch_loop` calls, callees first."""

@@ -9,19 +9,23 @@ from typing import Any, NamedTuple
 
 from infermax_opt.core.compiled import compiled, worthwhile
 from infermax_opt.fleet.question import FleetQuestion
-from infermax_opt.fleet.routing.policies import PLAIN_WORK, UNCOMPILED, Pilot, late_places, limits_of
+from infermax_opt.fleet.routing.policies import Pilot, late_places, limits_of
 from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
 
 __all__ = ["Dispatcher", "Way", "dispatches"]
 
+#: Output tokens up to which plain Python takes less time than loading compiled code, for some dozens of ways.
+PLAIN_WORK = 100
+#: The same as long as there is none: compiling takes a dozen seconds.
+UNCOMPILED = 2_400
 #: Least tokens of a prompt to which a batch is limited, if at all.
 LEAST_CHUNK = 64
 
 
 class Way(NamedTuple):
-    """How requests are dispatched, see `infermax_opt.fleet.dispatch._kernel.Limits`.
+    """How requests are dispatched, see `infermax_opt.fleet.dispatch._state.Limits`.
 
     Attributes
     ----------
@@ -87,11 +91,17 @@ class Dispatcher:
     def schedules(
         self, machines: int, way: Way, refused: Collection[int] = (), among: Sequence[int] | None = None
     ) -> Mapping[int, Schedule]:
-        """The schedules of the machines with these routes; parameters as for `pilot`."""
-        from infermax_opt.fleet.dispatch import _kernel as kernel
+        """The schedules of the machines with these routes.
+
+        Parameters
+        ----------
+        machines, way, refused, among
+            As for `pilot`.
+        """
+        from infermax_opt.fleet.dispatch import _state as state
 
         _, counted = self._run(machines, way, refused, among)
-        sizes = int(counted[kernel.BATCHES]), int(counted[kernel.ENTRIES])
+        sizes = int(counted[state.BATCHES]), int(counted[state.ENTRIES])
         log = self._log(*sizes)
         self._run(machines, way, refused, among, log)
         requests, name = self.question.workload.requests, self.question.workload.name
@@ -111,27 +121,28 @@ class Dispatcher:
         """The columns of requests, and the counters of the log."""
         import numpy as np
 
-        from infermax_opt.fleet.dispatch import _kernel as kernel
+        from infermax_opt.fleet.dispatch import _state as state
+        from infermax_opt.fleet.dispatch._kernel import dispatch_loop as plain
 
         n = len(self._inputs)
         given = np.full(n, machines, np.int64) if among is None else np.array(among, np.int64)
         given[list(refused)] = 0
         ttft, tpot, e2e = (limits_of(self.question, name) for name in ("ttft", "tpot", "e2e"))
-        jobs = kernel.Jobs(
+        jobs = state.Jobs(
             self._inputs, self._outputs, self._arrival, self._order, given,
             first_due=self._arrival + np.minimum(ttft, e2e), last_due=self._arrival + e2e, tpot=tpot,
             done=np.zeros(n, np.int64), made=np.zeros(n, np.int64), route=np.full(n, -1, np.int64),
             first=np.zeros(n), last=np.full(n, inf),
         )  # fmt: skip
         rows, row = (machines, n), n
-        fleet = kernel.Fleet(
+        fleet = state.Fleet(
             decoding=np.zeros(rows, np.int64), prompts=np.zeros(rows, np.int64),
-            count=np.zeros((machines, kernel.COUNTERS), np.int64), clock=np.zeros(machines),
+            count=np.zeros((machines, state.COUNTERS), np.int64), clock=np.zeros(machines),
             waiting=np.zeros(row, np.int64), part=np.zeros(row, np.int64), chunk=np.zeros(row, np.int64),
         )  # fmt: skip
-        limits = kernel.Limits(*self._limits, hold=int(way.hold), shed=float(way.shed))
+        limits = state.Limits(*self._limits, hold=int(way.hold), shed=float(way.shed))
         log = log or self._log(0, 0)
-        loop = _compiled() if self._long else kernel.dispatch_loop
+        loop = _compiled() if self._long else plain
         loop(limits, jobs, fleet, self._cost, log)
         return jobs, log.count
 
@@ -139,10 +150,10 @@ class Dispatcher:
         """Room for so many batches, and prompts in them."""
         import numpy as np
 
-        from infermax_opt.fleet.dispatch import _kernel as kernel
+        from infermax_opt.fleet.dispatch import _state as state
 
-        sizes = (kernel.NOTES, batches, batches, batches, entries, entries)
-        return kernel.Log(*(np.zeros(size, np.int64) for size in sizes))
+        sizes = (state.NOTES, batches, batches, batches, entries, entries)
+        return state.Log(*(np.zeros(size, np.int64) for size in sizes))
 
 
 def _best_chunk(workload: Instance) -> int:

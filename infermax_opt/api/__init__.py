@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.band import Band, require_band
+from infermax_opt.core.checks import checked_seconds, checked_text
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem, Heuristic
 from infermax_opt.core.registry import problem_of
@@ -69,6 +70,7 @@ def bound(
     from infermax_opt.core.progress import Teller
 
     instance = on_band(instance, band)
+    checked_seconds(time_limit)
     tell = Teller(progress)
     end = None if time_limit is None else time.monotonic() + time_limit
     found: list[LowerBound] = []
@@ -92,6 +94,7 @@ def bound(
 
 def run_heuristic(instance: AnyInstance, name: str) -> Heuristic[Any]:
     """Run a scheduler, method or heuristic of the instance's problem; as `schedule`, with remarks."""
+    checked_text(name, "scheduler")
     return problem_of(instance).run_heuristic(instance, name)
 
 

@@ -75,7 +75,7 @@ def import_trace(
     chosen = next(iter(found)) if problem is None else problem
     if chosen not in found:
         raise InputError(f"{chosen!r} is none of {', '.join(found)}", field="problem")
-    span = None if window is None else (_decimal(window[0]), _decimal(window[1]))
+    span = None if window is None else _span(window)
     trace = read_trace(
         path, format, time_unit=time_unit, first=first, window=span, offline=offline,
         benchmark=benchmark, replica=replica,
@@ -112,9 +112,11 @@ def stem(path: str) -> str:
     return base.removesuffix(".gz").rpartition(".")[0] or base
 
 
-def _decimal(value: Number) -> Fraction:
+def _span(window: tuple[Number, Number]) -> tuple[Fraction, Fraction]:
+    if isinstance(window, str) or len(window) != 2:
+        raise InputError(f"{window!r} is no pair of seconds", field="window")
     try:
-        return to_fraction(value)
+        return to_fraction(window[0]), to_fraction(window[1])
     except ValueError as error:
         raise InputError(str(error), field="window") from None
 

@@ -246,6 +246,8 @@ def plot_convergence(
     """
     result = run if isinstance(run, Result) else None
     events = run.events if isinstance(run, Result) else run
+    if not isinstance(events, Sequence):
+        raise InputError(f"a {type(run).__name__} is no result and no sequence of events", field="run")
     steps = [event for event in events if event.step in ("bound", "schedule")]
     if not steps:
         raise InputError("there are none; only a result of solve has them", field="events")

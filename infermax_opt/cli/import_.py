@@ -171,7 +171,7 @@ def _summary(made: Made) -> tuple[dict[str, Any], str]:
         "left_out": dict(made.left_out),
         "input_tokens": inputs,
         "output_tokens": outputs,
-        **made.facts,
+        **made.figures,
     }
     text = (
         f"{printable(instance.name)}: {len(instance.requests)} requests, {inputs} input tokens, "

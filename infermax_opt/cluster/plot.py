@@ -6,6 +6,7 @@ from typing import Any
 
 from infermax_opt.cluster.report import BOUNDS
 from infermax_opt.cluster.series import WorkerSeries
+from infermax_opt.core.checks import checked_kind
 from infermax_opt.files.figure import entitle, panels, styled
 from infermax_opt.files.text import printable
 
@@ -36,6 +37,7 @@ def plot_workers(series: WorkerSeries, ax: Any | None = None) -> Any:
     matplotlib.axes.Axes
         The given ones, or those of the new figure.
     """
+    checked_kind(series, WorkerSeries, "series")
     heartbeat = float(series.stream.heartbeat)
     times = [beat.beat * heartbeat for beat in series.beats]
     # The last heartbeat lasts as long as the others.

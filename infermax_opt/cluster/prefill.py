@@ -17,6 +17,7 @@ from fractions import Fraction
 
 from infermax_opt.cluster.data.stream import Stream
 from infermax_opt.cluster.series import WorkerSeries, worker_series
+from infermax_opt.core.checks import checked_kind
 from infermax_opt.core.progress import Progress
 
 __all__ = ["prefill_series", "prefill_stream"]
@@ -30,6 +31,7 @@ def prefill_stream(stream: Stream) -> Stream:
     stream : Stream
         With the k1, c1 and GPUs of a prefill worker.
     """
+    checked_kind(stream, Stream, "stream")
     none = Fraction(0)
     worker = replace(
         stream.worker, kv_token=none, kv_request=none, decode_context=none, decode_request=none,

@@ -34,6 +34,7 @@ from infermax_opt.cluster.policies.by_name import Fewest, fewest_at, make_policy
 from infermax_opt.cluster.replay.check import check_stream
 from infermax_opt.cluster.replay.metrics import StreamMetrics, measure_stream
 from infermax_opt.cluster.replay.replay import Beat, replay_stream
+from infermax_opt.core.checks import checked_kind, checked_seconds
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.interrupts import Patience
 from infermax_opt.core.progress import Progress, Teller
@@ -179,6 +180,8 @@ def worker_series(
     InputError
         If a request fits on no worker; `stream_unplaceable` says which ones.
     """
+    checked_kind(stream, Stream, "stream")
+    checked_seconds(time_limit)
     run = _Run(stream, time_limit, seed, progress, patience or Patience())
     replay = replay_stream(stream, run.decide)
     free = {bound.beat: bound for bound in any_policy_bounds(stream)}

@@ -11,6 +11,7 @@ from infermax_opt.cluster.policies.by_name import POLICIES, make_policy, policy_
 from infermax_opt.cluster.replay.check import StreamCheck, check_stream
 from infermax_opt.cluster.replay.replay import Decide, StreamReplay, replay_stream
 from infermax_opt.cluster.replay.rows import stream_rows
+from infermax_opt.core.checks import checked_kind
 from infermax_opt.core.frames import frame
 from infermax_opt.core.shown import ShownRows
 
@@ -90,6 +91,7 @@ def simulate_stream(
     InputError
         If there is no such policy, or it gives no worker.
     """
+    checked_kind(stream, Stream, "stream")
     decide = (
         make_policy(policy, workers=workers, groups=groups, seed=seed) if isinstance(policy, str) else policy
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -17,8 +18,10 @@ __all__ = [
     "Meaning",
     "checked_decimal",
     "checked_ids",
+    "checked_kind",
     "checked_number",
     "checked_path",
+    "checked_seconds",
     "checked_text",
     "checked_total",
     "checked_whole",
@@ -66,6 +69,30 @@ def checked_whole(value: object, field: str, least: int, most: int) -> int:
     if not least <= number <= most:
         raise InputError(f"{value} is not between {least} and {most}", field=field)
     return number
+
+
+def checked_kind(value: object, kind: type, field: str) -> None:
+    """Check that a value is what a function takes.
+
+    Parameters
+    ----------
+    value : object
+    kind : class
+        What it takes.
+    field : str
+        Names the value in an error.
+    """
+    if not isinstance(value, kind):
+        raise InputError(f"a {type(value).__name__} is no {kind.__name__}", field=field)
+
+
+def checked_seconds(value: object, field: str = "time_limit") -> None:
+    """Check that a limit is a number of seconds, 0 or more, or None for no limit."""
+    if value is None:
+        return
+    number = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
+    if not number or math.isnan(value) or value < 0:  # type: ignore[arg-type, operator]
+        raise InputError(f"{value!r} is not a number of seconds, 0 or more", field=field)
 
 
 def checked_path(value: object, field: str) -> str:

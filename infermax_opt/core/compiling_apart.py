@@ -25,6 +25,8 @@ R = TypeVar("R")
 
 #: Seconds between two looks at a child that compiles.
 POLL = 0.02
+#: Files that a process has open at most; where the limit is in the millions, closing all takes long.
+FILES = 65_536
 #: What a result says that was left out, and why.
 UNCOMPILED = "compiled kernels", "not compiled within the time limit; infermax-opt warm does it ahead"
 
@@ -165,7 +167,7 @@ def _let_go() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(nothing, number)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(3, FILES)
 
 
 def _end_with(parent: int) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from infermax_opt.core.shown import Shown, request_count
 from infermax_opt.core.values import AnyInstance
 
 __all__ = ["Importer", "Made"]
 
 
 @dataclass(frozen=True)
-class Made:
+class Made(Shown):
     """What was made of a trace.
 
     Attributes
@@ -20,16 +21,21 @@ class Made:
     instance : AnyInstance
     left_out : mapping of reason to int
         Requests of the trace that are not in it.
-    facts : mapping
-        For the summary.
+    figures : mapping
+        What was chosen and found, for the summary.
     text : str
-        The facts in words.
+        The figures in words.
     """
 
     instance: AnyInstance
     left_out: Mapping[str, int]
-    facts: Mapping[str, Any]
+    figures: Mapping[str, Any]
     text: str
+
+    def facts(self) -> Mapping[str, Any]:
+        """Name, number of requests, how many are left out, and the figures."""
+        own = {"instance": self.instance.name, "requests": request_count(self.instance)}
+        return {**own, "left_out": sum(self.left_out.values()), **self.figures}
 
 
 def _as_it_is(name: str, options: dict[str, Any]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from infermax_opt.core.checks import checked_seconds
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import read_whole
 from infermax_opt.core.extras import require
 from infermax_opt.core.progress import Progress
 from infermax_opt.core.result import LowerBound
@@ -52,12 +53,15 @@ class SolveOptions:
         if self.solver == "cpsat":
             require("ortools", "the solver 'cpsat'")
         limit = self.time_limit
-        if limit is not None and (math.isnan(limit) or limit <= 0):
+        checked_seconds(limit)
+        if limit == 0:
             raise InputError(f"{limit} is not a positive number of seconds", field="time_limit")
         for name, least in (("memory_limit", 1), ("threads", 1), ("seed", 0)):
             value = getattr(self, name)
-            if value is not None and value < least:
+            if value is not None and read_whole(value, name) < least:
                 raise InputError(f"{value} is less than {least}", field=name)
+        if self.target is not None and not isinstance(self.target, int | Fraction):
+            raise InputError(f"a {type(self.target).__name__} is no Fraction", field="target")
 
     def refuse(self, who: str, *names: str) -> None:
         """Refuse options that mean nothing here.

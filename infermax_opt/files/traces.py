@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from infermax_opt.core.checks import checked_whole
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import shown
 from infermax_opt.files.rows import MAX_ROWS, Row, csv_rows, fault, json_rows, number, token_count
@@ -231,7 +232,7 @@ def cut_trace(
                 source=trace.path,
             )
     if first is not None:
-        requests = requests[:first]
+        requests = requests[: checked_whole(first, "first", 1, MAX_ROWS)]
     if offline:
         requests = [replace(r, arrival=Fraction(0)) for r in requests]
     elif origin:

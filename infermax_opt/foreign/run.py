@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.shown import ShownRows
 
 __all__ = ["ByColumn", "ForeignBatch", "ForeignRequest", "Run", "Summary"]
 
@@ -102,7 +104,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(ShownRows):
     """A run on another system.
 
     Attributes
@@ -133,6 +135,24 @@ class Run:
         if isinstance(self.requests, ByColumn):
             return self.requests.arrived()
         return ((r.line, r.arrival, r.input_tokens, r.output_tokens) for r in self.requests)
+
+    def facts(self) -> Mapping[str, Any]:
+        """File, format, and how many requests it has."""
+        count = len(self.requests) if self.summary is None else self.summary.requests
+        return {
+            "file": self.path,
+            "format": self.format,
+            "requests": count,
+            "left_out": sum(self.left_out.values()),
+            "batches": None if self.batches is None else len(self.batches),
+        }
+
+    def rows_shown(self) -> Iterable[Mapping[str, Any]]:
+        """The requests; of a summary its metrics, one row."""
+        if self.summary is not None:
+            return [self.summary.metrics]
+        names = [one.name for one in fields(ForeignRequest)]
+        return ({name: getattr(request, name) for name in names} for request in self.requests)
 
     def require_requests(self) -> None:
         """Check that it is no summary.

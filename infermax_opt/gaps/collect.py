@@ -9,7 +9,7 @@ from typing import Any
 
 from infermax_opt import api
 from infermax_opt.core.band import Band, require_band
-from infermax_opt.core.checks import checked_path
+from infermax_opt.core.checks import checked_path, checked_seconds
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.progress import Progress
 from infermax_opt.core.registry import first_problem, problem_of
@@ -297,12 +297,10 @@ def score(
     InputError
         If a metric cannot be minimised, or a bound was read from a file of another instance.
     """
+    checked_seconds(time_limit)
     by_instance: dict[str, list[Subject]] = {}
     for subject in subjects:
-        known_here = problem_of(subject.instance).metrics.definitions
-        for metric in metrics:
-            if metric not in known_here:
-                raise InputError(f"{metric!r} is none of {', '.join(known_here)}", field="metric")
+        _check_metrics(subject.instance, metrics)
         by_instance.setdefault(subject.instance.sha256, []).append(subject)
     of_each = [_scored(some[0].instance, metrics, band) for some in by_instance.values()] if known else []
     for k, lower in enumerate(known):
@@ -319,6 +317,16 @@ def score(
         )
         groups.append(compare(instance, bounds, some, band))
     return groups
+
+
+def _check_metrics(instance: AnyInstance, metrics: Sequence[str]) -> None:
+    """Refuse what is no metric of an instance."""
+    if isinstance(metrics, str):
+        raise InputError(f"{metrics!r} is a text, not a list of metrics", field="metrics")
+    known = problem_of(instance).metrics.definitions
+    for metric in metrics:
+        if metric not in known:
+            raise InputError(f"{metric!r} is none of {', '.join(known)}", field="metric")
 
 
 def _scored(instance: AnyInstance, metrics: Sequence[str], band: Band | None) -> list[AnyInstance]:

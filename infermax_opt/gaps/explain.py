@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from infermax_opt.core.checks import checked_kind
 from infermax_opt.core.explanation import Explanation
 from infermax_opt.core.registry import problem_of
 from infermax_opt.files.text import UNKNOWN, aligned, printable
@@ -43,6 +44,7 @@ class Explained:
 
 def explained(group: Group) -> list[Explained]:
     """Explanations of all runs of a group whose schedules are known, metric by metric."""
+    checked_kind(group, Group, "group")
     scoring = problem_of(group.instance).scoring
     found = [
         Explained(run.subject.label, parts, _bound(group, run, parts.metric))

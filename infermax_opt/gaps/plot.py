@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from infermax_opt.core.checks import checked_kind
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.registry import problem_of
 from infermax_opt.files.figure import CATEGORIES, entitle, legend_label, panels, styled
@@ -47,6 +48,7 @@ def plot_gap(group: Group, metric: str | None = None, ax: Any | None = None) -> 
     InputError
         If the metric was not compared.
     """
+    checked_kind(group, Group, "group")
     known = [bound.metric for bound in group.bounds]
     chosen = known[0] if metric is None else metric
     if chosen not in known:
@@ -86,6 +88,7 @@ def plot_comparison(group: Group, ax: Any | None = None) -> Any:
     matplotlib.axes.Axes
         The given ones, or those of the new figure.
     """
+    checked_kind(group, Group, "group")
     metrics = [bound.metric for bound in group.bounds]
     runs = sorted(group.runs, key=lambda run: -(run.rows[0].gap or 0))
     with styled():
@@ -127,6 +130,7 @@ def plot_gaps(group: Group, explanations: Sequence[Explained] = ()) -> Any:
     matplotlib.axes.Axes
         The first of a new figure.
     """
+    checked_kind(group, Group, "group")
     metrics = [bound.metric for bound in group.bounds if _drawn(group, bound.metric)]
     latencies = list(dict.fromkeys(name for run in group.runs for name in run.subject.measured.latencies))
     shown = len(metrics) + len(latencies)

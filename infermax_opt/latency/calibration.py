@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from infermax_opt.core.checks import checked_kind
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.shown import ShownRows
 from infermax_opt.latency.fit import Fit, fit_measured
@@ -71,6 +72,7 @@ def calibrate(
     InputError
         If the samples do not determine the coefficients, or the number of GPUs.
     """
+    checked_kind(samples, Samples, "samples")
     known = samples.gpus("prefill", "decode")
     if gpus is None and len(known) > 1:
         listed = ", ".join(map(str, known))

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import click
 
+from infermax_opt.core.errors import InputError
 from infermax_opt.core.importing import Made
 from infermax_opt.core.options import LARGEST_SEED, decimal_option, token_counts
 from infermax_opt.files.traces import Trace
@@ -83,13 +84,11 @@ def import_trace(
 
     Raises
     ------
-    click.UsageError
-        Without `clients`.
     InputError
-        If an option is unusable, or a prompt fits no level.
+        Without `clients`, if an option is unusable, or a prompt fits no level.
     """
     if clients is None:
-        raise click.UsageError("--problem makespan needs --clients.")
+        raise InputError("is needed for makespan: how many clients there are", field="clients")
     levels = default_levels(trace, clients) if prefill_levels is None else prefill_levels
     if skip_unfit:
         trace = without_long_prompts(trace, levels)

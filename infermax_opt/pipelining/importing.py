@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import click
 
+from infermax_opt.core.errors import InputError
 from infermax_opt.core.importing import Made
 from infermax_opt.core.options import decimal_option
 from infermax_opt.files.traces import Trace
@@ -55,13 +56,11 @@ def import_trace(
 
     Raises
     ------
-    click.UsageError
-        Without `reservation`.
     InputError
-        If an option is unusable.
+        Without `reservation`, or if an option is unusable.
     """
     if reservation is None:
-        raise click.UsageError("--problem pipelining needs --reservation.")
+        raise InputError("is needed for pipelining: the tokens of the reservation", field="reservation")
     requests = tuple(
         PipeliningRequest(f"r{k}", padded(r.output_tokens, padding)) for k, r in enumerate(trace.requests, 1)
     )

@@ -13,6 +13,7 @@ import pytest
 
 import infermax_opt
 from infermax_opt.cli.main import cli
+from tests.foreign.samples import REQUESTS, put, texts
 from tests.latency.batch_files import whole_batches
 from tests.support import ROOT
 
@@ -67,6 +68,17 @@ def shows_itself(value: Any) -> bool:
     assert "\n" not in line
     assert f"<caption>{type(value).__name__}</caption>" in value._repr_html_()
     return len(rows) == len(value.to_frame()) > 0
+
+
+def shows_its_facts(value: Any) -> bool:
+    """The same of a value without rows: a frame of one row."""
+    json.dumps(value.to_dict())
+    named = repr(value).startswith(f"<{type(value).__name__}: ") and "\n" not in repr(value)
+    return (
+        named
+        and f"<caption>{type(value).__name__}</caption>" in value._repr_html_()
+        and len(value.to_frame()) == 1
+    )
 
 
 def public_functions() -> list[str]:
@@ -293,3 +305,107 @@ def test_fitted_batches_show_their_errors(tmp_path: Path) -> None:
     assert facts["band_lo"] <= 1 <= facts["band_hi"]
     assert list(frame.index) == [region.name for region in found.regions]
     assert frame.loc["all", "mean"] == facts["mean_error"]
+
+
+@pytest.mark.parametrize("problem", ["infermax", "stream", "makespan", "pipelining"])
+def test_what_is_made_of_a_trace_shows_itself(problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    options: dict[str, dict[str, Any]] = {
+        "infermax": {"profile": "llama-3.1-8b_h100", "kv_capacity": 100_000},
+        "stream": {"worker": "13b"},
+        "makespan": {"clients": 2},
+        "pipelining": {"reservation": 4000},
+    }
+    made = infermax_opt.import_trace(path, problem=problem, format="vidur", **options[problem])
+    assert shows_its_facts(made)
+    assert made.to_dict()["requests"] == 3
+    assert made.to_dict()["left_out"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"problem": "pipelining"}, "reservation: is needed for pipelining: the tokens of the reservation"),
+        ({"problem": "makespan"}, "clients: is needed for makespan: how many clients there are"),
+        ({"problem": "abacus"}, "problem: 'abacus' is none of infermax, "),
+        ({"window": "0:1"}, "window: '0:1' is no pair of seconds"),
+        ({"window": ("a", 1)}, "window: 'a' is not a decimal number"),
+    ],
+)
+def test_what_cannot_be_made_of_a_trace_is_one_line(options: Any, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    with pytest.raises(infermax_opt.InputError) as raised:
+        infermax_opt.import_trace(path, "vidur", **options)
+    assert str(raised.value).startswith(said)
+
+
+def test_a_run_of_another_system_shows_itself(tmp_path: Path) -> None:
+    run = infermax_opt.read_run(put(tmp_path, texts()["vllm"]))
+    assert shows_itself(run)
+    assert run.facts()["requests"] == len(REQUESTS)
+    assert run.to_frame()["output_tokens"].tolist() == [tokens for _, _, tokens, *_ in REQUESTS]
+
+
+def test_what_was_exported_shows_itself(tmp_path: Path) -> None:
+    instance = infermax_opt.load_instance("toy")
+    model = infermax_opt.export_formulation(instance, "flow", tmp_path / "toy.mps", time_limit=5)
+    assert shows_its_facts(model)
+    assert model.to_dict()["files"] == dict(model.files)
+    plan = infermax_opt.schedule(instance, "vllm")
+    requests = infermax_opt.export_requests(instance, plan, tmp_path / "toy.jsonl", "vllm-requests")
+    assert shows_its_facts(requests)
+
+
+@pytest.fixture(scope="module")
+def toy() -> Any:
+    return infermax_opt.load_instance("toy")
+
+
+#: What a person mistypes in a notebook, and what is said of it.
+MISTAKES: tuple[tuple[str, Any, str], ...] = (
+    ("bound", {"time_limit": "5"}, "time_limit: '5' is not a number of seconds, 0 or more"),
+    ("bound", {"time_limit": -1}, "time_limit: -1 is not a number of seconds, 0 or more"),
+    ("solve", {"time_limit": "5"}, "time_limit: '5' is not a number of seconds, 0 or more"),
+    ("solve", {"time_limit": 0}, "time_limit: 0 is not a positive number of seconds"),
+    ("solve", {"seed": "x"}, "seed: 'x' is not a whole number"),
+    ("solve", {"threads": 1.5}, "threads: 1.5 is not a whole number"),
+    ("solve", {"target": 0.5}, "target: a float is no Fraction"),
+    ("schedule", {"scheduler": 3}, "scheduler: 3 is not a non-empty text"),
+    ("compare_schedulers", {"time_limit": float("nan")}, "time_limit: nan is not a number of seconds"),
+    ("trace_front", {"x": "makespan", "y": "mean_ttft", "time_limit": -1}, "time_limit: -1 is not"),
+    ("trace_front", {"x": "makespan", "y": "mean_ttft", "directions": "a"}, "directions: 'a' is not a whole"),
+    ("worker_series", {}, "stream: a Instance is no Stream"),
+    ("prefill_stream", {}, "stream: a Instance is no Stream"),
+    ("simulate_stream", {}, "stream: a Instance is no Stream"),
+    ("calibrate", {}, "samples: a Instance is no Samples"),
+    ("explained", {}, "group: a Instance is no Group"),
+    ("plot_gap", {}, "group: a Instance is no Group"),
+    ("plot_gaps", {}, "group: a Instance is no Group"),
+    ("plot_comparison", {}, "group: a Instance is no Group"),
+    ("plot_front", {}, "front: a Instance is no Front"),
+    ("plot_workers", {}, "series: a Instance is no WorkerSeries"),
+    ("plot_residuals", {}, "made: a Instance is no BatchFit"),
+    ("plot_convergence", {}, "run: a Instance is no result and no sequence of events"),
+)
+
+
+@pytest.mark.parametrize(("function", "options", "said"), MISTAKES)
+def test_a_mistake_in_a_notebook_is_named(function: str, options: Any, said: str, toy: Any) -> None:
+    with pytest.raises(infermax_opt.InputError) as raised:
+        getattr(infermax_opt, function)(toy, **options)
+    assert str(raised.value).startswith(said)
+
+
+def test_a_metric_instead_of_a_list_is_named(toy: Any) -> None:
+    with pytest.raises(infermax_opt.InputError, match="metrics: 'makespan' is a text, not a list of metrics"):
+        infermax_opt.gap(toy, infermax_opt.schedule(toy, "vllm"), metrics="makespan")
+
+
+@pytest.mark.parametrize(("first", "said"), [(0, "0 is not between 1 and"), ("a", "'a' is not a whole")])
+def test_a_part_of_a_trace_has_a_request(first: Any, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    with pytest.raises(infermax_opt.InputError, match=f"first: {said}"):
+        infermax_opt.read_trace(path, "vidur", first=first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -17,8 +18,6 @@ from tests.support import ROOT
 
 TOY = str(ROOT / "instances" / "toy.json")
 STREAM = str(ROOT / "instances" / "stream-poisson-8.json")
-#: One of its bounds is computed by compiled code.
-MANY = ROOT / "instances" / "makespan-100x20.json"
 LINE = re.compile(r"\[ *\d+\.\d s\] \S.*")
 
 
@@ -47,11 +46,14 @@ def test_workers_tells_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_first_compilation_says_what_it_waits_for(tmp_path: Path) -> None:
-    """Once: the second run finds what the first one compiled."""
-    seen = []
+    """Once: the second run finds what the first one compiled.  So many lengths take compiled code."""
+    value = json.loads((ROOT / "instances" / "makespan-100x20.json").read_text())
+    value["requests"] = [{"id": f"r{k}", "input_tokens": 9, "output_tokens": k + 9} for k in range(450)]
+    many, seen = tmp_path / "many.json", []
+    many.write_text(json.dumps(value))
     for _ in "12":
         done = subprocess.run(
-            [sys.executable, "-m", "infermax_opt", "bound", str(MANY), "--progress"],
+            [sys.executable, "-m", "infermax_opt", "bound", str(many), "--progress"],
             capture_output=True, text=True, check=True,
             env={**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)},
         )  # fmt: skip

@@ -74,3 +74,15 @@ def test_an_unknown_name_is_one_line(name: str, words: str, tmp_path: Path) -> N
     assert not list(tmp_path.iterdir())
     with pytest.raises(infermax_opt.InputError, match="is none of"):
         infermax_opt.load_instance("toys")
+
+
+def test_rows_of_data_that_is_not_here_come_as_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The instance of a tutorial is there without the runs that it was made of."""
+    monkeypatch.delenv("INFERMAX_OPT_DATA", raising=False)
+    names = sorted(path.stem for path in (ROOT / "instances" / "vllm-runs").glob("*.json"))
+    assert len(names) == 3
+    for name in names:
+        assert infermax_opt.load_instance(f"vllm-runs/{name}").name == name
+        assert name in [case.name for case in infermax_opt.get_suite("vllm-runs")]
+    with pytest.raises(infermax_opt.InputError, match="not shipped"):
+        infermax_opt.load_instance("vllm-runs/e2e-vllm-rtx4090-llama-3.1-8b")

@@ -7,12 +7,13 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Scope
+from infermax_opt.core.shown import Shown
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.engines.formulations import AnyBuiltModel
 from infermax_opt.files.json import replacing, to_json_text
@@ -36,7 +37,7 @@ FORMATS: Mapping[str, Callable[[NamedModel], Iterator[str]]] = {
 
 
 @dataclass(frozen=True)
-class ExportedFormulation:
+class ExportedFormulation(Shown):
     """What was written.
 
     Attributes
@@ -63,6 +64,11 @@ class ExportedFormulation:
     nonzeros: int
     started: bool
     files: Mapping[str, str]
+
+    def facts(self) -> Mapping[str, Any]:
+        """All of it; the window and the files by their names."""
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**own, "scope": self.scope.value, "window": dict(self.window), "files": dict(self.files)}
 
 
 def companions(path: str | os.PathLike[str]) -> dict[str, str]:

@@ -18,12 +18,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.admissions import Admission
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.shown import Shown
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.files.json import to_json_line, write_text
 
@@ -37,7 +38,7 @@ Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class ExportedRequests:
+class ExportedRequests(Shown):
     """What was written.
 
     Attributes
@@ -56,6 +57,10 @@ class ExportedRequests:
     requests: int
     delayed: int
     left_out: int
+
+    def facts(self) -> Mapping[str, Any]:
+        """All of it."""
+        return asdict(self)
 
 
 def _vllm(admissions: Sequence[Admission]) -> Iterator[tuple[Line, bool]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from infermax_opt.core.checks import checked_kind
 from infermax_opt.core.readings import Rest
 from infermax_opt.core.values import SHARE, SHARE_REACHED
 from infermax_opt.files.figure import entitle, panels, styled
@@ -37,6 +38,7 @@ def plot_front(front: Front, ax: Any | None = None) -> Any:
     matplotlib.axes.Axes
         The given ones, or those of the new figure.
     """
+    checked_kind(front, Front, "front")
     with styled():
         (axes,) = panels(ax, (8, 5.5))
         most_x = _most(front.x, [float(p.x) for p in front.points])

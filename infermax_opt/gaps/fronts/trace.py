@@ -16,8 +16,9 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt import api
+from infermax_opt.core.checks import checked_seconds
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.exact import decimal_text
+from infermax_opt.core.exact import decimal_text, read_whole
 from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.progress import Progress, Teller
 from infermax_opt.core.registry import problem_of
@@ -149,11 +150,12 @@ def trace_front(
     InputError
         If one is no such metric, both are the same, or there are fewer than two directions.
     """
+    checked_seconds(time_limit)
     problem = problem_of(instance)
     axes = Axis.of(problem, instance, x, "x"), Axis.of(problem, instance, y, "y")
     if axes[0].metric == axes[1].metric:
         raise InputError(f"{y!r} says the same as {x!r}", field="y")
-    if directions < 2:
+    if read_whole(directions, "directions") < 2:
         raise InputError(f"{directions} is too few; a front has 2 at least", field="directions")
     for axis in axes:  # what cannot be minimised is refused before anything runs
         problem.aimed(instance, json.dumps({axis.metric: 1}), ())

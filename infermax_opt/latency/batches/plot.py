@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from infermax_opt.core.checks import checked_kind
 from infermax_opt.files.figure import COLOURS, Phase, entitle, panels, styled
 from infermax_opt.latency.batches.errors import predicted
 from infermax_opt.latency.batches.fit import BatchFit
@@ -30,6 +31,7 @@ def plot_residuals(made: BatchFit, ax: Any | None = None) -> Any:
     matplotlib.axes.Axes
         The given ones, or those of the new figure.
     """
+    checked_kind(made, BatchFit, "made")
     from matplotlib.ticker import NullFormatter
 
     with styled():

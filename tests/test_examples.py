@@ -410,7 +410,7 @@ def test_whatever_fails_within_solve_is_named(
     alone = () if kind is None else ("--warm-start", "broken")
     assert run("solve", instance, *alone, code=2).stderr.startswith(f"infermax-opt: {words}")
     if kind is not None:  # beside others that work
-        found = json.loads(run("solve", instance, "--time-limit", 30, "--json").stdout)
+        found = json.loads(run("solve", instance, "--time-limit", 600, "--json").stdout)
         assert found["upper"] is not None
         assert f"{kind}:broken failed: {words.rstrip()}" in found["solver"]["details"]["rejected"]
 

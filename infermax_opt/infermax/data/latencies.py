@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from math import floor
+from math import floor, lcm
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.objective import (
@@ -159,8 +159,9 @@ class Latencies:
                 sums[each] = sums.get(each, 0) + sum([ticks[i] for i in kind.members])
         if not sums:
             return None
-        terms = (Fraction(n * total, d * steps) for (n, d, steps), total in sums.items())
-        return sum(terms, Fraction(0)) / self.unit
+        common = lcm(*(d * steps for _, d, steps in sums))
+        parts = (n * total * (common // (d * steps)) for (n, d, steps), total in sums.items())
+        return Fraction(sum(parts), common * self.unit)
 
     def quantile(self, metric: Metric) -> Fraction | None:
         """A metric of `QUANTILES`, s; None where no request has its latency."""

@@ -249,3 +249,17 @@ def test_what_a_certificate_must_keep(path: tuple[Any, ...], change: Any, said: 
     holder[path[-1]] = change(holder[path[-1]])
     with pytest.raises(Rejected, match=said):
         check(shown(of), json.loads(json.dumps(certificate_to_json(of, replace(bound, evidence=evidence)))))
+
+
+def test_the_search_ends_when_it_is_told_to() -> None:
+    of, asked = several(), list[None]()
+
+    def stop() -> bool:
+        asked.append(None)
+        return True
+
+    hasty, whole = waves_bound(of, stop=stop), waves_bound(of)
+    assert hasty is not None
+    assert whole is not None
+    assert 0 < hasty.value <= whole.value
+    assert len(asked) < 20

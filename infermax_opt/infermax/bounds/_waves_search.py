@@ -22,8 +22,9 @@ __all__ = ["best_waves", "layered", "waves_at"]
 LAYERS = 16
 #: Knees that are tried in each of two rounds.
 KNEES = 12
-#: How much prices rise with what is left of the base, in parts of what equally large waves allow.
-RISES = (0.0, 0.5, 0.8, 0.95, float("inf"))
+#: How much prices rise with what is left of the base, in parts of what equally large waves allow; the more
+#: promising first.
+RISES = (0.8, float("inf"), 0.95, 0.5, 0.0)
 #: The one of these by which knees are judged.
 USUAL_RISE = 0.8
 #: Ranks at which a price is named, by ratio and by difference.
@@ -52,11 +53,15 @@ def best_waves(proof: WavesProof, stop: Callable[[], bool]) -> LowerBound:
     knees = _spread(1, proof.count)
     middle = knees.index(max(knees, key=judged))
     near = _spread(knees[max(0, middle - 1)], knees[min(len(knees) - 1, middle + 1)])
-    return waves_at(proof, max([*near, knees[middle]], key=judged), work, memory)
+    return waves_at(proof, max([*near, knees[middle]], key=judged), work, memory, stop)
 
 
 def waves_at(
-    proof: WavesProof, knee: int, work: list[tuple[int, int]], memory: list[tuple[int, int]]
+    proof: WavesProof,
+    knee: int,
+    work: list[tuple[int, int]],
+    memory: list[tuple[int, int]],
+    stop: Callable[[], bool] = lambda: False,
 ) -> LowerBound:
     """The bound with this knee and the best shares and prices found.
 
@@ -66,10 +71,12 @@ def waves_at(
     knee : int
     work, memory : lists of (int, int)
         Tokens and height of each layer.
+    stop : callable
+        Asked whether to try no more.
     """
     layers = _shared(proof, knee, work, memory)
     priced = [
-        [layer._replace(knots=_knots(proof, layer, knee, first)) for layer in some]
+        [layer._replace(knots=_knots(proof, layer, (knee, first), stop)) for layer in some]
         for some, first in zip(layers, (0, knee), strict=True)
     ]
     return proof.bound(knee, *priced)
@@ -105,10 +112,11 @@ def _estimate(proof: WavesProof, knee: int, work: list[Layer], memory: list[Laye
     return value
 
 
-def _knots(proof: WavesProof, layer: Layer, knee: int, first: int) -> list[Knot]:
-    """Prices of a layer that hold, at some ranks."""
+def _knots(proof: WavesProof, layer: Layer, ranks: tuple[int, int], stop: Callable[[], bool]) -> list[Knot]:
+    """Prices of a layer that hold, at some ranks, given the knee and how many ranks pay nothing."""
     import numpy as np
 
+    knee, first = ranks
     left = _left(proof, layer, knee, first)
     if not left.size:
         return []
@@ -116,6 +124,8 @@ def _knots(proof: WavesProof, layer: Layer, knee: int, first: int) -> list[Knot]
     places = sorted({*_spread(1, most, KNOTS), *np.linspace(1, most, KNOTS).astype(int).tolist()})
     best: list[Knot] = []
     for rise in RISES:
+        if best and stop():
+            break
         prices = _greedy(left, layer.height, rise)
         for lowered in LOWERED:
             knots = [(first + place, int(prices[place - 1] * (1 - lowered))) for place in places]

@@ -17,9 +17,10 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.registry import problem_of
 from infermax_opt.files.csv_rows import read_rows
 from infermax_opt.files.instances import read_instance, write_instance
-from infermax_opt.foreign.run import ForeignBatch, Run
+from infermax_opt.foreign.run import ForeignBatch, ForeignRequest, Run
 from infermax_opt.gaps.bounds import best_bounds
-from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.gaps.subjects import of_run
+from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.fast import replay
 from tests.foreign.chrome import chrome_trace, processed
@@ -115,6 +116,22 @@ def test_batches_that_cannot_be_replayed_have_their_own_clock(tmp_path: Path) ->
     text = invoke(tmp_path / "small.json", fast, "--metric", "makespan").output
     assert text.startswith("FASTER THAN ANY SCHEDULE")
     assert "its batches cannot be replayed" in text
+
+
+def test_refused_batches_say_how_many_requests_have_several_readings() -> None:
+    toy, other = read_instance(TOY), {"1": 1}
+    groups = (RequestGroup("q0", 8, 2, Fraction(0)), RequestGroup("q1", 1, 9, Fraction(0)))
+    made = Instance("made", groups, System(9, 32, 32), toy.cost)
+    rows = [{"0": 4, "1": 1}, other, {"0": 4}, other, {"0": 5}, {"0": 3}, {"0": 1}, *[other] * 6]
+    batches = tuple(ForeignBatch(Fraction(k), Fraction(k + 1), row) for k, row in enumerate(rows))
+    requests = tuple(
+        ForeignRequest(str(k), k + 1, Fraction(0), *size) for k, size in enumerate([(8, 2), (1, 9)])
+    )
+    found = of_run(made, Run("trace.json", "test", requests, batches=batches))
+    *_, refused, several = found.measured.remarks
+    assert refused.startswith("its batches cannot be replayed: ")
+    assert "kv_capacity" in refused
+    assert several.startswith("the batches of 1 of 2 requests can be read in")
 
 
 @pytest.mark.parametrize(

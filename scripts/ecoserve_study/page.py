@@ -33,8 +33,9 @@ have a table of their own, by the shipped profiles {profiles}, estimates too.
 scheduler and copies of late guests take no time; windows are short and begin with an empty machine. Where our
 numbers differ, the verdict is *partly* or *not testable*, and says why.
 
-**Bounds.** `rate_bound`: priced work. `jct_bound`: the better one of the shortest remaining priced work and
-the overload bound. `ssr_bound`: the attainment program, computed for every rate, and for the SLO scales on
+**Bounds.** `rate_bound`: priced work. `jct_bound`: the best one of the shortest remaining priced work,
+interaction, pace and overload; of Llama-33B and OPT-175B without pace, which came later. `ssr_bound`: the
+attainment program, computed for every rate, and for the SLO scales on
 ShareGPT; not computed for the other sweeps. Bounds know all lengths in advance. Those of `sharing.csv` are
 certified, and the certificates were checked.
 """

@@ -88,7 +88,7 @@ def import_trace(
         Without `clients`, if an option is unusable, or a prompt fits no level.
     """
     if clients is None:
-        raise InputError("is needed for makespan: how many clients there are", field="clients")
+        raise InputError("--problem makespan needs --clients.", field="clients")
     levels = default_levels(trace, clients) if prefill_levels is None else prefill_levels
     if skip_unfit:
         trace = without_long_prompts(trace, levels)

@@ -60,7 +60,7 @@ def import_trace(
         Without `reservation`, or if an option is unusable.
     """
     if reservation is None:
-        raise InputError("is needed for pipelining: the tokens of the reservation", field="reservation")
+        raise InputError("--problem pipelining needs --reservation.", field="reservation")
     requests = tuple(
         PipeliningRequest(f"r{k}", padded(r.output_tokens, padding)) for k, r in enumerate(trace.requests, 1)
     )

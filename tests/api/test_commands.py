@@ -326,8 +326,8 @@ def test_what_is_made_of_a_trace_shows_itself(problem: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"problem": "pipelining"}, "reservation: is needed for pipelining: the tokens of the reservation"),
-        ({"problem": "makespan"}, "clients: is needed for makespan: how many clients there are"),
+        ({"problem": "pipelining"}, "reservation: --problem pipelining needs --reservation."),
+        ({"problem": "makespan"}, "clients: --problem makespan needs --clients."),
         ({"problem": "abacus"}, "problem: 'abacus' is none of infermax, "),
         ({"window": "0:1"}, "window: '0:1' is no pair of seconds"),
         ({"window": ("a", 1)}, "window: 'a' is not a decimal number"),

@@ -164,8 +164,8 @@ def main() -> None:
         ),
         section(
             "Mean end-to-end latency without arrivals, in shares of the plan",
-            "The grid of 1,024 equal requests, a minute a cell, or a few seconds where waves are better, schedules\n"
-            "of the archive at hand; means over the cells of each KV capacity M.",
+            "The grid of 1,024 equal requests, a minute a cell, or a few seconds where waves are\n"
+            "better, schedules of the archive at hand; means over the cells of each KV capacity M.",
             grid,
         ),
     ]

@@ -1,7 +1,5 @@
 """Plans for a few requests by ruin and recreate, first in long steps, then in ever shorter ones.
 
-In the longest steps it starts from nothing, and again from a walk that prices of memory guide (`walks`).
-
 In steps of w batches a request makes w tokens or none, and is held there as if it had all that it makes in
 the step; so what fits there fits batch by batch.  Each step becomes several shorter ones, in which memory
 is left over at first.  The search leaves out steps at random and repairs what broke, as long as that pays.
@@ -23,7 +21,6 @@ from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.lives import _kernel
 from infermax_opt.infermax.planners.lives._kernel import AWAY, DECODE, ENTER, FAR, IDLE, Level
 from infermax_opt.infermax.planners.lives._write import lives_of, written
-from infermax_opt.infermax.planners.lives.walks import walks
 from infermax_opt.infermax.planners.plan._options import filled_batches
 
 if TYPE_CHECKING:
@@ -40,15 +37,10 @@ MAX_REQUESTS = 64
 MAX_CELLS = 20_000_000
 #: Steps with tokens that the longest request takes in the longest steps; by what steps become shorter.
 STEPS, SHORTER = 32, 4
-#: Share of the time that walks have first; how many there are without a deadline.
-WALK_SHARE, WALKS = 0.15, 2
 #: Shares of the time by which the search in the longest steps ends, and that in all but the shortest.
-FIRST_SHARE, LAST_SHARE = 0.4, 0.6
+FIRST_SHARE, LAST_SHARE = 0.3, 0.6
 #: Share by which that in steps of one batch ends which starts from them; one from a known schedule follows.
 AGAIN_SHARE = 0.75
-#: Share by which the search from nothing ends in the longest steps, where one from a walk follows; the same
-#: where these are steps of one batch.
-NOTHING_SHARE, ONLY_SHARE = 0.28, 0.5
 #: Steps at the beginning, as a multiple of what the memory needs.
 ROOM = 1.3
 #: Price of a token of KV too much, in shares of what a full batch pays for one.
@@ -105,16 +97,13 @@ def lives_plans(
     def until(share: float) -> float | None:
         return None if deadline is None else began + share * (deadline - began)
 
-    spans = _spans(max(request.output_tokens for request in instance.requests))
-    walked = _walked(instance, spans[0], seed, until(WALK_SHARE))
-    lives = _in_longer_steps(instance, spans, walked, seed, until)
+    lives = _in_longer_steps(instance, seed, until)
+    searches = [_Search(instance, 1, lives, seed)]
     other = None if known is None else lives_of(instance, known)
-    starts = [start for start in (walked if len(spans) == 1 else None, other) if start is not None]
-    searches = [_Search(instance, 1, start, seed) for start in (lives, *starts)]
-    first = LAST_SHARE if lives is None else AGAIN_SHARE
-    shares = (first, 1.0) if len(searches) < 3 else (ONLY_SHARE, AGAIN_SHARE, 1.0)
+    if other is not None:
+        searches.append(_Search(instance, 1, other, seed))
     best = FAR
-    for search, share in zip(searches, shares, strict=False):
+    for search, share in zip(searches, (LAST_SHARE if lives is None else AGAIN_SHARE, 1.0), strict=False):
         for seconds in search.improve(until(share)):
             if seconds < best:
                 best = seconds
@@ -125,48 +114,22 @@ def lives_plans(
             yield "lives", written(instance, search.lives)
 
 
-def _walked(instance: Instance, span: int, seed: int, end: float | None) -> Lives | None:
-    """The best lives that walks in steps of so many batches find; None without any."""
-    lives: Lives | None = None
-
-    def late(count: int) -> bool:
-        return count >= WALKS if end is None else time.monotonic() > end
-
-    for _, walked in walks(*_level_of(instance, span), seed, late):
-        lives = walked
-    return lives
-
-
-def _in_longer_steps(
-    instance: Instance,
-    spans: list[int],
-    walked: Lives | None,
-    seed: int,
-    until: Callable[[float], float | None],
-) -> Lives | None:
+def _in_longer_steps(instance: Instance, seed: int, until: Callable[[float], float | None]) -> Lives | None:
     """Lives in steps of one batch, found in longer ones; None where outputs are short.
 
     Parameters
     ----------
     instance : Instance
-    spans : list of int
-        Batches of a step, ever fewer.
-    walked : int8 array, optional
-        Lives in the longest steps to start from, beside nothing.
     seed : int
     until : callable
         Moment when a share of the time has passed.
     """
-    starts: list[Lives | None] = [None] if walked is None else [None, walked]
-    lives: Lives | None = None
+    spans, lives = _spans(max(request.output_tokens for request in instance.requests)), None
     for number, (span, shorter) in enumerate(itertools.pairwise(spans)):
-        share = FIRST_SHARE + (LAST_SHARE - FIRST_SHARE) * number / (len(spans) - 1)
-        searches = [_Search(instance, span, start, seed) for start in starts]
-        for search in searches:
-            for _ in search.improve(until(share if search is searches[-1] else NOTHING_SHARE)):
-                pass
-        lives = min(searches, key=lambda search: search.value).finer(span // shorter)
-        starts = [lives]
+        search = _Search(instance, span, lives, seed)
+        for _ in search.improve(until(FIRST_SHARE + (LAST_SHARE - FIRST_SHARE) * number / (len(spans) - 1))):
+            pass
+        lives = search.finer(span // shorter)
     return lives
 
 

@@ -22,8 +22,8 @@ class Links(NamedTuple):
     `shrunk`: the state a round before; `grown`: with a part of each sort, the sorts one after the other from
     `offset` on (sorts without a part leave the state as it is); `sort`, `less`: of each part of a state
     its sort, or -1 where no request appears with it or there is no such part, and the state without it.
-    `leaving`, `left`, `ends`: where parts may leave for a price, class by class up to `ends`: states with such
-    a part, by falling totals, and the same without it; `tally`: of each class how many parts of a state
+    `leaving`, `left`, `ends`: where parts may leave for a price, class by class up to `ends`: states with
+    such a part, by falling totals, and the same without it; `tally`: of each class how many parts of a state
     may leave, and how many have a token less than these.
     """
 
@@ -142,7 +142,7 @@ def following(mask: Any) -> Any:
 def retrace(
     links: Links, kinds: Kinds, exits: Any, rounds: Any, before: Any, source: Any, values: Any, left: Any
 ) -> Any:
-    """How often each kind appears in each round of the cheapest path; `left`: is told how many parts leave."""
+    """How often each kind appears in each round of the cheapest path; `left`: how many parts leave."""
     seen = np.zeros_like(kinds.cost)
     state = np.argmin(values)
     value = values[state]

@@ -143,7 +143,7 @@ class RoundsPlanner:
             self._best = value, starts.copy()
 
     def _anneal(self, order: Ints, hot: float, end: float | None, name: str) -> Iterator[str]:
-        """One run of annealing, of `LOOKS` looks at the clock, or of `STEPS` and until some moment at most."""
+        """One run of annealing: `LOOKS` looks at the clock, or `STEPS`, but until some moment at most."""
         from infermax_opt.infermax.planners.rounds._kernel import CHANCES
 
         requests, capacity = self._requests, self.instance.system.kv_capacity

@@ -136,21 +136,24 @@ class Relaxation:
             grown.append((found.plus(index[part]) if part[1] >= 0 else every)[:room])
             offset.append(offset[-1] + room)
         shorter = [index.get((hold - 1, c), -1) for hold, c in self.parts]
-        exits = [
-            found.minus(index[d + 1, 0]) if (d + 1, 0) in index else (every[:0],) * 2 for d in self.exits
-        ]
-        ends = np.cumsum([0, *[len(start) for start, _ in exits]])
-        tally = [
-            [found.count(index.get((hold, 0), -1)) for hold in (d + 1, d)] if exits else []
-            for d in self.exits
-        ]
         return Links(
             found.shrunk(np.array(shorter, np.int64)), np.concatenate(grown), np.array(offset, np.int64),
-            sort_of[found.parts], found.less,
-            np.concatenate([every[:0], *[start for start, _ in exits]]),
-            np.concatenate([every[:0], *[end for _, end in exits]]),
-            ends.astype(np.int64), np.array(tally, np.int8).reshape(len(exits), 2, len(every)),
+            sort_of[found.parts], found.less, *self._exit_links(found, index),
         )  # fmt: skip
+
+    def _exit_links(self, found: _Listed, index: dict[Part, int]) -> tuple[Ints, Ints, Ints, Ints]:
+        """The last columns of `Links`; `index`: numbers of the parts."""
+        leaving, left = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        tally = np.zeros((len(self.exits), 2, len(found.total)), np.int8)
+        ends = np.zeros(len(self.exits) + 1, np.int64)
+        for c, d in enumerate(self.exits):
+            if (d + 1, 0) in index:
+                before, after = found.minus(index[d + 1, 0])
+                leaving.append(before)
+                left.append(after)
+                tally[c] = [found.count(index[hold, 0]) for hold in (d + 1, d)]
+            ends[c + 1] = ends[c] + (len(leaving[-1]) if (d + 1, 0) in index else 0)
+        return np.concatenate(leaving), np.concatenate(left), ends, tally
 
 
 class _Listed:

@@ -45,12 +45,11 @@ import numpy as np
 import numpy.typing as npt
 
 from infermax_opt.core.compiled import compiled
-from infermax_opt.infermax.bounds._backwards_search import ending_costs
 from infermax_opt.infermax.bounds._backwards_states import Relaxation
-from infermax_opt.infermax.bounds._kernels_backwards import Kinds, Links
 from infermax_opt.infermax.bounds.backwards import backwards_bounds
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.exact import _rounds_kernel as kernel
+from infermax_opt.infermax.exact._rounds_guide import Guide, earliest_ends, last_end
 
 __all__ = ["Found", "Proved", "RoundsSearch", "guided", "proved", "takes"]
 
@@ -133,26 +132,12 @@ class RoundsSearch:
     ):
         relaxation, types = Relaxation(instance, tuple(leave), exits is not None), instance.types
         price, first = np.array(prices, np.int64), np.array(earliest_ends(instance), np.int64)
-        self._unit, self._capacity, self._latest = unit, instance.system.kv_capacity, _horizon(instance)
+        self._unit, self._capacity, self._latest = unit, instance.system.kv_capacity, last_end(instance)
         self.horizon = self._latest if horizon is None else horizon
-        table = np.zeros((len(relaxation.exits), self.horizon + 1), np.int64)
-        for row, some in zip(table, exits or (), strict=True):
-            row[1 : len(some) + 1] = some[: self.horizon]
-        #: What ending in a round costs each kind.
-        self._cost = ending_costs(relaxation, price, table, unit)
-        self._dearest = int(price.max()) + int(table.max(initial=0))
-        rounds = np.arange(self.horizon + 1)
-        worth = np.where(rounds >= first[:, None], np.minimum(self._cost, 0), 0)
-        sort, count = np.array(relaxation.sort_numbers), np.array([len(kind.members) for kind in types])
-        self._order = np.argsort(sort, kind="stable")
-        self._links = relaxation.links()
-        self._ended = Kinds(sort[self._order], count[self._order], worth[self._order])
-        ahead = np.empty((self.horizon + 1, len(self._links.shrunk)), np.int64)
-        _kernels()[0](self._links, self._ended, table, ahead)
-        group, left = _exit_rows(relaxation, self._links)
-        last = np.array(relaxation.exits, np.int64)
-        self._costs = kernel.Costs(ahead, *self._links[:3], group, last, table, left)
-        self._paid = int(count @ price)
+        self._guide = Guide.of(relaxation, price, unit, self.horizon, exits or ())
+        self._costs, self._cost = self._guide.costs, self._guide.cost
+        self._dearest = int(price.max()) + int(self._costs.exits.max(initial=0))
+        self._paid = int(sum(len(kind.members) * int(u) for kind, u in zip(types, price, strict=True)))
         # The dearest first: they end last.
         dearest = np.argsort(-price, kind="stable").tolist()
         kinds = [k for k in dearest for _ in types[k].members]
@@ -163,7 +148,11 @@ class RoundsSearch:
         inputs = np.array([types[k].input_tokens for k in kinds])
         twins = [j - 1 if j > 0 and kinds[j - 1] == k else -1 for j, k in enumerate(kinds)]
         self._tasks = kernel.Tasks(
-            inputs + self._outputs - 1, inputs - 1, self._cost[kinds], sort[kinds], np.array(twins)
+            inputs + self._outputs - 1,
+            inputs - 1,
+            self._cost[kinds],
+            np.array(relaxation.sort_numbers)[kinds],
+            np.array(twins),
         )
         self.make_room(most)
 
@@ -194,21 +183,12 @@ class RoundsSearch:
         spare = limit * self._unit - self._paid - int(self._costs.ahead[-1, 0])
         last = min(self._latest, max(0, (spare + self._dearest - 1) // self._unit))
         within, last = last <= self.horizon, min(last, self.horizon)
-        soon = self._least_with + self._cost < limit * self._unit - self._paid
+        soon = self._guide.least_with + self._cost < limit * self._unit - self._paid
         may = (np.arange(last + 1)[:, None] >= self._first) & soon[self._kinds, : last + 1].T
         if not may.any(axis=0).all():
             return Found(None, within)
         found = self._search(may, limit, stop, whole)
         return Found(found.ends, found.complete and within)
-
-    @functools.cached_property
-    def _least_with(self) -> Ints:
-        """What a path costs at least in which a kind ends in a round, less this end; a row for each kind."""
-        least = np.empty_like(self._cost)
-        _kernels()[2](self._links, self._ended, self._costs.exits, self._costs.ahead, least)
-        sorted_back = np.empty_like(least)
-        sorted_back[self._order] = least
-        return sorted_back
 
     def merged(
         self, known: Sequence[Ints], near: int, limit: int, stop: Callable[[], bool] | None = None
@@ -261,7 +241,7 @@ class RoundsSearch:
         log: dict[int, tuple[Any, Any]] = {top + 1: (np.zeros((1, len(every)), np.uint64), None)}
         logged = 0
         for r in range(top, 0, -1):
-            _kernels()[1](
+            _advance()(
                 r, self._base, self._capacity, self._tasks, self._costs, may[r],
                 self._bits(lowest >= r), every, layer, counts[kernel.KEPT], self._pool, self._following,
                 self._table, counts, last,
@@ -350,8 +330,8 @@ def guided(instance: Instance, evidence: Mapping[str, Any] | None, most: int = F
     relaxation = Relaxation(instance, tuple(evidence["leave"]), exits is not None)
     prices, unit = evidence["prices"], evidence["unit"]
     gains = (max(prices) + max([price for row in exits or () for price in row], default=0)) // unit + 1
-    horizon = min(_horizon(instance), CELLS // relaxation.totals[-1] - 1)
-    if horizon < min(_horizon(instance), gains):
+    horizon = min(last_end(instance), CELLS // relaxation.totals[-1] - 1)
+    if horizon < min(last_end(instance), gains):
         return None
     return RoundsSearch(instance, evidence["leave"], prices, unit, most, exits, horizon)
 
@@ -405,30 +385,6 @@ def _rising(search: RoundsSearch, upper: int, left: Callable[[], float], *, whol
     return Proved(low, best)
 
 
-def earliest_ends(instance: Instance) -> list[int]:
-    """First round in which each kind of request may end."""
-    alpha = instance.cost.seconds.alpha[0]
-    return [int(kind.arrival / alpha) + kind.output_tokens for kind in instance.types]
-
-
-def _horizon(instance: Instance) -> int:
-    """Last round in which somebody ends in some best schedule."""
-    alpha = instance.cost.seconds.alpha[0]
-    return max(int(kind.arrival / alpha) for kind in instance.types) + instance.output_tokens
-
-
-def _exit_rows(relaxation: Relaxation, links: Links) -> tuple[Ints, Ints]:
-    """As in `kernel.Costs`: the row of each I - 1, and states without the part that leaves."""
-    longest = max(kind.input_tokens for kind in relaxation.instance.types)
-    group = np.full(longest, -1, np.int64)
-    left = np.full((len(relaxation.exits), len(links.shrunk)), -1, np.int64)
-    for c, d in enumerate(relaxation.exits):
-        some = slice(links.ends[c], links.ends[c + 1])
-        left[c, links.leaving[some]] = links.left[some]
-        group[relaxation.leave[c] + 1 : d + 1] = c
-    return group, left
-
-
 def _nodes(most: int, requests: int) -> kernel.Nodes:
     """Room for nodes."""
     words = -(-requests // kernel.WORD)
@@ -438,9 +394,5 @@ def _nodes(most: int, requests: int) -> kernel.Nodes:
 
 
 @functools.cache
-def _kernels() -> tuple[Callable[..., Any], ...]:
-    return (
-        compiled(kernel.cost_to_go, ()),
-        compiled(kernel.advance, kernel.HELPERS),
-        compiled(kernel.least_with, ()),
-    )
+def _advance() -> Callable[..., Any]:
+    return compiled(kernel.advance, kernel.HELPERS)

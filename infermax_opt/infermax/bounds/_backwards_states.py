@@ -143,7 +143,8 @@ class Relaxation:
 
     def _exit_links(self, found: _Listed, index: dict[Part, int]) -> tuple[Ints, Ints, Ints, Ints]:
         """The last columns of `Links`; `index`: numbers of the parts."""
-        leaving, left = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        leaving: list[Ints] = [np.zeros(0, np.int32)]
+        left: list[Ints] = [np.zeros(0, np.int32)]
         tally = np.zeros((len(self.exits), 2, len(found.total)), np.int8)
         ends = np.zeros(len(self.exits) + 1, np.int64)
         for c, d in enumerate(self.exits):

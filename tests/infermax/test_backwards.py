@@ -108,8 +108,8 @@ def test_no_prices_and_no_relaxation_exceed_it(seeds: range) -> None:
                 assert paths.least(prices) <= total * timing.unit, (seed, relaxation.leave)
         for relaxation in linked_relaxations(of):
             paths = BackwardPaths(relaxation, timing)
-            for most in (1, timing.unit, 4 * timing.unit, timing.rounds * timing.unit):
-                prices = [rng.randint(0, timing.rounds * timing.unit) for _ in of.types]
+            for most in (1, timing.unit, 4 * timing.unit, timing.rounds * timing.unit // 2):
+                prices = [rng.randint(0, timing.rounds * timing.unit // 2) for _ in of.types]
                 exits = [[rng.randint(0, most) for _ in range(timing.rounds + 1)] for _ in relaxation.exits]
                 assert paths.least(prices, exits) <= total * timing.unit, (seed, relaxation.leave)
 
@@ -147,7 +147,8 @@ def test_memories_lead_where_their_parts_say(seeds: range) -> None:
                     states |= {tuple(sorted((*state, *[part] * k))) for k in range(times + 1)}
             found = _Listed(np.array([hold for hold, _ in parts], np.int64), relaxation.capacity)
             named = [tuple(parts[k] for k in row if k >= 0) for row in found.parts]
-            assert set(named) == states and len(named) == len(states) == relaxation.totals[-1]
+            assert set(named) == states
+            assert len(named) == len(states) == relaxation.totals[-1]
             assert [sum(hold for hold, _ in state) for state in named] == sorted(found.total)
             leave = relaxation.leave
             for k, state in enumerate(named):
@@ -164,7 +165,9 @@ def test_memories_lead_where_their_parts_say(seeds: range) -> None:
                 assert high - low == sum(total + part[0] <= relaxation.capacity for total in found.total)
             for c, d in enumerate(relaxation.exits):
                 pairs = slice(links.ends[c], links.ends[c + 1])
-                told = {(named[a], named[b]) for a, b in zip(links.leaving[pairs], links.left[pairs], strict=True)}
+                told = {
+                    (named[a], named[b]) for a, b in zip(links.leaving[pairs], links.left[pairs], strict=True)
+                }
                 gone = [(s, s.index((d + 1, 0))) for s in named if (d + 1, 0) in s]
                 assert told == {(s, (*s[:j], *s[j + 1 :])) for s, j in gone}
                 assert list(links.leaving[pairs]) == sorted(links.leaving[pairs], reverse=True)
@@ -210,11 +213,42 @@ def test_pauses_do_not_help(seed: int) -> None:
     assert staged_search(of).upper == least_latency(of)
 
 
+def linked_bounds(of: Instance) -> list[LowerBound]:
+    """With prices of leaving, not very good ones."""
+    timing, found = Timing.of(of), []
+    for relaxation in linked_relaxations(of):
+        paths = BackwardPaths(relaxation, timing)
+        found.append(_bound(of, paths, *paths.search(timing.prices, 0.1, few(30))))
+    return found
+
+
+def test_prices_of_leaving_that_are_none_are_refused() -> None:
+    rows = 0
+    for bound in linked_bounds(CASE):
+        evidence = bound.evidence or {}
+        exits = evidence["exits"]
+        rows += len(exits)
+        for other in (
+            exits[1:],
+            [*exits, [1]],
+            [[-1], *exits[1:]],
+            [[2**40], *exits[1:]],
+            7,
+            [7] * len(exits),
+        ):
+            certificate = certificate_to_json(
+                CASE, replace(bound, value=Fraction(0), evidence={**evidence, "exits": other})
+            )
+            with pytest.raises(Rejected, match="exits"):
+                check(shown(CASE), json.loads(json.dumps(certificate)))
+    assert rows > 0
+
+
 @pytest.mark.parametrize("seed", campaign(10, 100))
 def test_altered_evidence_never_proves_what_is_false(seed: int) -> None:
     of, rng = in_rounds(seed), random.Random(seed)
     false = least_latency(of) * (1 + Fraction(1, 10**9))
-    for bound in backwards_bounds(of, stop=few(60)):
+    for bound in [*backwards_bounds(of, stop=few(60)), *linked_bounds(of)]:
         for evidence in altered(dict(bound.evidence or {}), rng):
             certificate = certificate_to_json(of, replace(bound, value=false, evidence=evidence))
             with pytest.raises(Rejected):

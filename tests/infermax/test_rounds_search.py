@@ -11,6 +11,7 @@ import pytest
 
 from infermax_opt.api import solve, verify
 from infermax_opt.core.result import Proof, Status
+from infermax_opt.infermax.bounds._backwards_states import linked_relaxations
 from infermax_opt.infermax.bounds.backwards import backwards_bounds
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.mcsf import mcsf_instance
@@ -74,6 +75,22 @@ def test_any_prices_do() -> None:
         search = RoundsSearch(of, [longest], prices, 8, ROOM)
         assert checked(of, search.search(best + 3)) == best, seed
         assert search.search(best) == Found(None, True), seed
+
+
+def test_any_prices_of_leaving_do() -> None:
+    """Also where a request leaves in the relaxation before it does."""
+    for seed in campaign(20, 2_000, first=6000):
+        of, rng = in_rounds(seed), random.Random(seed)
+        best = sum_of_ends(of, least_latency(of))
+        for relaxation in linked_relaxations(of):
+            leave = relaxation.leave if rng.random() < 0.7 else (relaxation.leave[0], relaxation.leave[-1])
+            for most in (0, 8, 80):
+                prices = [rng.randint(0, 40 * 8) for _ in of.types]
+                exits = [[rng.randint(0, most) for _ in range(rng.randint(0, 60))] for _ in leave[1:]]
+                search = RoundsSearch(of, leave, prices, 8, ROOM, exits)
+                assert search.low <= best, seed
+                assert checked(of, search.search(best + 3)) == best, seed
+                assert search.search(best) == Found(None, True), seed
 
 
 def test_more_than_a_word_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from infermax_opt.infermax.bounds._backwards_states import Relaxation, linked_re
 from infermax_opt.infermax.bounds._kernels_backwards import FAR, Kinds
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
-__all__ = ["BackwardPaths", "Timing", "chosen"]
+__all__ = ["BackwardPaths", "Prices", "Timing", "chosen", "ending_costs"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 FIRST_STEPS, MOST_STEPS = 6 * 10**6, 6 * 10**7
 #: States times rounds at most, each of which takes twelve bytes.
 MOST_CELLS = 4 * 10**7
-#: Rounds between which prices of leaving are straight lines, and how much closer they are near the first round.
+#: Nodes between which prices of leaving are straight lines, and how much closer they are near the start.
 HATS, BENT = 120, 1.5
 #: Rounds of a schedule, as a multiple of those that it would take with a full memory; and at most.
 USUAL, LONGEST = 1.5, 2.0
@@ -165,14 +165,17 @@ class BackwardPaths:
         """
         free = np.zeros((len(self.relaxation.exits), self.timing.rounds + 1), np.int64)
         some = free if exits is None else np.array(exits, np.int64).reshape(free.shape)
-        return self._evaluate(Prices(np.array(prices, np.int64), some))[0]
+        return self._evaluate(self._within(np.array(prices, np.int64), some))[0]
+
+    def _within(self, kinds: Ints, exits: Ints) -> Prices:
+        """Prices at which nobody gains by an end after the last round that is looked at."""
+        room = self.timing.rounds * self.timing.unit - int(kinds.max())
+        return Prices(kinds, np.minimum(exits, max(0, room)))
 
     def _costs(self, prices: Prices) -> Ints:
-        """What it costs that each kind ends in a round, a row each; 0 where it cannot, or is better left out."""
+        """What it costs that each kind ends in a round, a row each; 0 where it cannot, or need not."""
+        cost = ending_costs(self.relaxation, prices.kinds, prices.exits, self.timing.unit)
         rounds = np.arange(self.timing.rounds + 1)
-        cost = rounds * self.timing.unit - prices.kinds[:, None]
-        for k in np.nonzero(self._paid >= 0)[0]:
-            cost[k] -= prices.exits[self._paid[k], np.maximum(0, rounds - self._lag[k])]
         return np.where(rounds >= self._earliest[:, None], np.minimum(cost, 0), 0)
 
     def _evaluate(self, prices: Prices) -> tuple[int, Ints, Floats, int]:
@@ -233,7 +236,30 @@ class BackwardPaths:
         """Prices in units."""
         kinds = len(self._earliest)
         exits = point[kinds:].reshape(len(self.relaxation.exits), len(self._hats)) @ self._hats
-        return Prices(*(np.rint(some * self.timing.unit).astype(np.int64) for some in (point[:kinds], exits)))
+        unit = self.timing.unit
+        return self._within(*(np.rint(some * unit).astype(np.int64) for some in (point[:kinds], exits)))
+
+
+def ending_costs(relaxation: Relaxation, prices: Ints, exits: Ints, unit: int) -> Ints:
+    """Units that it costs each kind to end in a round, a row each: how late it is, less what is paid back.
+
+    Parameters
+    ----------
+    relaxation : Relaxation
+    prices : array
+        Of each kind.
+    exits : array
+        Of leaving: a row for each class but the first, a column for each round from 0 on.
+    unit : int
+        Units of a round.
+    """
+    rounds = np.arange(exits.shape[1])
+    cost: Ints = rounds * unit - prices[:, None]
+    for row, kind in zip(cost, relaxation.instance.types, strict=True):
+        group, lag = _paid_back(relaxation, kind)
+        if group >= 0:
+            row -= exits[group, np.maximum(0, rounds - lag)]
+    return cost
 
 
 def _paid_back(relaxation: Relaxation, kind: RequestType) -> tuple[int, int]:

@@ -136,18 +136,25 @@ class Relaxation:
             grown.append((found.plus(index[part]) if part[1] >= 0 else every)[:room])
             offset.append(offset[-1] + room)
         shorter = [index.get((hold - 1, c), -1) for hold, c in self.parts]
-        exits = [found.minus(index[d + 1, 0]) if (d + 1, 0) in index else (every[:0],) * 2 for d in self.exits]
-        ends = np.cumsum([0, *[len(start) for start, _ in exits]])
-        tally = [
-            [found.count(index.get((hold, 0), -1)) for hold in (d + 1, d)] if exits else [] for d in self.exits
-        ]
         return Links(
             found.shrunk(np.array(shorter, np.int64)), np.concatenate(grown), np.array(offset, np.int64),
-            sort_of[found.parts], found.less,
-            np.concatenate([every[:0], *[start for start, _ in exits]]),
-            np.concatenate([every[:0], *[end for _, end in exits]]),
-            ends.astype(np.int64), np.array(tally, np.int8).reshape(len(exits), 2, len(every)),
+            sort_of[found.parts], found.less, *self._exit_links(found, index),
         )  # fmt: skip
+
+    def _exit_links(self, found: _Listed, index: dict[Part, int]) -> tuple[Ints, Ints, Ints, Ints]:
+        """The last columns of `Links`; `index`: numbers of the parts."""
+        leaving: list[Ints] = [np.zeros(0, np.int32)]
+        left: list[Ints] = [np.zeros(0, np.int32)]
+        tally = np.zeros((len(self.exits), 2, len(found.total)), np.int8)
+        ends = np.zeros(len(self.exits) + 1, np.int64)
+        for c, d in enumerate(self.exits):
+            if (d + 1, 0) in index:
+                before, after = found.minus(index[d + 1, 0])
+                leaving.append(before)
+                left.append(after)
+                tally[c] = [found.count(index[hold, 0]) for hold in (d + 1, d)]
+            ends[c + 1] = ends[c] + (len(leaving[-1]) if (d + 1, 0) in index else 0)
+        return np.concatenate(leaving), np.concatenate(left), ends, tally
 
 
 class _Listed:
@@ -167,7 +174,8 @@ class _Listed:
     def __init__(self, hold: Ints, capacity: int):
         self._hold, self._capacity = hold, capacity
         total = parent = last = np.zeros(1, np.int64)
-        totals, parents, lasts, starts, self._levels = [total], [parent], [last], list[Ints](), [slice(0, 1)]
+        totals, parents, lasts, self._levels = [total], [parent], [last], [slice(0, 1)]
+        starts: list[Ints] = []
         end = 1
         while len(total):
             room = np.maximum(0, np.searchsorted(hold, capacity - total, "right") - last)
@@ -177,13 +185,16 @@ class _Listed:
             within = np.arange(len(parent)) - np.repeat(np.cumsum(room) - room, room)
             last = np.repeat(last, room) + within
             total = np.repeat(total, room) + hold[last]
-            totals.append(total), parents.append(parent), lasts.append(last)
+            totals.append(total)
+            parents.append(parent)
+            lasts.append(last)
             self._levels.append(slice(end, end + len(total)))
             end += len(total)
         self._levels = [level for level in self._levels if level.stop > level.start]
-        self._total, self._parent, self._last, self._start = map(
-            np.concatenate, (totals, parents, lasts, starts)
-        )
+        self._total: Ints = np.concatenate(totals)
+        self._parent: Ints = np.concatenate(parents)
+        self._last: Ints = np.concatenate(lasts)
+        self._start: Ints = np.concatenate(starts)
         self._order = np.argsort(self._total, kind="stable")
         self._rank = np.empty(end, np.int32)
         self._rank[self._order] = np.arange(end)
@@ -191,7 +202,8 @@ class _Listed:
 
     def _child(self, state: Ints, part: Ints | int) -> Ints:
         """The state with one part more, which is no smaller than any other."""
-        return self._start[state] + part - self._last[state]
+        found: Ints = self._start[state] + part - self._last[state]
+        return found
 
     def plus(self, part: int) -> Ints:
         """The state with one part more; meaningless where it does not fit."""
@@ -201,7 +213,9 @@ class _Listed:
             last, parent = self._last[level], to[self._parent[level]]
             fits = self._total[level] + self._hold[part] <= self._capacity
             here = np.arange(level.start, level.stop)
-            found = np.where(last <= part, self._child(here, part), self._child(np.where(fits, parent, 0), last))
+            found = np.where(
+                last <= part, self._child(here, part), self._child(np.where(fits, parent, 0), last)
+            )
             to[level] = np.where(fits, found, 0)
         return self._rank[to[self._order]]
 

@@ -22,8 +22,8 @@ class Links(NamedTuple):
     `shrunk`: the state a round before; `grown`: with a part of each sort, the sorts one after the other from
     `offset` on (sorts without a part leave the state as it is); `sort`, `less`: of each part of a state
     its sort, or -1 where no request appears with it or there is no such part, and the state without it.
-    `leaving`, `left`, `ends`: where parts may leave for a price, class by class up to `ends`: states with such
-    a part, by falling totals, and the same without it; `tally`: of each class how many parts of a state
+    `leaving`, `left`, `ends`: where parts may leave for a price, class by class up to `ends`: states with
+    such a part, by falling totals, and the same without it; `tally`: of each class how many parts of a state
     may leave, and how many have a token less than these.
     """
 
@@ -54,7 +54,7 @@ def cheapest(links: Links, kinds: Kinds, exits: Any, rounds: Any, before: Any, s
 
     `exits`: row c by rounds, what it costs that a part leaves; `rounds`: the last one in which anything may
     appear; `before`: row r is filled with costs when round r begins, backwards; `source`: with the states
-    after the appearances of round r that lead to each.
+    after the appearances of round r that lead to each.  Long on purpose: loops over states cost least here.
     """
     states = len(links.shrunk)
     values = np.full(states, FAR, np.int64)
@@ -142,7 +142,10 @@ def following(mask: Any) -> Any:
 def retrace(
     links: Links, kinds: Kinds, exits: Any, rounds: Any, before: Any, source: Any, values: Any, left: Any
 ) -> Any:
-    """How often each kind appears in each round of the cheapest path; `left`: is told how many parts leave."""
+    """How often each kind appears in each round of the cheapest path; `left`: how many parts leave.
+
+    Long on purpose, as all of it is about one round of a path.
+    """
     seen = np.zeros_like(kinds.cost)
     state = np.argmin(values)
     value = values[state]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import operator
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -61,35 +62,63 @@ def backwards(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     require(leave == sorted(set(leave)) and min(leave, default=-1) >= 0, "leave: does not rise from 0")
     require(max(i for i, _, _ in instance.kinds) - 1 <= leave[-1], "leave: a prompt is longer")
     linked = "exits" in evidence
-    exits = [row.integers() for row in evidence["exits"].items(len(leave) - 1)] if linked else []
-    worth = range(MAX_ROUNDS * unit + 1)
-    require(all(price in worth for costs in exits for price in costs), "exits: out of range")
-    prices = evidence["prices"].integers(len(instance.kinds))
-    require(all(price in worth for price in prices), "prices: out of range")
-    groups = [next(k for k, hold in enumerate(leave) if hold >= i - 1) for i, _, _ in instance.kinds]
-    parts = [
-        Part(i + o - 1, (0 if linked else of) if i + o - 1 > leave[of] else -1)
-        for (i, o, _), of in zip(instance.kinds, groups, strict=True)
-    ]
+    prices = priced(evidence["prices"], len(instance.kinds), unit)
+    exits = [priced(row, None, unit) for row in evidence["exits"].items(len(leave) - 1)] if linked else []
+    groups, parts = list[int](), list[Part]()
+    for i, o, _ in instance.kinds:
+        groups.append(of := class_of(i, leave))
+        parts.append(Part(i + o - 1, -1 if i + o - 1 <= leave[of] else 0 if linked else of))
     memories = Memories(instance, leave[:1] if linked else leave, parts)
-    endings, total, to = list[tuple[bool, Ending]](), 0, dict[Part, list[int]]()
-    for part, of, price, ((i, o, arrival), times) in zip(
-        parts, groups, prices, instance.kinds.items(), strict=True
-    ):
+    to = {part: memories.grown(part) for part in dict.fromkeys(parts)}
+    endings = list[Ending]()
+    for part, of, price, (i, o, arrival) in zip(parts, groups, prices, instance.kinds, strict=True):
         earliest = int(arrival * instance.scale / piece.alpha) + o
-        back = exits[of - 1] if linked and of > 0 and part.group >= 0 else []
+        back = ([], *exits)[of] if linked and part.group >= 0 else []
         costs = ending_costs(instance, price, back, i + o - 2 - leave[of], (max(earliest, 1), unit))
-        if part not in to:
-            to[part] = memories.grown(part)
-        endings.append((part.group < 0, Ending(to[part], times, costs)))
-        total += price * times
+        endings.append(Ending(to[part], instance.kinds[i, o, arrival], costs))
+    total = sum(map(operator.mul, prices, instance.kinds.values()))
     # Those without a part come last: they need the total of all others.
-    endings.sort(key=lambda pair: pair[0])
-    leaving = [
-        Leaving(*memories.left(Part(d + 1, 0)), costs) for d, costs in zip(leave[1:], exits, strict=False)
-    ]
-    total += cheapest_path(instance, [some for _, some in endings], leaving, memories.shrunk())
+    order = sorted(range(len(parts)), key=lambda k: parts[k].group < 0)
+    endings = list(map(endings.__getitem__, order))
+    total += cheapest_path(instance, endings, leavings(memories, leave, exits), memories.shrunk())
     return instance.mean_latency(Fraction(total * piece.alpha, unit * instance.scale))
+
+
+def priced(field: Field, length: int | None, unit: int) -> list[int]:
+    """Prices, in units.
+
+    Parameters
+    ----------
+    field : Field
+    length : int, optional
+        How many there must be.
+    unit : int
+        Units of a round.
+    """
+    prices = field.integers(length)
+    worth = range(MAX_ROUNDS * unit + 1)
+    require(all(price in worth for price in prices), f"{field.path}: out of range")
+    return prices
+
+
+def class_of(i: int, leave: list[int]) -> int:
+    """The first hold to leave at that is enough for a prompt."""
+    return next(k for k, hold in enumerate(leave) if hold >= i - 1)
+
+
+def leavings(memories: Memories, leave: list[int], exits: list[list[int]]) -> list[Leaving]:
+    """Which parts leave for which prices.
+
+    Parameters
+    ----------
+    memories : Memories
+    leave : list of int
+        Holds at which requests leave.
+    exits : list of list of int
+        What that costs in round 1, 2, ..., for each hold but the first.
+    """
+    pairs = zip(leave[1:], exits, strict=False)
+    return [Leaving(*memories.left(Part(d + 1, 0)), costs) for d, costs in pairs]
 
 
 def ending_costs(
@@ -233,20 +262,48 @@ def cheapest_path(
         instance.work.spend(worth * times * (10 + 3 * len(to) // 5))
     for time in range(rounds, 0, -1):
         for to, times, costs in endings:
-            late = costs[time] if time < len(costs) else 0
-            if late < 0:
-                for _ in range(times):
-                    for number, value in zip(to, values[: len(to)], strict=True):
-                        if value + late < values[number]:
-                            values[number] = value + late
+            if time < len(costs) and costs[time] < 0:
+                end(values, to, times, costs[time])
         for states, left, costs in leaving:
-            price = costs[time - 1] if time <= len(costs) else 0
-            for state, number in zip(states, left, strict=True):
-                if values[state] + price < values[number]:
-                    values[number] = values[state] + price
+            go(values, states, left, costs[time - 1] if time <= len(costs) else 0)
         after: list[Any] = [FAR] * len(shrunk)
         for number, value in zip(shrunk, values, strict=True):
             if value < after[number]:
                 after[number] = value
         values = after
     return int(min(values))
+
+
+def end(values: list[Any], to: list[int], times: int, cost: int) -> None:
+    """Let up to so many equal requests end, each for a cost.
+
+    Parameters
+    ----------
+    values : list
+        Costs of the states, which are changed.
+    to : list of int
+        The states with one of them more; the first states have room.
+    times, cost : int
+        How many, and what each costs.
+    """
+    for _ in range(times):
+        for number, value in zip(to, values[: len(to)], strict=True):
+            if value + cost < values[number]:
+                values[number] = value + cost
+
+
+def go(values: list[Any], states: list[int], left: list[int], price: int) -> None:
+    """Let parts leave for a price.
+
+    Parameters
+    ----------
+    values : list
+        Costs of the states, which are changed.
+    states, left : list of int
+        States with such a part, by falling totals, and the same without it.
+    price : int
+        Of one.
+    """
+    for state, number in zip(states, left, strict=True):
+        if values[state] + price < values[number]:
+            values[number] = values[state] + price

@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["CUT", "DONE", "HELPERS", "KEPT", "LIMIT", "Costs", "Nodes", "Tasks", "advance", "cost_to_go"]
+__all__ = [
+    "CUT", "DONE", "HELPERS", "KEPT", "LIMIT", "Costs", "Nodes", "Tasks", "advance", "cost_to_go",
+    "least_with",
+]  # fmt: skip
 
 #: Entries of the counters of `advance`: nodes kept, how often some had to be dropped, the limit on costs, and
 #: the node from which all end in this round, or -1.
@@ -21,14 +24,14 @@ WORD = 64
 
 
 class Tasks(NamedTuple):
-    """Columns of the requests: peak, hold at which one has left, cost of ending in round 0, sort, twin.
+    """Columns of the requests: peak, hold at which one has left, cost of ending by rounds, sort, twin.
 
     `twin`: the equal request that ends no sooner, or -1.
     """
 
     peak: Any
     leave: Any
-    price: Any
+    cost: Any
     sort: Any
     twin: Any
 
@@ -36,13 +39,19 @@ class Tasks(NamedTuple):
 class Costs(NamedTuple):
     """Least costs in the relaxation, and where its states lead to.
 
-    `ahead`: row r by state, before the appearances of round r; row 0 is zero.
+    `ahead`: row r by state, before the appearances of round r; row 0 is zero.  `group`: of each hold at which
+    requests leave the row of what that costs in `exits`, or -1 where it costs nothing; `last`, `left`:
+    by row the hold at which they leave in the relaxation, and the states without such a part.
     """
 
     ahead: Any
     shrunk: Any
     grown: Any
     offset: Any
+    group: Any
+    last: Any
+    exits: Any
+    left: Any
 
 
 class Nodes(NamedTuple):
@@ -60,14 +69,19 @@ class Nodes(NamedTuple):
     parent: Any
 
 
-def cost_to_go(links: Any, kinds: Any, ahead: Any) -> None:
-    """Fill in `Costs.ahead`; `links` and `kinds` as in the bound."""
+def cost_to_go(links: Any, kinds: Any, exits: Any, ahead: Any) -> None:
+    """Fill in `Costs.ahead`; `links`, `kinds` and `exits` as in the bound."""
     states = len(links.shrunk)
     ahead[0] = 0
     for r in range(1, len(ahead)):
         values = ahead[r]
         for a in range(states):
             values[a] = ahead[r - 1, links.shrunk[a]]
+        for c in range(len(exits)):
+            for j in range(links.ends[c + 1] - 1, links.ends[c] - 1, -1):
+                value = values[links.left[j]] + exits[c, r]
+                if value < values[links.leaving[j]]:
+                    values[links.leaving[j]] = value
         for k in range(len(kinds.sort) - 1, -1, -1):
             cost = kinds.cost[k, r]
             if cost >= 0:
@@ -78,6 +92,40 @@ def cost_to_go(links: Any, kinds: Any, ahead: Any) -> None:
                     value = values[links.grown[low + a]] + cost
                     if value < values[a]:
                         values[a] = value
+
+
+def least_with(links: Any, kinds: Any, exits: Any, ahead: Any, least: Any) -> None:
+    """Fill in what a path costs at least in which a kind appears in a round, less that appearance itself.
+
+    `least`: a row for each kind, a column for each round; the rest as in `cost_to_go`, which comes first.
+    """
+    states = len(links.shrunk)
+    values = np.full(states, REPLACED, np.int64)
+    values[0] = 0
+    for r in range(len(ahead) - 1, 0, -1):
+        for k in range(len(kinds.sort)):
+            low, high = links.offset[kinds.sort[k]], links.offset[kinds.sort[k] + 1]
+            best = REPLACED
+            for a in range(high - low):
+                best = min(best, values[a] + ahead[r, links.grown[low + a]])
+            least[k, r] = best
+        for k in range(len(kinds.sort)):
+            cost = kinds.cost[k, r]
+            if cost >= 0:
+                continue
+            low, high = links.offset[kinds.sort[k]], links.offset[kinds.sort[k] + 1]
+            for _ in range(kinds.count[k]):
+                for a in range(high - low - 1, -1, -1):
+                    b = links.grown[low + a]
+                    values[b] = min(values[b], values[a] + cost)
+        for c in range(len(exits)):
+            for j in range(links.ends[c], links.ends[c + 1]):
+                a, b = links.leaving[j], links.left[j]
+                values[b] = min(values[b], values[a] + exits[c, r])
+        after = np.full(states, REPLACED, np.int64)
+        for a in range(states):
+            after[links.shrunk[a]] = min(after[links.shrunk[a]], values[a])
+        values = after
 
 
 def has(ended: Any, node: Any, k: Any) -> Any:
@@ -156,8 +204,29 @@ def ended_all(nodes: Any, a: Any, those: Any) -> Any:
     return w == len(those)
 
 
+def go(nodes: Any, a: Any, costs: Any, r: Any, base: Any) -> Any:
+    """The state of a node without the parts that leave after round r; the node pays for these."""
+    state = nodes.state[a]
+    for j in range(nodes.number[a]):
+        hold, c = nodes.parts[a, j] // base, costs.group[nodes.parts[a, j] % base]
+        if c >= 0 and hold == costs.last[c] + 1:
+            nodes.cost[a] += costs.exits[c, r]
+            state = costs.left[c, state]
+    return state
+
+
+def owed(nodes: Any, a: Any, costs: Any, r: Any, base: Any) -> Any:
+    """What the parts of a node in round r are still to pay when they leave."""
+    total = 0
+    for j in range(nodes.number[a]):
+        hold, c = nodes.parts[a, j] // base, costs.group[nodes.parts[a, j] % base]
+        if c >= 0 and hold > costs.last[c]:
+            total += costs.exits[c, r - (hold - costs.last[c] - 1)]
+    return total
+
+
 def advance(
-    r: Any, unit: Any, base: Any, capacity: Any, tasks: Any, costs: Any, may: Any, must: Any, every: Any,
+    r: Any, base: Any, capacity: Any, tasks: Any, costs: Any, may: Any, must: Any, every: Any,
     layer: Any, size: Any, pool: Any, following: Any, table: Any, counts: Any, last: Any,
 ) -> Any:  # fmt: skip
     """Let requests end in round r; what is left, with memory as it is a round before, becomes the layer.
@@ -168,8 +237,8 @@ def advance(
     ----------
     r : int
         Round.
-    unit, base, capacity : int
-        Units of a round, of which costs are; base of parts; M.
+    base, capacity : int
+        Base of parts; M.
     tasks, costs : Tasks, Costs
     may, must, every : columns
         Whether each request may end in this round; those (as bits) that have to end in it or later; all.
@@ -206,7 +275,7 @@ def advance(
                 if tasks.twin[k] >= 0 and not has(pool.ended, b, tasks.twin[k]):
                     continue
                 state = costs.grown[costs.offset[tasks.sort[k]] + pool.state[b]]
-                cost = pool.cost[b] + r * unit - tasks.price[k]
+                cost = pool.cost[b] + tasks.cost[k, r]
                 if cost + costs.ahead[r, state] >= counts[LIMIT]:
                     continue
                 if made == most or pool.number[b] == width:
@@ -222,11 +291,12 @@ def advance(
     count = 0
     for b in range(made):
         if ended_all(pool, b, every):
-            if pool.cost[b] < counts[LIMIT]:
-                counts[LIMIT], counts[DONE] = pool.cost[b], pool.parent[b]
+            cost = pool.cost[b] + owed(pool, b, costs, r, base)
+            if cost < counts[LIMIT]:
+                counts[LIMIT], counts[DONE] = cost, pool.parent[b]
                 last[:] = pool.ended[b]
             continue
-        pool.state[b] = costs.shrunk[pool.state[b]]
+        pool.state[b] = costs.shrunk[go(pool, b, costs, r, base)]
         estimate = pool.cost[b] + costs.ahead[r - 1, pool.state[b]]
         if estimate >= counts[LIMIT] or not ended_all(pool, b, must):
             continue
@@ -255,5 +325,5 @@ def advance(
     counts[KEPT] = size
 
 
-HELPERS = (has, add, shrink, same, place, ended_all)
+HELPERS = (has, add, shrink, same, place, ended_all, go, owed)
 """What `advance` calls, callees first."""

@@ -11,6 +11,13 @@ less all prices.  Who is still to end costs at least what the relaxation of the 
 that a node is in there: its rest is a path of it, less appearances that do not help.  A node is
 dropped if cost and this estimate are not below the limit, which is the best known schedule.
 
+A node follows the relaxation with prices of leaving, if it is one: what a part costs when it
+leaves, it has been paid back at its end.  When all have ended, what is still to be paid is known.
+
+*Windows.*  A path in which a request ends in round C costs at least: the least before round C, that end, and
+the least from there on, whoever else ends in it.  Without other ends that do not help it stays one.
+Where this is not below the limit, the request does not end in C.
+
 *Horizon.*  After the last arrival some best schedule has no round without requests before its end, for it
 could be left out.  So nobody ends after it by more rounds than there are output tokens.  And nobody can end
 in round C below the limit if the bound, plus C less the highest price, is not below it: without that end,
@@ -39,10 +46,10 @@ import numpy.typing as npt
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.bounds._backwards_states import Relaxation
-from infermax_opt.infermax.bounds._kernels_backwards import Kinds
 from infermax_opt.infermax.bounds.backwards import backwards_bounds
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.exact import _rounds_kernel as kernel
+from infermax_opt.infermax.exact._rounds_guide import Guide, earliest_ends, last_end
 
 __all__ = ["Found", "Proved", "RoundsSearch", "guided", "proved", "takes"]
 
@@ -107,32 +114,45 @@ class RoundsSearch:
         Units of a round.
     most : int
         Nodes of a layer, at most.
+    exits : sequence of sequences of int, optional
+        What leaving costs in round 1, 2, ..., for each class but the first.
+    horizon : int, optional
+        Last round to look at; no path may gain by an end after it.
     """
 
-    def __init__(self, instance: Instance, leave: Sequence[int], prices: Sequence[int], unit: int, most: int):
-        relaxation, types = Relaxation(instance, tuple(leave)), instance.types
-        sort, price = np.array(relaxation.sort_numbers), np.array(prices, np.int64)
-        first = np.array(earliest_ends(instance), np.int64)
-        count = np.array([len(kind.members) for kind in types], np.int64)
-        order = np.argsort(sort, kind="stable")
-        links = relaxation.links()
-        self._unit, self._capacity, self.horizon = unit, instance.system.kv_capacity, _horizon(instance)
-        ahead = np.empty((self.horizon + 1, len(links.shrunk)), np.int64)
-        rounds = np.arange(self.horizon + 1)
-        late = np.where(rounds >= first[:, None], np.minimum(rounds * unit - price[:, None], 0), 0)
-        _kernels()[0](links, Kinds(sort[order], count[order], late[order]), ahead)
-        self._costs = kernel.Costs(ahead, links.shrunk, links.grown, links.offset)
-        self._paid = int(count @ price)
+    def __init__(
+        self,
+        instance: Instance,
+        leave: Sequence[int],
+        prices: Sequence[int],
+        unit: int,
+        most: int,
+        exits: Sequence[Sequence[int]] | None = None,
+        horizon: int | None = None,
+    ):
+        relaxation, types = Relaxation(instance, tuple(leave), exits is not None), instance.types
+        price, first = np.array(prices, np.int64), np.array(earliest_ends(instance), np.int64)
+        self._unit, self._capacity, self._latest = unit, instance.system.kv_capacity, last_end(instance)
+        self.horizon = self._latest if horizon is None else horizon
+        self._guide = Guide.of(relaxation, price, unit, self.horizon, exits or ())
+        self._costs, self._cost = self._guide.costs, self._guide.cost
+        self._dearest = int(price.max()) + int(self._costs.exits.max(initial=0))
+        self._paid = int(sum(len(kind.members) * int(u) for kind, u in zip(types, price, strict=True)))
         # The dearest first: they end last.
         dearest = np.argsort(-price, kind="stable").tolist()
         kinds = [k for k in dearest for _ in types[k].members]
+        self._kinds = np.array(kinds)
         self._members = np.array([member for k in dearest for member in types[k].members])
         self._outputs = np.array([types[k].output_tokens for k in kinds])
         self._first = first[kinds]
         inputs = np.array([types[k].input_tokens for k in kinds])
         twins = [j - 1 if j > 0 and kinds[j - 1] == k else -1 for j, k in enumerate(kinds)]
         self._tasks = kernel.Tasks(
-            inputs + self._outputs - 1, inputs - 1, price[kinds], sort[kinds], np.array(twins)
+            inputs + self._outputs - 1,
+            inputs - 1,
+            self._cost[kinds],
+            np.array(relaxation.sort_numbers)[kinds],
+            np.array(twins),
         )
         self.make_room(most)
 
@@ -160,11 +180,15 @@ class RoundsSearch:
         whole : bool
             Whether to go on as a beam search where there are too many nodes.
         """
-        dearest = int(self._tasks.price.max())
         spare = limit * self._unit - self._paid - int(self._costs.ahead[-1, 0])
-        last = min(self.horizon, max(0, (spare + dearest - 1) // self._unit))
-        may = np.arange(last + 1)[:, None] >= self._first
-        return self._search(may, limit, stop, whole)
+        last = min(self._latest, max(0, (spare + self._dearest - 1) // self._unit))
+        within, last = last <= self.horizon, min(last, self.horizon)
+        soon = self._guide.least_with + self._cost < limit * self._unit - self._paid
+        may = (np.arange(last + 1)[:, None] >= self._first) & soon[self._kinds, : last + 1].T
+        if not may.any(axis=0).all():
+            return Found(None, within)
+        found = self._search(may, limit, stop, whole)
+        return Found(found.ends, found.complete and within)
 
     def merged(
         self, known: Sequence[Ints], near: int, limit: int, stop: Callable[[], bool] | None = None
@@ -217,8 +241,8 @@ class RoundsSearch:
         log: dict[int, tuple[Any, Any]] = {top + 1: (np.zeros((1, len(every)), np.uint64), None)}
         logged = 0
         for r in range(top, 0, -1):
-            _kernels()[1](
-                r, self._unit, self._base, self._capacity, self._tasks, self._costs, may[r],
+            _advance()(
+                r, self._base, self._capacity, self._tasks, self._costs, may[r],
                 self._bits(lowest >= r), every, layer, counts[kernel.KEPT], self._pool, self._following,
                 self._table, counts, last,
             )  # fmt: skip
@@ -300,12 +324,16 @@ def guided(instance: Instance, evidence: Mapping[str, Any] | None, most: int = F
     most : int
         Nodes of a layer, at most.
     """
-    if evidence is None or evidence["kind"] != "backwards" or "exits" in evidence:
+    if evidence is None or evidence["kind"] != "backwards":
         return None
-    relaxation = Relaxation(instance, tuple(evidence["leave"]))
-    if relaxation.totals[-1] * (_horizon(instance) + 1) > CELLS:
+    exits = evidence.get("exits")
+    relaxation = Relaxation(instance, tuple(evidence["leave"]), exits is not None)
+    prices, unit = evidence["prices"], evidence["unit"]
+    gains = (max(prices) + max([price for row in exits or () for price in row], default=0)) // unit + 1
+    horizon = min(last_end(instance), CELLS // relaxation.totals[-1] - 1)
+    if horizon < min(last_end(instance), gains):
         return None
-    return RoundsSearch(instance, evidence["leave"], evidence["prices"], evidence["unit"], most)
+    return RoundsSearch(instance, evidence["leave"], prices, unit, most, exits, horizon)
 
 
 def proved(instance: Instance, upper: int, left: Callable[[], float]) -> Proved:
@@ -323,7 +351,7 @@ def proved(instance: Instance, upper: int, left: Callable[[], float]) -> Proved:
         Share of the time that is left.
     """
     search, low, best = None, 0, None
-    for bound in backwards_bounds(instance, stop=lambda: left() < 1 - PRICING, states=STATES, linked=False):
+    for bound in backwards_bounds(instance, stop=lambda: left() < 1 - PRICING, states=STATES):
         # Most small instances need no better prices, and then few nodes.
         search = guided(instance, bound.evidence, SOME) or search
         if search is not None and low < upper:
@@ -357,18 +385,6 @@ def _rising(search: RoundsSearch, upper: int, left: Callable[[], float], *, whol
     return Proved(low, best)
 
 
-def earliest_ends(instance: Instance) -> list[int]:
-    """First round in which each kind of request may end."""
-    alpha = instance.cost.seconds.alpha[0]
-    return [int(kind.arrival / alpha) + kind.output_tokens for kind in instance.types]
-
-
-def _horizon(instance: Instance) -> int:
-    """Last round in which somebody ends in some best schedule."""
-    alpha = instance.cost.seconds.alpha[0]
-    return max(int(kind.arrival / alpha) for kind in instance.types) + instance.output_tokens
-
-
 def _nodes(most: int, requests: int) -> kernel.Nodes:
     """Room for nodes."""
     words = -(-requests // kernel.WORD)
@@ -378,5 +394,5 @@ def _nodes(most: int, requests: int) -> kernel.Nodes:
 
 
 @functools.cache
-def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    return compiled(kernel.cost_to_go, ()), compiled(kernel.advance, kernel.HELPERS)
+def _advance() -> Callable[..., Any]:
+    return compiled(kernel.advance, kernel.HELPERS)

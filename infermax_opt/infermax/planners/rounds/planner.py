@@ -125,13 +125,17 @@ class RoundsPlanner:
         while (now := time.monotonic()) < deadline:
             before = self._known[-1][0], self._known[0][0]
             if self._merge is None or vain >= VAIN or len(self._known) < 2:
-                best = self._known[0][1].argsort(kind="stable")
-                order, hot = (best, WARM) if again % 2 else (self._first.copy(), HOT)
-                yield from self._anneal(order, hot, now + AGAIN * (deadline - begin), "again")
+                yield from self._again(again, now + AGAIN * (deadline - begin))
                 vain, again = 0, again + 1
             else:
                 yield from self._pair()
                 vain = 0 if (self._known[-1][0], self._known[0][0]) != before else vain + 1
+
+    def _again(self, number: int, end: float) -> Iterator[str]:
+        """Anneal from the start, or every other time from the best order."""
+        best = self._known[0][1].argsort(kind="stable")
+        order, hot = (best, WARM) if number % 2 else (self._first.copy(), HOT)
+        yield from self._anneal(order, hot, end, "again")
 
     def _note(self, value: int, starts: Ints) -> None:
         """Keep a schedule, if it is new, and the best ones."""
@@ -143,7 +147,7 @@ class RoundsPlanner:
             self._best = value, starts.copy()
 
     def _anneal(self, order: Ints, hot: float, end: float | None, name: str) -> Iterator[str]:
-        """One run of annealing, of `LOOKS` looks at the clock, or of `STEPS` and until some moment at most."""
+        """One run of annealing: `LOOKS` looks at the clock, or `STEPS`, but until some moment at most."""
         from infermax_opt.infermax.planners.rounds._kernel import CHANCES
 
         requests, capacity = self._requests, self.instance.system.kv_capacity

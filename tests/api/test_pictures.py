@@ -240,11 +240,14 @@ def test_a_picture_is_one_of_pyplot_where_that_is_loaded(toy: Any, result: Any) 
     pyplot.close(ax.figure)
 
 
-def test_pyplot_forgets_pictures_that_are_written(toy: Any, result: Any, tmp_path: Path) -> None:
+def test_pyplot_forgets_pictures_that_are_written(
+    monkeypatch: pytest.MonkeyPatch, toy: Any, result: Any, tmp_path: Path
+) -> None:
     """Where it cannot show them; axes of the caller's figure stay in it."""
     import matplotlib as mpl
 
     mpl.use("agg")
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     from matplotlib import pyplot
 
     before = pyplot.get_fignums()
@@ -263,6 +266,7 @@ def test_pyplot_keeps_written_pictures_that_it_can_show(
     import matplotlib as mpl
 
     mpl.use("agg")
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     from matplotlib import pyplot
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

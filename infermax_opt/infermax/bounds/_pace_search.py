@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Setting", "good_prices"]
 
-#: Cells of time before the last arrival.
-CELLS = 400
+#: Cells of time before the last arrival: at most, and for each request.
+CELLS, CELLS_EACH = 400, 16
 #: Shares of the prices of the fluid that are tried first.
 SHARES = (0.0, 0.3, 0.5, 0.7, 0.9)
 #: Steps at most, steps without much gain before the aim is less, and by which factor.
@@ -61,7 +61,7 @@ def good_prices(
     """
     import numpy as np
 
-    ends, roots = fluid_roots(instance, piece, CELLS)
+    ends, roots = fluid_roots(instance, piece, min(CELLS, CELLS_EACH * len(instance.requests)))
     ticks = instance.cost.ticks
     step = float(ticks.alpha[piece] + ticks.d0)
     search = _Search(ends, setting)

@@ -127,6 +127,7 @@ def young_batches(
     (n, knee), o = ranks, len(sizes)
 
     def beyond(c: int, size: int) -> int:
+        """What a batch of c tokens, none of a smaller size, costs beyond what is paid."""
         earned = sum(
             layer.left(base, n, knee) + layer.height * (c * (c - 1) // 2) - layer.paid[n] + layer.paid[n - c]
             for layer in whole

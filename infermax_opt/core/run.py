@@ -297,7 +297,7 @@ class SolveRun(Generic[P, S, M]):
         if not check.ok:
             self.rejected.setdefault(source, first_wrong(check))
 
-    def offer_made(self, name: str, run: Callable[[str], S]) -> None:
+    def offer_made(self, name: str, run: Callable[[str], S | None]) -> None:
         """Offer what the heuristic of that name makes; one of another package that fails is reported."""
         source = f"{self.problem.heuristic}:{name}"
         try:
@@ -309,7 +309,7 @@ class SolveRun(Generic[P, S, M]):
                 raise
             self.rejected[source] = f"failed: {error}"
 
-    def start_from(self, names: Iterable[str], run: Callable[[str], S]) -> None:
+    def start_from(self, names: Iterable[str], run: Callable[[str], S | None]) -> None:
         """Obtain the schedule to start from: a given one, none, or the best of some heuristics.
 
         Parameters
@@ -317,7 +317,7 @@ class SolveRun(Generic[P, S, M]):
         names : iterable of str
             Of the heuristics that "best" tries.
         run : callable
-            Runs the heuristic of that name.
+            Runs the heuristic of that name; None where there is nothing to verify.
 
         Raises
         ------

@@ -26,6 +26,7 @@ from infermax_opt.infermax.data.rounds import in_rounds
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
 from infermax_opt.infermax.formulation import get_formulation, refusal
+from infermax_opt.infermax.heuristics import new_ones
 from infermax_opt.infermax.planners.optional import in_vain, optional_ones, without
 from infermax_opt.infermax.replay.metrics import Metrics
 
@@ -99,7 +100,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
     def warm_up(self) -> None:
         """Find a schedule to start from; one request after another has the least TPOTs (`bounds.service`)."""
         alone = ["vllm@r1"] if self.instance.objective.is_tpot else []
-        self.start_from([*alone, *self.problem.heuristics_for(self.instance)], self.heuristic)
+        self.start_from([*alone, *self.problem.heuristics_for(self.instance)], new_ones(self.heuristic))
 
     def plan(self) -> None:
         """Planners and bounds; then the flow formulation, by windows and as a whole, where it is small."""

@@ -35,15 +35,13 @@ from infermax_opt.infermax.simulator import asked_for_batches, is_clairvoyant, s
 
 __all__ = [
     "GROUP", "INFORMED", "PLANNERS", "Scheduler", "aimed_names", "get_scheduler", "is_added", "names_for",
-    "new_ones", "reservation_lines", "run_added", "run_scheduler", "scheduler_lines", "scheduler_names",
+    "reservation_lines", "run_added", "run_scheduler", "scheduler_lines", "scheduler_names",
 ]  # fmt: skip
 
 Scheduler = Callable[[Instance], Schedule]
 
 #: Output tokens up to which those of `CLASSED`, which are slow, are tried unasked.
 MOST_TOLD = 60_000
-#: Most entries of a schedule that is kept to be compared with others.
-COMPARED = 10_000
 #: Entry points of schedulers.
 GROUP = "infermax_opt.schedulers"
 #: What the source of a schedule says of a scheduler that was shown output lengths, and that in words.
@@ -196,29 +194,6 @@ def _checked(made: object) -> Schedule:
             if not isinstance(name, str):
                 raise TypeError(f"{name!r} is no id of a request")
     return made
-
-
-def new_ones(run: Callable[[str], Schedule]) -> Callable[[str], Schedule | None]:
-    """Run schedulers by name; None for what another one has made before.
-
-    Of simple instances most make the same, and to compare takes less time than to verify.
-
-    Parameters
-    ----------
-    run : callable
-        Runs the scheduler of that name.
-    """
-    made: list[Schedule] = []
-
-    def new(name: str) -> Schedule | None:
-        schedule = run(name)
-        if schedule in made:
-            return None
-        if len(schedule.batches) <= COMPARED:
-            made.append(schedule)
-        return schedule
-
-    return new
 
 
 def run_scheduler(instance: Instance, name: str) -> Schedule:

@@ -23,10 +23,9 @@ from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Terminatio
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.rounds import in_rounds
-from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.data.schedule import Schedule, new_ones
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
 from infermax_opt.infermax.formulation import get_formulation, refusal
-from infermax_opt.infermax.heuristics import new_ones
 from infermax_opt.infermax.planners.optional import in_vain, optional_ones, without
 from infermax_opt.infermax.replay.metrics import Metrics
 

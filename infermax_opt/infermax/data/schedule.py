@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import MappingProxyType
@@ -11,10 +11,12 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import read_whole, to_fraction
 from infermax_opt.core.shown import ShownSchedule
 
-__all__ = ["MAX_BATCHES", "Batch", "Schedule", "add_decodes", "run_length"]
+__all__ = ["MAX_BATCHES", "Batch", "Schedule", "add_decodes", "new_ones", "run_length"]
 
 #: Most batches a schedule may hold, repetitions counted.
 MAX_BATCHES = 10**7
+#: Most entries of a schedule that is kept to be compared with others.
+COMPARED = 10_000
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
@@ -123,3 +125,26 @@ def run_length(batches: Iterable[Batch]) -> tuple[Batch, ...]:
         else:
             merged.append(batch)
     return tuple(merged)
+
+
+def new_ones(run: Callable[[str], Schedule]) -> Callable[[str], Schedule | None]:
+    """Run schedulers by name; None for what another one has made before.
+
+    Of simple instances most make the same, and to compare takes less time than to verify.
+
+    Parameters
+    ----------
+    run : callable
+        Runs the scheduler of that name.
+    """
+    made: list[Schedule] = []
+
+    def new(name: str) -> Schedule | None:
+        schedule = run(name)
+        if schedule in made:
+            return None
+        if len(schedule.batches) <= COMPARED:
+            made.append(schedule)
+        return schedule
+
+    return new

@@ -122,6 +122,26 @@ def test_kernels_run_where_no_folder_can_be_written(
         compiled(twice, ())
 
 
+def four_times(number: int) -> int:
+    """Calls a helper."""
+    return twice(twice(number))
+
+
+@pytest.mark.parametrize("allocates", [False, True])
+def test_no_helper_gets_a_wrapper_for_c(allocates: bool, tmp_path: Path) -> None:
+    """Such wrappers are a fifth of all compiling."""
+    lines = (
+        "from numba.core.lowering import Lower",
+        "made, usual = [], Lower.create_cfunc_wrapper",
+        "Lower.create_cfunc_wrapper = lambda self: (made.append(self.fndesc.qualname), usual(self))[1]",
+        "from infermax_opt.core.compiled import compiled",
+        "from tests.api.test_warming import four_times, twice",
+        f"assert compiled(four_times, (twice,), allocates={allocates})(3) == 12",
+        "print(*made)",
+    )
+    assert "twice" not in python("-c", "\n".join(lines), folder=tmp_path)
+
+
 class Kernel:
     """Stands for a compiled function."""
 

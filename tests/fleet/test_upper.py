@@ -54,6 +54,16 @@ def test_simulated_clocks_are_those_of_the_replay(seeds: range) -> None:
             assert done.good == set(range(60)) - set(pilot.missed), (seed, policy)
 
 
+def test_each_routing_in_plain_python_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search routes over and over: it compiles once all of that took long enough."""
+    question, asked = stream(1), list[int]()
+    monkeypatch.setattr(policies, "worthwhile", lambda _, steps, *__: bool(asked.append(steps)))
+    router = Router(question, preset("sarathi"))
+    for machines in (1, 2, 3):
+        router.route(machines, "jsq")
+    assert asked == [question.workload.output_tokens] * 3
+
+
 def test_policies_deal_out_as_they_say() -> None:
     question = stream(1)
     router = Router(question, preset("sarathi"))

@@ -83,8 +83,6 @@ class Router:
             raise InputError("sorted_f forms its batches for a single machine", field="scheduler")
         self.question = question
         self._input = loop_input(question.workload, options)
-        tokens = question.workload.output_tokens
-        self._long = worthwhile(_compiled, tokens, PLAIN_WORK, PLAIN_WORK, UNCOMPILED)
 
     def route(
         self,
@@ -110,7 +108,10 @@ class Router:
         start = self._input
         fleet = self._fleet(machines, refused, among)
         shared = type(start.state)(*(column.copy() for column in start.state))
-        loop = _compiled() if self._long else plain
+        tokens = self.question.workload.output_tokens
+        # Asked each time, so that all that is done in plain Python counts.
+        long = worthwhile(_compiled, tokens, PLAIN_WORK, PLAIN_WORK, UNCOMPILED)
+        loop = _compiled() if long else plain
         loop(*start[:3], shared, *start[4:], fleet, POLICIES.index(policy))
         return Pilot(fleet.route.tolist(), late_places(self.question, fleet.route, fleet.first, fleet.last))
 

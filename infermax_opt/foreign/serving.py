@@ -23,7 +23,7 @@ from infermax_opt.foreign.formats import Choices
 from infermax_opt.foreign.requests import Collected
 from infermax_opt.foreign.run import Run
 from infermax_opt.foreign.run_columns import RequestColumns
-from infermax_opt.foreign.summary import SUMMED, read_summary
+from infermax_opt.foreign.summary import LONGER, SUMMED, read_summary
 
 __all__ = ["read_serving"]
 
@@ -31,8 +31,8 @@ TOKENS = ("input_lens", "output_lens")
 TIMES = ("ttfts", "latencies", "start_times", "queue_times")
 #: Facts about the run that are needed.
 FACTS = ("request_rate", "max_concurrency", "duration", *SUMMED)
-#: Times its duration that a run may last by its requests: the clocks start at different moments.
-LONGER = Fraction(11, 10)
+#: Seconds that a run may last besides by the arrivals of a trace: the clocks start at different moments.
+TRACED = 1
 GAPS, ERRORS = "itls", "errors"
 #: Digits that sums of gaps may have: those of its numbers and some more.
 DIGITS = 200
@@ -303,18 +303,20 @@ def read_serving(path: str, form: str, choices: Choices, option: str) -> Run:
         ended=latencies.ended & (not arrivals.waited),
     )
     ordered = found.ordered(columns.take(kept))
-    _check_duration(path, ordered, results)
+    traced = choices.trace is not None and "start_times" not in results.times
+    _check_duration(path, ordered, results, TRACED if traced else 0)
     return found.made(ordered)
 
 
-def _check_duration(path: str, columns: RequestColumns, results: _Results) -> None:
-    """Check that the requests take about as long as the file says that all of it took.
+def _check_duration(path: str, columns: RequestColumns, results: _Results, slack: int) -> None:
+    """Check that the requests take no longer than the file says that all of it took.
 
-    A file whose times are not in seconds is found here.
+    A file whose times are not in seconds is found here.  Both tools take all times of one clock, the duration
+    from before the first request is sent until the last has ended.
     """
     said, last = results.facts.get("duration"), columns.last_end
     if not isinstance(said, int | Decimal) or isinstance(said, bool) or last is None:
         return
-    if Decimal(said).is_finite() and last > LONGER * Fraction(said) + 1:
+    if Decimal(said).is_finite() and last > LONGER * Fraction(said) + slack:
         problem = f"is {float(said):g} s, but the last request ends {float(last):g} s after the first came"
         raise InputError(problem, field="duration", source=path)

@@ -20,7 +20,10 @@ from infermax_opt.foreign.columns import Column, Times
 from infermax_opt.foreign.requests import MS, Values
 from infermax_opt.foreign.run import Run, Summary
 
-__all__ = ["SUMMED", "read_summary"]
+__all__ = ["LONGER", "SUMMED", "read_summary"]
+
+#: Times its duration that a run may last by its requests: numbers are rounded.
+LONGER = Fraction(11, 10)
 
 #: What the tools call the statistics and the latencies, and what these are called here.
 STATISTICS = {"mean": "mean", "median": "p50", "p90": "p90", "p99": "p99"}
@@ -79,8 +82,12 @@ def read_summary(
     queued = values.get("max_concurrency") is not None
     for key, metric in METRICS.items():
         # A first token at 0 was not streamed; what waited for its turn is counted from its sending.
-        if not queued or metric.endswith("tpot"):
-            metrics |= {metric: found} if (found := values.maybe_time(key, MS)) else {}
+        if (not queued or metric.endswith("tpot")) and (found := values.maybe_time(key, MS)):
+            if found > LONGER * metrics["makespan"]:
+                values.fault(
+                    key, f"is {float(found):g} s; all of the run took {float(metrics['makespan']):g} s"
+                )
+            metrics[metric] = found
     failed = values.maybe_tokens(FAILED) or 0
     remarks = [
         "A summary: it says nothing of single requests. That they had the lengths of the instance's is "

@@ -186,6 +186,21 @@ def test_vllm_times_fit_the_duration_of_the_run(tmp_path: Path) -> None:
     values["latencies"] = [1000 * e2e for e2e in values["latencies"]]
     said_so = "duration: is 0.47 s, but the last request ends 320.15 s after the first came"
     assert said_so in fails(tmp_path, values)
+    for said in (0.001, 0):
+        assert f"duration: is {said:g} s, but the last request ends 0.47 s" in fails(
+            tmp_path, samples.vllm(duration=said)
+        )
+
+
+def test_arrivals_of_a_trace_are_of_another_clock_than_the_duration(tmp_path: Path) -> None:
+    values = samples.vllm(duration=0.4, request_rate=2.0)
+    del values["start_times"], values["queue_times"]
+    lines = ["arrived_at,num_prefill_tokens,num_decode_tokens", "0,512,4", "0.9,2048,3", "1.0,300,5"]
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join(lines) + "\n")
+    assert len(read(tmp_path, values, trace=path, trace_format="vidur").requests) == 3
+    values["duration"] = 0.25
+    assert "but the last request ends 1.32 s" in fails(tmp_path, values, trace=path, trace_format="vidur")
 
 
 def test_vllm_bundled_gaps_are_said(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def test_which_requests_failed_is_not_known(tmp_path: Path) -> None:
         ({"total_output_tokens": ...}, "run the benchmark with --save-detailed"),
         ({"duration": ...}, "run.duration: is missing"),
         ({"duration": -1}, "run.duration: -1 is negative"),
+        ({"duration": 0.001}, "run.mean_ttft_ms: is 0.1335 s; all of the run took 0.001 s"),
         ({"completed": 2.5}, "run.completed: 2.5 is not a whole number"),
         ({"mean_ttft_ms": float("nan")}, "run.mean_ttft_ms"),
         ({"latencies": [0.1, "x", 0.3]}, "request 2.latencies"),

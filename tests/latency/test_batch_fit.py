@@ -15,6 +15,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import Attention, BatchFeatures, CostModel
 from infermax_opt.latency._least_squares import non_negative
 from infermax_opt.latency.batches.fit import BatchFit, fit_batches
+from infermax_opt.latency.batches.plot import plot_residuals
 from infermax_opt.latency.batches.read import read_batches
 from tests.campaign import campaign
 from tests.latency.batch_files import COST, HEADER, kernel_tables, vidur_profile, whole_batches
@@ -29,6 +30,14 @@ def fitted(tmp_path: Path, text: str, **options: object) -> BatchFit:
 def seconds(cost: CostModel, sample: object) -> Fraction:
     features: BatchFeatures = sample.features(cost.attention)  # type: ignore[attr-defined]
     return cost.to_seconds(cost.batch_ticks(features))
+
+
+def test_the_axis_of_the_residuals_has_numbers(tmp_path: Path) -> None:
+    """Ratios that lie within a decade have more beside them than the 1."""
+    axes = plot_residuals(fitted(tmp_path, whole_batches(60, noise=0.03)))
+    low, high = axes.get_ylim()
+    assert len([at for at in axes.get_yticks() if low <= at <= high]) >= 3
+    assert len({label.get_text() for label in axes.get_yticklabels()}) >= 3
 
 
 def test_coefficients_come_back(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def plot_residuals(made: BatchFit, ax: Any | None = None) -> Any:
         The given ones, or those of the new figure.
     """
     checked_kind(made, BatchFit, "made")
-    from matplotlib.ticker import NullFormatter
+    from matplotlib.ticker import AutoLocator, NullFormatter
 
     with styled():
         (axes,) = panels(ax, (9, 5))
@@ -44,6 +44,8 @@ def plot_residuals(made: BatchFit, ax: Any | None = None) -> Any:
         axes.axhline(1, color="black", lw=0.8)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        # Ratios lie within a decade: its powers would leave all but 1 without a number.
+        axes.yaxis.set_major_locator(AutoLocator())
         # Powers of ten would be formulas.
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter("{x:g}")

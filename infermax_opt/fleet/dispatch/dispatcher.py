@@ -63,6 +63,8 @@ class Dispatcher:
         self._outputs = np.array([r.output_tokens for r in requests], np.int64)
         self._arrival = np.array([float(r.arrival) for r in requests])
         self._order = np.array(sorted(range(len(requests)), key=lambda i: requests[i].arrival), np.int64)
+        ttft, self._tpot, e2e = (limits_of(question, name) for name in ("ttft", "tpot", "e2e"))
+        self._first_due, self._last_due = self._arrival + np.minimum(ttft, e2e), self._arrival + e2e
         self._cost = Coefficients(np.array(unit.alpha, float), np.array(unit.beta, float), *unit[2:])
         self._limits = (
             system.kv_capacity, system.max_batch_tokens, system.max_prefill_tokens,
@@ -127,10 +129,9 @@ class Dispatcher:
         n = len(self._inputs)
         given = np.full(n, machines, np.int64) if among is None else np.array(among, np.int64)
         given[list(refused)] = 0
-        ttft, tpot, e2e = (limits_of(self.question, name) for name in ("ttft", "tpot", "e2e"))
         jobs = state.Jobs(
             self._inputs, self._outputs, self._arrival, self._order, given,
-            first_due=self._arrival + np.minimum(ttft, e2e), last_due=self._arrival + e2e, tpot=tpot,
+            first_due=self._first_due, last_due=self._last_due.copy(), tpot=self._tpot,
             done=np.zeros(n, np.int64), made=np.zeros(n, np.int64), route=np.full(n, -1, np.int64),
             first=np.zeros(n), last=np.full(n, inf),
         )  # fmt: skip

@@ -51,12 +51,11 @@ solve: .venv/.installed
 
 # A file runs in one of the two processes: what its tests have made and compiled serves all of them.  Those of
 # tests/longest.txt come first, so that no process is left alone with one.
-# Kernels are compiled before, each by one of two processes: tests in both would compile the same at the same time.
+# Kernels are compiled before, by two processes: tests in both would compile the same at the same time.
 # So is the package, once, for all processes that tests start, even where Python is told not to keep what it compiled.
 test: .venv/.installed-dev
 	$(BIN)/python -m compileall -q infermax_opt models
-	$(BIN)/infermax-opt warm infermax & first=$$!; \
-	$(BIN)/infermax-opt warm makespan pipelining placement plan; wait $$first
+	$(BIN)/infermax-opt warm --jobs 2
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Named without their folders, so that a test file may move.

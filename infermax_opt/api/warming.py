@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +69,16 @@ class Warmed(ShownRows):
         return f"{len(self.kernels)} kernels, {took}; kept in {self.folder}"
 
 
-def warm(parts: Sequence[str] = (), *, progress: Progress | None = None) -> Warmed:
+@dataclass(frozen=True)
+class Rehearsed:
+    """What a piece of work has used and compiled: names, folders, and seconds of what was compiled."""
+
+    kernels: tuple[str, ...]
+    folders: tuple[Path, ...]
+    seconds: Mapping[str, float]
+
+
+def warm(parts: Sequence[str] = (), *, jobs: int = 1, progress: Progress | None = None) -> Warmed:
     """Compile the kernels ahead, so that no command has to; what is compiled already is left.
 
     Compiled code is kept in numba's folder: that of the variable NUMBA_CACHE_DIR, or beside the package.
@@ -75,6 +87,9 @@ def warm(parts: Sequence[str] = (), *, progress: Progress | None = None) -> Warm
     ----------
     parts : sequence of str
         Some of `warm_parts`; default: all.
+    jobs : int
+        Processes at a time, from 1 on.  More than one start as `multiprocessing` starts them by "spawn", so a
+        script that asks for them needs its ``if __name__ == "__main__"``.
     progress : callable, optional
         Hears of each kernel that was compiled.
 
@@ -90,12 +105,50 @@ def warm(parts: Sequence[str] = (), *, progress: Progress | None = None) -> Warm
     require("numba", "compiled kernels")
     _refuse_unwritable(os.environ.get(FOLDER))
     began, say = time.monotonic(), Teller(progress)
-    with rehearsing(lambda name, took: say(f"{name} compiled in {took:.1f} s", "kernel")) as done:
-        for name in parts or works:
-            for work in works[name]():
-                work()
-    folder = Path(os.path.commonpath(done.folders))
-    return Warmed(done.kernels, dict(done.seconds), time.monotonic() - began, folder)
+    pieces = [(name, place) for name in parts or works for place, _ in enumerate(works[name]())]
+    kernels: set[str] = set()
+    folders: set[Path] = set()
+    seconds: dict[str, float] = {}
+    for done in _rehearsed(
+        pieces, jobs, lambda name, took: say(f"{name} compiled in {took:.1f} s", "kernel")
+    ):
+        kernels.update(done.kernels)
+        folders.update(done.folders)
+        seconds.update(done.seconds)
+    folder = Path(os.path.commonpath(folders))
+    return Warmed(tuple(sorted(kernels)), seconds, time.monotonic() - began, folder)
+
+
+def _rehearsed(
+    pieces: Sequence[tuple[str, int]], jobs: int, tell: Callable[[str, float], object]
+) -> Iterator[Rehearsed]:
+    """What each piece of work compiled, as it is done; a kernel is told of once it, or its piece, is done."""
+    if jobs == 1:
+        yield from (_rehearse(*piece, tell) for piece in pieces)
+        return
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, fresh, initializer=_end_at_ctrl_c) as pool:
+        try:
+            for future in as_completed([pool.submit(_rehearse, *piece) for piece in pieces]):
+                done = future.result()
+                for name, took in done.seconds.items():
+                    tell(name, took)
+                yield done
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _end_at_ctrl_c() -> None:
+    """In a process that compiles: end without a word, as who started it does."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _rehearse(part: str, place: int, tell: Callable[[str, float], object] = lambda *_: None) -> Rehearsed:
+    """Run one piece of the work of a part."""
+    with rehearsing(tell) as done:
+        list(_works()[part]())[place]()
+    return Rehearsed(done.kernels, done.folders, dict(done.seconds))
 
 
 def warm_parts() -> tuple[str, ...]:

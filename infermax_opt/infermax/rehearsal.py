@@ -34,6 +34,7 @@ def rehearsals() -> Iterator[Callable[[], object]]:
     """Functions that run kernels, each for a moment."""
     yield _schedulers
     yield _planners
+    yield _searches
     yield _latency_planners
     yield _bounds
     yield _rounds
@@ -53,8 +54,6 @@ def _schedulers() -> None:
 
 
 def _planners() -> None:
-    from infermax_opt.infermax.planners.beam.beam import BeamOptions, beam_search
-    from infermax_opt.infermax.planners.lives.planner import lives_plans
     from infermax_opt.infermax.planners.orders.planner import orders_plans
     from infermax_opt.infermax.planners.plan.planner import Planner, PlannerOptions, plan
     from infermax_opt.infermax.planners.polish.polish import polish
@@ -66,6 +65,13 @@ def _planners() -> None:
     plan(instance, PlannerOptions(pilot=0.4, window=1, noise=0.0, by_output=0.0))
     next(sequence_plans(instance, planner), None)
     next(orders_plans(instance, planner), None)
+
+
+def _searches() -> None:
+    from infermax_opt.infermax.planners.beam.beam import BeamOptions, beam_search
+    from infermax_opt.infermax.planners.lives.planner import lives_plans
+
+    instance = _offline()
     next(lives_plans(instance), None)
     beam_search(instance, options=BeamOptions(width=4))
     next(lives_plans(instance, deadline=time.monotonic() + SECONDS), None)

@@ -74,6 +74,15 @@ print(infermax_opt.warm(["pipelining"]))
     assert again == f"2 kernels, all compiled before, in {tmp_path}"
 
 
+def test_two_processes_share_the_work(tmp_path: Path) -> None:
+    ways = [("--jobs", "2", "--progress"), ("--jobs", "1")]
+    first, again = (
+        python("-m", "infermax_opt", "warm", "pipelining", "placement", *way, folder=tmp_path) for way in ways
+    )
+    assert first.startswith("5 kernels, 5 compiled in ")
+    assert again == f"5 kernels, all compiled before, in {tmp_path}\n"
+
+
 def test_a_first_schedule_compiles_nothing(tmp_path: Path) -> None:
     """Of a size that compiled code is for, where there is none yet."""
     script = """

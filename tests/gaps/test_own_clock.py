@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
+from hypothesis import given
 
 from infermax_opt import api
 from infermax_opt.cli.main import cli
@@ -23,6 +23,7 @@ from infermax_opt.gaps.subjects import of_run
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.fast import replay
+from tests.campaign import examples
 from tests.foreign.chrome import chrome_trace, processed
 from tests.infermax.strategies import instances
 from tests.support import ROOT
@@ -85,7 +86,7 @@ def clocked(instance: Instance, schedule: Schedule) -> Run:
 
 
 @given(instances())
-@settings(max_examples=60, deadline=None)
+@examples(20, 300)
 def test_the_own_clock_of_the_model_itself_is_never_too_fast(instance: Instance) -> None:
     try:
         schedule = api.schedule(instance, "vllm")

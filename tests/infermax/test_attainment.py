@@ -251,7 +251,7 @@ def test_the_planner_for_levels_makes_valid_schedules_and_knows_their_value() ->
 
 def test_solve_certifies_what_is_missed() -> None:
     of = overloaded(3)
-    result = solve(of, time_limit=4)
+    result = solve(of, time_limit=2)
     assert result.upper is not None
     assert result.lower is not None
     deadline = verify(of, schedule(of, "deadline")).objective

@@ -95,7 +95,7 @@ def test_committed_queueing_can_be_measured_again(tables: Tables) -> None:
 
 
 def test_the_command_writes_a_verified_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = ["--rates", "5", "--horizon", "4", "--seconds", "0.5", "--schedulers", "bros", "rr"]
+    asked = ["--rates", "5", "--horizon", "2", "--seconds", "0.3", "--schedulers", "bros", "rr"]
     monkeypatch.setattr(sys, "argv", ["bros_study", *asked, "--out", str(tmp_path)])
     command.main()
     with (tmp_path / "sharegpt.csv").open() as file:

@@ -15,7 +15,7 @@ from scripts.ecoserve_study import measure as measuring
 
 
 def test_a_row_for_each_scheduler_and_setting(tmp_path: Path) -> None:
-    wanted = ["--trace", "alpaca", "--requests", "40", "--load", "0.8", "--schedulers", "sarathi", "ecoserve"]
+    wanted = ["--trace", "alpaca", "--requests", "20", "--load", "0.8", "--schedulers", "sarathi", "ecoserve"]
     sweep = ["--sweep", "padding=0,0.2", "--bound-seconds", "0", "-o", str(tmp_path)]
     assert ecoserve_study.main([*wanted, *sweep]) == 0
     with (tmp_path / "alpaca.csv").open() as file:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infermax_opt.core.checks import checked_whole
 from infermax_opt.core.compiled import rehearsing
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.extras import require
@@ -26,6 +27,8 @@ __all__ = ["Warmed", "warm", "warm_parts"]
 FOLDER = "NUMBA_CACHE_DIR"
 #: The part of what `plan` uses beside the kernels of its problem.
 PLAN = "plan"
+#: Processes at a time, at most.
+MOST_JOBS = 1024
 
 
 @dataclass(frozen=True)
@@ -88,16 +91,18 @@ def warm(parts: Sequence[str] = (), *, jobs: int = 1, progress: Progress | None 
     parts : sequence of str
         Some of `warm_parts`; default: all.
     jobs : int
-        Processes at a time, from 1 on.  More than one start as `multiprocessing` starts them by "spawn", so a
-        script that asks for them needs its ``if __name__ == "__main__"``.
+        Processes at a time, up to 1024.  More than one are started as `multiprocessing` does by "spawn", so
+        a script that asks for them needs its ``if __name__ == "__main__"``.
     progress : callable, optional
         Hears of each kernel that was compiled.
 
     Raises
     ------
     InputError
-        If there is no such part, numba is not installed, or the folder cannot be written.
+        If there is no such part, `jobs` is no such number, numba is not installed, or the folder cannot be
+        written.
     """
+    checked_whole(jobs, "jobs", 1, MOST_JOBS)
     works = _works()
     for name in parts:
         if name not in works:

@@ -20,6 +20,7 @@ import infermax_opt
 from infermax_opt.cli.main import cli
 from infermax_opt.core import compiled as compiling
 from infermax_opt.core.compiled import COMPILING_STEPS, compiled, hurrying, rehearsing, worthwhile
+from infermax_opt.core.errors import InputError
 from tests.support import ROOT
 
 PACKAGE = ROOT / "infermax_opt"
@@ -100,6 +101,8 @@ def test_what_cannot_be_done_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert done.exit_code == 2
         return done.output
 
+    with pytest.raises(InputError, match="jobs"):
+        infermax_opt.warm(jobs=0)
     parts = "infermax, makespan, pipelining, placement, plan"
     assert refusal("abacus") == f"infermax-opt: part: 'abacus' is none of {parts}\n"
     file = tmp_path / "file"

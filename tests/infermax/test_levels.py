@@ -120,6 +120,17 @@ def test_no_long_search_where_it_promises_nothing() -> None:
     assert first.evidence["width"] == 4  # half of that would be tried
 
 
+def test_the_checker_takes_as_many_states_as_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The more requests there may be at once, the fewer states."""
+    assert levels.MAX_MEMBERS <= 10**7
+    monkeypatch.setattr(levels, "MAX_MEMBERS", 1000)
+    instance = case(9, 8, 32, 60)
+    *_, last = levels_bounds(instance)
+    assert last.evidence is not None
+    assert 50 < len(last.evidence["potential"]) <= 1000 // 7
+    assert check_evidence(instance, last) == last.value
+
+
 def test_arrivals_do_not_make_kinds() -> None:
     grouped = case(6, 4, 8, 30)
     late = tuple(RequestGroup(f"s{k}", 4, 8, Fraction(k, 10)) for k in range(6))

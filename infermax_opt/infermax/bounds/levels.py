@@ -97,8 +97,8 @@ from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["Ladder", "levels_bounds"]
 
-#: States beyond which levels are wider.
-MAX_STATES = 600_000
+#: States beyond which levels are wider, and levels in all of them together: the checker takes no more.
+MAX_STATES, MAX_MEMBERS = 600_000, 10**7
 #: Requests at once, and tokens of KV times these, beyond which the bound is not tried: area arguments are
 #: good there, and counting states takes long.
 MAX_ACTIVE, MAX_TABLE = 64, 3_000_000
@@ -235,13 +235,14 @@ def _widths(instance: Instance) -> list[int]:
     _, outputs, _, most = most_at_once(instance)
     if not 1 <= most <= MAX_ACTIVE or most * instance.system.kv_capacity > MAX_TABLE:
         return []
+    limit = min(MAX_STATES, MAX_MEMBERS // most)
     low = (outputs - 1) // MAX_LEVELS  # too narrow, as is every one that becomes it
     high = low + 1
-    while high < outputs and states_on_levels(instance, high, MAX_STATES) > MAX_STATES:
+    while high < outputs and states_on_levels(instance, high, limit) > limit:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        if states_on_levels(instance, middle, MAX_STATES) > MAX_STATES:
+        if states_on_levels(instance, middle, limit) > limit:
             low = middle
         else:
             high = middle

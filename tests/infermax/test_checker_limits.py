@@ -131,6 +131,11 @@ def states(outputs: int, potential: int) -> dict[str, Any]:
     return {"kind": "state-flow", "prices": prices, "potential": [0] * potential}
 
 
+def levels(outputs: int, width: int, potential: int) -> dict[str, Any]:
+    prices = {"worth": [0] * -(-outputs // width), "idle": 0}
+    return {"kind": "levels", "width": width, "prices": prices, "potential": [0] * potential}
+
+
 TWO_KINDS = Instance(
     "two", (RequestGroup("a", 1, 1), RequestGroup("b", 10_000, 20_000)), System(30_000, 40_000, 40_000), COST
 )
@@ -177,6 +182,9 @@ HOSTILE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
     ),
     "states that are large": lambda: (case(5000, 1, 1, 5000), states(1, 2000)),
     "states without end": lambda: (case(5000, 1, 50, 5000), states(50, 2000)),
+    "levels that are many": lambda: (case(6, 1, TENTHS * 30, 5000), levels(TENTHS * 30, 1, 10**6)),
+    "levels of many requests": lambda: (case(5000, 1, 50, 5000), levels(50, 1, 2000)),
+    "levels of a billion tokens": lambda: (case(3, 1, 10**9, 10**9), levels(4, 1, 10)),
     "a wide list": lambda: (
         case(10**6, 1, 50, TENTHS * 30_000),
         occupancy([[0], [0] * (TENTHS * 60_000)]),

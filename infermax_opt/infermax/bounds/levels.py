@@ -104,6 +104,8 @@ MAX_STATES, MAX_MEMBERS = 600_000, 10**7
 MAX_ACTIVE, MAX_TABLE = 64, 3_000_000
 #: Fewest levels that say anything, and most, each of which has a price.
 FEWEST, MAX_LEVELS = 4, 400
+#: Share of a bound that is known from which on levels half as wide are tried; they were found to add 5 %.
+CLOSE = Fraction(95, 100)
 #: Bits of the fixed cost of a block in units: rounding costs a millionth of a bound.
 BITS = 20
 #: Relative precision of what prices earn, on the finest levels and on wider ones.
@@ -191,14 +193,14 @@ class Ladder:
             self.values.append(self._value(search))
 
     def may_exceed(self, above: Fraction) -> bool:
-        """Whether levels half as wide may prove more than this: they add less than the last ones did.
+        """Whether levels half as wide may prove more than this: wider ones come close.
 
         Parameters
         ----------
         above : Fraction
             In seconds.
         """
-        return len(self.values) < 3 or 2 * self.values[-1] - self.values[-2] > above
+        return self.values[-1] >= CLOSE * above
 
     def _value(self, search: LevelSearch) -> Fraction:
         """What prices prove, in seconds."""

@@ -239,14 +239,20 @@ def test_work_beyond_the_limit_is_rejected_before_it_is_done() -> None:
 
 
 def test_archived_certificates_stay_far_below_the_limit() -> None:
-    """The largest state flow of the archive, and the longest prices of a small batch."""
-    for name, most in (("b32-i8-o8-m100-p4096", 0.15), ("b32-i1024-o512-m10000-p4096", 0.08)):
-        (path,) = (INSTANCES / "best-known" / "paper-b32").glob(f"{name}.*.certificate.json.gz")
+    """The largest state flow of the archive, the longest prices of a small batch, and levels."""
+    shares = {
+        "b32-i8-o8-m100-p4096": 0.15,
+        "b32-i1024-o512-m10000-p4096": 0.08,
+        "b1024-i128-o32-m1000-p4096": 0.25,  # levels, which may take three times the limit
+    }
+    for name, most in shares.items():
+        suite = f"paper-{name.split('-')[0]}"
+        (path,) = (INSTANCES / "best-known" / suite).glob(f"{name}.*.certificate.json.gz")
         certificate = certificate_checker.load(path)
         prompt, outputs, capacity = (int(part[1:]) for part in name.split("-")[1:4])
         from infermax_opt.table.suites import get_suite
 
-        (of,) = (some.build() for some in get_suite("paper-b32").cases if some.name == name)
+        (of,) = (some.build() for some in get_suite(suite).cases if some.name == name)
         assert isinstance(of, Instance)
         assert of.system.kv_capacity == capacity
         assert {(r.input_tokens, r.output_tokens) for r in of.requests} == {(prompt, outputs)}

@@ -19,6 +19,11 @@ ends.  Evidence of the kind
   for each kind, for n = 1 ... O-1.  Kinds are sorted by I, then O, elements (kind, n) likewise; a state is
   the sorted list of its elements, and states are sorted by their number of elements, then element by
   element: see `infermax_opt.infermax.bounds.state_flow`;
+- ``levels`` holds the ``piece``, the ``exponent``, the ``width`` of levels in tokens, the ``potential`` in
+  units, one for each state (null where none is reached), and the ``prices`` in units: ``worth``, a number for
+  each level, lowest first, and ``idle``, what a request earns that makes no token in a batch.  A state is the
+  sorted list of levels of the requests in memory; states are sorted as above: see
+  `infermax_opt.infermax.bounds.levels`;
 - ``lagrangian`` holds the ``piece``, the ``exponent``, ``theta`` (the presence that every batch pays,
   in ticks) and ``prices``: lists of runs [units for a block of KV, number of batches], each list for
   the same number of batches: see `infermax_opt.infermax.bounds.lagrangian`;

@@ -106,12 +106,17 @@ def _crowds() -> None:
 
 def _bounds() -> None:
     from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
+    from infermax_opt.infermax.bounds.levels import Ladder
     from infermax_opt.infermax.bounds.occupancy import occupancy_bound
     from infermax_opt.infermax.bounds.pace import pace_bound
     from infermax_opt.infermax.bounds.state_flow import state_flow_bound
 
     for search in (state_flow_bound, occupancy_bound, lagrangian_bound):
         search(_offline(1))
+    alike = replace(_offline(), groups=_offline().groups[:1])
+    ladder = Ladder(alike, 0, 1)
+    for width in (2, 1):
+        ladder.climb(width, lambda: False)
     groups = tuple(RequestGroup(f"r{k}", 2, 4, Fraction(k, 100)) for k in range(3))
     steps = itertools.count()
     latency = replace(_offline(), groups=groups, objective=Objective.of("mean_e2e"))

@@ -129,6 +129,17 @@ RANK = {
     "kind": "rank", "limit": "14", "piece": 0, "exponent": 16, "groups": 2,
     "cells": [[1400, 118, 1048576, 4194304, 4194304]], "shares": [[0, 524288]],
 }  # fmt: skip
+LEVELS = {
+    "kind": "levels", "piece": 0, "exponent": 12, "width": 2,
+    "prices": {"worth": [511988, 511929], "idle": 33},
+    "potential": [0, -511905, 166, -1023834, -491309, 166],
+}  # fmt: skip
+#: Levels of one token, onto which requests may return late.
+NARROW = {
+    "kind": "levels", "piece": 1, "exponent": 13, "width": 1,
+    "prices": {"worth": [307179, 307182, 307186], "idle": 9},
+    "potential": [0, -614326, -307108, 106, -1228694, -880504, -573286, -614294, -266104, 106],
+}  # fmt: skip
 ON_TIME = {"kind": "on-time", "piece": 1, "limit": "2.1"}
 #: Cells that are left of evidence that has many.
 FEW = 6
@@ -173,6 +184,8 @@ def searched(instance: AnyInstance) -> Iterator[Accepted]:
 def of_infermax() -> Iterator[Accepted]:
     """Of every kind of proof of every objective that has certificates."""
     yield from searched(offline())
+    yield written(offline(), "levels", LEVELS)
+    yield written(offline(), "narrow-levels", NARROW)
     makespan = {some.kind: some for some in searched(arrivals())}
     yield from (makespan[kind] for kind in ("lagrangian", "state-flow", "occupancy"))
     yield from (some for some in searched(roomy()) if some.kind == "ramp")

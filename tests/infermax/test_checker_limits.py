@@ -131,6 +131,11 @@ def states(outputs: int, potential: int) -> dict[str, Any]:
     return {"kind": "state-flow", "prices": prices, "potential": [0] * potential}
 
 
+def levels(outputs: int, width: int, potential: int) -> dict[str, Any]:
+    prices = {"worth": [0] * -(-outputs // width), "idle": 0}
+    return {"kind": "levels", "width": width, "prices": prices, "potential": [0] * potential}
+
+
 TWO_KINDS = Instance(
     "two", (RequestGroup("a", 1, 1), RequestGroup("b", 10_000, 20_000)), System(30_000, 40_000, 40_000), COST
 )
@@ -177,6 +182,9 @@ HOSTILE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
     ),
     "states that are large": lambda: (case(5000, 1, 1, 5000), states(1, 2000)),
     "states without end": lambda: (case(5000, 1, 50, 5000), states(50, 2000)),
+    "levels that are many": lambda: (case(6, 1, TENTHS * 30, 5000), levels(TENTHS * 30, 1, 10**6)),
+    "levels of many requests": lambda: (case(5000, 1, 50, 5000), levels(50, 1, 2000)),
+    "levels of a billion tokens": lambda: (case(3, 1, 10**9, 10**9), levels(4, 1, 10)),
     "a wide list": lambda: (
         case(10**6, 1, 50, TENTHS * 30_000),
         occupancy([[0], [0] * (TENTHS * 60_000)]),
@@ -231,14 +239,20 @@ def test_work_beyond_the_limit_is_rejected_before_it_is_done() -> None:
 
 
 def test_archived_certificates_stay_far_below_the_limit() -> None:
-    """The largest state flow of the archive, and the longest prices of a small batch."""
-    for name, most in (("b32-i8-o8-m100-p4096", 0.15), ("b32-i1024-o512-m10000-p4096", 0.08)):
-        (path,) = (INSTANCES / "best-known" / "paper-b32").glob(f"{name}.*.certificate.json.gz")
+    """The largest state flow of the archive, the longest prices of a small batch, and levels."""
+    shares = {
+        "b32-i8-o8-m100-p4096": 0.15,
+        "b32-i1024-o512-m10000-p4096": 0.08,
+        "b1024-i128-o32-m1000-p4096": 0.25,  # levels, which may take three times the limit
+    }
+    for name, most in shares.items():
+        suite = f"paper-{name.split('-')[0]}"
+        (path,) = (INSTANCES / "best-known" / suite).glob(f"{name}.*.certificate.json.gz")
         certificate = certificate_checker.load(path)
         prompt, outputs, capacity = (int(part[1:]) for part in name.split("-")[1:4])
         from infermax_opt.table.suites import get_suite
 
-        (of,) = (some.build() for some in get_suite("paper-b32").cases if some.name == name)
+        (of,) = (some.build() for some in get_suite(suite).cases if some.name == name)
         assert isinstance(of, Instance)
         assert of.system.kv_capacity == capacity
         assert {(r.input_tokens, r.output_tokens) for r in of.requests} == {(prompt, outputs)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds._occupancy_graph import MAX_ACTIVE
@@ -14,6 +15,7 @@ from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
 from infermax_opt.infermax.bounds.interaction import interaction_bound
 from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
 from infermax_opt.infermax.bounds.least_work import least_work
+from infermax_opt.infermax.bounds.levels import levels_bounds
 from infermax_opt.infermax.bounds.mutual import mutual_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.overload import overload_bound
@@ -100,7 +102,27 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
 
 
 def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
-    """How memory fills; three searches, in an order that depends on how many requests fit."""
+    """How memory fills; three searches, in an order that depends on how many requests fit, then levels."""
+    few = _holds_few(instance)
+    others = (occupancy_bound, lagrangian_bound) if few else (lagrangian_bound, occupancy_bound)
+    ramp = ramp_bound(instance)
+    if ramp is not None:
+        yield ramp
+    best: dict[str, Fraction] = {}
+    # Where all states can be listed this is nearly always the best, and finding out takes no time.
+    for search in (filling_bound, state_flow_bound, *others):
+        found = search(instance, stop=stop)
+        if found is not None:
+            best[found.source] = found.value
+            yield found
+        if stop is not None and stop():
+            return
+    if few and "state flow" not in best:  # these take all the time that there is
+        yield from levels_bounds(instance, above=max(best.values(), default=Fraction(0)), stop=stop)
+
+
+def _holds_few(instance: Instance) -> bool:
+    """Whether so few requests fit that whole ones matter, and they follow each other for long."""
     tokens = volume = 0
     for kind in instance.types:
         i, o = kind.input_tokens, kind.output_tokens
@@ -110,18 +132,7 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
     longest = max(kind.output_tokens for kind in instance.types)
     shortest = min(kind.input_tokens for kind in instance.types)
     small = capacity * min(MAX_ACTIVE + 1, capacity // shortest + 1) <= SMALL
-    few = capacity * tokens < FEW_SLOTS * volume and (small or volume > LONG * longest * capacity)
-    others = (occupancy_bound, lagrangian_bound) if few else (lagrangian_bound, occupancy_bound)
-    ramp = ramp_bound(instance)
-    if ramp is not None:
-        yield ramp
-    # Where all states can be listed this is nearly always the best, and finding out takes no time.
-    for search in (filling_bound, state_flow_bound, *others):
-        found = search(instance, stop=stop)
-        if found is not None:
-            yield found
-        if stop is not None and stop():
-            return
+    return capacity * tokens < FEW_SLOTS * volume and (small or volume > LONG * longest * capacity)
 
 
 def _crowded(instance: Instance) -> bool:

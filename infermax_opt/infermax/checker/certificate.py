@@ -18,6 +18,7 @@ from infermax_opt.infermax.checker.filling import filling
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.interaction import interaction
 from infermax_opt.infermax.checker.lagrangian import lagrangian
+from infermax_opt.infermax.checker.levels import levels
 from infermax_opt.infermax.checker.mutual import mutual
 from infermax_opt.infermax.checker.occupancy import occupancy
 from infermax_opt.infermax.checker.on_time import on_time
@@ -116,6 +117,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "closed-form": closed_form,
         "occupancy": of_all(occupancy),
         "state-flow": of_all(state_flow),
+        "levels": levels,
         "lagrangian": lagrangian,
         "filling": filling,
         "ramp": ramp,

@@ -1,0 +1,95 @@
+"""Levels against the optimum of thousands of tiny instances, and against the flow of all states."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from infermax_opt.core.certification import CertificateRejected
+from infermax_opt.core.result import LowerBound
+from infermax_opt.infermax.bounds.levels import Ladder
+from infermax_opt.infermax.bounds.state_flow import state_flow_bound
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from tests.campaign import campaign, in_blocks
+from tests.infermax.oracle import optimum
+from tests.infermax.tiny import cost_model
+from tests.support import check_evidence, few
+
+
+def alike(seed: int, requests: int | None = None) -> Instance:
+    """Equal requests with every flag, limit and cost shape, that enumerate soon."""
+    rng = random.Random(seed)
+    policy = Policy(rng.random() < 0.6, rng.random() < 0.5, rng.random() < 0.7)
+    count = requests or rng.choice([1, 2, 2, 2, 3, 3])
+    short = 2 - (count == 3 and policy.chunked_prefill)
+    i, o = rng.randint(1, short + 1), rng.randint(1, {1: 7, 2: 5, 3: 3}.get(count, 9))
+    block = rng.choice([1, 1, 1, 2, 3])
+    peak = -(-(i + o - 1) // block) * block
+    prompt = 1 if policy.chunked_prefill else i
+    roomy = rng.random() < 0.5
+    groups = tuple(
+        RequestGroup(f"q{k}", i, o, Fraction(rng.randint(0, 300), 100) if seed % 5 == 4 else 0)
+        for k in range(count if requests is None else 0)
+    )
+    system = System(
+        kv_capacity=peak + rng.choice([0, 1, 2, peak // 2, peak, 3 * peak]),
+        max_batch_tokens=50 if roomy else prompt + rng.randint(0, 4),
+        max_prefill_tokens=50 if roomy else prompt + rng.randint(0, 4),
+        max_running=rng.choice([None, None, None, 1, 2]),
+        block_size=block,
+    )
+    groups = groups or (RequestGroup("r", i, o, count=count),)
+    return Instance(f"alike-{seed}", groups, system, cost_model(rng), policy)
+
+
+def on_levels(instance: Instance, piece: int, *widths: int, steps: int = 40) -> LowerBound | None:
+    """What is proved on levels of these widths, each search starting from the one before."""
+    ladder = Ladder(instance, piece, widths[-1])
+    for width in widths:
+        ladder.climb(width, few(steps))
+    return ladder.bound()
+
+
+@in_blocks(campaign(60, 6_000), 60)
+def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
+    found = 0
+    for seed in seeds:
+        instance = alike(seed)
+        best = optimum(instance)
+        for piece in range(len(instance.cost.batch)):
+            for widths in ((1,), (2,), (3,), (4, 2, 1)):
+                if max(widths) > instance.groups[0].output_tokens:
+                    continue
+                bound = on_levels(instance, piece, *widths)
+                if bound is not None:
+                    found += 1
+                    assert bound.value <= best, (seed, piece, widths)
+                    assert check_evidence(instance, bound) == bound.value, (seed, piece, widths)
+                    more = replace(bound, value=bound.value + Fraction(1, 10**40))
+                    with pytest.raises(CertificateRejected, match="claims"):
+                        check_evidence(instance, more)
+    assert found > len(seeds)
+
+
+@in_blocks(campaign(40, 2_000), 40)
+def test_levels_prove_no_more_than_all_states(seeds: range) -> None:
+    """Of a thousand requests the batches at the ends hide nothing: rounding down can only lose.
+
+    Both see the same of memory and batches, so more than all states would be a step that was forgotten.
+    """
+    compared = 0
+    for seed in seeds:
+        instance = alike(seed, 1000)
+        if instance.system.kv_capacity // instance.groups[0].input_tokens > 6:
+            continue
+        flow = state_flow_bound(replace(instance, cost=replace(instance.cost, batch=instance.cost.batch[:1])))
+        for width in range(1, 1 + min(4, instance.groups[0].output_tokens)):
+            bound = on_levels(instance, 0, width, steps=400)
+            if flow is not None and bound is not None:
+                compared += 1
+                assert check_evidence(instance, bound) == bound.value
+                assert bound.value <= flow.value * Fraction("1.0001"), (seed, width)
+    assert compared > 20

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from infermax_opt.core.errors import InputError
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
 from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way
-from infermax_opt.fleet.planned import PLANNED, QUEUE, may_plan, online_of
+from infermax_opt.fleet.planned import PLANNED, may_plan, online_of, routing_of
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import FleetReplay, replay_fleet
 from infermax_opt.fleet.routing.policies import Pilot, Router
@@ -47,7 +47,7 @@ GROWTH = Fraction(1, 8)
 #: Policies that are tried, with each scheduler.
 POLICIES = ("least_kv", "slo_aware")
 #: Ways to serve them with all knowledge that are tried.
-AHEAD = (Way(shed=0.7), Way(hold=True, shed=0.5), Way())
+AHEAD = (Way(hold=True, promise=True), Way(shed=0.7), Way(hold=True, shed=0.5), Way())
 
 Tell = Callable[[str], None] | None
 
@@ -220,7 +220,7 @@ def _fleets(
             if window.bound is not None and window.question is not None:
                 dear += [window.members[i] for i in window.bound.missed[: window.question.spare]]
         for way, refused in product(AHEAD, (dear, ())):
-            yield QUEUE, PLANNED, _ahead(question, dispatcher, way, refused)
+            yield routing_of(way), PLANNED, _ahead(question, dispatcher, way, refused)
 
 
 def _online(

@@ -1,8 +1,9 @@
 """Fewest machines of a fleet that knows all outputs: an upper bound, below that of online schedulers.
 
-Machines take requests from one queue, and their batches keep the pace of those who decode
-(`infermax_opt.fleet.dispatch`).  Who misses is chosen in two ways: those whom the adversary of the lower
-bound would let miss are refused from the start, and the longest of those who wait when there are too many.
+Machines take requests as they arrive, as long as they can promise all of theirs to be in time, or from one
+queue; their batches keep the pace of those who decode (`infermax_opt.fleet.dispatch`).  Who misses is chosen
+in two ways: those whom the adversary of the lower bound would let miss are refused from the start, and the
+longest of those who wait when there are too many.
 What counts is the exact replay of each machine.
 """
 
@@ -18,17 +19,27 @@ from infermax_opt.fleet.replay import replay_fleet
 from infermax_opt.fleet.routing.policies import Pilot
 from infermax_opt.fleet.upper import MOST, Found, fewest_machines, longest_missed
 
-__all__ = ["PLANNED", "QUEUE", "fewest_planned", "may_plan", "online_of", "planned_with", "uppers"]
+__all__ = [
+    "PLANNED", "PROMISES", "QUEUE", "fewest_planned", "may_plan", "online_of", "planned_with", "routing_of",
+    "uppers",
+]  # fmt: skip
 
-#: Its name among schedulers, and that of its routing among policies.
-PLANNED, QUEUE = "planned", "one queue"
-#: How machines take requests, in the order in which it is tried.
+#: Its name among schedulers, and those of its routings among policies.
+PLANNED, PROMISES, QUEUE = "planned", "promises", "one queue"
+#: Ways of promises, each with the part of those who may miss that is refused from the start.
+PROMISED = (
+    *((Way(hold=True, promise=True), part) for part in (0.85, 0.6, 0.0)),
+    (Way(promise=True), 0.0),
+)
+#: How machines take requests from a queue, in the order in which it is tried.
 WAYS = tuple(Way(hold, shed) for shed, hold in product((0.7, 0.5, 0.6, 0.8, 0.4, 0.0), (False, True)))
-#: Parts of those who may miss that are refused from the start.
+#: The same parts where there is a queue.
 REFUSED = (1.0, 0.5, 0.0)
+#: All ways with these parts.
+ALL = (*PROMISED, *((way, part) for part, way in product(REFUSED, WAYS)))
 #: Ways after which a number of machines is given up that is far from enough, and what is far: misses as a
 #: multiple of those that may be, and beyond.
-FEW, FAR, MORE = 6, 2, 20
+FEW, FAR, MORE = 4, 1.2, 20
 #: Of the ways that come closest, how many are tried again without those who missed.
 AGAIN = 3
 
@@ -49,11 +60,16 @@ def online_of(schedulers: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in schedulers if name != PLANNED)
 
 
+def routing_of(way: Way) -> str:
+    """The name of a routing among policies."""
+    return PROMISES if way.promise else QUEUE
+
+
 class _Search:
     """Ways to serve a question with a number of machines."""
 
     def __init__(self, question: FleetQuestion, dear: Sequence[int]):
-        self.question, self.dear = question, dear
+        self.question, self.dear = question, list(dear)
         self.dispatcher = Dispatcher(question)
         self.attained: dict[int, int] = {}
 
@@ -66,9 +82,8 @@ class _Search:
     def _candidates(self, machines: int) -> Iterator[Tried]:
         """Ways that reach the share by simulated clocks."""
         spare, near = self.question.spare, list[Tried]()
-        sets = dict.fromkeys(tuple(self.dear[: int(part * spare)]) for part in REFUSED)
-        for refused, way in product(sets, WAYS):
-            some = self._tried(machines, way, list(refused))
+        for way, count in dict.fromkeys((way, int(part * spare)) for way, part in ALL):
+            some = self._tried(machines, way, self.dear[:count])
             if len(some[2].missed) <= spare:
                 yield some
             near.append(some)
@@ -91,7 +106,9 @@ class _Search:
             replay = replay_fleet(self.question, pilot.routes, schedules)
             if replay.keeps(self.question):
                 none = sum(route < 0 for route in pilot.routes)
-                return Found(machines, QUEUE, PLANNED, none, pilot.routes, replay, dict(self.attained))
+                return Found(
+                    machines, routing_of(way), PLANNED, none, pilot.routes, replay, dict(self.attained)
+                )
         return None
 
 

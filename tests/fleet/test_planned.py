@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import accumulate, combinations
 
 import pytest
 
@@ -15,6 +17,7 @@ from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way, dispatches
 from infermax_opt.fleet.plan import MachineType, PlanOptions, Split
 from infermax_opt.fleet.planned import (
     PLANNED,
+    PROMISES,
     QUEUE,
     WAYS,
     fewest_planned,
@@ -37,6 +40,7 @@ from tests.fleet.tiny import fewest, tiny_fleet
 from tests.infermax.vector_oracle import TooMany
 from tests.support import PAPER
 
+PROMISING = (Way(hold=True, promise=True), Way(promise=True))
 MIXES = Policy(chunked_prefill=True, hybrid_batching=True, preemption=False)
 
 
@@ -66,21 +70,24 @@ def served(seed: int) -> FleetQuestion:
 def test_simulated_clocks_are_those_of_the_replay(seeds: range) -> None:
     for seed in seeds:
         question, rng = served(seed), random.Random(seed)
-        given, machines, way = Dispatcher(question), rng.randint(1, 4), rng.choice(WAYS)
+        given, machines, way = Dispatcher(question), rng.randint(1, 4), rng.choice([*WAYS, *PROMISING * 6])
         refused, among = rng.sample(range(60), 5), [rng.randint(1, machines) for _ in range(60)]
         pilot = given.pilot(machines, way, refused, among)
         assert all(pilot.routes[i] == -1 for i in refused)
         assert all(route < most for route, most in zip(pilot.routes, among, strict=True))
+        if way.promise:
+            assert all(pilot.routes[i] == -1 for i in pilot.missed), seed
         done = replay_fleet(question, pilot.routes, given.schedules(machines, way, refused, among))
         assert done.good == set(range(60)) - set(pilot.missed), seed
 
 
 def test_compiled_dispatch_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
     question = served(2)
-    plain = [Dispatcher(question).pilot(2, way) for way in WAYS[::5]]
+    ways = [*WAYS[::5], *PROMISING]
+    plain = [Dispatcher(question).pilot(2, way) for way in ways]
     monkeypatch.setattr(dispatcher, "PLAIN_WORK", 0)
     known = Dispatcher(question)
-    assert [known.pilot(2, way) for way in WAYS[::5]] == plain
+    assert [known.pilot(2, way) for way in ways] == plain
 
 
 @in_blocks(campaign(40, 2_000), 20)
@@ -93,7 +100,8 @@ def test_planned_machines_lie_above_the_optimum(seeds: range) -> None:
         if found is None:
             continue
         assert found.replay.keeps(question)
-        assert (found.policy, found.scheduler) == (QUEUE, PLANNED)
+        assert found.policy in (PROMISES, QUEUE)
+        assert found.scheduler == PLANNED
         assert found.machines >= (bound.machines or 0)
         try:
             best = fewest(question)
@@ -164,6 +172,73 @@ def test_the_longest_are_refused_while_there_are_too_many() -> None:
     assert given.pilot(1, Way(shed=1.0)).routes == [0, -1, 0, 0, 0]
 
 
+def prompts(sizes: Sequence[int], ttft: Sequence[Fraction]) -> Dispatcher:
+    """Prompts alone that arrive together, a second for a thousand tokens."""
+    cost = CostModel([("0", "0.001")], ("0", "0"), ("0", "0"))
+    groups = tuple(
+        RequestGroup(f"r{k}", size, 1, Fraction(0), slo=ServiceLevel(ttft=limit))
+        for k, (size, limit) in enumerate(zip(sizes, ttft, strict=True))
+    )
+    workload = Instance("prompts", groups, System(100_000, 300, 300), cost, MIXES, "missed")
+    return Dispatcher(FleetQuestion(workload, Fraction(1)))
+
+
+def most_in_time(sizes: Sequence[int], limits: Sequence[Fraction]) -> int:
+    """Prompts of one machine that can be in time together, of all choices."""
+    for count in range(len(sizes), 0, -1):
+        for some in combinations(zip(limits, sizes, strict=True), count):
+            ordered = sorted(some)
+            ends = accumulate(size for _, size in ordered)
+            if all(end <= 1000 * limit for (limit, _), end in zip(ordered, ends, strict=True)):
+                return count
+    return 0
+
+
+@in_blocks(campaign(40, 3_000), 20)
+def test_promises_of_one_machine_are_as_many_as_can_be_kept(seeds: range) -> None:
+    replaced = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        sizes = [rng.randint(1, 40) * 10 for _ in range(rng.randint(1, 8))]
+        # No sum of prompts ends just at a limit, where floats decide.
+        limits = sorted(Fraction(rng.randint(5, 150), 100) + Fraction(1, 200) for _ in sizes)
+        pilot = prompts(sizes, limits).pilot(1, PROMISING[0])
+        assert len(sizes) - len(pilot.missed) == most_in_time(sizes, limits), seed
+        replaced += any(sizes[i] > max(sizes[i + 1 :], default=0) for i in pilot.missed)
+    assert replaced
+
+
+def test_who_is_promised_may_move_to_another_machine() -> None:
+    # The last one fits nowhere until a prompt of 0.4 s goes from the first machine to the second.
+    given = prompts([400, 400, 200, 200, 600], [Fraction(21, 20)] * 5)
+    assert given.pilot(2, PROMISING[0]).missed == []
+    assert given.pilot(1, PROMISING[0]).missed == [1, 4]
+
+
+def test_prompts_come_first_where_decoding_can_make_up_for_it() -> None:
+    # Of 1 s for ten later tokens half is free, but of each batch that keeps the mean pace half as well.
+    cost = CostModel([("0.05", "0.001")], ("0", "0"), ("0", "0"))
+    rows = ((10, 11, 0, "1"), (300, 1, Fraction(1, 10), "0.45"))
+    groups = tuple(
+        RequestGroup(f"r{k}", i, o, Fraction(at), slo={"ttft": ttft, "tpot": "0.1"})
+        for k, (i, o, at, ttft) in enumerate(rows)
+    )
+    workload = Instance("first", groups, System(10_000, 1000, 1000), cost, MIXES, "missed")
+    given = Dispatcher(FleetQuestion(workload, Fraction(1)))
+    assert given.pilot(1, Way(promise=True)).missed == []
+    assert given.pilot(1, Way()).missed == [1]
+
+
+def test_no_machine_takes_what_it_cannot_keep() -> None:
+    question = prompts_beside_decodes()
+    given = Dispatcher(question)
+    for machines in (1, 2):
+        for way in PROMISING:
+            pilot = given.pilot(machines, way)
+            done = replay_fleet(question, pilot.routes, given.schedules(machines, way))
+            assert done.good == {i for i, route in enumerate(pilot.routes) if route >= 0}
+
+
 def test_a_sweep_by_a_plan_alone_and_one_that_is_interrupted() -> None:
     trace = Trace("t.csv", tuple(TraceRequest(k + 2, Fraction(k, 10), 900, 3) for k in range(20)))
     kind = MachineType("a", System(9_000, 1024, 512), PAPER)
@@ -174,7 +249,7 @@ def test_a_sweep_by_a_plan_alone_and_one_that_is_interrupted() -> None:
     (row,) = sweep(trace, Sweep([kind], [Fraction(1)], options)).rows
     assert row.found is not None
     assert row.online is None
-    assert row.found_by == f"{QUEUE} with {PLANNED}"
+    assert row.found_by == f"{PROMISES} with {PLANNED}"
     assert row.scaled is not None
     assert row.scaled.lower <= row.scaled.upper
     assert row.windows is not None

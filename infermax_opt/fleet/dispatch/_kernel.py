@@ -28,7 +28,7 @@ from infermax_opt.fleet.dispatch._state import (
 )  # fmt: skip
 from infermax_opt.infermax.data.cost import batch_time, prefill_work
 
-__all__ = ["HELPERS", "dispatch_loop"]
+__all__ = ["HELPERS", "queue_loop"]
 
 #: Requests in the queue that a machine looks at when it has room.
 LOOK = 24
@@ -64,6 +64,24 @@ def allowance(jobs: Any, fleet: Any, cost: Any, k: Any, now: Any) -> Any:
         if each >= lean:
             least = min(least, each)
     return least * CAREFUL
+
+
+def slack(jobs: Any, fleet: Any, cost: Any, k: Any, now: Any) -> Any:
+    """Seconds that the next batch of a machine may take, if those after it only decode."""
+    count, least = fleet.count[k], inf
+    decodes = count[DECODES]
+    lean = time_of(cost, decodes + count[PROMPTS], decodes, count[READ] + count[BEGUN], 0, 0)
+    for j in range(decodes):
+        i = fleet.decoding[k, j]
+        left = jobs.outputs[i] - jobs.made[i] - 1
+        # Each batch reads a token more of everybody.
+        least = min(least, jobs.last_due[i] - now - left * (lean + cost.d1 * decodes * left / 2))
+    return least * CAREFUL
+
+
+def until_due(due: Any, now: Any) -> Any:
+    """Seconds up to a date, but for what the clock may be wrong by."""
+    return (due - now) * (1 - CLOCK_MARGIN)
 
 
 def most_chunk(limits: Any, cost: Any, batch: Any, most: Any, cached: Any, until: Any) -> Any:
@@ -201,7 +219,7 @@ def released(jobs: Any, fleet: Any, cost: Any, k: Any, now: Any, longest: Any, u
     close = time_of(cost, count[DECODES] + waiting, count[DECODES], count[READ], waiting, waiting)
     left = soonest - now - close
     if others == 0 or left < BATCHES_LEFT * close:
-        return True, min(until, max(soonest - now, close / CAREFUL))
+        return True, min(until, max(until_due(soonest, now), close / CAREFUL))
     return False, min(until, left)
 
 
@@ -239,7 +257,7 @@ def form(limits: Any, jobs: Any, fleet: Any, cost: Any, log: Any, k: Any, now: A
     """Form the next batch: its prompts, its seconds, and who of them arrived last, or -1."""
     count = fleet.count[k]
     decodes, read = count[DECODES], count[READ]
-    until = allowance(jobs, fleet, cost, k, now)
+    until = slack(jobs, fleet, cost, k, now) if limits.promise else allowance(jobs, fleet, cost, k, now)
     limit, release, longest = until, True, 0
     if limits.hold:
         longest = most_remaining(jobs, fleet, k)
@@ -248,6 +266,8 @@ def form(limits: Any, jobs: Any, fleet: Any, cost: Any, log: Any, k: Any, now: A
     room, place, new = min(limits.prefill, limits.tokens - tokens), 0, -1
     while room > 0:
         if place == count[PROMPTS]:
+            if limits.promise:
+                break
             i = pull(limits, jobs, fleet, cost, log, k, now, until)
             if i < 0:
                 break
@@ -269,7 +289,7 @@ def form(limits: Any, jobs: Any, fleet: Any, cost: Any, log: Any, k: Any, now: A
         tokens += some
         room -= some
         if some == left and ends and not late:
-            limit = min(limit, jobs.first_due[i] - now)
+            limit = min(limit, until_due(jobs.first_due[i], now))
     if parts == 0 and decodes == 0 and count[PROMPTS] > 0:
         tokens, parts = forced(limits, jobs, fleet, k), 1
         work = prefill_work(limits.exact, tokens, jobs.done[fleet.part[0]])
@@ -333,7 +353,7 @@ def note(jobs: Any, fleet: Any, log: Any, k: Any, parts: Any, new: Any, now: Any
     log.count[ENTRIES] = entry + parts
 
 
-def dispatch_loop(limits: Any, jobs: Any, fleet: Any, cost: Any, log: Any) -> None:
+def queue_loop(limits: Any, jobs: Any, fleet: Any, cost: Any, log: Any) -> None:
     """Serve all requests, or refuse them.
 
     Parameters
@@ -369,7 +389,8 @@ def dispatch_loop(limits: Any, jobs: Any, fleet: Any, cost: Any, log: Any) -> No
 
 
 HELPERS = (
-    batch_time, prefill_work, time_of, reserved, allowance, most_chunk, pace_of, fits, pull, shed, arrive,
-    held_back, released, wanted, forced, most_remaining, later_of, form, decode, prefill, note,
+    batch_time, prefill_work, time_of, reserved, allowance, slack, until_due, most_chunk, pace_of, fits,
+    pull, shed, arrive, held_back, released, wanted, forced, most_remaining, later_of, form, decode, prefill,
+    note,
 )  # fmt: skip
-"""What `dispatch_loop` calls, callees first."""
+"""What `queue_loop` calls, callees first."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 __all__ = [
-    "ARRIVED", "BATCHES", "BEGUN", "COUNTERS", "DECODES", "ENTRIES", "NOTES", "PROMPTS", "READ", "TO_COME",
-    "USED", "WAITING", "Fleet", "Jobs", "Limits", "Log",
+    "ARRIVED", "BATCHES", "BEGUN", "COUNTERS", "DECODES", "ENTRIES", "NOTES", "PASSED", "PROMPTS", "READ",
+    "TO_COME", "USED", "WAITING", "Fleet", "Jobs", "Limits", "Log",
 ]  # fmt: skip
 
 # Columns of `Fleet.count`: requests that decode; that have a prompt; KV reserved; KV that decodes read;
-# prompt tokens to come; tokens of all prompts that have not ended.
-DECODES, PROMPTS, USED, READ, TO_COME, BEGUN = range(6)
-COUNTERS = 6
+# prompt tokens to come; tokens of all prompts that have not ended; 1 for who was asked already.
+DECODES, PROMPTS, USED, READ, TO_COME, BEGUN, PASSED = range(7)
+COUNTERS = 7
 # Columns of `Log.count`: batches, and prompts in them; requests in the queue, and those that have arrived.
 BATCHES, ENTRIES, WAITING, ARRIVED = range(4)
 NOTES = 4
@@ -24,7 +24,8 @@ class Limits(NamedTuple):
     `capacity`, `tokens`, `prefill`, `running`, `block`: limits of a batch and of the KV; `exact`: how
     attention work counts; `chunk`: most tokens of one prompt in a batch; `hold`: whether first tokens wait
     until others come with them; `shed`: share of their time in which machines run prompts, as a guess by
-    which the longest requests are refused while there are too many; 0: none are.
+    which the longest requests are refused while there are too many; 0: none are; `promise`: whether machines
+    take requests as they arrive, rather than from a queue.
     """
 
     capacity: Any
@@ -36,6 +37,7 @@ class Limits(NamedTuple):
     chunk: Any
     hold: Any
     shed: Any
+    promise: Any
 
 
 class Jobs(NamedTuple):
@@ -61,7 +63,10 @@ class Jobs(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """Rows of machines: who decodes, who has a prompt, counters, clocks; the queue; parts of a batch."""
+    """Rows of machines: who decodes, who has a prompt, counters, clocks; the queue; parts of a batch.
+
+    The first three have a row more, for a machine that rehearses.
+    """
 
     decoding: Any
     prompts: Any

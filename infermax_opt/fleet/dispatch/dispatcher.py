@@ -1,4 +1,4 @@
-"""Routes and schedules of machines that take requests from one queue."""
+"""Routes and schedules of machines that know all outputs, by a queue or by promises."""
 
 from __future__ import annotations
 
@@ -34,10 +34,13 @@ class Way(NamedTuple):
     shed : float
         Share of their time in which machines are taken to run prompts: above 0, the longest requests are
         refused where the others would be too late.
+    promise: bool
+        Each request goes to a machine when it arrives, or is refused (`_promises`).
     """
 
     hold: bool = False
     shed: float = 0.0
+    promise: bool = False
 
 
 def dispatches(workload: Instance) -> bool:
@@ -124,7 +127,7 @@ class Dispatcher:
         import numpy as np
 
         from infermax_opt.fleet.dispatch import _state as state
-        from infermax_opt.fleet.dispatch._kernel import dispatch_loop as plain
+        from infermax_opt.fleet.dispatch._promises import dispatch_loop as plain
 
         n = len(self._inputs)
         given = np.full(n, machines, np.int64) if among is None else np.array(among, np.int64)
@@ -135,16 +138,22 @@ class Dispatcher:
             done=np.zeros(n, np.int64), made=np.zeros(n, np.int64), route=np.full(n, -1, np.int64),
             first=np.zeros(n), last=np.full(n, inf),
         )  # fmt: skip
-        rows, row = (machines, n), n
+        rows, row = (machines + 1, n), n
         fleet = state.Fleet(
             decoding=np.zeros(rows, np.int64), prompts=np.zeros(rows, np.int64),
-            count=np.zeros((machines, state.COUNTERS), np.int64), clock=np.zeros(machines),
+            count=np.zeros((machines + 1, state.COUNTERS), np.int64), clock=np.zeros(machines),
             waiting=np.zeros(row, np.int64), part=np.zeros(row, np.int64), chunk=np.zeros(row, np.int64),
         )  # fmt: skip
-        limits = state.Limits(*self._limits, hold=int(way.hold), shed=float(way.shed))
+        trial = jobs._replace(
+            done=np.zeros(n, np.int64), made=np.zeros(n, np.int64),
+            first=np.zeros(n), last=np.zeros(n), last_due=np.zeros(n),
+        )  # fmt: skip
+        limits = state.Limits(
+            *self._limits, hold=int(way.hold), shed=float(way.shed), promise=int(way.promise)
+        )
         log = log or self._log(0, 0)
         loop = _compiled() if self._long else plain
-        loop(limits, jobs, fleet, self._cost, log)
+        loop(limits, jobs, trial, fleet, self._cost, log)
         return jobs, log.count
 
     def _log(self, batches: int, entries: int) -> Any:
@@ -167,6 +176,6 @@ def _best_chunk(workload: Instance) -> int:
 
 @functools.cache
 def _compiled() -> Callable[..., Any]:
-    from infermax_opt.fleet.dispatch import _kernel as kernel
+    from infermax_opt.fleet.dispatch import _promises as kernel
 
     return compiled(kernel.dispatch_loop, kernel.HELPERS, allocates=False)

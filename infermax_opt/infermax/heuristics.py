@@ -22,6 +22,7 @@ from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.classed import CLASSED, FOR_FIRST_TOKENS, TRIED, classed_schedule
+from infermax_opt.infermax.schedulers.closed_loop import in_closed_loop
 from infermax_opt.infermax.schedulers.foresight import FORESIGHT, foresight_schedule
 from infermax_opt.infermax.schedulers.presets import ABOUT, AIMED, PRESETS, preset
 from infermax_opt.infermax.schedulers.reservation.options import ReservationOptions
@@ -101,12 +102,12 @@ def names_for(instance: Instance) -> tuple[str, ...]:
 
     Those that tell classes apart come last, as they are slow: where there is something to tell, and not so
     many tokens that one of them takes more than a few seconds; so does the one for first tokens, where these
-    count.  They come first where nothing else takes the instance.
+    count.  In a closed loop presets are left out, as they run once for each set.
     """
     others = (*scheduler_names(), *aimed_names())
     first = FOR_FIRST_TOKENS if counts_first_tokens(instance) else ()
     if instance.release is not None:
-        return (*TRIED, *first, *others)
+        return (*TRIED, *first, *sorted(_installed()))
     told = any(group.slo or group.class_name is not None for group in instance.groups)
     slow = (*(TRIED if told else ()), *first)
     return (*others, *(slow if instance.output_tokens <= MOST_TOLD else ()))
@@ -131,22 +132,24 @@ def get_scheduler(name: str) -> Scheduler:
     InputError
         If there is none; the message names the choices.
     """
-    for table in (INFORMED, PLANNERS):
-        if name in table:
-            return partial(_open_loop, name=name, scheduler=table[name])
+    if name in PLANNERS:
+        return partial(_open_loop, name=name, scheduler=PLANNERS[name])
+    if name in INFORMED:
+        return partial(in_closed_loop, name=name, scheduler=INFORMED[name])
     if name in CLASSED:
         return partial(classed_schedule, name=name)
     if is_added(name):
         return lambda instance: run_added(instance, name).schedule
     if is_reservation(name):
         reserving = partial(_reserving, options=reservation_options(name))
-        return partial(_open_loop, name=name, scheduler=reserving)
+        return partial(in_closed_loop, name=name, scheduler=reserving)
     others = [*CLASSED, *sorted(_installed()), *RESERVATION, *INFORMED, *PLANNERS, "FILE.py:NAME"]
-    return partial(schedule, options=preset(name, others))
+    by_preset = partial(schedule, options=preset(name, others))
+    return partial(in_closed_loop, name=name, scheduler=by_preset)
 
 
 def _open_loop(instance: Instance, name: str, scheduler: Scheduler) -> Schedule:
-    """What a scheduler makes of an instance that has no closed loop."""
+    """What a planner makes of an instance that has no closed loop."""
     refuse_release(instance, name)
     return scheduler(instance)
 

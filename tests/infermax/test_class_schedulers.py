@@ -221,6 +221,17 @@ def test_slack_leaves_who_has_missed_a_limit_behind() -> None:
     assert order[-1] == "late"
 
 
+@pytest.mark.parametrize("slo", [{"tpot": "0"}, {"tpot": "1"}, {"ttft": "1.5"}, {"ttft": "0"}, {"e2e": "3"}])
+@pytest.mark.parametrize("name", ["bros", "slack", "slack-known"])
+def test_a_limit_that_nothing_keeps_stops_nobody(name: str, slo: dict[str, str]) -> None:
+    urgent = RequestGroup("r", 4, 40, class_name="rt", slo=slo)
+    found = instance(urgent, best_effort("b", 4, 40, 9))
+    # One after the other they take 400 batches, together 40 and those of their prompts.
+    made = verify(found, run_scheduler(found, name))
+    assert made.metrics is not None
+    assert made.metrics.batches <= 60
+
+
 def missed(found: Instance, name: str) -> object:
     made = verify(found, run_scheduler(found, name)).metrics
     assert made is not None

@@ -23,7 +23,7 @@ from infermax_opt.infermax.bounds.searched import searched_bounds
 from infermax_opt.infermax.checker import Rejected, Unusable, check
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import instance_from_json
-from infermax_opt.infermax.data.instance import Instance, Objective, Release, RequestGroup, System
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, Release, RequestGroup, System
 from infermax_opt.infermax.data.objective import BY_COUNT
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.heuristics import run_scheduler
@@ -31,6 +31,10 @@ from infermax_opt.infermax.replay.classes import class_figures
 from infermax_opt.infermax.replay.fast import replay_compiled
 from infermax_opt.infermax.replay.plain import replay_plain
 from infermax_opt.infermax.schedulers.classed import CLASSED
+from infermax_opt.infermax.schedulers.closed_loop import in_closed_loop
+from infermax_opt.infermax.schedulers.foresight import FORESIGHT
+from infermax_opt.infermax.schedulers.presets import AIMED, PRESETS
+from infermax_opt.infermax.schedulers.reservation.presets import RESERVATION
 from infermax_opt.infermax.simulator import BrokenRule, Simulator
 from tests.campaign import examples
 from tests.gaps.fronts.test_fronts import slots
@@ -41,6 +45,8 @@ from tests.support import certificate_to_json, check_evidence
 #: One second a batch.
 COST = CostModel([("1", "0")], ("0", "0"), ("0", "0"))
 GROUPS = (RequestGroup("b", 2, 2, count=3, class_name="be"), RequestGroup("r", 1, 1, Fraction(1, 2)))
+#: Schedulers that take arrivals as they are given.
+OPEN = (*PRESETS, *AIMED, *RESERVATION, *FORESIGHT)
 LOOP = Instance("loop", GROUPS, System(9, 9, 9), COST, release=Release("be", 2))
 
 
@@ -149,10 +155,58 @@ def test_requests_of_different_sets_are_told_apart() -> None:
     assert [kind.members for kind in LOOP.types] == [(0, 1), (2,), (3,)]
 
 
-@pytest.mark.parametrize("name", ["vllm", "deadline", "srpt", "mc-sf", "planner", "beam"])
+@pytest.mark.parametrize("name", ["planner", "beam"])
 def test_what_does_not_take_it_says_so(name: str) -> None:
     with pytest.raises(InputError, match="does not take a closed loop"):
         run_scheduler(LOOP, name)
+
+
+@examples(60, 6_000)
+@given(found=loops(), name=st.sampled_from(OPEN))
+def test_schedulers_that_take_arrivals_as_given_take_closed_loops(found: Instance, name: str) -> None:
+    predicted = tuple(replace(g, predicted_output_tokens=g.output_tokens) for g in found.groups)
+    last = RequestGroup("last", 1, 1, slo={"ttft": 9}, predicted_output_tokens=1)
+    done = verify(aim := replace(found, groups=(*predicted, last)), run_scheduler(aim, name))
+    assert done.ok, done.violations
+
+
+def test_a_preset_serves_set_by_set() -> None:
+    made = verify(LOOP, run_scheduler(LOOP, "vllm_v1"))
+    assert made.metrics is not None
+    # b.1, b.2 and r until 2 s, b.3 from 2 to 4 s.
+    assert (made.metrics.makespan, made.metrics.batches) == (4, 4)
+    optional = replace(GROUPS[0], optional=True)
+    over = replace(LOOP, groups=(optional, GROUPS[1]), horizon=2)
+    schedule = run_scheduler(over, "vllm_v1")
+    assert verify(over, schedule).ok
+    assert "b.3" not in {name for batch in schedule.batches for name in batch.tokens}
+    assert "b.3" in {name for batch in run_scheduler(LOOP, "vllm_v1").batches for name in batch.tokens}
+
+
+def test_batches_that_take_no_time() -> None:
+    """A set that is complete at the time at which batches before its last one begin."""
+    free = CostModel([("0", "0")], ("0", "0"), ("0", "0.01"))
+    groups = tuple(RequestGroup(f"b{k}", 1, 1 + (k == 0), class_name="be") for k in range(3))
+    others = (RequestGroup("r0", 1, 1), RequestGroup("r1", 1, 1))
+    order = (groups[0], others[0], groups[1], others[1], groups[2])
+    rest = {"policy": Policy(False, False, False), "release": Release("be", 1)}
+    found = Instance("free", order, System(3, 1, 1), free, **rest)  # type: ignore[arg-type]
+    assert verify(found, run_scheduler(found, "vllm")).ok
+
+
+def test_too_many_sets_and_knowing_the_future_are_refused() -> None:
+    many = replace(LOOP, groups=(replace(GROUPS[0], count=402), GROUPS[1]))
+    with pytest.raises(InputError, match="spt takes 200 sets of a closed loop at most; there are 201"):
+        run_scheduler(many, "spt")
+
+    def backwards(some: Instance) -> Schedule:
+        """With the second set there, the first one is in another order, and complete later."""
+        batches = [Batch({r.id: r.input_tokens}) for r in some.requests]
+        batches += [Batch({r.id: 1}) for r in some.requests if r.output_tokens > 1]
+        return Schedule(some.name, tuple(batches))
+
+    with pytest.raises(InputError, match="seer goes by requests that have not arrived"):
+        in_closed_loop(LOOP, "seer", backwards)
 
 
 def test_solve_and_bound() -> None:

@@ -4,6 +4,7 @@ What it does otherwise than BROS, and why:
 
 * The TPOT is a mean, so its slack adds up: token n + 1 is due n limits of the TPOT after the first token.
 * Who has lost a service level is *late*, and comes after best-effort requests: its work no longer counts.
+  So has who waits for a token that is overdue, where no batch is as short as its limit of the TPOT.
 * A batch takes no longer than a share of the least limit of the TTFT that a prompt can keep: whoever arrives
   meanwhile waits for it.
 * Nobody new is admitted into the last KV tokens, and best-effort requests leave some more: an eviction of a
@@ -33,6 +34,8 @@ __all__ = ["Slack"]
 
 #: Time of a batch in the least limit of the TTFT, where it holds best-effort requests.
 PACE = 0.4
+#: The same in batches of one decode, at least: a pace that no batch keeps lets one request go on at a time.
+LEAST_PACE = 2
 #: Share of the KV cache that no request enters.
 SPARE = 1 / 64
 #: Share of the KV cache that no best-effort request enters.
@@ -56,9 +59,8 @@ class Slack(ClassScheduler):
         limits = {
             (r.input_tokens, r.terms.slo.ttft) for r in instance.requests if r.terms.slo.ttft is not None
         }
-        self._pace = PACE * min(
-            (float(limit) for prompt, limit in limits if self._can(prompt, limit)), default=inf
-        )
+        least = min((float(limit) for prompt, limit in limits if self._can(prompt, limit)), default=inf)
+        self._pace = max(PACE * least, LEAST_PACE * self.rules.decode_alone)
         self._spare = int(SPARE * self.rules.capacity)
         self._spare_best_effort = int(SPARE_BEST_EFFORT * self.rules.capacity)
 
@@ -98,11 +100,17 @@ class Slack(ClassScheduler):
     def _give_up_lost(self, now: float) -> None:
         """Find those that cannot keep what they were promised."""
         for job in list(self.running[REAL_TIME]):
-            if now > job.e2e_due or now > (job.first if job.generated else inf) > job.ttft_due:
+            begun = job.first if job.generated else inf
+            if now > job.e2e_due or now > begun > job.ttft_due or self._too_slow(job, now):
                 self.give_up(job)
         for job in list(self.waiting[REAL_TIME]):
             if now + alone(self.rules, job) > self.due(job):
                 self.give_up(job)
+
+    def _too_slow(self, job: Job, now: float) -> bool:
+        """Whether its next token is late for the TPOT, and each later one even with batches of its own."""
+        step = alone(self.rules, job) if job.decoding else 0.0
+        return step >= job.tpot and now + step > job.first + job.tpot * job.generated
 
     def _admit(self, draft: Draft, victims: list[Job], now: float, limit: float) -> float:
         """Let real-time requests in that wait, by what is due first; the limit of the batch from then on."""

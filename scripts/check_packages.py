@@ -27,7 +27,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("", "fast", "milp", "plot", "frames", "cluster", "calibrate", "all")
+EXTRAS = ("", "fast", "milp", "plot", "frames", "cluster", "calibrate", "all", "notebook")
+#: Those that bring what all commands need.
+WHOLE = ("all", "notebook")
+#: Those that bring pandas: OR-Tools needs it, and so does AIConfigurator.
+WITH_FRAMES = ("frames", "milp", "calibrate", *WHOLE)
 MEBIBYTE = 2**20
 PLAN = ("--format", "vidur", "--machines", "llama-3.1-8b_h100", "--ttft", "1", "--tpot", "0.1")
 #: A request every tenth of a second.
@@ -38,6 +42,7 @@ TRACE = [
 FRONT = ("--x", "mean_tpot", "--y", "tokens_per_second", "--time-limit", "2")
 #: What takes no formulation, picture or compiled kernel, and so runs in every environment.
 ALWAYS = (
+    ("versions", "versions"),
     ("solve toy", "solve", "toy.json", "-o", "result.json"),
     ("verify toy", "verify", "toy.json", "result.json"),
     ("bound toy", "bound", "toy.json"),
@@ -68,6 +73,21 @@ WITH = (
     ("milp", "export toy", "export", "toy.json", "--formulation", "flow", "-o", "toy.mps"),
     ("calibrate", f"calibrate {MACHINE}", "calibrate", MACHINE, "--for", "batches", "-o", "profile.json"),
 )
+FRAMES = """
+import infermax_opt
+result = infermax_opt.solve(infermax_opt.read_instance("toy.json"), time_limit=1)
+try:
+    print(len(result.to_frame()), len(result.requests_frame()))
+except infermax_opt.InputError as error:
+    raise SystemExit(f"infermax-opt: {error}") from None
+"""
+#: A cell of a notebook, in a kernel of its own.
+CELL = """
+from jupyter_client.manager import run_kernel
+cell = "import infermax_opt; infermax_opt.solve(infermax_opt.read_instance('toy.json'), time_limit=1)"
+with run_kernel() as client:
+    raise SystemExit(client.execute_interactive(cell, timeout=60)["content"]["status"] != "ok")
+"""
 #: The rows of a table on two workers.
 ON_WORKERS = ("table", "paper-csp", "--only", "csp-i[124]-o4-b4", "--time-limit", "3", "-o", "table")
 #: Where nothing listens: without the extra, the line that names it comes first.
@@ -134,9 +154,9 @@ def size(folder: Path) -> int:
     return round(sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file()) / MEBIBYTE)
 
 
-def unlike(done: Done, needed: str, title: str) -> list[str]:
+def unlike(done: Done, needed: str, title: str, code: int = 2) -> list[str]:
     """What is wrong where a command lacks an extra: it is to say so in a line."""
-    if done.code == 2 and "\n" not in done.error and f"pip install 'infermax-opt[{needed}]'" in done.error:
+    if done.code == code and "\n" not in done.error and f"pip install 'infermax-opt[{needed}]'" in done.error:
         return []
     return [f"{title}, without {needed}: exit code {done.code}: {done.error}"]
 
@@ -187,13 +207,28 @@ def on_cluster(home: Path, work: Path) -> Done:
     )
 
 
+def from_python(home: Path, extra: str, work: Path) -> list[str]:
+    """What fails of data frames, and of a cell in a notebook's kernel."""
+    done = run(home / "bin/python", "-c", FRAMES, cwd=work)
+    if extra not in WITH_FRAMES:
+        said = unlike(done, "frames", "data frames", 1)
+    else:
+        said = [f"data frames: {done.error}"] if done.code else []
+    if extra == "notebook":
+        done = run(home / "bin/python", "-c", CELL, cwd=work)
+        said += [f"cell of a notebook: {done.out}{done.error}"] if done.code else []
+    return said
+
+
 def checked(python: str, extra: str, wheel: Path, work: Path) -> list[str]:
     """Print the row of an environment; what failed in it."""
     home = work / "venv"
     must(python, "-m", "venv", home, cwd=work)
     bare = size(home)
     what = f"{wheel}[{extra}]" if extra else str(wheel)
-    must(home / "bin/pip", "install", "--quiet", "--disable-pip-version-check", what, cwd=work)
+    done = run(home / "bin/pip", "install", "--quiet", "--disable-pip-version-check", what, cwd=work)
+    if done.code:
+        return [f"cannot be installed: {done.error}"]
     program, said = home / "bin/infermax-opt", []
     cells = [f"{size(home) - bare} MiB"]
     cells.append(f"import {run(home / 'bin/python', '-c', 'import infermax_opt', cwd=work).took}")
@@ -211,13 +246,14 @@ def checked(python: str, extra: str, wheel: Path, work: Path) -> list[str]:
             said.append(f"{title}: {done.error}")
     for needed, title, *command in WITH:
         done = run(program, *command, cwd=work)
-        if extra != needed and (extra != "all" or needed in APART):
+        if extra != needed and (extra not in WHOLE or needed in APART):
             said += unlike(done, needed, title)
             continue
         cells.append(f"{title} {done.took}")
         if done.code:
             said.append(f"{title}: exit code {done.code}: {done.error}")
-    if extra in ("cluster", "all"):
+    said += from_python(home, extra, work)
+    if extra in ("cluster", *WHOLE):
         done = on_cluster(home, work)
         cells.append(f"table on two workers {done.took}")
         if done.code:

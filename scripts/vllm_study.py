@@ -1,6 +1,6 @@
 """Three real runs of vLLM against replay, plans and bounds: docs/vllm-runs.md and its picture.
 
-Usage: ``python scripts/vllm_study.py FOLDER [--seconds 60] [--into docs]``, where FOLDER holds ``vllm_runs``
+Usage: ``python -m scripts.vllm_study FOLDER [--seconds 60] [--into docs]``, where FOLDER holds ``vllm_runs``
 with the folders that `RUNS` of `infermax_opt.infermax.data.suites` names.
 
 Each plan and bound has so many seconds; every schedule is replayed, and every bound checked by the verifier.
@@ -11,7 +11,7 @@ each batch takes besides, such that the replay of vLLM's own policy has the make
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import times
@@ -35,6 +35,7 @@ from infermax_opt.gaps.subjects import Subject
 from infermax_opt.infermax.data.instance import Instance, Objective
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.data.suites import RUNS
+from scripts.prefix_hits import Alike, Engine, read_table
 
 ROOT = Path(__file__).parents[1]
 INSTANCES = ROOT / "instances" / "vllm-runs"
@@ -42,6 +43,10 @@ INSTANCES = ROOT / "instances" / "vllm-runs"
 OWN, OTHERS = "vllm_v1", ("sarathi", "vllm")
 SHOWN = ("makespan", "mean_ttft", "mean_tpot", "mean_e2e", "p50_e2e", "p99_e2e")
 AIMS = ("makespan", "mean_e2e")
+#: What a run of a model replayed.
+WORKLOAD = "sharegpt-{}-300-sps10"
+#: Metrics beside hits.
+WITH_HITS = ("makespan", "mean_ttft", "mean_e2e")
 #: Seconds a batch are fitted to so many parts of one.
 PARTS = 10**5
 #: How far machines may be from the fitted model, in the table of bounds for all of them.
@@ -52,7 +57,7 @@ PAGE = """# Three real runs of vLLM
 vLLM 0.19 served 300 requests, about ten a second, on three machines. Requests, limits and kernels were
 measured by the authors of LLMServingSim 2 (casys-kaist, commit 5daddb2, MIT licence). What does our
 replay say of these runs, how far were they from optimal, and how much of that is scheduling? Made by
-`python scripts/vllm_study.py FOLDER` with {seconds} s for each plan and each bound on two cores
+`python -m scripts.vllm_study FOLDER` with {seconds} s for each plan and each bound on two cores
 ({versions}). Every schedule was replayed, every bound was checked by the verifier.
 All took {clock} s on the clock and {processor} s of the processors: where other work shared these, plans and
 bounds had that much less of their time.
@@ -100,11 +105,26 @@ what they mean.
 
 ## Prefix caching
 
-It was on in these runs, and the files hold no prompts, so hits cannot be counted. They save refills
-after evictions, and prompts that begin alike. In the replay on the RTX 4090 refills take {again} s of
-{makespan} s; what prompts and generated tokens take when they are first processed is {once} s (tokens
-and prefill attention). So hits could make the run faster by these at most. The replay knows no hits, and
-is {error} from what was measured: either there were few, or something else took as long as they saved.
+It was on in these runs. Their files hold no prompts, but their hash names the workload that they replayed,
+which is published with every token: 32 of its 300 prompts begin as an earlier one does, with {alike} tokens
+in whole blocks. `python -m scripts.prefix_hits` lists them, and replays vLLM's policy with vLLM's cache: a
+full block of 16 tokens is found by all who begin with the same tokens, until it is given to somebody else;
+blocks that nobody holds are given away in the order in which they were freed. Without hits it is `{own}` to
+the last digit. Assumed is that requests generate different tokens, and that a batch takes what the model
+says of what it still processes. On the fitted machines, s, and beside the replay without hits:
+
+{hits}
+
+On the RTX 4090 most blocks of prompts are given away before they are asked for again, but those who were
+evicted find a third of their KV, which nobody needed meanwhile. The authors' own simulator finds as many
+tokens of prompts in each of the three runs. With hits the replay there is {hit_error} from the measured
+makespan, {plain} without: so something else took as long as hits saved, and {besides} for each batch
+would.
+
+With prompts shortened by all that they share, the bounds of the makespan, in brackets as above, would be
+{shortened}, in the order of the runs.
+That is an estimate of what hits can change, no proof: the bounds of this page are for machines without
+such a cache, and a run with hits could be below them.
 """
 
 
@@ -120,6 +140,8 @@ class Studied:
     overhead : Fraction
         That, s.
     run : Measured
+    prefixes : list of Alike
+        Prompts that begin as an earlier one does.
     """
 
     name: str
@@ -127,6 +149,7 @@ class Studied:
     fitted: Instance
     overhead: Fraction
     run: Measured
+    prefixes: list[Alike]
 
     @property
     def title(self) -> str:
@@ -152,12 +175,12 @@ def slower(instance: Instance, overhead: Fraction) -> Instance:
     return replace(instance, cost=replace(instance.cost, batch=pieces, profile=None))
 
 
-def fit(instance: Instance, makespan: Fraction) -> Fraction:
-    """Seconds that each batch takes besides, for that makespan of vLLM's policy; 0 where it is slower."""
+def fit(instance: Instance, makespan: Fraction, replay: Callable[[Instance], Measured]) -> Fraction:
+    """Seconds that each batch takes besides, for that makespan of a replay; 0 where it is slower."""
     low, high = 0, PARTS
     while high - low > 1:
         middle = (low + high) // 2
-        found = replayed(slower(instance, Fraction(middle, PARTS)), OWN).metrics["makespan"]
+        found = replay(slower(instance, Fraction(middle, PARTS))).metrics["makespan"]
         low, high = (middle, high) if Fraction(found or 0) <= makespan else (low, middle)
     return Fraction(low, PARTS)
 
@@ -167,8 +190,9 @@ def study(name: str, folder: Path) -> Studied:
     instance = read_instance(INSTANCES / f"{name}.json")
     run = read_run(folder / "vllm_runs" / RUNS[name].folder / "requests.jsonl", "llmservingsim")
     measured = problem_of(instance).scoring.measured(instance, run)
-    overhead = fit(instance, Fraction(measured.metrics["makespan"] or 0))
-    return Studied(name, instance, slower(instance, overhead), overhead, measured)
+    overhead = fit(instance, Fraction(measured.metrics["makespan"] or 0), lambda some: replayed(some, OWN))
+    prefixes = read_table(WORKLOAD.format(RUNS[name].folder.split("_")[1]))
+    return Studied(name, instance, slower(instance, overhead), overhead, measured, prefixes)
 
 
 # --- tables -------------------------------------------------------------------------------------
@@ -216,12 +240,13 @@ def solved(instance: Instance, aim: str, seconds: float) -> AnyResult:
     return result
 
 
-def gap_rows(some: Studied, results: dict[str, AnyResult]) -> Iterable[list[str]]:
+def gap_rows(some: Studied, results: dict[str, AnyResult], group: Group) -> Iterable[list[str]]:
     """Run, plan and bound for each metric."""
-    for aim, result in results.items():
+    for bound in group.bounds:
+        aim, result = bound.metric, results[bound.metric]
         value = Fraction(some.run.metrics[aim] or 0)
         plan = result.upper.value if result.upper else Fraction(0)
-        lower = result.lower.value if result.lower else Fraction(0)
+        lower = bound.lower.value if bound.lower else Fraction(0)
         yield [
             some.title, aim, number(value), number(plan), number(lower), percent(1 - plan / value),
             percent(1 - lower / plan), percent(1 - lower / value),
@@ -249,8 +274,8 @@ def band_rows(some: Studied, results: dict[str, AnyResult], seconds: float) -> I
         yield [some.title, aim, number(least), number(worst.metrics[aim]), gaps]
 
 
-def group_of(some: Studied, results: dict[str, AnyResult]) -> Group:
-    """The run on the fitted machine beside vLLM's policy, set against the bounds that `solve` found."""
+def group_of(some: Studied, results: dict[str, AnyResult], seconds: float) -> Group:
+    """The run on the fitted machine beside vLLM's policy, set against bounds as `gap` finds them."""
     instance = some.fitted
     schedule = api.schedule(instance, OWN)
     subjects = [
@@ -258,7 +283,9 @@ def group_of(some: Studied, results: dict[str, AnyResult]) -> Group:
         Subject(OWN, "schedule", instance, measured_of(instance, schedule), schedule=schedule),
     ]
     known = [result.lower for result in results.values() if result.lower is not None]
-    return compare(instance, best_bounds(instance, AIMS, time_limit=1, known=known), subjects)
+    return compare(
+        instance, best_bounds(instance, AIMS, time_limit=seconds * len(AIMS), known=known), subjects
+    )
 
 
 def part_rows(found: dict[str, Explained]) -> Iterable[list[str]]:
@@ -274,6 +301,55 @@ def part_rows(found: dict[str, Explained]) -> Iterable[list[str]]:
     ]
 
 
+# --- hits in the prefix cache -------------------------------------------------------------------
+
+
+def with_hits(instance: Instance, prefixes: list[Alike]) -> Measured:
+    """Metrics of vLLM's policy with its prefix cache."""
+    return Engine(instance, prefixes).run()[0]
+
+
+def hit_row(some: Studied) -> list[str]:
+    """What the cache finds, and the metrics with it beside those without."""
+    plain = replayed(some.fitted, OWN).metrics
+    found, hits = Engine(some.fitted, some.prefixes).run()
+    return [
+        some.title,
+        f"{hits.prompts:,}",
+        f"{hits.refills:,} of {hits.refills + hits.refilled:,}",
+        *(f"{number(found.metrics[name])} ({share(found.metrics[name], plain[name])})" for name in WITH_HITS),
+    ]
+
+
+def shortened(some: Studied, seconds: float) -> str:
+    """The bound of the makespan where prompts lack what they share with earlier ones."""
+    shared = {index: tokens for index, _, tokens in some.prefixes}
+    groups = tuple(
+        replace(group, input_tokens=group.input_tokens - shared.get(index, 0))
+        for index, group in enumerate(some.fitted.groups)
+    )
+    (bound,) = best_bounds(replace(some.fitted, groups=groups), ("makespan",), time_limit=seconds)
+    return number(bound.lower.value if bound.lower else None)
+
+
+def hit_words(runs: Sequence[Studied], bounds: dict[str, Fraction], seconds: float) -> dict[str, str]:
+    """What the page says of hits."""
+    first = runs[0]
+    measured = first.run.metrics["makespan"]
+    besides = fit(first.kernels, Fraction(measured or 0), lambda some: with_hits(some, first.prefixes))
+    tokens = dict.fromkeys(f"{sum(row[2] for row in some.prefixes):,}" for some in runs)
+    return {
+        "alike": " or ".join(tokens),
+        "hits": table(["run", "prompts, tokens", "refills, tokens", *WITH_HITS], map(hit_row, runs)),
+        "hit_error": share(with_hits(first.kernels, first.prefixes).metrics["makespan"], measured),
+        "plain": share(replayed(first.kernels, OWN).metrics["makespan"], measured),
+        "besides": f"{1000 * float(besides):.2f} ms",
+        "shortened": ", ".join(
+            f"{shortened(some, seconds)} s ({number(bounds[some.name])})" for some in runs
+        ),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folder", type=Path)
@@ -283,10 +359,13 @@ def main() -> None:
     began = monotonic()
     runs = [study(name, options.folder) for name in RUNS]
     results = {some.name: {aim: solved(some.fitted, aim, options.seconds) for aim in AIMS} for some in runs}
-    groups = {some.name: group_of(some, results[some.name]) for some in runs}
+    groups = {some.name: group_of(some, results[some.name], options.seconds) for some in runs}
+    bounds = {
+        name: found.lower.value for name, group in groups.items() for found in group.bounds[:1] if found.lower
+    }
     explanations = {some.name: explained(groups[some.name]) for some in runs}
     parts = {some.title: explanations[some.name][0] for some in runs}
-    first, spent = runs[0], {part.name: part.value for part in explanations[runs[0].name][0].parts.parts}
+    first = runs[0]
     report = results[first.name]["makespan"].solver
     versions = ", ".join(f"{name} {version}" for name, version in (report.versions if report else {}).items())
     page = PAGE.format(
@@ -297,7 +376,7 @@ def main() -> None:
         fitted=table(["run", "besides", *SHOWN], map(fitted_row, runs)),
         gaps=table(
             ["run", "metric", "measured, s", "plan, s", "bound, s", "plan gains", "open", "gap of the run"],
-            (row for some in runs for row in gap_rows(some, results[some.name])),
+            (row for some in runs for row in gap_rows(some, results[some.name], groups[some.name])),
         ),
         band=f"{decimal_text(BAND.low)} to {decimal_text(BAND.high)}",
         bands=table(
@@ -305,10 +384,7 @@ def main() -> None:
             (row for some in runs for row in band_rows(some, results[some.name], options.seconds)),
         ),
         parts=table(["part", *parts], part_rows(parts)),
-        again=f"{float(spent['refills']):.1f}",
-        makespan=f"{float(sum(spent.values())):.1f}",
-        once=f"{float(spent['tokens'] + spent['prefill attention']):.1f}",
-        error=share(replayed(first.kernels, OWN).metrics["makespan"], first.run.metrics["makespan"]),
+        **hit_words(runs, bounds, options.seconds),
         # At the end: what is above takes time.
         clock=f"{monotonic() - began:.0f}",
         processor=f"{sum(times()[:4]):.0f}",

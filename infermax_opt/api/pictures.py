@@ -23,6 +23,7 @@ from infermax_opt.files.figure import (
     CATEGORIES,
     COLOURS,
     Phase,
+    credit,
     entitle,
     forget_unseen,
     legend_label,
@@ -75,13 +76,7 @@ def plot_schedule(
     claim = _claim(instance, subject)
     drawn = problem_of(instance).draw(instance, claim, ax)
     if label is not None:
-        figure = drawn.figure
-        words = f"{figure.get_suptitle() if ax is None else drawn.get_title()}, by {label}"
-        figure.alt = f"{figure.alt} The schedule is by {label}."
-        if ax is None:
-            figure.suptitle(words, fontsize=11, parse_math=False)
-        else:
-            drawn.set_title(words, fontsize=10, parse_math=False)
+        credit(ax, drawn, label)
     return drawn
 
 

@@ -125,9 +125,17 @@ def check(
 @aimed
 @MAX_SIZE
 @SUBJECT
+@click.option(
+    "--label", metavar="TEXT", help="What made the schedule, for the title; a result says it itself."
+)
 @output_option("PICTURE", "Write the picture to this .png or .svg file.", required=True)
 def plot(
-    instance_file: str, objective: str | None, slos: tuple[str, ...], subject_file: str, output: str
+    instance_file: str,
+    objective: str | None,
+    slos: tuple[str, ...],
+    subject_file: str,
+    label: str | None,
+    output: str,
 ) -> int:
     """Draw a schedule: what each request does over time, and the KV cache it takes.
 
@@ -136,11 +144,11 @@ def plot(
     \b
     Examples:
       infermax-opt plot instances/toy.json result.json -o toy.png
-      infermax-opt plot trace.json sarathi.json -o sarathi.svg
+      infermax-opt plot trace.json sarathi.json --label sarathi -o sarathi.svg
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.core.registry import problem_of
-    from infermax_opt.files.figure import picture_format, save_picture
+    from infermax_opt.files.figure import credit, picture_format, save_picture
     from infermax_opt.files.results import read_subject, schedule_of
 
     picture_format(output)
@@ -153,6 +161,9 @@ def plot(
     wrong = [*check.violations, *check.faults]
     if wrong:
         return not_done(subject_file, wrong, "drawn")
-    save_picture(problem_of(instance).draw(api.as_claimed(instance, subject), subject), output)
+    drawn = problem_of(instance).draw(api.as_claimed(instance, subject), subject)
+    if label is not None:
+        credit(None, drawn, label)
+    save_picture(drawn, output)
     wrote(output)
     return DONE

@@ -9,7 +9,7 @@ import re
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ __all__ = [
     "Phase",
     "alt_text",
     "bound_words",
+    "credit",
     "entitle",
     "forget_unseen",
     "legend_label",
@@ -193,10 +194,7 @@ def entitle(ax: Any | None, drawn: Sequence[Any], lines: Sequence[str], alt: str
         What the picture shows, for those who do not see it; the title stands before it.
     """
     figure = drawn[0].figure
-    most = int(PER_INCH * figure.get_figwidth())
-    joined = (NUMBER.sub("\\1\u00a0", line) for line in lines)
-    wrapped = (textwrap.wrap(line, most, break_on_hyphens=False) for line in joined)
-    text = "\n".join(part for parts in wrapped for part in parts).replace("\u00a0", " ")
+    text = _wrapped(figure, lines)
     if ax is None:
         figure.suptitle(text, fontsize=11, parse_math=False)
     else:
@@ -205,6 +203,14 @@ def entitle(ax: Any | None, drawn: Sequence[Any], lines: Sequence[str], alt: str
     before = "" if ax is None else f"{getattr(figure, 'alt', '')} "
     figure.alt = f"{before}{told}".strip()
     return drawn[0] if ax is None else ax
+
+
+def _wrapped(figure: Any, lines: Iterable[str]) -> str:
+    """Lines of a title, each in as many as the figure has room for; numbers stay with their units."""
+    most = int(PER_INCH * figure.get_figwidth())
+    joined = (NUMBER.sub("\\1\u00a0", line) for line in lines)
+    wrapped = (textwrap.wrap(line, most, break_on_hyphens=False) for line in joined)
+    return "\n".join(part for parts in wrapped for part in parts).replace("\u00a0", " ")
 
 
 def _legend_above(axes: Any) -> bool:
@@ -279,6 +285,29 @@ def forget_unseen(figure: Any) -> None:
     window = getattr(figure.canvas, "required_interactive_framework", None)
     if pyplot is not None and getattr(figure, OWN, False) and not window and "ipykernel" not in sys.modules:
         pyplot.close(figure)
+
+
+def credit(ax: Any | None, drawn: Any, label: str) -> None:
+    """Say in the title of a picture what made the schedule that it shows.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes or None
+        What the picture was drawn into, if somebody gave it.
+    drawn : matplotlib.axes.Axes
+        What was drawn.
+    label : str
+    """
+    figure = drawn.figure
+    label = printable(label)
+    figure.alt = f"{figure.alt} The schedule is by {label}."
+    title = figure.get_suptitle() if ax is None else ax.get_title()
+    text = _wrapped(figure, f"{title}, by {label}".split("\n"))
+    if ax is None:
+        figure.suptitle(text, fontsize=11, parse_math=False)
+    else:
+        # The place above a legend stays.
+        ax.title.set_text(text)
 
 
 def bound_words(instance: AnyInstance, claim: Claim) -> list[str]:

@@ -20,34 +20,37 @@ COLUMNS = (INSTANCE, REQUEST, "input", "output", "arrival", "end_time", "latency
 
 def _read(path: str, choices: Choices) -> Run:
     found = Collected(path, "llmservingsim-sim")
-    rows: dict[str, list[tuple[Values, ForeignRequest]]] = {}
-    lines: dict[tuple[str, str], int] = {}
+    rows: dict[str, list[ForeignRequest]] = {}
+    lines: dict[str, dict[str, int]] = {}
     for line, row in csv_rows(path, COLUMNS):
         values = Values(path, f"line {line}", row)
-        e2e = values.time("latency", NS)
-        if e2e != values.span("arrival", "end_time", NS):
+        e2e, arrival = values.time("latency", NS), values.time("arrival", NS)
+        if values.time("end_time", NS) != arrival + e2e:
+            values.span("arrival", "end_time", NS)
             values.fault("latency", f"{row['latency']!r} is not 'end_time' less 'arrival'")
         request = ForeignRequest(
             name=values.text(REQUEST, str(line)),
             line=line,
-            arrival=values.time("arrival", NS),
+            arrival=arrival,
             input_tokens=values.tokens("input"),
             output_tokens=values.tokens("output"),
             ttft=values.time("TTFT", NS),
             e2e=e2e,
         )
         machine = values.text(INSTANCE, "")
-        before = lines.setdefault((machine, request.name), line)
+        before = lines.setdefault(machine, {}).setdefault(request.name, line)
         if before != line:
             values.fault(REQUEST, f"{request.name!r} is there twice: in line {before}, too")
-        rows.setdefault(machine, []).append((values, request))
+        rows.setdefault(machine, []).append(request)
     chosen = list(rows) if choices.replica is None else [str(choices.replica)]
     for name in chosen:
         if name not in rows:
-            first = next(iter(rows.values()))[0][0]
-            first.fault(INSTANCE, f"no row is of machine {name}; there are {', '.join(sorted(rows))}")
-        for values, request in rows[name]:
-            found.add(values, request)
+            first = next(iter(rows.values()))[0].line
+            Values(path, f"line {first}", {}).fault(
+                INSTANCE, f"no row is of machine {name}; there are {', '.join(sorted(rows))}"
+            )
+        for request in rows.pop(name):
+            found.add(Values(path, f"line {request.line}", {}), request)
     if len(chosen) > 1:
         found.say(
             f"The requests were served by {len(chosen)} machines (column 'instance id'); their limits are "

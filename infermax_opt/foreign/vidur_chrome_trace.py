@@ -194,15 +194,18 @@ def _check_order(path: str, batches: list[_Batch]) -> None:
 
 def _requests(path: str, batches: list[_Batch], found: Collected) -> None:
     """Requests as far as batches show them."""
-    first: dict[str, Fraction] = {}
-    seen: dict[str, Processed] = {}
+    # Of each, places and counts in turns: files can have millions, and two lists take twice the memory.
+    seen: dict[str, list[int]] = {}
     for j, batch in enumerate(batches):
         for name, count in batch.tokens.items():
-            if name not in seen:
-                first[name], seen[name] = batch.start, Processed([], [])
-            seen[name].places.append(j)
-            seen[name].counts.append(count)
-    for position, (name, processed) in enumerate(seen.items(), 1):
+            if name in seen:
+                seen[name] += (j, count)
+            else:
+                seen[name] = [j, count]
+    for position, name in enumerate(list(seen), 1):
+        # What was looked at makes room for what is kept.
+        turns = seen.pop(name)
+        processed = Processed(turns[::2], turns[1::2])
         lengths = _lengths(processed)
         if lengths is None:
             found.leave_out("of unclear length: the tokens after a restart do not add up")
@@ -210,7 +213,12 @@ def _requests(path: str, batches: list[_Batch], found: Collected) -> None:
             found.leave_out("not finished (in the middle of a refill)")
         else:
             request = ForeignRequest(
-                name, position, first[name], lengths.prompt, lengths.generated, evictions=lengths.restarts
+                name,
+                position,
+                batches[turns[0]].start,
+                lengths.prompt,
+                lengths.generated,
+                evictions=lengths.restarts,
             )
             found.add(Values(path, f"request {name}", {}), request)
 

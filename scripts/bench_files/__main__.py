@@ -4,10 +4,10 @@ Usage: ``python -m scripts.bench_files [FORMAT ...] [--megabytes N] [--commands 
 
 Protocol: of each format a file of so many megabytes (10**6 bytes) is drawn (seed 0) as its tool writes it:
 Poisson arrivals, prompts of 20 to 2,000 and outputs of 2 to 400 tokens, times as Python prints floats.  Files
-called "tiny" have outputs of two tokens, so that the most requests fit: "vllm:tiny" with times of
-microseconds and no texts, "vllm:tiny-floats" with all digits.  ``infermax-opt import`` runs as a process of
-its own, then ``infermax-opt gap`` on the makespan with one second for the search; the machine is one H100
-(Llama-3.1-8B).
+called "tiny" have prompts of 1 to 9 and outputs of two tokens, so that the most requests fit: "vllm:tiny"
+with times of microseconds and no texts, "vllm:tiny-floats" with all digits.  ``infermax-opt import`` runs as
+a process of its own, then ``infermax-opt gap`` on the makespan with one second for the search; the machine is
+one H100 (Llama-3.1-8B).
 An instance holds a million requests: of a file with more, `import` takes the first million, and `gap` refuses
 it.  Seconds are those of the processor, user and system; memory is the peak.  The first run after install
 compiles: run the script once with ``--megabytes 1`` before.
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +40,9 @@ FILES: dict[str, tuple[Callable[[int], Iterator[str]], str]] = {
     "vllm:tiny-floats": (lists.vllm_tiny_floats, "json"),
     "sglang": (lists.sglang, "jsonl"),
     "sglang:tiny": (lists.sglang_tiny, "jsonl"),
+}
+#: Those that have a row for each request, and so a tiny file, too.
+ROWS: dict[str, tuple[Callable[..., Iterator[str]], str]] = {
     "vidur": (rows.vidur, "csv"),
     "infermax": (rows.vidur, "csv"),
     "vidur-chrome-trace": (rows.vidur_chrome_trace, "json"),
@@ -51,6 +55,8 @@ FILES: dict[str, tuple[Callable[[int], Iterator[str]], str]] = {
     "llmservingsim-sim": (rows.llmservingsim_sim, "csv"),
     "aisimulate": (rows.aisimulate, "jsonl"),
 }
+FILES |= ROWS
+FILES |= {f"{name}:tiny": (partial(write, tiny=True), ending) for name, (write, ending) in ROWS.items()}
 
 
 class Took(NamedTuple):

@@ -10,12 +10,12 @@ from scripts.bench_files.drawn import CLOCK, EPOCH, Drawn, drawn
 
 
 def _rows(
-    size: int, row: Callable[[Drawn], str], first: str = "", last: str = "", by: str = ""
+    size: int, tiny: bool, row: Callable[[Drawn], str], first: str = "", last: str = "", by: str = ""
 ) -> Iterator[str]:
     """Rows with `by` between them, about so many bytes."""
     yield first
     count = len(first)
-    for one in drawn():
+    for one in drawn(tiny):
         text = (by if one.k else "") + row(one)
         count += len(text)
         yield text
@@ -34,7 +34,7 @@ VIDUR = (
 )
 
 
-def vidur(size: int) -> Iterator[str]:
+def vidur(size: int, tiny: bool = False) -> Iterator[str]:
     """``request_metrics.csv``; that of InferMax's fork is the same."""
     draw = random.Random(1)
 
@@ -47,17 +47,18 @@ def vidur(size: int) -> Iterator[str]:
             f"{ttft},{ttft - 0.01},{ttft / i},{(e2e - ttft) / o},{delay},{i + o},{i},{o},{i / o},0\n"
         )
 
-    return _rows(size, row, VIDUR)
+    return _rows(size, tiny, row, VIDUR)
 
 
-def vidur_chrome_trace(size: int) -> Iterator[str]:
-    """``chrome_trace.json``: 64 requests of 200 output tokens at a time, one after the other."""
+def vidur_chrome_trace(size: int, tiny: bool = False) -> Iterator[str]:
+    """``chrome_trace.json``: 64 requests of 200 output tokens at a time, or of two, one after the other."""
+    outputs = 2 if tiny else 200
     yield '{"traceEvents": ['
     count = number = 0
     now, draw = 0.0, random.Random(0)
     while count < size:
-        ids = [64 * (number // 200) + k for k in range(64)]
-        tokens = [draw.randint(20, 64) if number % 200 == 0 else 1 for _ in ids]
+        ids = [64 * (number // outputs) + k for k in range(64)]
+        tokens = [draw.randint(20, 64) if number % outputs == 0 else 1 for _ in ids]
         took = draw.uniform(10000, 30000)
         args = {"batch_id": number, "batch_size": 64, "request_ids": ids, "num_tokens": tokens}
         event = {"name": str(ids), "ph": "X", "ts": now, "dur": took, "pid": 0, "tid": 0, "args": args}
@@ -68,7 +69,7 @@ def vidur_chrome_trace(size: int) -> Iterator[str]:
     yield "]}\n"
 
 
-def vllm_otlp(size: int) -> Iterator[str]:
+def vllm_otlp(size: int, tiny: bool = False) -> Iterator[str]:
     """Spans, one request a line, as a collector writes them."""
 
     def row(one: Drawn) -> str:
@@ -90,10 +91,10 @@ def vllm_otlp(size: int) -> Iterator[str]:
         }  # fmt: skip
         return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}) + "\n"
 
-    return _rows(size, row)
+    return _rows(size, tiny, row)
 
 
-def inference_perf(size: int) -> Iterator[str]:
+def inference_perf(size: int, tiny: bool = False) -> Iterator[str]:
     """A list of requests."""
 
     def row(one: Drawn) -> str:
@@ -119,10 +120,10 @@ def inference_perf(size: int) -> Iterator[str]:
         }
         return json.dumps({**found, "error": None}, indent=1)
 
-    return _rows(size, row, "[\n", "\n]\n", ",\n")
+    return _rows(size, tiny, row, "[\n", "\n]\n", ",\n")
 
 
-def guidellm(size: int) -> Iterator[str]:
+def guidellm(size: int, tiny: bool = False) -> Iterator[str]:
     """One benchmark."""
 
     def row(one: Drawn) -> str:
@@ -151,10 +152,10 @@ def guidellm(size: int) -> Iterator[str]:
 
     head = '{"metadata": {"version": 2, "guidellm_version": "0.8.1"}, "config": {}, "benchmarks": [{"type_": '
     head += '"generative_benchmark", "requests": {"successful": ['
-    return _rows(size, row, head, '], "incomplete": [], "errored": []}}]}\n', ",\n")
+    return _rows(size, tiny, row, head, '], "incomplete": [], "errored": []}}]}\n', ",\n")
 
 
-def aiperf(size: int) -> Iterator[str]:
+def aiperf(size: int, tiny: bool = False) -> Iterator[str]:
     """Records."""
 
     def row(one: Drawn) -> str:
@@ -174,10 +175,10 @@ def aiperf(size: int) -> Iterator[str]:
         }
         return json.dumps({"metadata": metadata, "metrics": metrics, "error": None}) + "\n"
 
-    return _rows(size, row)
+    return _rows(size, tiny, row)
 
 
-def blis(size: int) -> Iterator[str]:
+def blis(size: int, tiny: bool = False) -> Iterator[str]:
     """File of ``--metrics-path``."""
 
     def row(one: Drawn) -> str:
@@ -189,10 +190,10 @@ def blis(size: int) -> Iterator[str]:
         return json.dumps(found, indent=2)
 
     head = '{"instance_id": "cluster", "injected_requests": 1, "vllm_estimated_duration_s": 1, "requests": ['
-    return _rows(size, row, head, "]}\n", ",\n")
+    return _rows(size, tiny, row, head, "]}\n", ",\n")
 
 
-def llmservingsim_sim(size: int) -> Iterator[str]:
+def llmservingsim_sim(size: int, tiny: bool = False) -> Iterator[str]:
     """``sim.csv``."""
 
     def row(one: Drawn) -> str:
@@ -205,10 +206,10 @@ def llmservingsim_sim(size: int) -> Iterator[str]:
         )
 
     head = "instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL\n"
-    return _rows(size, row, head)
+    return _rows(size, tiny, row, head)
 
 
-def llmservingsim(size: int) -> Iterator[str]:
+def llmservingsim(size: int, tiny: bool = False) -> Iterator[str]:
     """``requests.jsonl`` of runs of vLLM."""
 
     def row(one: Drawn) -> str:
@@ -220,10 +221,10 @@ def llmservingsim(size: int) -> Iterator[str]:
         }  # fmt: skip
         return json.dumps(found) + "\n"
 
-    return _rows(size, row)
+    return _rows(size, tiny, row)
 
 
-def aisimulate(size: int) -> Iterator[str]:
+def aisimulate(size: int, tiny: bool = False) -> Iterator[str]:
     """``requests.jsonl``."""
 
     def row(one: Drawn) -> str:
@@ -238,4 +239,4 @@ def aisimulate(size: int) -> Iterator[str]:
         }  # fmt: skip
         return json.dumps(found) + "\n"
 
-    return _rows(size, row)
+    return _rows(size, tiny, row)

@@ -157,7 +157,7 @@ def many(count: int) -> tuple[Any, Any]:
 
 def test_titles_stay_off_legends_and_numbers_with_their_units(result: Any, toy: Any) -> None:
     ax = Figure(figsize=(4, 4)).subplots()
-    infermax_opt.plot_schedule(toy, result, ax)
+    infermax_opt.plot_schedule(toy, result, ax, label="somebody with a long name, " * 4)
     ax.figure.canvas.draw()
     legend = ax.child_axes[0].get_legend().get_window_extent()
     assert ax.title.get_window_extent().y0 >= legend.y1 - 1

@@ -171,6 +171,13 @@ def test_plot(tmp_path: Path, solved: Path) -> None:
     assert path.stat().st_size > 10_000
 
 
+def test_a_picture_names_what_made_the_schedule(tmp_path: Path) -> None:
+    schedule, path = tmp_path / "schedule.json", tmp_path / "toy.svg"
+    ok("schedule", TOY, "--scheduler", "sarathi", "-o", schedule)
+    ok("plot", TOY, schedule, "--label", "sarathi", "-o", path)
+    assert "The schedule is by sarathi." in path.read_text()
+
+
 def test_listings() -> None:
     assert "sarathi" in ok("schedulers")
     assert "vllm" in json.loads(ok("schedulers", "--json"))["schedulers"]

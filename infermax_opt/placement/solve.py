@@ -190,8 +190,8 @@ class PlacementRun(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
             enough=int(self.best.value),
             stop=lambda: end is not None and time.monotonic() >= end,
         )
-        self.report = replace(self.report, termination="optimal" if self.proved() else "bound only")
         self.improve_bound(self.credible(found))
+        self.report = replace(self.report, termination="optimal" if self.proved() else "time_limit")
 
     def decide(self) -> None:
         """Decide number by number what is open, by an integer program; pack on where that is too large."""

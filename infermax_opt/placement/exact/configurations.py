@@ -111,11 +111,15 @@ def _small(limits: Limits) -> bool:
 
 
 def _most(limits: Limits) -> int:
-    """How many requests may fit on a fresh worker: of the smallest, by each limit alone."""
+    """How many requests may fit on a fresh worker: of the smallest, by each limit alone.
+
+    KV is that of the first end.
+    """
+    first = min(limits.lasts[k] for k in limits.new)
     needs = (
         (limits.context, limits.most_context),
         (limits.prompt, limits.most_prompt),
-        (limits.held, limits.most_kv),
+        ([held + limits.grows * first for held in limits.held], limits.most_kv),
     )
     sums = ((list(accumulate(sorted(some[k] for k in limits.new))), most) for some, most in needs)
     return min(bisect_right(some, most) for some, most in sums)

@@ -18,6 +18,7 @@ def rehearsals() -> Iterator[Callable[[], object]]:
     """Functions that run kernels, each for a moment."""
     yield _heuristics
     yield _packing
+    yield _configurations
 
 
 def _heuristics() -> None:
@@ -30,3 +31,11 @@ def _packing() -> None:
     from infermax_opt.placement.heuristics.pack import pack
 
     pack(paper_like(requests=REQUESTS), 2)
+
+
+def _configurations() -> None:
+    from infermax_opt.placement.exact.configurations import configurations_bound
+    from infermax_opt.placement.heuristics.place import place
+
+    instance = paper_like(requests=REQUESTS)
+    configurations_bound(instance, place(instance, "best-fit"), known=0, enough=REQUESTS)

@@ -1,7 +1,8 @@
 """Solving placement instances: bounds, heuristics, packing, then an engine that decides count by count.
 
 Data flows one way: closed-form bounds -> placements of the heuristics -> packing,
-which anneals towards fewer workers -> the exact engine, from the bound upwards -> verifier -> result.
+which anneals towards fewer workers -> prices of configurations -> the exact engine, from the bound upwards
+-> verifier -> result.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from infermax_opt.placement.bounds.closed_form import excluded, placement_bounds
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.limits import Limits, unplaceable
 from infermax_opt.placement.data.schedule import Placement
+from infermax_opt.placement.exact.configurations import configurations_bound
 from infermax_opt.placement.exact.solve import solve_placement_exactly
 from infermax_opt.placement.exact.solve_formulation import get_placement_formulation, solve_formulation
 from infermax_opt.placement.heuristics.place import place
@@ -36,6 +38,8 @@ __all__ = ["lower_bounds", "solve_placement"]
 FIRST = ("best-fit", "best-fit-size", "multi-start")
 #: Share of the time left that packing may take where the exact engine comes after it.
 PACK_SHARE = 0.3
+#: Share of the time left after it that prices of configurations may take.
+PRICE_SHARE = 0.6
 #: Columns beyond which the integer program takes too long to write down.
 MOST_COLUMNS = 150_000
 
@@ -165,13 +169,37 @@ class PlacementRun(SolveRun[PlacementInstance, Placement, PlacementMetrics]):
                 problem = f"{self.columns} columns in the integer program; the most is {MOST_COLUMNS}"
                 raise InputError(problem, field="solver")
             self.exact("asked for", "highs" if solver == "highs" else "cpsat")
-        elif self.columns > MOST_COLUMNS:
-            self.pack(f"the integer program has {self.columns} columns; the most is {MOST_COLUMNS}", 1.0)
         else:
             self.pack("it finds most optima fast", PACK_SHARE)
             if not self.settled():
-                cpsat: tuple[_Exact, ...] = ("cpsat",) if self.able("cpsat", "ortools") else ()
-                self.exact("it decides what packing leaves open", *cpsat, "highs")
+                self.prices()
+            if not self.settled():
+                self.decide()
+
+    def prices(self) -> None:
+        """Look for prices of requests that raise the bound; none where a worker takes too many of them."""
+        if self.best is None:
+            return
+        self.begin("configurations", "packing leaves it open")
+        left = self.left()
+        end = None if left is None else time.monotonic() + PRICE_SHARE * left
+        found = configurations_bound(
+            self.instance,
+            self.best.schedule,
+            known=self.least,
+            enough=int(self.best.value),
+            stop=lambda: end is not None and time.monotonic() >= end,
+        )
+        self.improve_bound(self.credible(found))
+        self.report = replace(self.report, termination="optimal" if self.proved() else "time_limit")
+
+    def decide(self) -> None:
+        """Decide number by number what is open, by an integer program; pack on where that is too large."""
+        if self.columns > MOST_COLUMNS:
+            self.pack(f"the integer program has {self.columns} columns; the most is {MOST_COLUMNS}", 1.0)
+            return
+        cpsat: tuple[_Exact, ...] = ("cpsat",) if self.able("cpsat", "ortools") else ()
+        self.exact("it decides what packing leaves open", *cpsat, "highs")
 
     @cached_property
     def columns(self) -> int:

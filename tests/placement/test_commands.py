@@ -75,10 +75,10 @@ def test_solve_verify_plot(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     for text in (
         "workers: workers in use: those with new or ongoing requests, or busy; minimised",
-        "schedule     4 workers  found by heuristic:best-fit", "lower bound  4 workers  from cpsat+highs",
-        "because      the integer program for 3 workers is impossible (cpsat)", "gpus                8",
+        "schedule     4 workers  found by heuristic:best-fit", "lower bound  4 workers  from configurations",
+        "because      prices of the 8 new requests: no worker can take", "gpus                8",
         "why fewer are not enough\n  0       workers in use whatever is done: 1\n  1 to 2  prefill: ",
-        "decided       3 impossible (cpsat)", f"wrote {out}",
+        f"wrote {out}",
     ):  # fmt: skip
         assert text in done.stdout
     assert " s  found by" not in done.stdout

@@ -11,9 +11,9 @@ from infermax_opt.placement.data.generate import generate
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance
 from infermax_opt.placement.heuristics import _pack_kernel as kernel
 from infermax_opt.placement.heuristics._columns import Columns
-from infermax_opt.placement.heuristics._state import enter, leave, peak
 from infermax_opt.placement.heuristics.pack import anytime_placements, pack
 from infermax_opt.placement.heuristics.place import place
+from infermax_opt.placement.replay._state import enter, leave, peak
 from tests.placement.test_heuristics import FIGURE_3, fewest, tiny_placement, workers
 
 

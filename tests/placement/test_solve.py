@@ -72,6 +72,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise found
         return found
 
+    monkeypatch.setattr(placement_solve, "configurations_bound", lambda *_, **__: told.get("prices"))
     monkeypatch.setattr(pack, "anytime_placements", anytime_placements)
     monkeypatch.setattr(placement_solve, "solve_placement_exactly", solve_placement_exactly)
     return told
@@ -243,12 +244,12 @@ def test_ctrl_c_keeps_the_best(engines: dict[str, Any]) -> None:
     assert verify(OPEN, result).ok
 
 
-def test_large_instances_are_packed_only(engines: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_instances_are_packed_on(engines: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infermax_opt.placement.solve.MOST_COLUMNS", 31)
     result = api.solve(OPEN, time_limit=9)
     assert result.solver is not None
     assert result.solver.reason == "the integer program has 32 columns; the most is 31"
-    assert [name for name, _ in engines["calls"]] == ["pack"]
+    assert [name for name, _ in engines["calls"]] == ["pack", "pack"]
     with pytest.raises(InputError, match="solver: 32 columns in the integer program; the most is 31"):
         api.solve(OPEN, solver="highs", time_limit=9)
 

@@ -15,7 +15,7 @@ from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics import _kernel as plain
-from infermax_opt.placement.heuristics._state import Requests, Workers, enter, peak
+from infermax_opt.placement.replay._state import Requests, Workers, enter, peak
 
 __all__ = ["Columns"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infermax_opt.placement.heuristics._state import enter, peak
+from infermax_opt.placement.replay._state import enter, peak
 
 __all__ = ["HELPERS", "PARTS", "fit"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from infermax_opt.placement.heuristics._state import enter, leave, peak
+from infermax_opt.placement.replay._state import enter, leave, peak
 
 __all__ = ["HELPERS", "SAME", "anneal", "fill", "measure"]
 
@@ -94,7 +94,7 @@ def anneal(
 
     Parameters
     ----------
-    requests, workers : see `infermax_opt.placement.heuristics._state`
+    requests, workers : see `infermax_opt.placement.replay._state`
         Updated.
     bad, place : array of int
         Workers above a limit, with their number at the end, and where each of them is there; updated.

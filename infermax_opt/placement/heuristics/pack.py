@@ -23,8 +23,8 @@ from infermax_opt.placement.data.limits import check_placeable
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics import _pack_kernel as kernel
 from infermax_opt.placement.heuristics._columns import Columns
-from infermax_opt.placement.heuristics._state import Workers, enter, peak
 from infermax_opt.placement.heuristics.place import place
+from infermax_opt.placement.replay._state import Workers, enter, peak
 
 __all__ = ["anytime_placements", "pack"]
 

@@ -155,14 +155,14 @@ WINGS: dict[str, dict[str, str]] = {
     "placement": {
         "data": "",
         "replay": "data",
-        "bounds": "data",
+        "bounds": "data replay",
         "verify": "bounds data replay",
         "heuristics": "data replay",
         "exact": "bounds data replay",
         "solve": "bounds data exact heuristics replay",
         "columns": "data replay",
         "plot": "data replay",
-        "rehearsal": "data exact heuristics",
+        "rehearsal": "bounds data heuristics",
         "problem": "columns data exact heuristics plot rehearsal replay solve verify",
     },
     "iteration": {

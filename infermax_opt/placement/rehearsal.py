@@ -34,7 +34,7 @@ def _packing() -> None:
 
 
 def _configurations() -> None:
-    from infermax_opt.placement.exact.configurations import configurations_bound
+    from infermax_opt.placement.bounds.configurations import configurations_bound
     from infermax_opt.placement.heuristics.place import place
 
     instance = paper_like(requests=REQUESTS)

@@ -23,10 +23,10 @@ from infermax_opt.core.run import WARM_UP, SolveRun
 from infermax_opt.core.solve_options import SolveOptions
 from infermax_opt.engines.outcome import EngineLimits
 from infermax_opt.placement.bounds.closed_form import excluded, placement_bounds
+from infermax_opt.placement.bounds.configurations import configurations_bound
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.limits import Limits, unplaceable
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.exact.configurations import configurations_bound
 from infermax_opt.placement.exact.solve import solve_placement_exactly
 from infermax_opt.placement.exact.solve_formulation import get_placement_formulation, solve_formulation
 from infermax_opt.placement.heuristics.place import place

@@ -12,14 +12,14 @@ import pytest
 
 from infermax_opt.api import solve, verify
 from infermax_opt.core.result import Proof, Status
+from infermax_opt.placement.bounds import _heaviest_kernel as kernel
+from infermax_opt.placement.bounds import configurations
 from infermax_opt.placement.bounds.closed_form import placement_bounds
+from infermax_opt.placement.bounds.configurations import ENOUGH, ONE, configurations_bound
 from infermax_opt.placement.bounds.rows import open_workers, placeable
 from infermax_opt.placement.data.generate import WORKER_13B, generate
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo
 from infermax_opt.placement.data.limits import Limits
-from infermax_opt.placement.exact import _heaviest_kernel as kernel
-from infermax_opt.placement.exact import configurations
-from infermax_opt.placement.exact.configurations import ENOUGH, ONE, configurations_bound
 from infermax_opt.placement.heuristics.place import place
 from tests.campaign import campaign
 from tests.placement.oracle import fewest_workers, tiny_placement

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled, in_plain_python, in_rehearsal
 from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.placement.bounds import _heaviest_kernel as kernel
 from infermax_opt.placement.bounds.rows import open_workers, placeable
 from infermax_opt.placement.data.instance import PlacementInstance
 from infermax_opt.placement.data.limits import Limits
 from infermax_opt.placement.data.schedule import Placement
-from infermax_opt.placement.exact import _heaviest_kernel as kernel
 from infermax_opt.placement.replay._state import Requests, Workers, enter
 
 if TYPE_CHECKING:

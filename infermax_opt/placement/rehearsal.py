@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from infermax_opt.placement.data.generate import paper_like
+from infermax_opt.placement.data.generate import generate, paper_like
 
 __all__ = ["rehearsals"]
 
@@ -37,5 +37,6 @@ def _configurations() -> None:
     from infermax_opt.placement.bounds.configurations import configurations_bound
     from infermax_opt.placement.heuristics.place import place
 
-    instance = paper_like(requests=REQUESTS)
+    # Of its requests a worker takes few.
+    instance = generate("long-prompts", requests=REQUESTS)
     configurations_bound(instance, place(instance, "best-fit"), known=0, enough=REQUESTS)

@@ -166,11 +166,12 @@ def test_comes_where_there_are_too_many_states(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("preemption", [False, True])
 def test_plain_python_and_compiled_kernels_agree(preemption: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     from infermax_opt.infermax.bounds import _kernels_levels as plain
+    from infermax_opt.infermax.bounds import _kernels_state_flow as flow
 
     instance = case(4, 2, 6, 13, preemption=preemption)
     monkeypatch.setattr(_levels_space, "is_tiny", lambda kinds: False)
     compiled, again = proved(instance, 2, 1), proved(instance, 2, 1)
-    functions = plain.listed, plain.link, plain.settle, plain.weigh, plain.rounded
+    functions = flow.listed, plain.link, plain.settle, plain.weigh, plain.rounded
     monkeypatch.setattr(_levels_space, "kernels", lambda small: functions)
     interpreted = proved(instance, 2, 1)
     assert compiled == interpreted == again

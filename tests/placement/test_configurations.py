@@ -46,7 +46,7 @@ def usable(instance: PlacementInstance) -> bool:
 def test_the_dearest_set_is_that_of_all_sets(small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configurations, "FEW", 40 if small else 0)
     rng, tried = random.Random(7), 0
-    for seed in campaign(150, 3_000):
+    for seed in campaign(100, 3_000):
         instance = tiny_placement(random.Random(seed))
         if not usable(instance):
             continue
@@ -70,7 +70,7 @@ def test_the_dearest_set_is_that_of_all_sets(small: bool, monkeypatch: pytest.Mo
             worker = None if key is None else open_workers(limits)[key]
             assert not limits.excesses(members, worker)
         tried += 1
-    assert tried > 100
+    assert tried > 60
 
 
 def test_never_above_the_optimum() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from infermax_opt.infermax.bounds._kernels_occupancy import EDGES, FAR, gains
-from infermax_opt.infermax.bounds._kernels_state_flow import find, listed
+from infermax_opt.infermax.bounds._kernels_state_flow import find
 
-__all__ = ["FAR", "find", "gains", "link", "listed", "relax", "rounded", "settle", "weigh"]
+__all__ = ["FAR", "find", "gains", "link", "relax", "rounded", "settle", "weigh"]
 
 #: Steps: a block, one in which requests appear, one into empty memory; a request appears, or all have; one
 #: leaves; one stays on its level.

@@ -220,9 +220,10 @@ class LevelGraph:
 def kernels(small: bool = False) -> tuple[Callable[..., Any], ...]:
     """Compiled `listed`, `link`, `settle`, `weigh` and `rounded`; `small` as in `compiled`."""
     from infermax_opt.infermax.bounds import _kernels_levels as plain
+    from infermax_opt.infermax.bounds import _kernels_state_flow as flow
 
     return (
-        compiled(plain.listed, (), small=small),
+        compiled(flow.listed, (), small=small),
         compiled(plain.link, (plain.find,), small=small),
         compiled(plain.settle, (plain.relax, plain.gains), small=small),
         compiled(plain.weigh, (), allocates=False, small=small),

@@ -81,6 +81,11 @@ def test_simulated_clocks_are_those_of_the_replay(seeds: range) -> None:
         assert done.good == set(range(60)) - set(pilot.missed), seed
 
 
+@pytest.mark.parametrize("seed", [16, 24, 285, 297, 531])
+def test_who_moves_to_an_idle_machine_has_arrived(seed: int) -> None:
+    test_simulated_clocks_are_those_of_the_replay(range(seed, seed + 1))
+
+
 def test_compiled_dispatch_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
     question = served(2)
     ways = [*WAYS[::5], *PROMISING]

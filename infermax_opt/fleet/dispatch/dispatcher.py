@@ -115,7 +115,10 @@ class Dispatcher:
         begin = 0
         for k, new, end in zip(log.machine.tolist(), log.start.tolist(), log.end.tolist(), strict=True):
             parts = {requests[named[j]].id: tokens[j] for j in range(begin, end)}
-            start = requests[new].arrival if new >= 0 else None
+            # Who moves to another machine may have come after this one fell idle.
+            come = [requests[named[j]].arrival for j in range(begin, end)] if way.promise else []
+            come += [requests[new].arrival] if new >= 0 else []
+            start = max(come, default=None)
             found.setdefault(k, []).append(Batch(parts, start=start, decode_all=True))
             begin = end
         return {k: Schedule(name, run_length(batches)) for k, batches in found.items()}

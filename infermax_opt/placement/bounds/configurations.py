@@ -106,8 +106,12 @@ def configurations_bound(
 
 def _small(limits: Limits) -> bool:
     """Whether all sums stay within 64 bits."""
-    own = (held + limits.grows * last for held, last in zip(limits.held, limits.lasts, strict=True))
-    return max(sum(limits.context), sum(limits.prompt), sum(own)) < MOST_SUM
+    return max(sum(limits.context), sum(limits.prompt), sum(_at_the_end(limits))) < MOST_SUM
+
+
+def _at_the_end(limits: Limits) -> list[int]:
+    """KV of each request in its last iteration."""
+    return [held + limits.grows * last for held, last in zip(limits.held, limits.lasts, strict=True)]
 
 
 def _most(limits: Limits) -> int:
@@ -169,7 +173,6 @@ class _PriceSearch:
 
         self.limits, self.stop = limits, stop
         self.open = open_workers(limits)
-        self.new = np.array(limits.new)
         self.requests, self.workers = self._columns()
         ceiling = [min(2 * MOST_SUM - 1, most) for most in (limits.most_context, 0, limits.most_kv)]
         self.most = np.array(ceiling)
@@ -192,11 +195,10 @@ class _PriceSearch:
         limits = self.limits
         new = np.zeros(len(limits.context), bool)
         new[list(limits.new)] = True
-        own = [held + limits.grows * last for held, last in zip(limits.held, limits.lasts, strict=True)]
         context, prompt, held, last = map(
             np.array, (limits.context, limits.prompt, limits.held, limits.lasts)
         )
-        requests = Requests(context, prompt, held, last, np.array(own), new)
+        requests = Requests(context, prompt, held, last, np.array(_at_the_end(limits)), new)
         number, many = len(self.open) + 1, len(new)
         used, asked, start, ends, most = (np.zeros(number, np.int64) for _ in range(5))
         rooms = [*(limits.worker_prompt[e] for e in self.open), limits.most_prompt]

@@ -49,14 +49,14 @@ solve: .venv/.installed
 	@echo
 	$(BIN)/infermax-opt plot $(INSTANCE) out/result.json -o out/result.png
 
-# A file runs in one of the two processes: what its tests have made and compiled serves all of them.  Those of
-# tests/longest.txt come first, so that no process is left alone with one.
+# A file runs in one of the three processes: what its tests have made and compiled serves all of them.  Those of
+# tests/longest.txt come first, so that no process is left alone with one.  Three, since one often waits for a clock.
 # Kernels are compiled before, by two processes: tests in both would compile the same at the same time.
 # So is the package, once, for all processes that tests start, even where Python is told not to keep what it compiled.
 test: .venv/.installed-dev
 	$(BIN)/python -m compileall -q infermax_opt models
 	$(BIN)/infermax-opt warm --jobs 2
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Named without their folders, so that a test file may move.
 quick: .venv/.installed-dev
@@ -76,7 +76,7 @@ lint: .venv/.installed-dev
 
 docs: .venv/.installed-docs
 	$(BIN)/sphinx-build -E -q -W --keep-going -b html -d build/doctrees docs build/docs
-	$(BIN)/python scripts/check_site.py build/docs
+	$(BIN)/python scripts/check_site.py build/docs docs/notebooks
 
 blocks: .venv/.installed
 	$(BIN)/python scripts/run_blocks.py $(PAGES)

@@ -38,6 +38,8 @@ nb_execution_mode = "force"
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+# What they print where errors go is a warning, and so ends the build.
+nb_output_stderr = "warn"
 
 default_role = "code"
 

@@ -1,6 +1,8 @@
 """Check a built site: links lead somewhere, nothing is fetched, functions have types, pictures have words.
 
-python scripts/check_site.py build/docs
+Of notebooks, which run as the site is built: pictures and tables show themselves, and no file is left.
+
+python scripts/check_site.py build/docs docs/notebooks
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ class Page(HTMLParser):
         self.loads: list[str] = []
         self.parameters: list[str] = []
         self.mute: list[str] = []
+        self.tables = 0
         self._described = self._inside = False
         self.feed(text)
 
@@ -41,6 +44,7 @@ class Page(HTMLParser):
             self.loads.append(values[LOADS[tag]])
         if tag == "img" and len(values.get("alt", "").split()) < WORDS:
             self.mute.append(values.get("src", ""))
+        self.tables += tag == "table"
         kinds = values.get("class", "").split()
         if tag == "dl" and "py" in kinds:
             self._described = "function" in kinds
@@ -86,6 +90,23 @@ def faults(site: Path) -> list[str]:
     return found
 
 
+def silent(site: Path, notebooks: Path) -> list[str]:
+    """A line for each notebook that shows not all of its pictures, or no table, and each file left behind."""
+    found = []
+    for source in sorted(notebooks.iterdir()):
+        if source.suffix != ".md":
+            found.append(f"{source}: left behind by a notebook")
+            continue
+        page = Page((site / notebooks.name / source.stem).with_suffix(".html").read_text(encoding="utf-8"))
+        shown = sum("/_images/" in load for load in page.loads)
+        drawn = source.read_text(encoding="utf-8").count(".plot_")
+        if not shown == drawn > 0:
+            found.append(f"{source}: draws {drawn}, shows {shown} pictures")
+        if not page.tables:
+            found.append(f"{source}: no table shows itself")
+    return found
+
+
 def anchored(pages: dict[Path, Page], target: Path, fragment: str) -> bool:
     """Whether a page of the site has the place."""
     page = next((page for path, page in pages.items() if path.resolve() == target), None)
@@ -98,7 +119,7 @@ def main() -> int:
     if not (site / "index.html").exists():
         print(f"{site}: no site here")
         return 1
-    found = faults(site)
+    found = faults(site) + [line for folder in sys.argv[2:] for line in silent(site, Path(folder))]
     print(
         "\n".join(found)
         or f"{site}: all links lead somewhere, nothing is loaded from elsewhere, all functions have types, "

@@ -97,3 +97,24 @@ def test_the_site_check_reads_styles(tmp_path: Path) -> None:
     assert runpy.run_path(str(SCRIPTS / "check_site.py"))["faults"](tmp_path) == [
         "x.css: loads from elsewhere"
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('<img src="../_images/1.png" alt="Gaps by rate"><table></table>', []),
+        ('<img src="../_static/logo.png" alt="Gaps by rate"><table></table>', ["draws 1, shows 0 pictures"]),
+        ('<img src="../_images/1.png" alt="Gaps by rate">', ["no table shows itself"]),
+    ],
+)
+def test_the_site_check_sees_what_notebooks_show(tmp_path: Path, text: str, said: list[str]) -> None:
+    folders = notebooks, site = tmp_path / "notebooks", tmp_path / "site" / "notebooks"
+    for folder in folders:
+        folder.mkdir(parents=True)
+    source = notebooks / "planner.md"
+    source.write_text("```{code-cell}\nresult.plot_workers()\n```\n", encoding="utf-8")
+    (site / "planner.html").write_text(text, encoding="utf-8")
+    silent = runpy.run_path(str(SCRIPTS / "check_site.py"))["silent"]
+    assert silent(site.parent, notebooks) == [f"{source}: {line}" for line in said]
+    (notebooks / "left.csv").touch()
+    assert f"{notebooks / 'left.csv'}: left behind by a notebook" in silent(site.parent, notebooks)

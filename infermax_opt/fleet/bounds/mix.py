@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Work
+from infermax_opt.core.linear import quiet_solver
 from infermax_opt.fleet.bounds.pooled import ANY_STEPS, GROUPS, WEIGHT_BITS
 from infermax_opt.fleet.bounds.windows import best_windows
 from infermax_opt.fleet.checker.certificate import least_price
@@ -40,7 +41,6 @@ from infermax_opt.fleet.checker.question import joint_hash, read_question
 from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.machine import machine_of, machine_to_json
 from infermax_opt.fleet.question import FleetQuestion
-from infermax_opt.infermax.bounds.pieces import quiet_solver
 
 if TYPE_CHECKING:
     import numpy as np

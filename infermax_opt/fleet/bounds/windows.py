@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from infermax_opt.core.linear import quiet_solver
 from infermax_opt.fleet.checker.machine import Machine
 from infermax_opt.fleet.checker.needs import KINDS, PACE, Need, cost_of, unit_of, whole_of
-from infermax_opt.infermax.bounds.pieces import quiet_solver
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from infermax_opt.core.linear import quiet_solver
 from infermax_opt.infermax.bounds._attainment_proof import (
     SHARE_BITS,
     AttainmentProof,
@@ -18,7 +19,6 @@ from infermax_opt.infermax.bounds._attainment_proof import (
     Prices,
     least_sum,
 )
-from infermax_opt.infermax.bounds.pieces import quiet_solver
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from infermax_opt.core.linear import maximizer
 from infermax_opt.infermax.bounds._lagrangian_relaxation import Relaxation, cheapest_paths, retrace
-from infermax_opt.infermax.bounds.pieces import maximizer
 
 if TYPE_CHECKING:
     import numpy as np

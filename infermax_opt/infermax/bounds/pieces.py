@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from infermax_opt.core.linear import maximizer
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.data.instance import Instance
 
 if TYPE_CHECKING:
-    import highspy
     import numpy as np
     import numpy.typing as npt
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["BITS", "PriceProgram", "best_piece", "in_units", "longest", "maximizer", "quiet_solver"]
+__all__ = ["BITS", "PriceProgram", "best_piece", "in_units", "longest"]
 
 #: Bits of a batch's fixed cost in units: rounding costs less than 1e-6 of a bound, and sums along a
 #: path stay in int64.
@@ -55,25 +55,6 @@ def longest(instance: Instance) -> int:
 def in_units(ticks: int, exponent: int) -> int:
     """Whole units of 2**-exponent ticks, rounded down."""
     return int(ticks << exponent if exponent >= 0 else ticks >> -exponent)
-
-
-def quiet_solver() -> highspy.Highs:
-    """An empty linear program, quiet and on one thread."""
-    import highspy
-
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    return solver
-
-
-def maximizer() -> highspy.Highs:
-    """An empty linear program to maximise, quiet and on one thread."""
-    import highspy
-
-    solver = quiet_solver()
-    solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
-    return solver
 
 
 class PriceProgram:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infermax_opt.infermax.bounds.pieces import quiet_solver
+from infermax_opt.core.linear import quiet_solver
 from infermax_opt.iteration.bounds.cases import Case, Line
 from infermax_opt.iteration.bounds.nodes import PRICES, Node, Ratio
 

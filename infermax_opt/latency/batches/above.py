@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.infermax.bounds.pieces import quiet_solver
+from infermax_opt.core.linear import quiet_solver
 from infermax_opt.latency.batches.design import Design
 
 __all__ = ["least_above"]

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from infermax_opt.core.linear import quiet_solver
 from infermax_opt.pipelining.data.instance import PipeliningInstance
 
 __all__ = ["Hats", "hat", "hat_limit"]
@@ -116,10 +117,8 @@ class Hats:
         program.a_matrix_.start_ = np.concatenate([[0], np.cumsum(filled.sum(axis=1))]).astype(np.int32)
         program.a_matrix_.index_ = np.nonzero(filled)[1].astype(np.int32)
         program.a_matrix_.value_ = matrix[filled]
-        solver = highspy.Highs()
-        solver.setOptionValue("output_flag", False)
+        solver = quiet_solver()
         solver.setOptionValue("time_limit", SECONDS)
-        solver.setOptionValue("threads", 1)
         solver.passModel(program)
         solver.run()
         found: list[Any] = list(solver.getSolution().row_dual)

@@ -26,6 +26,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled, in_plain_python, in_rehearsal
+from infermax_opt.core.linear import quiet_solver
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.placement.bounds import _heaviest_kernel as kernel
 from infermax_opt.placement.bounds.rows import open_workers, placeable
@@ -307,14 +308,12 @@ class _CoverProgram:
         self.many, self.new = many, np.array(new)
         self.row = {k: row for row, k in enumerate(new)}
         self.known: set[tuple[int | None, frozenset[int]]] = set()
-        self.solver = solver = highspy.Highs()
-        solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("threads", 1)
+        self.solver = quiet_solver()
         low = np.concatenate([np.ones(len(new)), np.full(places, -highspy.kHighsInf)])
         high = np.concatenate([np.full(len(new), highspy.kHighsInf), np.ones(places)])
         nothing = np.zeros(0, np.int32)
         rows = len(new) + places
-        solver.addRows(rows, low, high, 0, np.zeros(rows, np.int32), nothing, np.zeros(0))
+        self.solver.addRows(rows, low, high, 0, np.zeros(rows, np.int32), nothing, np.zeros(0))
 
     def add(self, sets: Sequence[tuple[int | None, list[int]]]) -> int:
         """Add sets of a fresh worker (None) or an open one; how many are new."""

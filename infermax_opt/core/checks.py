@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -86,13 +85,24 @@ def checked_kind(value: object, kind: type, field: str) -> None:
         raise InputError(f"a {type(value).__name__} is no {kind.__name__}", field=field)
 
 
-def checked_seconds(value: object, field: str = "time_limit") -> None:
-    """Check that a limit is a number of seconds, 0 or more, or None for no limit."""
+def checked_seconds(value: object, field: str = "time_limit", *, positive: bool = False) -> None:
+    """Check that a limit is a number of seconds.
+
+    Parameters
+    ----------
+    value : object
+        What was given; None is no limit.
+    field : str
+        Names it in an error.
+    positive : bool
+        Whether 0 is too few.
+    """
     if value is None:
         return
     number = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
-    if not number or math.isnan(value) or value < 0:  # type: ignore[arg-type, operator]
-        raise InputError(f"{value!r} is not a number of seconds, 0 or more", field=field)
+    if not number or not value >= 0 or (positive and value == 0):  # type: ignore[operator]
+        wanted = "a positive number of seconds" if positive else "a number of seconds, 0 or more"
+        raise InputError(f"{value!r} is not {wanted}", field=field)
 
 
 def checked_path(value: object, field: str) -> str:

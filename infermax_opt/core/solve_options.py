@@ -52,10 +52,7 @@ class SolveOptions:
             raise InputError(f"{self.solver!r} is none of {', '.join(self.engines)}", field="solver")
         if self.solver == "cpsat":
             require("ortools", "the solver 'cpsat'")
-        limit = self.time_limit
-        checked_seconds(limit)
-        if limit == 0:
-            raise InputError(f"{limit} is not a positive number of seconds", field="time_limit")
+        checked_seconds(self.time_limit, positive=True)
         for name, least in (("memory_limit", 1), ("threads", 1), ("seed", 0)):
             value = getattr(self, name)
             if value is not None and read_whole(value, name) < least:

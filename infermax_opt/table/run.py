@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from infermax_opt.core.checks import checked_seconds
 from infermax_opt.core.columns import gap_text
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.interrupts import Stopped
@@ -130,9 +131,10 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _check(time_limit: float, jobs: int | None, seed: int, limit_rows: int | None) -> None:
-    if math.isnan(time_limit) or not 0 < time_limit < math.inf:
-        raise InputError(f"{time_limit} is not a positive number of seconds", field="time_limit")
+def _check(time_limit: float | None, jobs: int | None, seed: int, limit_rows: int | None) -> None:
+    checked_seconds(time_limit, positive=True)
+    if time_limit is None or time_limit == math.inf:
+        raise InputError("a row without an end would keep its worker", field="time_limit")
     for name, value, least in (("jobs", jobs, 1), ("seed", seed, 0), ("limit_rows", limit_rows, 1)):
         if value is not None and value < least:
             raise InputError(f"{value} is less than {least}", field=name)

@@ -215,7 +215,7 @@ def test_a_stop_is_not_lost_where_sigint_is_ignored_at_first() -> None:
 def test_options_of_wrong_kinds_are_one_line() -> None:
     with pytest.raises(InputError, match=r"time_limit: .* is neither a number nor a name"):
         infermax_opt.start_solve(toy(), time_limit=object())
-    with pytest.raises(InputError, match="time_limit: 'x' is not a number of seconds") as told:
+    with pytest.raises(InputError, match="time_limit: 'x' is not a positive number of seconds") as told:
         infermax_opt.start_solve(toy(), time_limit="x").result(PATIENCE)
     assert "\n" not in str(told.value)
     result = infermax_opt.start_solve(toy(), time_limit=Fraction(19, 2)).result(PATIENCE)

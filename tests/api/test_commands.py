@@ -367,7 +367,7 @@ def toy() -> Any:
 MISTAKES: tuple[tuple[str, Any, str], ...] = (
     ("bound", {"time_limit": "5"}, "time_limit: '5' is not a number of seconds, 0 or more"),
     ("bound", {"time_limit": -1}, "time_limit: -1 is not a number of seconds, 0 or more"),
-    ("solve", {"time_limit": "5"}, "time_limit: '5' is not a number of seconds, 0 or more"),
+    ("solve", {"time_limit": "5"}, "time_limit: '5' is not a positive number of seconds"),
     ("solve", {"time_limit": 0}, "time_limit: 0 is not a positive number of seconds"),
     ("solve", {"seed": "x"}, "seed: 'x' is not a whole number"),
     ("solve", {"threads": 1.5}, "threads: 1.5 is not a whole number"),

@@ -26,6 +26,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from infermax_opt.core.checks import checked_seconds
 from infermax_opt.core.errors import InputError
 from infermax_opt.makespan.machines._search import Search
 
@@ -114,8 +115,7 @@ def _check(lengths: Sequence[int], machines: int, time_limit: float | None, seed
             raise InputError(f"{length!r} is not a whole number of 1 or more", field=f"lengths[{i}]")
     if not _whole(seed):
         raise InputError(f"{seed!r} is not a whole number", field="seed")
-    if time_limit is not None and not time_limit >= 0:
-        raise InputError(f"{time_limit!r} is not a number of seconds", field="time_limit")
+    checked_seconds(time_limit)
 
 
 def _whole(value: object) -> bool:

@@ -48,7 +48,7 @@ def instance(name: str | None, output: str | None, data: str | None, as_json: bo
     made = load_instance(name, data)
     write_instance(made, path)
     if path != STANDARD:
-        say(f"{made.name}: {len(made.requests)} {made.unit[1]}")
+        say(f"{made.name}: {len(made.requests)} requests")
         wrote(path)
     return DONE
 

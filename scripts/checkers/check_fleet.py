@@ -19,6 +19,7 @@ import gzip
 import hashlib
 import heapq
 import json
+import math
 import os
 import re
 import sys
@@ -733,6 +734,120 @@ def _paced(root: int, time: int, batches: int, fixed: int) -> int:
     return fixed * root // left if root and left > 0 else 0
 
 
+# --- infermax_opt/checking/in_turn.py -------------------------------------------------------------
+# Prompts in turn: what each pays at least, and how many are late if they are served as they arrive.
+#
+# The proof stands in `infermax_opt.infermax.bounds.on_time`.
+
+#: Steps of checking an entry of the table, and those besides of a prompt in turn, and of what one pays.
+ENTRY_STEPS, JOB_STEPS, PROMPT_STEPS = 12, 30, 250
+#: Of a job that is never in time.
+NO_END = math.inf
+
+
+class PromptCosts(NamedTuple):
+    """What a batch of one affine piece costs before its work, a token, and a pair of tokens in attention.
+
+    In ticks.  `budget`: most prompt tokens of a batch; `spread`: chunks save attention work.
+    """
+
+    start: int
+    token: int
+    pair: int
+    budget: int
+    spread: bool
+
+
+def least_paid_in_turn(costs: PromptCosts, prompt: int, window: int) -> int | None:
+    """What a prompt on time pays at least, in ticks; None if it never is.
+
+    Parameters
+    ----------
+    costs : PromptCosts
+    prompt : int
+        Tokens.
+    window : int
+        Ticks until its first token, at most.
+    """
+    linear, square, start = costs.token * prompt, costs.pair * prompt**2, costs.start
+    if linear == square == 0:
+        return 0
+    few, found = -(-prompt // costs.budget), list[int]()
+    best = _around(linear, square, start, window) if start else (prompt, prompt)
+    for chunks in best if costs.spread else [few]:
+        q = max(few, min(chunks, prompt)) if costs.spread else few
+        room = window - q * start
+        work = Fraction(linear) + Fraction(square, q if costs.spread else 1)
+        if room < work:  # not in time even alone
+            continue
+        if not costs.spread:
+            found.append(math.floor(work * (1 + Fraction(start, room))))
+        elif square * room >= linear * start * q * q:
+            found.append(math.floor(work * window / room))
+        else:
+            twice = math.isqrt(4 * linear * square * start * room)
+            found.append(linear + (square * start + twice) // room)
+    return min(found, default=None)
+
+
+def _around(linear: int, square: int, start: int, window: int) -> tuple[int, int]:
+    """Whole numbers of chunks on either side of the best one: where the payment in equal chunks is least.
+
+    Parameters
+    ----------
+    linear, square, start, window : int
+        Ticks of a prompt by tokens and by attention, of a batch before its work, and until the first token.
+    """
+    if linear == 0:
+        low = window // (2 * start)
+    else:
+        half = start * square
+        low = (math.isqrt(half * half + half * linear * window) - half) // (start * linear)
+    return low, low + 1
+
+
+def fewest_late(jobs: Iterable[tuple[int, int | None]], window: int, allowed: int, work: Work) -> int:
+    """Jobs that are late at least, counted up to one more than may be.
+
+    Parameters
+    ----------
+    jobs : iterable of (int, int or None)
+        Arrival and length, by arrival; no length: always late.
+    window : int
+        From the arrival of each to the latest end in time.
+    allowed : int
+        Jobs that may be late.
+    work : Work
+    """
+    fewest, ends = 0, list[Any]([0])  # least end of all in time if fewest, fewest + 1, ... are late
+    for begin, length in jobs:
+        work.spend(JOB_STEPS + ENTRY_STEPS * len(ends))
+        ends = _with_one_more(ends, begin, NO_END if length is None else length, begin + window)
+        late = ends.index(next(end for end in ends if end < NO_END))
+        fewest += late
+        if fewest > allowed:
+            return fewest
+        ends = ends[late : late + allowed - fewest + 1]
+    return fewest
+
+
+def _with_one_more(ends: list[Any], begin: int, length: Any, due: int) -> list[Any]:
+    """Least ends by how many are late, from as many on; the new one is late, or served last and in time.
+
+    Parameters
+    ----------
+    ends : list
+        Before it.
+    begin, length, due : int
+        Of the new one.
+    """
+    while len(ends) > 1 and ends[-2] <= begin:  # no more need be late for the same end
+        ends = ends[:-1]
+    begun = [max(end, begin) for end in ends]
+    served = [end + length if end + length <= due else NO_END for end in begun]
+    return [min(pair) for pair in zip([NO_END, *begun], [*served, NO_END], strict=True)]
+
+
 # --- infermax_opt/fleet/checker/question.py -------------------------------------------------------
 # The question that a certificate of a fleet holds: requests with their limits, the share that keeps them.
 
@@ -952,22 +1067,111 @@ def _within(needs: list[Need], begin: int, end: int) -> list[Need]:
     return [need for need in needs if begin <= need[0] and need[1] <= end]
 
 
+# --- infermax_opt/fleet/checker/in_turn.py --------------------------------------------------------
+# Proof: fewest machines, by how many prompts are late if all machines serve in turn, as one of their speed.
+#
+# The proof stands in `infermax_opt.fleet.bounds.in_turn`.
+
+
+class Prompts(NamedTuple):
+    """Prompts with a limit, by arrival, and how many may be late of these.
+
+    `arrivals`, `lengths`: in ticks, what each pays; None: it never is in time.  `window`: from the arrival of
+    each to its latest first token.
+    """
+
+    arrivals: list[int]
+    lengths: list[int | None]
+    window: int
+    allowed: int
+
+
+def prompts_of(machine: Machine, question: Question, piece: int) -> Prompts:
+    """The prompts of a question, and what each pays at least.
+
+    Parameters
+    ----------
+    machine : Machine
+    question : Question
+        Not more of its requests are never in time than may be late.
+    piece : int
+        Affine piece of the batch time.
+    """
+    work, known = question.work, dict[tuple[int, int], int | None]()
+    work.spend(finding(machine, question) + JOB_STEPS * len(question.requests))
+    costs = PromptCosts(
+        machine.alpha[piece] + machine.p0, machine.beta[piece], machine.p1, machine.prefill, machine.spreads
+    )
+    found, window, allowed = list[tuple[int, int | None]](), 0, len(question.requests) - question.must
+    for arrival, prompt, outputs, limits in question.requests:
+        needs = needs_of(machine, arrival, (prompt, outputs), limits, 1)
+        if needs is None:
+            allowed -= 1
+        elif needs and needs[0].first == 1:
+            begin, time = needs[0].begin, needs[0].end - needs[0].begin
+            if (prompt, time) not in known:
+                work.spend(PROMPT_STEPS)
+                known[prompt, time] = least_paid_in_turn(costs, prompt, time)
+            found.append((begin, known[prompt, time]))
+            window = max(window, time)
+    found.sort(key=lambda job: job[0])
+    return Prompts([begin for begin, _ in found], [length for _, length in found], window, allowed)
+
+
+def too_few(machines: int, prompts: Prompts, work: Work) -> bool:
+    """Whether more prompts are late on so many machines than may be.
+
+    Parameters
+    ----------
+    machines : int
+    prompts : Prompts
+    work : Work
+    """
+    jobs = zip((machines * begin for begin in prompts.arrivals), prompts.lengths, strict=True)
+    return fewest_late(jobs, machines * prompts.window, prompts.allowed, work) > prompts.allowed
+
+
+def machines_in_turn(given: Field, machine: Machine, question: Question) -> int:
+    """One machine more than are too few by a certificate; 0 if it says nothing of them.
+
+    Parameters
+    ----------
+    given : Field
+        The certificate.
+    machine : Machine
+    question : Question
+    """
+    if "in_turn" not in given:
+        return 0
+    evidence = given["in_turn"]
+    machines = evidence["too_few"].whole(0, MAX_INTEGER)
+    piece = evidence["piece"].whole(0, len(machine.alpha) - 1)
+    shown = too_few(machines, prompts_of(machine, question, piece), question.work)
+    require(shown, f"in_turn: no more requests are late on {machines} machines than may be")
+    return machines + 1
+
+
 # --- infermax_opt/fleet/checker/pooled.py ---------------------------------------------------------
 # Proof: fewest machines.
 #
-# What the good requests pay in windows is at most what all machines have room for there.  The proof stands in
-# `infermax_opt.fleet.bounds.pooled`.
+# What the good requests pay in windows is at most what all machines have room for there, and no more prompts
+# are late than may be.  The proofs stand in `infermax_opt.fleet.bounds`, `pooled` and `in_turn`.
 
 POOLED_SCHEMA = "infermax-opt/fleet-bound/1"
 
 
 class Charged(NamedTuple):
-    """What a certificate comes to: `least` that the good requests pay together; None if there are too few."""
+    """What a certificate comes to.
+
+    `least`: what the good requests pay together; None if there are too few.  `in_turn`: machines that prompts
+    need in turn.
+    """
 
     machine: Machine
     windows: list[Window]
     question: Question
     least: int | None
+    in_turn: int = 0
 
 
 def charged(given: Field, work: Work) -> Charged:
@@ -975,7 +1179,9 @@ def charged(given: Field, work: Work) -> Charged:
     require_schema(given, POOLED_SCHEMA)
     question = read_question(given, work)
     machine, windows, paid = paid_by(given, question)
-    return Charged(machine, windows, question, least_paid(paid, question.must))
+    least = least_paid(paid, question.must)
+    in_turn = 0 if least is None else machines_in_turn(given, machine, question)
+    return Charged(machine, windows, question, least, in_turn)
 
 
 def least_paid(paid: list[int | None], must: int) -> int | None:
@@ -993,7 +1199,7 @@ def fewest_of(found: Charged, least: int | None = None) -> int | str:
         return NEVER
     room = unit_of(found.machine) * sum((end - begin) * weight for begin, end, weight, *_ in found.windows)
     known = min(1, found.question.must) if least is None else least
-    return max(known, -(-found.least // max(1, room)))
+    return max(known, found.in_turn, -(-found.least // max(1, room)))
 
 
 # --- infermax_opt/fleet/checker/hours.py ----------------------------------------------------------

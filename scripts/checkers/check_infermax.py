@@ -25,7 +25,7 @@ import sys
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from copy import copy
 from fractions import Fraction
 from itertools import accumulate, chain, groupby, pairwise
@@ -2982,11 +2982,125 @@ def check_leaves(graph: Occupancy, k: int, work: Work) -> None:
             )
 
 
+# --- infermax_opt/checking/in_turn.py -------------------------------------------------------------
+# Prompts in turn: what each pays at least, and how many are late if they are served as they arrive.
+#
+# The proof stands in `infermax_opt.infermax.bounds.on_time`.
+
+#: Steps of checking an entry of the table, and those besides of a prompt in turn, and of what one pays.
+ENTRY_STEPS, JOB_STEPS, PROMPT_STEPS = 12, 30, 250
+#: Of a job that is never in time.
+NO_END = math.inf
+
+
+class PromptCosts(NamedTuple):
+    """What a batch of one affine piece costs before its work, a token, and a pair of tokens in attention.
+
+    In ticks.  `budget`: most prompt tokens of a batch; `spread`: chunks save attention work.
+    """
+
+    start: int
+    token: int
+    pair: int
+    budget: int
+    spread: bool
+
+
+def least_paid_in_turn(costs: PromptCosts, prompt: int, window: int) -> int | None:
+    """What a prompt on time pays at least, in ticks; None if it never is.
+
+    Parameters
+    ----------
+    costs : PromptCosts
+    prompt : int
+        Tokens.
+    window : int
+        Ticks until its first token, at most.
+    """
+    linear, square, start = costs.token * prompt, costs.pair * prompt**2, costs.start
+    if linear == square == 0:
+        return 0
+    few, found = -(-prompt // costs.budget), list[int]()
+    best = _around(linear, square, start, window) if start else (prompt, prompt)
+    for chunks in best if costs.spread else [few]:
+        q = max(few, min(chunks, prompt)) if costs.spread else few
+        room = window - q * start
+        work = Fraction(linear) + Fraction(square, q if costs.spread else 1)
+        if room < work:  # not in time even alone
+            continue
+        if not costs.spread:
+            found.append(math.floor(work * (1 + Fraction(start, room))))
+        elif square * room >= linear * start * q * q:
+            found.append(math.floor(work * window / room))
+        else:
+            twice = math.isqrt(4 * linear * square * start * room)
+            found.append(linear + (square * start + twice) // room)
+    return min(found, default=None)
+
+
+def _around(linear: int, square: int, start: int, window: int) -> tuple[int, int]:
+    """Whole numbers of chunks on either side of the best one: where the payment in equal chunks is least.
+
+    Parameters
+    ----------
+    linear, square, start, window : int
+        Ticks of a prompt by tokens and by attention, of a batch before its work, and until the first token.
+    """
+    if linear == 0:
+        low = window // (2 * start)
+    else:
+        half = start * square
+        low = (math.isqrt(half * half + half * linear * window) - half) // (start * linear)
+    return low, low + 1
+
+
+def fewest_late(jobs: Iterable[tuple[int, int | None]], window: int, allowed: int, work: Work) -> int:
+    """Jobs that are late at least, counted up to one more than may be.
+
+    Parameters
+    ----------
+    jobs : iterable of (int, int or None)
+        Arrival and length, by arrival; no length: always late.
+    window : int
+        From the arrival of each to the latest end in time.
+    allowed : int
+        Jobs that may be late.
+    work : Work
+    """
+    fewest, ends = 0, list[Any]([0])  # least end of all in time if fewest, fewest + 1, ... are late
+    for begin, length in jobs:
+        work.spend(JOB_STEPS + ENTRY_STEPS * len(ends))
+        ends = _with_one_more(ends, begin, NO_END if length is None else length, begin + window)
+        late = ends.index(next(end for end in ends if end < NO_END))
+        fewest += late
+        if fewest > allowed:
+            return fewest
+        ends = ends[late : late + allowed - fewest + 1]
+    return fewest
+
+
+def _with_one_more(ends: list[Any], begin: int, length: Any, due: int) -> list[Any]:
+    """Least ends by how many are late, from as many on; the new one is late, or served last and in time.
+
+    Parameters
+    ----------
+    ends : list
+        Before it.
+    begin, length, due : int
+        Of the new one.
+    """
+    while len(ends) > 1 and ends[-2] <= begin:  # no more need be late for the same end
+        ends = ends[:-1]
+    begun = [max(end, begin) for end in ends]
+    served = [end + length if end + length <= due else NO_END for end in begun]
+    return [min(pair) for pair in zip([NO_END, *begun], [*served, NO_END], strict=True)]
+
+
 # --- infermax_opt/infermax/checker/on_time.py -----------------------------------------------------
 # Proof: a rank of the TTFT, by how many prompts can be on time on one machine that serves as they arrive.
 
-#: Steps of checking an entry of the table, and those besides of a request, of a kind, and of a prompt length.
-ENTRY_STEPS, JOB_STEPS, KIND_STEPS, PROMPT_STEPS = 12, 30, 100, 250
+#: Steps of checking a kind of requests.
+KIND_STEPS = 100
 
 
 def on_time(percent: int) -> Callable[[Instance, Field, Piece], Fraction]:
@@ -3029,86 +3143,17 @@ def late_ones(instance: Instance, limit: Fraction, allowed: int, piece: Piece) -
     window = max(math.ceil((at + limit) * instance.scale) - date for at, date in dates.items())
     prompts = {i for i, _, _ in instance.kinds}
     instance.work.spend(PROMPT_STEPS * len(prompts))
-    lengths = {i: paid(instance, i, window, piece) for i in prompts}
-    fewest, ends = 0, list[Any]([0])  # least end of all in time if fewest, fewest + 1, ... are late
-    for (i, _, at), count in sorted(instance.kinds.items(), key=lambda kind: kind[0][2]):
-        length = lengths[i]
-        for _ in range(count):
-            instance.work.spend(JOB_STEPS + ENTRY_STEPS * len(ends))
-            ends = with_one_more(ends, dates[at], FAR if length is None else length, dates[at] + window)
-            late = ends.index(next(end for end in ends if end < FAR))
-            fewest += late
-            if fewest > allowed:
-                return fewest
-            ends = ends[late : late + allowed - fewest + 1]
-    return fewest
+    costs = prompt_costs(instance, piece)
+    lengths = {i: least_paid_in_turn(costs, i, window) for i in prompts}
+    kinds = sorted(instance.kinds.items(), key=lambda kind: kind[0][2])
+    jobs = ((dates[at], lengths[i]) for (i, _, at), count in kinds for _ in range(count))
+    return fewest_late(jobs, window, allowed, instance.work)
 
 
-def with_one_more(ends: list[Any], begin: int, length: Any, due: int) -> list[Any]:
-    """Least ends by how many are late, from as many on; the new one is late, or served last and in time.
-
-    Parameters
-    ----------
-    ends : list
-        Before it.
-    begin, length, due : int
-        Of the new one.
-    """
-    while len(ends) > 1 and ends[-2] <= begin:  # no more need be late for the same end
-        ends = ends[:-1]
-    begun = [max(end, begin) for end in ends]
-    served = [end + length if end + length <= due else FAR for end in begun]
-    return [min(pair) for pair in zip([FAR, *begun], [*served, FAR], strict=True)]
-
-
-def paid(instance: Instance, prompt: int, window: int, piece: Piece) -> int | None:
-    """What a prompt on time pays at least, in ticks; None if it never is.
-
-    Parameters
-    ----------
-    instance : Instance
-    prompt : int
-        Tokens.
-    window : int
-        Ticks until its first token, at most.
-    piece : Piece
-        Affine piece of the batch time.
-    """
-    linear, square, start = piece.beta * prompt, instance.p1 * prompt**2, piece.alpha + instance.p0
-    if linear == square == 0:
-        return 0
-    few, found = -(-prompt // instance.budget), list[int]()
-    best = around(linear, square, start, window) if start else (prompt, prompt)
-    for chunks in best if instance.spread else [few]:
-        q = max(few, min(chunks, prompt)) if instance.spread else few
-        room = window - q * start
-        work = Fraction(linear) + Fraction(square, q if instance.spread else 1)
-        if room < work:  # not in time even alone
-            continue
-        if not instance.spread:
-            found.append(math.floor(work * (1 + Fraction(start, room))))
-        elif square * room >= linear * start * q * q:
-            found.append(math.floor(work * window / room))
-        else:
-            twice = math.isqrt(4 * linear * square * start * room)
-            found.append(linear + (square * start + twice) // room)
-    return min(found, default=None)
-
-
-def around(linear: int, square: int, start: int, window: int) -> tuple[int, int]:
-    """Whole numbers of chunks on either side of the best one: where the payment in equal chunks is least.
-
-    Parameters
-    ----------
-    linear, square, start, window : int
-        Ticks of a prompt by tokens and by attention, of a batch before its work, and until the first token.
-    """
-    if linear == 0:
-        low = window // (2 * start)
-    else:
-        half = start * square
-        low = (math.isqrt(half * half + half * linear * window) - half) // (start * linear)
-    return low, low + 1
+def prompt_costs(instance: Instance, piece: Piece) -> PromptCosts:
+    """What prompts cost by an affine piece."""
+    start = piece.alpha + instance.p0
+    return PromptCosts(start, piece.beta, instance.p1, instance.budget, instance.spread)
 
 
 # --- infermax_opt/infermax/checker/moments.py -----------------------------------------------------

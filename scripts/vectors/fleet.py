@@ -60,6 +60,15 @@ def paced() -> FleetQuestion:
     return FleetQuestion(workload, Fraction(1))
 
 
+def in_bursts() -> FleetQuestion:
+    """Three bursts of three requests: whole ones miss their limits, where parts of them would do."""
+    slo = ServiceLevel(ttft=Fraction(1, 5))
+    groups = tuple(RequestGroup(f"r{k}", 80, 1, k // 3, slo=slo) for k in range(9))
+    cost = CostModel([("0", SLOW)], ("0", "0"), ("0", "0"))
+    workload = Instance("bursts", groups, System(1000, 100, 100), cost, objective=Objective.of("missed"))
+    return FleetQuestion(workload, Fraction(3, 4))
+
+
 @cache
 def accepted() -> tuple[FleetVector, ...]:
     """One of each claim, and one that nothing is enough."""
@@ -70,6 +79,7 @@ def accepted() -> tuple[FleetVector, ...]:
     return (
         FleetVector("machines", "machines", machines),
         FleetVector("machines-by-pace", "machines", pooled_bound(paced()).certificate),
+        FleetVector("machines-in-turn", "machines", pooled_bound(in_bursts()).certificate),
         FleetVector("machines-of-the-question", "machines", machines, asked=machines["question"]),
         FleetVector("no-number-of-machines", "machines", never),
         FleetVector("machines-from", "machines_from", {**machines, "machines_from": machines_from(machines)}),
@@ -126,10 +136,17 @@ def rejected() -> Iterator[FleetVector]:
         faults = FAULTS[plan.claim] if plan.name == plan.claim.replace("_", "-") else ()
         for name, reason, path, new in faults:
             yield FleetVector(f"{plan.name}/{name}", plan.claim, changed(plan.certificate, path, new), reason)
-    machines, pace, _, never = accepted()[:4]
-    for name, path, new in (("claims-one-more", "machines", up(1)), ("without-it", "windows.0.4", "kv")):
+    machines, pace, in_turn, _, never = accepted()[:5]
+    for plan, name, reason, path, new in (
+        (pace, "claims-one-more", "claim", "machines", up(1)),
+        (pace, "without-it", "claim", "windows.0.4", "kv"),
+        (in_turn, "claims-one-more", "claim", "machines", up(1)),
+        (in_turn, "one-fewer-is-too-few", "claim", "in_turn.too_few", up(-1)),
+        (in_turn, "one-more-is-too-few", "evidence", "in_turn.too_few", up(1)),
+        (in_turn, "of-no-piece", "malformed", "in_turn.piece", 1),
+    ):
         yield FleetVector(
-            f"machines-by-pace/{name}", "machines", changed(pace.certificate, path, new), "claim"
+            f"{plan.name}/{name}", "machines", changed(plan.certificate, path, new), reason
         )
     asked = never.certificate["question"]
     yield FleetVector("machines/of-another-question", "machines", machines.certificate, "question", asked)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from infermax_opt.checking import work
+from infermax_opt.checking.in_turn import least_paid_in_turn
 from infermax_opt.core.certification import CertificateRejected
 from infermax_opt.files.certificates import exact_text
 from infermax_opt.infermax.bounds import on_time
@@ -31,7 +32,7 @@ from infermax_opt.infermax.bounds.on_time import (
 from infermax_opt.infermax.bounds.ranks import promising
 from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.checker import instance as checked
-from infermax_opt.infermax.checker.on_time import late_ones, paid
+from infermax_opt.infermax.checker.on_time import late_ones, prompt_costs
 from infermax_opt.infermax.checker.pieces import Piece
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
@@ -145,7 +146,8 @@ def test_the_checker_counts_the_same(seeds: range) -> None:
             piece = Piece(alpha, beta, Fraction(1))
             window = -(-limit * read.scale // 1)
             for prompt in {*(request.input_tokens for request in of.requests), 7, 40}:
-                assert paid(read, prompt, window, piece) == payment(of, k, prompt, window)
+                costs = prompt_costs(read, piece)
+                assert least_paid_in_turn(costs, prompt, window) == payment(of, k, prompt, window)
             for most in range(len(of.requests)):
                 assert late_ones(read, limit, most, piece) == most_late(of, k, limit, most)
                 agreed += 1

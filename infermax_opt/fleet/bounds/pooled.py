@@ -81,6 +81,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infermax_opt.checking.work import Exhausted
+from infermax_opt.fleet.bounds.in_turn import machines_too_few
 from infermax_opt.fleet.bounds.windows import Weighted, best_windows
 from infermax_opt.fleet.checker.certificate import least_machines
 from infermax_opt.fleet.checker.needs import needs_of
@@ -112,7 +113,7 @@ class MachineBound:
     lost : tuple of int
         Places of the requests that never keep their limits, whatever serves them.
     relaxed : float
-        The bound before it was rounded up, about.
+        The bound by windows before it was rounded up, about.
     certified : bool
         A checker has the time for the certificate.
     missed : tuple of int
@@ -146,9 +147,37 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
         **evidence(question, windows),
     }
     proved, certified = settled(certificate, least_machines)
+    if proved != NEVER:
+        proved, certified = _in_turn(certificate, int(proved), certified)
     return MachineBound(
         None if proved == NEVER else int(proved), certificate, lost, relaxed, certified, tuple(missed)
     )
+
+
+def _in_turn(certificate: dict[str, Any], known: int, certified: bool) -> tuple[int, bool]:
+    """Count prompts in turn, too, where that proves more; without windows if both take a checker too long.
+
+    Parameters
+    ----------
+    certificate : dict
+        Evidence and claim are changed.
+    known : int
+        What it proves.
+    certified : bool
+        Whether a checker has the time for it.
+    """
+    found = machines_too_few(certificate, known)
+    if found is None:
+        return known, certified
+    for windows in (certificate["windows"], list[Any]()):
+        more = {**certificate, "windows": windows, "in_turn": found}
+        try:
+            proved = int(least_machines(more))
+        except Exhausted:
+            continue
+        certificate.update(more, machines=proved)
+        return proved, True
+    return known, certified
 
 
 def settled(certificate: dict[str, Any], least: Callable[..., int | str]) -> tuple[int | str, bool]:

@@ -1,7 +1,7 @@
 """Proof: fewest machines.
 
-What the good requests pay in windows is at most what all machines have room for there.  The proof stands in
-`infermax_opt.fleet.bounds.pooled`.
+What the good requests pay in windows is at most what all machines have room for there, and no more prompts
+are late than may be.  The proofs stand in `infermax_opt.fleet.bounds`, `pooled` and `in_turn`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Work
+from infermax_opt.fleet.checker.in_turn import machines_in_turn
 from infermax_opt.fleet.checker.machine import Machine
 from infermax_opt.fleet.checker.needs import unit_of
 from infermax_opt.fleet.checker.question import Question, read_question, require_schema
@@ -19,12 +20,17 @@ POOLED_SCHEMA = "infermax-opt/fleet-bound/1"
 
 
 class Charged(NamedTuple):
-    """What a certificate comes to: `least` that the good requests pay together; None if there are too few."""
+    """What a certificate comes to.
+
+    `least`: what the good requests pay together; None if there are too few.  `in_turn`: machines that prompts
+    need in turn.
+    """
 
     machine: Machine
     windows: list[Window]
     question: Question
     least: int | None
+    in_turn: int = 0
 
 
 def charged(given: Field, work: Work) -> Charged:
@@ -32,7 +38,9 @@ def charged(given: Field, work: Work) -> Charged:
     require_schema(given, POOLED_SCHEMA)
     question = read_question(given, work)
     machine, windows, paid = paid_by(given, question)
-    return Charged(machine, windows, question, least_paid(paid, question.must))
+    least = least_paid(paid, question.must)
+    in_turn = 0 if least is None else machines_in_turn(given, machine, question)
+    return Charged(machine, windows, question, least, in_turn)
 
 
 def least_paid(paid: list[int | None], must: int) -> int | None:
@@ -50,4 +58,4 @@ def fewest_of(found: Charged, least: int | None = None) -> int | str:
         return NEVER
     room = unit_of(found.machine) * sum((end - begin) * weight for begin, end, weight, *_ in found.windows)
     known = min(1, found.question.must) if least is None else least
-    return max(known, -(-found.least // max(1, room)))
+    return max(known, found.in_turn, -(-found.least // max(1, room)))

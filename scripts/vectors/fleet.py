@@ -145,9 +145,7 @@ def rejected() -> Iterator[FleetVector]:
         (in_turn, "one-more-is-too-few", "evidence", "in_turn.too_few", up(1)),
         (in_turn, "of-no-piece", "malformed", "in_turn.piece", 1),
     ):
-        yield FleetVector(
-            f"{plan.name}/{name}", "machines", changed(plan.certificate, path, new), reason
-        )
+        yield FleetVector(f"{plan.name}/{name}", "machines", changed(plan.certificate, path, new), reason)
     asked = never.certificate["question"]
     yield FleetVector("machines/of-another-question", "machines", machines.certificate, "question", asked)
     pieces = [0] * MANY

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infermax_opt.foreign.columns import Mask, Times
+from infermax_opt.foreign.names import joined_names
 from infermax_opt.foreign.run import ByColumn, ForeignRequest
 
 __all__ = ["RequestColumns"]
@@ -18,17 +19,22 @@ __all__ = ["RequestColumns"]
 
 @dataclass(frozen=True, eq=False)
 class RequestColumns(ByColumn):
-    """Requests that are named by their place in the file; each is made when it is asked for.
+    """Requests of which each is made when it is asked for.
 
     Attributes
     ----------
+    names : array of int or of str
+        See `infermax_opt.foreign.names`.
     lines, inputs, outputs : array of int
         See `ForeignRequest`.
     arrivals, ttft, e2e : Times
     streamed, ended : array of bool
         Where TTFT and end-to-end latency are known.
+    evictions : array of int
+        -1 where they are not known.
     """
 
+    names: NDArray[Any]
     lines: NDArray[np.int64]
     arrivals: Times
     inputs: NDArray[np.int64]
@@ -37,6 +43,19 @@ class RequestColumns(ByColumn):
     streamed: Mask
     e2e: Times
     ended: Mask
+    evictions: NDArray[np.int64]
+
+    @classmethod
+    def joined(cls, parts: Sequence[RequestColumns]) -> RequestColumns:
+        """All of several, of which there is at least one, in their order."""
+        columns: dict[str, Any] = {}
+        for name in (column.name for column in fields(cls)):
+            some: list[Any] = [getattr(part, name) for part in parts]
+            if name == "names":
+                columns[name] = joined_names(some)
+            else:
+                columns[name] = Times.joined(some) if isinstance(some[0], Times) else np.concatenate(some)
+        return cls(**columns)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -58,8 +77,10 @@ class RequestColumns(ByColumn):
             [time if there else None for time, there in zip(times.list(), mask.tolist(), strict=True)]
             for times, mask in ((self.ttft, self.streamed), (self.e2e, self.ended))
         )
-        for (line, at, inputs, outputs), ttft, e2e in zip(self.arrived(), *known, strict=True):
-            yield ForeignRequest(str(line), line, at, inputs, outputs, ttft, e2e)
+        evictions = (count if count >= 0 else None for count in self.evictions.tolist())
+        rest = (*known, map(str, self.names.tolist()), evictions)
+        for (line, at, inputs, outputs), ttft, e2e, name, evicted in zip(self.arrived(), *rest, strict=True):
+            yield ForeignRequest(name, line, at, inputs, outputs, ttft, e2e, evicted)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
@@ -79,10 +100,17 @@ class RequestColumns(ByColumn):
             columns[name] = column.take(where) if isinstance(column, Times) else column[where]
         return RequestColumns(**columns)
 
+    def of(self, mask: Mask) -> RequestColumns:
+        """Those that it chooses."""
+        return self if mask.all() else self.take(mask)
+
     def by_arrival(self) -> RequestColumns:
         """By arrival, which counts from the first; those with equal arrivals in the order of the file."""
-        found = self.take(np.argsort(self.arrivals.ticks, kind="stable"))
-        return replace(found, arrivals=found.arrivals - found.arrivals.take(slice(1)))
+        ticks, found = self.arrivals.ticks, self
+        if (ticks[1:] < ticks[:-1]).any():
+            found = self.take(np.argsort(ticks, kind="stable"))
+        first = found.arrivals.take(slice(1))
+        return replace(found, arrivals=found.arrivals - first) if first.ticks[0] else found
 
     def within(self, rounding: Fraction) -> tuple[RequestColumns, int | None]:
         """With no TTFT above the whole latency, and the place of the first that is by more than rounding.

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infermax_opt.foreign.columns import Mask, Times
-from infermax_opt.foreign.names import joined_names
+from infermax_opt.foreign.names import joined_names, names_of
 from infermax_opt.foreign.run import ByColumn, ForeignRequest
 
-__all__ = ["RequestColumns"]
+__all__ = ["RequestColumns", "columns_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,3 +132,22 @@ class RequestColumns(ByColumn):
         """Seconds at which the last of those ends of which that is known."""
         ends = (self.arrivals + self.e2e).take(self.ended)
         return ends[int(np.argmax(ends.ticks))] if len(ends) else None
+
+
+def columns_of(requests: Sequence[ForeignRequest]) -> RequestColumns:
+    """Requests by column; what prefix caches held is left out."""
+    if isinstance(requests, RequestColumns):
+        return requests
+    nothing = Fraction(0)
+    return RequestColumns(
+        names=names_of([request.name for request in requests]),
+        lines=np.array([request.line for request in requests], dtype=np.int64),
+        arrivals=Times.of([request.arrival for request in requests]),
+        inputs=np.array([request.input_tokens for request in requests], dtype=np.int64),
+        outputs=np.array([request.output_tokens for request in requests], dtype=np.int64),
+        ttft=Times.of([nothing if request.ttft is None else request.ttft for request in requests]),
+        streamed=np.array([request.ttft is not None for request in requests], dtype=bool),
+        e2e=Times.of([nothing if request.e2e is None else request.e2e for request in requests]),
+        ended=np.array([request.e2e is not None for request in requests], dtype=bool),
+        evictions=np.array([-1 if r.evictions is None else r.evictions for r in requests], dtype=np.int64),
+    )

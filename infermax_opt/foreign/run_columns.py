@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from operator import attrgetter
 from typing import Any, overload
 
 import numpy as np
@@ -138,16 +139,27 @@ def columns_of(requests: Sequence[ForeignRequest]) -> RequestColumns:
     """Requests by column; what prefix caches held is left out."""
     if isinstance(requests, RequestColumns):
         return requests
-    nothing = Fraction(0)
-    return RequestColumns(
-        names=names_of([request.name for request in requests]),
-        lines=np.array([request.line for request in requests], dtype=np.int64),
-        arrivals=Times.of([request.arrival for request in requests]),
-        inputs=np.array([request.input_tokens for request in requests], dtype=np.int64),
-        outputs=np.array([request.output_tokens for request in requests], dtype=np.int64),
-        ttft=Times.of([nothing if request.ttft is None else request.ttft for request in requests]),
-        streamed=np.array([request.ttft is not None for request in requests], dtype=bool),
-        e2e=Times.of([nothing if request.e2e is None else request.e2e for request in requests]),
-        ended=np.array([request.e2e is not None for request in requests], dtype=bool),
-        evictions=np.array([-1 if r.evictions is None else r.evictions for r in requests], dtype=np.int64),
+    names, lines, arrivals, inputs, outputs, evictions = (
+        list(map(attrgetter(name), requests))
+        for name in ("name", "line", "arrival", "input_tokens", "output_tokens", "evictions")
     )
+    ttft, streamed = _known([request.ttft for request in requests])
+    e2e, ended = _known([request.e2e for request in requests])
+    return RequestColumns(
+        names=names_of(names),
+        lines=np.array(lines, dtype=np.int64),
+        arrivals=Times.of(arrivals),
+        inputs=np.array(inputs, dtype=np.int64),
+        outputs=np.array(outputs, dtype=np.int64),
+        ttft=ttft,
+        streamed=streamed,
+        e2e=e2e,
+        ended=ended,
+        evictions=np.array([-1 if count is None else count for count in evictions], dtype=np.int64),
+    )
+
+
+def _known(times: Sequence[Fraction | None]) -> tuple[Times, Mask]:
+    """Times, 0 where there is none, and where there are some."""
+    found = Times.of([Fraction(0) if time is None else time for time in times])
+    return found, np.array([time is not None for time in times], dtype=bool)

@@ -126,11 +126,7 @@ class FillingProof:
         self._step = most + min(ticks.d0 + ticks.d1, ticks.p0 + ticks.p1)
         #: Works are in ticks / unit.
         self.unit = self.capacity * system.prefill_budget
-        # What depends on lengths alone is formed once for each.
-        alike = {(kind.input_tokens, kind.output_tokens): kind for kind in instance.types}
-        counts = dict.fromkeys(alike, 0)
-        for kind in instance.types:
-            counts[kind.input_tokens, kind.output_tokens] += len(kind.members)
+        alike, counts = _by_lengths(instance)
         prompts = {kind.input_tokens: self._prompt(kind) for kind in alike.values()}
         dated = ((kind, self._dates_of(kind, prompts[kind.input_tokens])) for kind in instance.types)
         self._dated = sorted(dated, key=lambda pair: pair[1][0])
@@ -247,6 +243,19 @@ class FillingProof:
                     total += level * self._work(kind, done + 1, last) * len(kind.members)
                     done = last
         return total
+
+
+def _by_lengths(
+    instance: Instance,
+) -> tuple[dict[tuple[int, int], RequestType], dict[tuple[int, int], int]]:
+    """A type of each lengths, and how many requests have these."""
+    alike: dict[tuple[int, int], RequestType] = {}
+    counts: dict[tuple[int, int], int] = {}
+    for kind in instance.types:
+        lengths = kind.input_tokens, kind.output_tokens
+        alike.setdefault(lengths, kind)
+        counts[lengths] = counts.get(lengths, 0) + len(kind.members)
+    return alike, counts
 
 
 def _spans(cells: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:

@@ -54,18 +54,18 @@ def to_fraction(value: object) -> Fraction:
         If the value is not a finite decimal of at most `MAX_DIGITS` digits on either side of
         the point.
     """
+    # Most of millions are texts, decimals and fractions, and to ask others whether they are one takes long.
+    if type(value) not in (str, Decimal) and isinstance(value, Fraction):
+        if not is_finite_decimal(value):
+            raise ValueError(f"{_short(value)} is not a finite decimal")
+        return value
     if isinstance(value, bool):
         raise ValueError(f"{value} is not a number")
-    if not isinstance(value, str | float | Decimal | Fraction):
+    if not isinstance(value, str | float | Decimal):
         try:
             value = operator.index(value)  # type: ignore[arg-type]
         except TypeError:
             raise ValueError(f"{_short(value)} is not a number") from None
-    # Most of millions are texts and decimals, and to ask whether these are fractions takes long.
-    if not isinstance(value, str | Decimal) and isinstance(value, Fraction):
-        if not is_finite_decimal(value):
-            raise ValueError(f"{_short(value)} is not a finite decimal")
-        return value
     try:
         number = Decimal(repr(float(value))) if isinstance(value, float) else Decimal(value)
     except (InvalidOperation, ValueError):
@@ -145,7 +145,7 @@ def decimal_text(value: Fraction, *, digits: int = 30, rounding: Rounding = "nea
         figures = str(abs(value.numerator) * (10**shift // value.denominator))
         if len(figures) <= 60 or max(shift, len(figures) - shift) <= MAX_DIGITS:
             text = figures.rjust(shift + 1, "0")
-            sign = "-" if value < 0 else ""
+            sign = "-" if value.numerator < 0 else ""
             return f"{sign}{text[:-shift]}.{text[-shift:]}"
     return format(_rounded(value, digits, rounding), "f")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from operator import itemgetter
 from typing import NoReturn
 
 from infermax_opt.core.checks import MAX_TOKENS
@@ -17,12 +19,24 @@ from infermax_opt.files.fields import shown
 from infermax_opt.files.json import parse_json
 from infermax_opt.files.streams import open_text
 
-__all__ = ["MAX_ROWS", "Row", "csv_rows", "fault", "json_rows", "number", "token_count"]
+__all__ = [
+    "MAX_ROWS",
+    "Block",
+    "Row",
+    "csv_blocks",
+    "csv_rows",
+    "fault",
+    "json_rows",
+    "number",
+    "token_count",
+]
 
 #: Most requests of a file, of which an instance may take a part.
 MAX_ROWS = 10**7
 #: Most characters of a CSV cell: a list of the gaps between all tokens of a request is one.
 MAX_CELL = 2**30
+#: Rows that are held at a time where a file is read by column.
+BLOCK = 2**13
 
 #: Numbers of a few digits, and the powers of ten by which they are divided.
 _PLAIN = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,18}))?")
@@ -30,6 +44,9 @@ _POWERS = [10**k for k in range(19)]
 
 Row = tuple[int, Mapping[str, object]]
 """Line, from 1, and values by column."""
+
+Block = tuple[tuple[int, ...], Mapping[str, tuple[str, ...]]]
+"""Lines of rows, from 1, and by column the cells of these."""
 
 
 def fault(path: str, line: int, column: str | None, problem: str) -> NoReturn:
@@ -107,17 +124,39 @@ def csv_rows(
     InputError
         Naming file and line.
     """
-    name = os.fspath(path)
-    before = csv.field_size_limit(MAX_CELL)
-    try:
-        yield from _csv_rows(name, columns, known)
-    finally:
-        csv.field_size_limit(before)
+    rows = _csv_cells(os.fspath(path), columns, known)
+    _, header = next(rows)
+    for line, row in rows:
+        yield line, dict(zip(header, row, strict=True))
 
 
-def _csv_rows(
+def csv_blocks(path: str | os.PathLike[str], columns: tuple[str, ...]) -> Iterator[Block]:
+    """Read these columns of a CSV file with a header, thousands of rows at a time.
+
+    Parameters
+    ----------
+    path : path
+    columns : tuple of str
+        At least two.
+
+    Raises
+    ------
+    InputError
+        Naming file and line.
+    """
+    rows = _csv_cells(os.fspath(path), columns, ())
+    _, header = next(rows)
+    chosen = itemgetter(*map(header.index, columns))
+    while block := [(line, *chosen(row)) for line, row in itertools.islice(rows, BLOCK)]:
+        lines, *cells = zip(*block, strict=True)
+        yield lines, dict(zip(columns, cells, strict=True))
+
+
+def _csv_cells(
     path: str, columns: tuple[str, ...], known: tuple[str, ...]
-) -> Iterator[tuple[int, dict[str, str]]]:
+) -> Iterator[tuple[int, list[str]]]:
+    """Lines and cells: of the header, then of each row, which has as many."""
+    before = csv.field_size_limit(MAX_CELL)
     reader = csv.reader(open_text(path, ""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
@@ -127,14 +166,17 @@ def _csv_rows(
             if header.count(name) > 1 or (name in columns and name not in header):
                 problem = "is there twice" if name in header else "is missing"
                 fault(path, 1, name, f"{problem}; the header is {shown(','.join(header))}")
+        yield 1, header
         for row in reader:
             if not row:
                 continue
             if len(row) != len(header):
                 fault(path, reader.line_num, None, f"has {len(row)} columns; the header has {len(header)}")
-            yield reader.line_num, dict(zip(header, row, strict=True))
+            yield reader.line_num, row
     except csv.Error as error:
         fault(path, reader.line_num, None, f"is not CSV: {error}")
+    finally:
+        csv.field_size_limit(before)
 
 
 def json_rows(

@@ -233,7 +233,7 @@ def question_of(
         if reason is None:
             groups.append(group)
         else:
-            unfit.append(Unfit(next(group.expand()), k, f"line {r.line}", reason))
+            unfit.append(Unfit(group.expand()[0], k, f"line {r.line}", reason))
     workload = Instance(
         machine.name, tuple(groups), machine.system, machine.cost, policy, Objective.of("missed")
     )

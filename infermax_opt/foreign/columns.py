@@ -1,4 +1,4 @@
-"""Columns of a file that holds a list for each value: exact, and a few bytes for each request.
+"""Columns of a file, a value for each request: exact, and a few bytes for each.
 
 A time is a whole number of ticks, so that millions of them are added and compared at once.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from math import lcm
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.exact import MAX_DIGITS, decimal_places
+from infermax_opt.core.exact import MAX_DIGITS
 from infermax_opt.files.rows import number, token_count
 
 __all__ = ["Column", "Mask", "Times", "exact_times", "read_times", "read_tokens"]
@@ -26,52 +27,66 @@ Mask = NDArray[np.bool_]
 SMALL = 2**62
 #: Digits of such ticks.
 SMALL_DIGITS = 18
+#: What is wrong where a value is needed and nothing is said.
+MISSING = "is missing"
 
 V = TypeVar("V", "Times", "NDArray[np.int64]")
 
 
 class Times:
-    """Times, exact: whole numbers of ticks of ``10**-places`` s.
+    """Times, exact: whole numbers of ticks.
 
     Parameters
     ----------
     ticks : array of whole numbers
         Of 64 bits, or Python's own where they may not fit.
-    places : int
+    unit : int
+        Ticks a second.
     """
 
-    __slots__ = ("places", "ticks")
+    __slots__ = ("ticks", "unit")
 
-    def __init__(self, ticks: NDArray[Any], places: int):
+    def __init__(self, ticks: NDArray[Any], unit: int):
         self.ticks = ticks.astype(np.int64 if _most(ticks) < SMALL else object, copy=False)
-        self.places = places
+        self.unit = unit
 
     @classmethod
     def of(cls, times: Sequence[Fraction]) -> Times:
-        """Times that are finite decimals, s."""
-        places = max((decimal_places(some) or 0 for some in {time.denominator for time in times}), default=0)
-        ticks = [time.numerator * (10**places // time.denominator) for time in times]
-        return cls(np.array(ticks, dtype=object), places)
+        """Times, s."""
+        unit = lcm(*{time.denominator for time in times})
+        ticks = [time.numerator * (unit // time.denominator) for time in times]
+        return cls(np.array(ticks, dtype=object), unit)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Times]) -> Times:
+        """All of several, of which there is at least one."""
+        unit = lcm(*{part.unit for part in parts})
+        return cls(np.concatenate([part.at(unit) for part in parts]), unit)
 
     @classmethod
     def zero(cls, count: int) -> Times:
         """So many times of 0 s."""
-        return cls(np.zeros(count, dtype=np.int64), 0)
+        return cls(np.zeros(count, dtype=np.int64), 1)
 
     def __len__(self) -> int:
         return len(self.ticks)
 
     def __getitem__(self, k: int) -> Fraction:
-        return Fraction(int(self.ticks[k]), 10**self.places)
+        return Fraction(int(self.ticks[k]), self.unit)
 
     def list(self) -> list[Fraction]:
         """All of them, s."""
-        unit = 10**self.places
-        return [Fraction(ticks, unit) for ticks in self.ticks.tolist()]
+        found, before = list[Fraction](), -1
+        for ticks in self.ticks.tolist():
+            # Requests that come together share one.
+            if ticks != before or not found:
+                before, time = ticks, Fraction(ticks, self.unit)
+            found.append(time)
+        return found
 
-    def at(self, places: int) -> NDArray[Any]:
-        """Their ticks of ``10**-places`` s, which are as fine as its own or finer."""
-        factor = 10 ** (places - self.places)
+    def at(self, unit: int) -> NDArray[Any]:
+        """Their ticks in a unit that is a multiple of its own."""
+        factor = unit // self.unit
         if factor == 1:
             return self.ticks
         # The factor itself must fit, too, where all ticks are 0.
@@ -79,22 +94,32 @@ class Times:
         ticks: NDArray[Any] = (self.ticks if fits else self.ticks.astype(object)) * factor
         return ticks
 
+    def rounded(self, unit: int) -> NDArray[Any]:
+        """The nearest ticks in any unit, of two the even one."""
+        fine = lcm(self.unit, unit)
+        found, parts = self.at(fine), fine // unit
+        if parts >= SMALL:
+            found = found.astype(object)
+        ticks, twice = found // parts, 2 * (found % parts)
+        nearest: NDArray[Any] = ticks + ((twice > parts) | ((twice == parts) & (ticks % 2 == 1)))
+        return nearest
+
     def take(self, where: NDArray[Any] | slice) -> Times:
         """Some of them."""
-        return Times(self.ticks[where], self.places)
+        return Times(self.ticks[where], self.unit)
 
     def __add__(self, other: Times) -> Times:
-        places = max(self.places, other.places)
-        return Times(self.at(places) + other.at(places), places)
+        unit = lcm(self.unit, other.unit)
+        return Times(self.at(unit) + other.at(unit), unit)
 
     def __sub__(self, other: Times) -> Times:
-        places = max(self.places, other.places)
-        return Times(self.at(places) - other.at(places), places)
+        unit = lcm(self.unit, other.unit)
+        return Times(self.at(unit) - other.at(unit), unit)
 
     def where(self, chosen: Mask, other: Times) -> Times:
         """These where they are chosen, and the others elsewhere."""
-        places = max(self.places, other.places)
-        return Times(np.where(chosen, self.at(places), other.at(places)), places)
+        unit = lcm(self.unit, other.unit)
+        return Times(np.where(chosen, self.at(unit), other.at(unit)), unit)
 
 
 def _most(ticks: NDArray[Any]) -> int:
@@ -142,11 +167,22 @@ class Column(Generic[V]):
         """
         wrong = {k: fault for k, fault in self.faults.items() if counted[k]}
         if needed:
-            wrong |= dict.fromkeys(np.flatnonzero(self.absent & counted)[:1].tolist(), "is missing")
+            wrong |= dict.fromkeys(np.flatnonzero(self.absent & counted)[:1].tolist(), MISSING)
         if wrong:
             first = min(wrong)
             raise InputError(wrong[first], field=f"request {first + 1}.{self.name}", source=path)
         return self.values
+
+    @property
+    def plain(self) -> bool:
+        """Whether all values are there and in order."""
+        return not self.faults and not self.absent.any()
+
+    @property
+    def first_fault(self) -> tuple[int, str] | None:
+        """Place of the first value that is not in order or missing, and what is wrong with it."""
+        wrong = dict.fromkeys(np.flatnonzero(self.absent)[:1].tolist(), MISSING) | self.faults
+        return min(wrong.items(), default=None)
 
 
 def exact_times(values: Sequence[Any]) -> Times:
@@ -154,19 +190,32 @@ def exact_times(values: Sequence[Any]) -> Times:
     return _plain(values) or Times.of([Fraction(value) for value in values])
 
 
-def read_times(name: str, values: Sequence[Any]) -> Column[Times]:
-    """Read times as `number` does, s."""
-    plain = _plain(values) if {*map(type, values)} <= {int, Decimal} else None
-    if plain is not None:
-        return Column(name, plain, np.zeros(len(values), dtype=bool), {})
-    found, absent, faults = _one_by_one(values, number)
-    return Column(name, Times.of(list(map(Fraction, found))), absent, faults)
+def read_times(name: str, values: Sequence[Any], places: int = 0) -> Column[Times]:
+    """Read times as `number` does.
+
+    Parameters
+    ----------
+    name : str
+    values : sequence
+    places : int
+        They are in units of ``10**-places`` s.
+    """
+    found = _plain(values) if {*map(type, values)} <= {int, Decimal, str} else None
+    absent, faults = np.zeros(len(values), dtype=bool), dict[int, str]()
+    if found is None:
+        numbers, absent, faults = _one_by_one(values, number)
+        found = Times.of(list(map(Fraction, numbers)))
+    return Column(name, Times(found.ticks, found.unit * 10**places), absent, faults)
 
 
 def read_tokens(name: str, values: Sequence[Any]) -> Column[NDArray[np.int64]]:
     """Read numbers of tokens as `token_count` does."""
-    if {*map(type, values)} == {int} and min(values) >= 0 and max(values) <= MAX_TOKENS:
+    kinds = {*map(type, values)}
+    if kinds == {int} and min(values) >= 0 and max(values) <= MAX_TOKENS:
         return Column(name, np.array(values, dtype=np.int64), np.zeros(len(values), dtype=bool), {})
+    plain = _plain(values) if kinds == {str} else None
+    if plain is not None and plain.unit == 1 and _most(plain.ticks) <= MAX_TOKENS:
+        return Column(name, plain.ticks, np.zeros(len(values), dtype=bool), {})
     found, absent, faults = _one_by_one(values, token_count)
     return Column(name, np.array(found, dtype=np.int64), absent, faults)
 
@@ -189,25 +238,28 @@ def _one_by_one(
 
 
 def _plain(values: Sequence[Any]) -> Times | None:
-    """Times where all are numbers of at least 0 without an exponent, and not too long; else None."""
+    """Times where all are numbers of at least 0, of digits and a point alone, and not too long; else None."""
     text = "\n".join(map(str, values))
-    # Behind an exponent, in NaN and in Infinity there are letters.
-    if not values or any(sign in text for sign in "-EIN"):
-        return None
     data = np.frombuffer(text.encode(), dtype=np.uint8)
-    ends = np.append(np.flatnonzero(data == ord("\n")), len(data))
-    dots = np.flatnonzero(data == ord("."))
+    breaks, points = data == ord("\n"), data == ord(".")
+    dots = np.flatnonzero(points)
+    # Signs, exponents, NaN and what no number is are other signs.
+    if not values or not (breaks | points | ((data >= ord("0")) & (data <= ord("9")))).all():
+        return None
+    ends = np.append(np.flatnonzero(breaks), len(data))
     dotted = np.searchsorted(ends, dots)
-    places = np.zeros(len(values), dtype=np.int64)
+    places = np.zeros(len(ends), dtype=np.int64)
     places[dotted] = ends[dotted] - dots - 1
     lengths = np.diff(ends, prepend=-1) - 1
     lengths[dotted] -= 1
     most, whole = int(places.max()), int((lengths - places).max())
-    if most > MAX_DIGITS or whole > MAX_DIGITS:
+    # A text can hold a line break or two points, or be empty.
+    wrong = len(ends) != len(values) or (dotted[1:] == dotted[:-1]).any() or not lengths.all()
+    if wrong or most > MAX_DIGITS or whole > MAX_DIGITS:
         return None
     figures, more = text.replace(".", ""), most - places
     if most + whole <= SMALL_DIGITS:
-        return Times(np.fromstring(figures, dtype=np.int64, sep="\n") * 10**more, most)
+        return Times(np.fromstring(figures, dtype=np.int64, sep="\n") * 10**more, 10**most)
     powers = [10**k for k in range(most + 1)]
     pairs = zip(figures.split("\n"), more.tolist(), strict=True)
-    return Times(np.array([int(some) * powers[k] for some, k in pairs], dtype=object), most)
+    return Times(np.array([int(some) * powers[k] for some, k in pairs], dtype=object), 10**most)

@@ -183,9 +183,15 @@ class Collected:
                 values.fault(None, _too_late(ttft, e2e))
             request = replace(request, ttft=e2e)
         self.requests.append(request)
-        self._check_rows(len(self.requests))
+        self.check_rows(len(self.requests))
 
-    def _check_rows(self, count: int) -> None:
+    def check_rows(self, count: int) -> None:
+        """Check that there are not too many requests.
+
+        Raises
+        ------
+        InputError
+        """
         if count > MAX_ROWS:
             raise InputError(f"more than {MAX_ROWS} requests", source=self.path)
 
@@ -206,24 +212,30 @@ class Collected:
             found[k] = _after(request, origin)
         return self.made(tuple(found), batches)
 
-    def ordered(self, columns: RequestColumns) -> RequestColumns:
+    def ordered(self, columns: RequestColumns, place: str = "request") -> RequestColumns:
         """The same, of finished requests in columns: `add` and `run` for all of them at once.
+
+        Parameters
+        ----------
+        columns : RequestColumns
+        place : str
+            What their `lines` number.
 
         Raises
         ------
         InputError
             If no request is left, or the latencies of one contradict each other.
         """
-        empty = columns.inputs == 0
+        empty, unanswered = columns.inputs == 0, columns.outputs == 0
         self.leave_out(NO_INPUT, int(empty.sum()))
-        columns = columns.take(~empty)
+        self.leave_out(NO_OUTPUT, int((unanswered & ~empty).sum()))
+        columns = columns.of(~(empty | unanswered))
         self._check_some(columns)
-        self._check_rows(len(columns))
+        self.check_rows(len(columns))
         found, wrong = columns.within(ROUNDING)
         if wrong is not None:
-            came = columns[wrong]
             problem = _too_late(columns.ttft[wrong], columns.e2e[wrong])
-            raise InputError(problem, field=f"request {came.name}", source=self.path)
+            raise InputError(problem, field=f"{place} {columns.lines[wrong]}", source=self.path)
         return found.by_arrival()
 
     def _check_some(self, requests: Sequence[ForeignRequest]) -> None:

@@ -5,30 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from operator import attrgetter
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from infermax_opt.foreign.columns import Mask, Times
+from infermax_opt.foreign.names import joined_names, names_of
 from infermax_opt.foreign.run import ByColumn, ForeignRequest
 
-__all__ = ["RequestColumns"]
+__all__ = ["RequestColumns", "columns_of"]
 
 
 @dataclass(frozen=True, eq=False)
 class RequestColumns(ByColumn):
-    """Requests that are named by their place in the file; each is made when it is asked for.
+    """Requests of which each is made when it is asked for.
 
     Attributes
     ----------
+    names : array of int or of str
+        See `infermax_opt.foreign.names`.
     lines, inputs, outputs : array of int
         See `ForeignRequest`.
     arrivals, ttft, e2e : Times
     streamed, ended : array of bool
         Where TTFT and end-to-end latency are known.
+    evictions : array of int
+        -1 where they are not known.
     """
 
+    names: NDArray[Any]
     lines: NDArray[np.int64]
     arrivals: Times
     inputs: NDArray[np.int64]
@@ -37,6 +44,19 @@ class RequestColumns(ByColumn):
     streamed: Mask
     e2e: Times
     ended: Mask
+    evictions: NDArray[np.int64]
+
+    @classmethod
+    def joined(cls, parts: Sequence[RequestColumns]) -> RequestColumns:
+        """All of several, of which there is at least one, in their order."""
+        columns: dict[str, Any] = {}
+        for name in (column.name for column in fields(cls)):
+            some: list[Any] = [getattr(part, name) for part in parts]
+            if name == "names":
+                columns[name] = joined_names(some)
+            else:
+                columns[name] = Times.joined(some) if isinstance(some[0], Times) else np.concatenate(some)
+        return cls(**columns)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -58,8 +78,10 @@ class RequestColumns(ByColumn):
             [time if there else None for time, there in zip(times.list(), mask.tolist(), strict=True)]
             for times, mask in ((self.ttft, self.streamed), (self.e2e, self.ended))
         )
-        for (line, at, inputs, outputs), ttft, e2e in zip(self.arrived(), *known, strict=True):
-            yield ForeignRequest(str(line), line, at, inputs, outputs, ttft, e2e)
+        evictions = (count if count >= 0 else None for count in self.evictions.tolist())
+        rest = (*known, map(str, self.names.tolist()), evictions)
+        for (line, at, inputs, outputs), ttft, e2e, name, evicted in zip(self.arrived(), *rest, strict=True):
+            yield ForeignRequest(name, line, at, inputs, outputs, ttft, e2e, evicted)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
@@ -79,10 +101,17 @@ class RequestColumns(ByColumn):
             columns[name] = column.take(where) if isinstance(column, Times) else column[where]
         return RequestColumns(**columns)
 
+    def of(self, mask: Mask) -> RequestColumns:
+        """Those that it chooses."""
+        return self if mask.all() else self.take(mask)
+
     def by_arrival(self) -> RequestColumns:
         """By arrival, which counts from the first; those with equal arrivals in the order of the file."""
-        found = self.take(np.argsort(self.arrivals.ticks, kind="stable"))
-        return replace(found, arrivals=found.arrivals - found.arrivals.take(slice(1)))
+        ticks, found = self.arrivals.ticks, self
+        if (ticks[1:] < ticks[:-1]).any():
+            found = self.take(np.argsort(ticks, kind="stable"))
+        first = found.arrivals.take(slice(1))
+        return replace(found, arrivals=found.arrivals - first) if first.ticks[0] else found
 
     def within(self, rounding: Fraction) -> tuple[RequestColumns, int | None]:
         """With no TTFT above the whole latency, and the place of the first that is by more than rounding.
@@ -104,3 +133,33 @@ class RequestColumns(ByColumn):
         """Seconds at which the last of those ends of which that is known."""
         ends = (self.arrivals + self.e2e).take(self.ended)
         return ends[int(np.argmax(ends.ticks))] if len(ends) else None
+
+
+def columns_of(requests: Sequence[ForeignRequest]) -> RequestColumns:
+    """Requests by column; what prefix caches held is left out."""
+    if isinstance(requests, RequestColumns):
+        return requests
+    names, lines, arrivals, inputs, outputs, evictions = (
+        list(map(attrgetter(name), requests))
+        for name in ("name", "line", "arrival", "input_tokens", "output_tokens", "evictions")
+    )
+    ttft, streamed = _known([request.ttft for request in requests])
+    e2e, ended = _known([request.e2e for request in requests])
+    return RequestColumns(
+        names=names_of(names),
+        lines=np.array(lines, dtype=np.int64),
+        arrivals=Times.of(arrivals),
+        inputs=np.array(inputs, dtype=np.int64),
+        outputs=np.array(outputs, dtype=np.int64),
+        ttft=ttft,
+        streamed=streamed,
+        e2e=e2e,
+        ended=ended,
+        evictions=np.array([-1 if count is None else count for count in evictions], dtype=np.int64),
+    )
+
+
+def _known(times: Sequence[Fraction | None]) -> tuple[Times, Mask]:
+    """Times, 0 where there is none, and where there are some."""
+    found = Times.of([Fraction(0) if time is None else time for time in times])
+    return found, np.array([time is not None for time in times], dtype=bool)

@@ -292,8 +292,10 @@ def read_serving(path: str, form: str, choices: Choices, option: str) -> Run:
     if "queue_times" in results.times:
         queued = results.times["queue_times"].check(path, kept, needed=False)
         latencies.ttft, latencies.e2e = latencies.ttft + queued, latencies.e2e + queued
+    lines = np.arange(1, count + 1)
     columns = RequestColumns(
-        lines=np.arange(1, count + 1),
+        names=lines,
+        lines=lines,
         arrivals=arrivals.at,
         inputs=inputs,
         outputs=outputs,
@@ -301,8 +303,9 @@ def read_serving(path: str, form: str, choices: Choices, option: str) -> Run:
         streamed=latencies.streamed & (not arrivals.waited),
         e2e=latencies.e2e,
         ended=latencies.ended & (not arrivals.waited),
+        evictions=np.full(count, -1),
     )
-    ordered = found.ordered(columns.take(kept))
+    ordered = found.ordered(columns.of(kept))
     traced = choices.trace is not None and "start_times" not in results.times
     _check_duration(path, ordered, results, TRACED if traced else 0)
     return found.made(ordered)

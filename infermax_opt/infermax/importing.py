@@ -114,7 +114,7 @@ def import_trace(
         trace = without_unfit(trace, system, policy)
     instance = trace_instance(trace, name, system, loaded.cost, policy, parsed_objective(objective))
     instance = with_slos(instance, slos)
-    last = max(Fraction(group.arrival) for group in instance.groups)
+    last = trace.requests[-1].arrival
     text = f"last arrival at {seconds(last)}, KV capacity {system.kv_capacity} tokens{arrivals.text}"
     facts = {"last_arrival": last, "kv_capacity": system.kv_capacity, **arrivals.facts}
     return Made(instance, trace.dropped, facts, text)

@@ -25,6 +25,7 @@ ODD = [
     Decimal("12e3"), Decimal("0." + "3" * 39), None, "", "0.25", "x", True, -1, Decimal("-0.5"),
     Decimal("NaN"), Decimal("Infinity"), Decimal("1e-999999"), 10**41,
     Decimal("1." + "0" * 50), Decimal("-0"),
+    "5.", ".5", ".", "1.2.3", "1\n2", " 5", "+5", "1_0", "٣", "1e-9", "007", "9" * 30, "0." + "3" * 41, "NaN",
 ]  # fmt: skip
 
 
@@ -48,6 +49,31 @@ def test_columns_are_read_as_their_values_are(seed: int) -> None:
     assert (times.values.list(), times.absent.tolist(), times.faults) == one_by_one(values, number)
     assert (tokens.values.tolist(), tokens.absent.tolist(), tokens.faults) == one_by_one(values, token_count)
     assert [times.values[k] for k in range(len(values))] == times.values.list()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_columns_of_texts_are_read_as_their_values_are(seed: int) -> None:
+    draw = random.Random(seed)
+    plain = [f"{Decimal(draw.randrange(10**12)).scaleb(-draw.randrange(12)):f}" for _ in range(9)]
+    plain = [str(draw.randrange(10**9)) for _ in range(9)] if seed % 3 == 0 else plain
+    odd = [value for value in ODD if isinstance(value, str)] if seed % 2 else []
+    values = draw.choices(plain + odd, k=draw.randint(0, 8))
+    times, tokens = read_times("t", values, 9), read_tokens("t", values)
+    found, absent, faults = one_by_one(values, number)
+    assert times.values.list() == [Fraction(value) / 10**9 for value in found]
+    assert (times.absent.tolist(), times.faults) == (absent, faults)
+    wrong = {k: "is missing" for k, none in enumerate(absent) if none} | faults
+    assert times.first_fault == min(wrong.items(), default=None)
+    assert times.plain == (not wrong)
+    assert (tokens.values.tolist(), tokens.absent.tolist(), tokens.faults) == one_by_one(values, token_count)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_times_are_rounded_to_the_nearest_tick(seed: int) -> None:
+    draw = random.Random(seed)
+    parts, unit = draw.choice([1, 3, 10, 10**9, 10**25]), draw.choice([1, 10, 7, 10**9])
+    times = [Fraction(draw.randint(-20, 10 ** draw.randint(1, 20)), parts) for _ in range(9)]
+    assert Times.of(times).rounded(unit).tolist() == [round(time * unit) for time in times]
 
 
 def test_tokens_that_are_all_whole_numbers() -> None:

@@ -389,6 +389,77 @@ def test_simulated_machines(tmp_path: Path) -> None:
     assert "column 'request id': '1' is there twice: in line" in fails(tmp_path, twice)
 
 
+def test_simulated_rows_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of two rows: lines, names and what is there twice are those of the whole file."""
+    monkeypatch.setattr("infermax_opt.files.rows.BLOCK", 2)
+    header, *rows = TEXTS["llmservingsim-sim"].splitlines()
+    # A cell of two lines moves the lines of all rows behind it.
+    rows[0] = rows[0].replace(",m,", ',"m\nm",')
+    rows.append(rows[2].replace("0,2,", "0,chat-9,", 1))
+    text = "\n".join([header, *rows, ""])
+    run = read(tmp_path, text)
+    assert [(r.name, r.line) for r in run.requests] == [("0", 3), ("1", 4), ("2", 5), ("chat-9", 6)]
+    assert [r.evictions for r in run.requests] == [None] * 4
+    twice = text.replace("chat-9", "1")
+    assert "line 6, column 'request id': '1' is there twice: in line 4, too" in fails(tmp_path, twice)
+    unnamed = read(tmp_path, text.replace("chat-9", ""))
+    assert unnamed.requests[3].name == "6"
+    cells = rows[3].split(",")
+    for column, cell, said_ in (
+        ("input", "x", "'x' is not a decimal number"),
+        ("input", "1.5", "is not a whole number of tokens"),
+        ("arrival", "", "is missing"),
+        ("TTFT", "-1", "is negative"),
+        ("end_time", "1", "before 'arrival'"),
+        ("latency", "1", "'1' is not 'end_time' less 'arrival'"),
+    ):
+        wrong = list(cells)
+        wrong[header.split(",").index(column)] = cell
+        problem = fails(tmp_path, "\n".join([header, *rows[:3], ",".join(wrong), ""]))
+        assert f"line 6, column {column!r}" in problem
+        assert said_ in problem
+
+
+def test_simulated_requests_without_tokens_and_late_first_tokens(tmp_path: Path) -> None:
+    header, *rows = TEXTS["llmservingsim-sim"].splitlines()
+    cells = [row.split(",") for row in rows]
+    for k, column in ((0, "input"), (1, "output")):
+        cells[k][header.split(",").index(column)] = "0"
+    run = read(tmp_path, "\n".join([header, *map(",".join, cells), ""]))
+    assert run.left_out == {"no input tokens": 1, "no output tokens": 1}
+    assert len(run.requests) == 1
+    at = header.split(",").index("TTFT")
+    cells[2][at] = cells[2][header.split(",").index("latency")] + "0"
+    problem = fails(tmp_path, "\n".join([header, *map(",".join, cells), ""]))
+    assert "line 4: the first token took" in problem
+
+
+def test_requests_of_batches_may_be_numbers_and_texts(tmp_path: Path) -> None:
+    """A number and its text name the same request."""
+    batches: list[tuple[list[Any], list[int]]] = [
+        ([7, 5], [3, 4]), ([], []), (["5", "x", 7], [1, 9, 1]), ([2**70, 5], [6, 1]),
+    ]  # fmt: skip
+    events = [
+        {"ph": "X", "ts": k, "dur": 1, "pid": 0, "tid": 0,
+         "args": {"batch_id": k, "request_ids": ids, "num_tokens": counts}}
+        for k, (ids, counts) in enumerate(batches)
+    ]  # fmt: skip
+    run = read(tmp_path, {"traceEvents": events}, "vidur-chrome-trace")
+    assert [(r.name, r.line, r.input_tokens, r.output_tokens) for r in run.requests] == [
+        ("7", 1, 3, 2), ("5", 2, 4, 3), ("x", 3, 9, 1), (str(2**70), 4, 6, 1),
+    ]  # fmt: skip
+    assert [r.arrival * 10**6 for r in run.requests] == [0, 0, 2, 3]
+    assert run.batches is not None
+    assert dict(run.batches[2].tokens) == {"5": 1, "x": 9, "7": 1}
+    assert run.batches[2].tokens["x"] == 9
+    assert list(run.batches[3].tokens) == [str(2**70), "5"]
+    assert len(run.batches[1].tokens) == 0
+    twice = {"traceEvents": [{**events[0], "args": {"request_ids": [5, "5"], "num_tokens": [1, 1]}}]}
+    assert "a request is there twice" in fails(tmp_path, twice, "vidur-chrome-trace")
+    empty = {"traceEvents": [{**events[0], "args": {"request_ids": [], "num_tokens": []}}]}
+    assert "holds no finished request" in fails(tmp_path, empty, "vidur-chrome-trace")
+
+
 def test_llmservingsim_takes_one_of_two_clocks(tmp_path: Path) -> None:
     run = read(tmp_path, TEXTS["llmservingsim"])
     assert run.requests[1].arrival == Fraction("0.1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -118,6 +119,44 @@ def test_other_requests_are_refused() -> None:
         problem_of(instance).scoring.measured(instance, replace(run, requests=(longer, *run.requests[1:])))
     with pytest.raises(InputError, match="not the same workload"):
         problem_of(instance).scoring.measured(instance, replace(run, requests=run.requests[1:]))
+
+
+def test_requests_named_alike_with_other_tokens_are_refused() -> None:
+    instance = tiny(3, arrivals=True)
+    run = run_of(replayed(instance), named=True)
+    longer = replace(run.requests[1], output_tokens=run.requests[1].output_tokens + 1)
+    wrong = replace(run, requests=(run.requests[0], longer, *run.requests[2:]))
+    with pytest.raises(InputError, match=rf"request '{longer.name}': has .* tokens; in the instance"):
+        problem_of(instance).scoring.measured(instance, wrong)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_requests_are_matched_by_lengths_and_order_of_arrival(seed: int) -> None:
+    """As an oracle of a few lines does it, also where times are no finite decimals."""
+    draw = random.Random(seed)
+    toy = read_instance(TOY)
+    lengths = [(draw.randint(1, 2), draw.randint(1, 2)) for _ in range(6)]
+    groups = [RequestGroup(f"r{k}", *both, draw.randint(0, 3)) for k, both in enumerate(lengths)]
+    instance = replace(toy, groups=tuple(groups))
+    came = [
+        ForeignRequest(
+            f"c{k}", k + 1, Fraction(draw.randint(0, 9), 7), *both, Fraction(1, 3), Fraction(k + 7, 3)
+        )
+        for k, both in enumerate(draw.sample(lengths, 6))
+    ]
+    run = Run("run.json", "test", tuple(sorted(came, key=lambda one: one.arrival)))
+    pairs, left = [], list(run.requests)
+    for k in sorted(range(6), key=lambda k: groups[k].arrival):
+        mine = next(one for one in left if (one.input_tokens, one.output_tokens) == lengths[k])
+        left.remove(mine)
+        pairs.append((Fraction(groups[k].arrival), mine))
+    shift = max(arrival - one.arrival for arrival, one in pairs)
+    found = problem_of(instance).scoring.measured(instance, run)
+    waits = [one.arrival + shift - arrival for arrival, one in pairs]
+    ends = [wait + one.e2e for wait, (_, one) in zip(waits, pairs, strict=True) if one.e2e is not None]
+    assert abs(found.metrics["mean_e2e"] - sum(ends, Fraction(0)) / 6) < Fraction(1, 10**8)
+    assert abs(found.metrics["max_e2e"] - max(ends)) < Fraction(1, 10**8)
+    assert abs(found.metrics["mean_ttft"] - sum(waits, Fraction(2)) / 6) < Fraction(1, 10**8)
 
 
 def test_a_run_on_a_machine_has_its_own_requests(tmp_path: Path) -> None:

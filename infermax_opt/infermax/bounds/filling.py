@@ -47,7 +47,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil
 from typing import Any
 
 from infermax_opt.core.result import LowerBound, Proof
@@ -126,11 +126,13 @@ class FillingProof:
         self._step = most + min(ticks.d0 + ticks.d1, ticks.p0 + ticks.p1)
         #: Works are in ticks / unit.
         self.unit = self.capacity * system.prefill_budget
-        dated = ((kind, self._dates_of(kind)) for kind in instance.types)
+        alike, counts = _by_lengths(instance)
+        prompts = {kind.input_tokens: self._prompt(kind) for kind in alike.values()}
+        dated = ((kind, self._dates_of(kind, prompts[kind.input_tokens])) for kind in instance.types)
         self._dated = sorted(dated, key=lambda pair: pair[1][0])
         self._firsts = [first for _, (first, _) in self._dated]
-        area = sum(self._area(kind) * len(kind.members) for kind in instance.types)
-        work = sum(self._work(kind, 1, kind.output_tokens) * len(kind.members) for kind in instance.types)
+        area = sum(self._area(alike[each]) * count for each, count in counts.items())
+        work = sum(self._work(alike[each], 1, each[1]) * count for each, count in counts.items())
         #: Area and work, in ticks / unit.
         self._base = ticks.alpha[piece] * area * system.prefill_budget + work
 
@@ -184,15 +186,19 @@ class FillingProof:
         """Requests for which something may be done before some moment, in ticks, and their dates."""
         return self._dated[: bisect_left(self._firsts, end)]
 
-    def _dates_of(self, kind: RequestType) -> tuple[int, int]:
+    def _dates_of(self, kind: RequestType, prompt: int) -> tuple[int, int]:
         """Least moments, in ticks, at which something is done for the first and for the second token."""
+        arrival = kind.arrival.numerator * self.instance.cost.ticks_per_second // kind.arrival.denominator
+        return arrival, arrival + prompt
+
+    def _prompt(self, kind: RequestType) -> int:
+        """Ticks that a prompt takes at least: f."""
         instance, prompt = self.instance, kind.input_tokens
         ticks = instance.cost.ticks
-        arrival = floor(kind.arrival * instance.cost.ticks_per_second)
         chunks = -(-prompt // instance.system.prefill_budget)
         pieces = zip(ticks.alpha, ticks.beta, strict=True)
         fixed = max(chunks * alpha + beta * prompt for alpha, beta in pieces)
-        return arrival, arrival + fixed + chunks * ticks.p0 + ticks.p1 * prompt_pairs(instance, kind)
+        return int(fixed + chunks * ticks.p0 + ticks.p1 * prompt_pairs(instance, kind))
 
     def _last_before(self, kind: RequestType, dates: tuple[int, int], end: int) -> int:
         """The last token for which something may be done before `end`; 0 if there is none."""
@@ -237,6 +243,19 @@ class FillingProof:
                     total += level * self._work(kind, done + 1, last) * len(kind.members)
                     done = last
         return total
+
+
+def _by_lengths(
+    instance: Instance,
+) -> tuple[dict[tuple[int, int], RequestType], dict[tuple[int, int], int]]:
+    """A type of each lengths, and how many requests have these."""
+    alike: dict[tuple[int, int], RequestType] = {}
+    counts: dict[tuple[int, int], int] = {}
+    for kind in instance.types:
+        lengths = kind.input_tokens, kind.output_tokens
+        alike.setdefault(lengths, kind)
+        counts[lengths] = counts.get(lengths, 0) + len(kind.members)
+    return alike, counts
 
 
 def _spans(cells: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:

@@ -10,11 +10,11 @@ from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds._occupancy_graph import MAX_ACTIVE
 from infermax_opt.infermax.bounds.attainment import attainment_bounds
 from infermax_opt.infermax.bounds.backwards import backwards_bounds
+from infermax_opt.infermax.bounds.closed_form import makespan_bounds
 from infermax_opt.infermax.bounds.filling import filling_bound
 from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
 from infermax_opt.infermax.bounds.interaction import interaction_bound
 from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
-from infermax_opt.infermax.bounds.least_work import least_work
 from infermax_opt.infermax.bounds.levels import levels_bounds
 from infermax_opt.infermax.bounds.mutual import mutual_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
@@ -35,7 +35,7 @@ __all__ = ["searched_bounds"]
 FEW_SLOTS = 30
 #: Batches by area, as a multiple of the longest output, below which how memory fills matters more.
 LONG = 8
-#: Work as a multiple of the time of all arrivals above which the machine is crowded.
+#: Makespan as a multiple of the time of all arrivals above which the machine is crowded.
 CROWDED = 2
 #: States of the occupancy graph up to which it takes no time worth mentioning.
 SMALL = 60_000
@@ -90,10 +90,14 @@ def _on_each_limit(instance: Instance, stop: Callable[[], bool] | None) -> Itera
 def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
     """Those that are far better where they apply first, then by what they cost."""
     yield from backwards_bounds(instance, stop=stop)
-    # Each of the last two takes long where the other is the better one.
-    last = (progress_bound, interaction_bound) if _crowded(instance) else (interaction_bound, progress_bound)
-    late = (mutual_bound, pace_bound, overload_bound, *last)
-    for search in (waves_bound, progress_bound) if instance.offline else late:
+    others = (pace_bound, overload_bound, interaction_bound)
+    # Where most requests wait, progress is nearly always the best, and is done before any of these.
+    searches = (
+        (mutual_bound, progress_bound, *others)
+        if _crowded(instance)
+        else (mutual_bound, *others, progress_bound)
+    )
+    for search in (waves_bound, progress_bound) if instance.offline else searches:
         found = search(instance, stop=stop)
         if found is not None:
             yield found
@@ -137,6 +141,5 @@ def _holds_few(instance: Instance) -> bool:
 
 def _crowded(instance: Instance) -> bool:
     """Whether most requests wait for those before them: work comes much faster than it is done."""
-    span = max(kind.arrival for kind in instance.types) * instance.cost.ticks_per_second
-    pieces = range(len(instance.cost.batch))
-    return max(least_work(instance, instance.types, piece) for piece in pieces) > CROWDED * span
+    span = max(kind.arrival for kind in instance.types)
+    return max(bound.value for bound in makespan_bounds(instance)) > CROWDED * span

@@ -46,6 +46,8 @@ def with_slos(instance: Instance, slos: Sequence[str]) -> Instance:
     InputError
         If one cannot be read, or no request is of its class.
     """
+    if not slos:
+        return instance
     general = ServiceLevel()
     classes = {known.name: known for known in instance.classes}
     named = {group.class_name for group in instance.groups}

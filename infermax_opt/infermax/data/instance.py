@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -281,17 +281,29 @@ class Instance(ShownInstance):
     @cached_property
     def types(self) -> tuple[RequestType, ...]:
         """Requests grouped by lengths, arrival and terms, in order of first appearance."""
-        members: dict[tuple[int, int, Fraction, Terms | None, int], list[int]] = {}
+        # Of a million types most have one member, and to hash a fraction takes long.
+        members: dict[tuple[int, int, int, int, Terms | None, int], range | list[int]] = {}
         sets = {i: k for k, found in enumerate(self.release_sets) for i in found}
         for places in self._alike():
             r = self.requests[places[0]]
             # Plain terms, which most have, are not hashed again for each request.
             terms = None if r.terms is PLAIN else r.terms
-            key = (r.input_tokens, r.output_tokens, r.arrival, terms, sets.get(places[0], 0))
-            members.setdefault(key, []).extend(places)
-        return tuple(
-            RequestType(i, o, arrival, tuple(found), PLAIN if terms is None else terms)
-            for (i, o, arrival, terms, _), found in members.items()
+            lengths, arrival = (r.input_tokens, r.output_tokens), r.arrival.as_integer_ratio()
+            key = (*lengths, *arrival, terms, sets.get(places[0], 0))
+            known = members.setdefault(key, places)
+            if isinstance(known, list):
+                known.extend(places)
+            elif known is not places:
+                members[key] = [*known, *places]
+        found = list(members.values())
+        del members
+        return tuple(map(self._type, found))
+
+    def _type(self, members: Sequence[int]) -> RequestType:
+        """The type of requests that are alike."""
+        first = self.requests[members[0]]
+        return RequestType(
+            first.input_tokens, first.output_tokens, first.arrival, tuple(members), first.terms
         )
 
     @cached_property

@@ -149,19 +149,24 @@ class Latencies:
     def linear(self, metric: Metric) -> Fraction | None:
         """A metric of `LINEAR` in its unit; None where no request has its latency."""
         latency = LINEAR[metric]
+        spans = latency is Latency.TPOT
         ticks = {Latency.TTFT: self.ttft, Latency.TPOT: self.span, Latency.E2E: self.e2e}[latency]
-        # By the share of a tick, of which there are few: by its parts, as to hash a fraction takes long.
-        sums: dict[tuple[int, int, int], int] = {}
-        for kind, share in zip(self.instance.types, self.instance.shares(metric), strict=True):
-            if share.numerator:
-                steps = kind.output_tokens - 1 if latency is Latency.TPOT else 1
-                each = share.numerator, share.denominator, steps
-                sums[each] = sums.get(each, 0) + sum([ticks[i] for i in kind.members])
-        if not sums:
+        # By the share of a tick, of which there are few: one object each, as to hash a fraction takes long.
+        sums: dict[tuple[int, int], int] = {}
+        shares = self.instance.shares(metric)
+        for kind, share in zip(self.instance.types, shares, strict=True):
+            each = id(share), kind.output_tokens
+            sums[each] = sums.get(each, 0) + sum([ticks[i] for i in kind.members])
+        by_id = {id(share): share for share in shares}
+        found = [
+            (by_id[share].numerator * total, by_id[share].denominator * (outputs - 1 if spans else 1))
+            for (share, outputs), total in sums.items()
+            if by_id[share]
+        ]
+        if not found:
             return None
-        common = lcm(*(d * steps for _, d, steps in sums))
-        parts = (n * total * (common // (d * steps)) for (n, d, steps), total in sums.items())
-        return Fraction(sum(parts), common * self.unit)
+        common = lcm(*{d for _, d in found})
+        return Fraction(sum(n * (common // d) for n, d in found), common * self.unit)
 
     def quantile(self, metric: Metric) -> Fraction | None:
         """A metric of `QUANTILES`, s; None where no request has its latency."""

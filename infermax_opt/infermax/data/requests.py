@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from types import MappingProxyType
@@ -248,7 +248,9 @@ class RequestGroup:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, checked_whole(value, name, 1, most))
-        object.__setattr__(self, "arrival", checked_decimal(self.arrival, "arrival"))
+        arrival = checked_decimal(self.arrival, "arrival")
+        if arrival is not self.arrival:
+            object.__setattr__(self, "arrival", arrival)
         if self.class_name is not None:
             checked_text(self.class_name, "class")
         if self.weight is not None:
@@ -267,16 +269,15 @@ class RequestGroup:
         terms = Terms(self.class_name, Fraction(weight), slo, optional)
         return PLAIN if terms == PLAIN else terms
 
-    def expand(self, classes: Mapping[str, RequestClass] = NO_CLASSES) -> Iterator[Request]:
-        """Yield the requests it stands for; what it does not say its class does."""
+    def expand(self, classes: Mapping[str, RequestClass] = NO_CLASSES) -> Sequence[Request]:
+        """The requests it stands for; what it does not say its class does."""
         arrival = self.arrival if type(self.arrival) is Fraction else Fraction(self.arrival)
         rest: tuple[Any, ...] = (self.input_tokens, self.output_tokens, arrival)
         rest += (self.terms(classes), self.predicted_output_tokens)
-        for name in self.names():
-            yield Request(name, *rest)
+        return [Request(name, *rest) for name in self.names()]
 
-    def names(self) -> Iterator[str]:
+    def names(self) -> Sequence[str]:
         """Ids of the requests it stands for."""
         if self.count is None:
-            return iter((self.id,))
-        return (f"{self.id}.{k}" for k in range(1, self.count + 1))
+            return (self.id,)
+        return [f"{self.id}.{k}" for k in range(1, self.count + 1)]

@@ -80,6 +80,12 @@ def _numbers(limits: Mapping[str, str]) -> dict[str, int]:
     return {name: int(value) for name, value in limits.items()}
 
 
+def _floor(arrival: Fraction) -> Fraction:
+    # Most are whole parts, and a fraction takes long to be formed.
+    whole, rest = divmod(arrival.numerator * PARTS, arrival.denominator)
+    return Fraction(whole, PARTS) if rest else arrival
+
+
 def run_instance(machine: Machine, run: Run, name: str) -> Instance:
     """The requests of a run, named ``r1``, ``r2``, ... by arrival, on a machine.
 
@@ -96,7 +102,7 @@ def run_instance(machine: Machine, run: Run, name: str) -> Instance:
     """
     run.require_requests()
     requests = tuple(
-        TraceRequest(line, Fraction(arrival.numerator * PARTS // arrival.denominator, PARTS), inputs, outputs)
+        TraceRequest(line, _floor(arrival), inputs, outputs)
         for line, arrival, inputs, outputs in run.arrived()
     )
     trace = Trace(run.path, requests, run.left_out)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from operator import sub
-from typing import overload
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.measured import Measured
 from infermax_opt.files.text import seconds
-from infermax_opt.foreign.run import ForeignRequest, Run
+from infermax_opt.foreign.columns import Times
+from infermax_opt.foreign.run import Run
+from infermax_opt.foreign.run_columns import RequestColumns, columns_of
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.latencies import NEVER, Latencies
 from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, QUANTILES, Latency, Metric
-from infermax_opt.infermax.data.requests import Request
 from infermax_opt.infermax.replay.latencies import LatencyMetrics
 from infermax_opt.infermax.replay.summarised import measure_summary
 
@@ -41,62 +44,43 @@ def measure_run(instance: Instance, run: Run) -> Measured:
     """
     if run.summary is not None:
         return measure_summary(instance, run, run.summary)
-    pairs = _matched(instance, run)
-    made, late = _latencies(instance, run, pairs)
-    known = {
-        Latency.TTFT: all(came.ttft is not None for came in pairs),
-        Latency.E2E: all(came.e2e is not None for came in pairs),
-    }
+    columns = columns_of(run.requests)
+    seen = columns.take(_matched(instance, run, columns))
+    made, late = _latencies(instance, run, seen)
+    known = {Latency.TTFT: bool(seen.streamed.all()), Latency.E2E: bool(seen.ended.all())}
     known[Latency.TPOT] = all(known.values())
+    evictions = int(seen.evictions.sum()) if (seen.evictions >= 0).all() else None
+    del seen  # a million requests take 100 MB
     remarks = [*run.remarks]
     if late * TICKS >= 1:
         text = f"requests came up to {seconds(late)} later than in the instance; that counts as waiting"
         remarks.append(text)
-    return Measured(_metrics(made, known, pairs), latencies_by_name(made, known), tuple(remarks))
+    metrics = {**_metrics(made, known), "evictions": evictions}
+    return Measured(metrics, latencies_by_name(made, known), tuple(remarks))
 
 
-def _latencies(instance: Instance, run: Run, pairs: Sequence[ForeignRequest]) -> tuple[Latencies, Fraction]:
+def _latencies(instance: Instance, run: Run, seen: RequestColumns) -> tuple[Latencies, Fraction]:
     """Latencies after the run was moved, and seconds by which requests come later than in the instance."""
-    unit = lcm(TICKS, *{Fraction(request.arrival).denominator for request in instance.requests})
-    arrivals = [came.arrival for came in pairs]
-    after = [came.ttft for came in pairs], [came.e2e for came in pairs]
-    fine = lcm(
-        unit, *{time.denominator for times in (arrivals, *after) for time in times if time is not None}
-    )
-    at = _exact(arrivals, fine)
-    ahead = list(map(sub, _exact([request.arrival for request in instance.requests], fine), at))
-    shift = max(ahead)
-    late = Fraction(shift - min(ahead), fine)
+    arrivals = Times.of([Fraction(request.arrival) for request in instance.requests])
+    unit = lcm(TICKS, arrivals.unit)
+    ahead = arrivals - seen.arrivals
+    most, least = int(np.argmax(ahead.ticks)), int(np.argmin(ahead.ticks))
+    came = seen.arrivals + ahead.take(slice(most, most + 1))
     firsts, lasts = (
-        [
-            0 if time is None else _nearest(came + shift + ticks, fine // unit)
-            for time, came, ticks in zip(times, at, _exact(times, fine), strict=True)
-        ]
-        for times in after
+        np.where(there, (came + times).rounded(unit), 0)
+        for times, there in ((seen.ttft, seen.streamed), (seen.e2e, seen.ended))
     )
     for ends in (firsts, lasts):
-        _check_ends(run, pairs, ends, unit)
-    return Latencies(instance, unit, firsts, lasts), late
+        _check_ends(run, seen, ends, unit)
+    return Latencies(instance, unit, firsts.tolist(), lasts.tolist()), ahead[most] - ahead[least]
 
 
-def _check_ends(run: Run, pairs: Sequence[ForeignRequest], ends: Sequence[int], unit: int) -> None:
+def _check_ends(run: Run, seen: RequestColumns, ends: NDArray[Any], unit: int) -> None:
     """Check that no request ends later than can be told from never."""
-    if max(ends) >= NEVER:
-        k = next(k for k, tick in enumerate(ends) if tick >= NEVER)
+    if ends.max() >= NEVER:
+        k = next(k for k, tick in enumerate(ends.tolist()) if tick >= NEVER)
         text = f"ends {ends[k] / unit:g} s after the start, which is too long"
-        raise InputError(f"request {pairs[k].name!r} {text}", source=run.path)
-
-
-def _exact(times: Sequence[Fraction | None], unit: int) -> list[int]:
-    """Ticks of times that are whole numbers of them; 0 where there is none."""
-    sizes = {time.denominator: unit // time.denominator for time in times if time is not None}
-    return [0 if time is None else time.numerator * sizes[time.denominator] for time in times]
-
-
-def _nearest(time: int, parts: int) -> int:
-    """Ticks of a time in parts of a tick, rounded as `round` does."""
-    ticks, rest = divmod(time, parts)
-    return ticks + (2 * rest > parts or (2 * rest == parts and ticks % 2 == 1))
+        raise InputError(f"request {str(seen.names[k])!r} {text}", source=run.path)
 
 
 def latencies_by_name(
@@ -145,9 +129,7 @@ def _needed(metric: Metric) -> tuple[Latency, ...]:
     return (Latency.TTFT, Latency.E2E) if metric in BY_COUNT else (Latency.E2E,)
 
 
-def _metrics(
-    made: Latencies, known: Mapping[Latency, bool], pairs: Sequence[ForeignRequest]
-) -> dict[str, Fraction | int | None]:
+def _metrics(made: Latencies, known: Mapping[Latency, bool]) -> dict[str, Fraction | int | None]:
     found: dict[str, Fraction | int | None] = {
         metric.value: made.metric(metric) if all(known[one] for one in _needed(metric)) else None
         for metric in Metric
@@ -158,16 +140,14 @@ def _metrics(
     formed = LatencyMetrics(made) if known[Latency.TPOT] else None
     found["goodput"] = formed.kept_per_second(Fraction(makespan or 0)) if formed else None
     found["attainment"] = formed.attainment if formed else None
-    evictions = [came.evictions for came in pairs if came.evictions is not None]
-    found["evictions"] = sum(evictions) if len(evictions) == len(pairs) else None
     return found
 
 
 # --- the requests of the run --------------------------------------------------------------------
 
 
-def _matched(instance: Instance, run: Run) -> list[ForeignRequest]:
-    """What the run saw of each request: by name where all agree, else by lengths and order of arrival.
+def _matched(instance: Instance, run: Run, columns: RequestColumns) -> NDArray[np.int64]:
+    """Places in the run of the instance's requests: by name where all agree, else by lengths and arrival.
 
     Requests of equal lengths are told apart by nothing but their arrivals, terms aside.
 
@@ -176,38 +156,38 @@ def _matched(instance: Instance, run: Run) -> list[ForeignRequest]:
     InputError
         If these are not the requests of the instance.
     """
-    named = {came.name: came for came in run.requests}
-    if len(named) == len(run.requests) and {r.id for r in instance.requests} == named.keys():
-        for request in instance.requests:
-            _same(run, named[request.id], request)
-        return [named[request.id] for request in instance.requests]
-    return _by_lengths(instance, run)
+    requests = instance.requests
+    inputs = np.array([request.input_tokens for request in requests])
+    outputs = np.array([request.output_tokens for request in requests])
+    names = list(map(str, columns.names.tolist()))
+    if requests[0].id in names:  # else a million need not be compared
+        places = {name: k for k, name in enumerate(names)}
+        if len(places) == len(names) and places.keys() == {request.id for request in requests}:
+            found = np.array([places[request.id] for request in requests])
+            wrong = (columns.inputs[found] != inputs) | (columns.outputs[found] != outputs)
+            if wrong.any():
+                k = int(np.flatnonzero(wrong)[0])
+                came = columns[int(found[k])]
+                text = f"has {came.input_tokens} + {came.output_tokens} tokens"
+                here = f"in the instance {inputs[k]} + {outputs[k]}"
+                raise InputError(f"{text}; {here}", field=f"request {came.name!r}", source=run.path)
+            return found
+    _check_lengths(run, Counter(zip(inputs.tolist(), outputs.tolist(), strict=True)), columns)
+    arrivals = Times.of([Fraction(request.arrival) for request in requests]).ticks
+    # The run is by arrival.
+    theirs = np.lexsort((columns.outputs, columns.inputs))
+    ours = np.lexsort((arrivals, outputs, inputs))
+    found = np.empty(len(requests), dtype=np.int64)
+    found[ours] = theirs
+    return found
 
 
-def _same(run: Run, came: ForeignRequest, request: Request) -> None:
-    if (came.input_tokens, came.output_tokens) != (request.input_tokens, request.output_tokens):
-        text = f"has {came.input_tokens} + {came.output_tokens} tokens"
-        here = f"in the instance {request.input_tokens} + {request.output_tokens}"
-        raise InputError(f"{text}; {here}", field=f"request {came.name!r}", source=run.path)
-
-
-def _by_lengths(instance: Instance, run: Run) -> list[ForeignRequest]:
-    kinds: dict[tuple[int, int], list[ForeignRequest]] = defaultdict(list)
-    for came in run.requests:
-        kinds[came.input_tokens, came.output_tokens].append(came)
-    wanted: dict[tuple[int, int], list[int]] = defaultdict(list)
-    arrivals = [request.arrival for request in instance.requests]
-    # To compare fractions takes long: whole ticks are in the same order.
-    ticks = _exact(arrivals, lcm(*{arrival.denominator for arrival in arrivals}))
-    for index in sorted(range(len(ticks)), key=ticks.__getitem__):
-        request = instance.requests[index]
-        wanted[request.input_tokens, request.output_tokens].append(index)
-    found: dict[int, ForeignRequest] = {}
+def _check_lengths(run: Run, wanted: Mapping[tuple[int, int], int], columns: RequestColumns) -> None:
+    """Check that the run has as many requests of each lengths as are wanted."""
+    kinds = Counter(zip(columns.inputs.tolist(), columns.outputs.tolist(), strict=True))
     for lengths in [*wanted, *(kinds.keys() - wanted.keys())]:
-        here, there = len(kinds.get(lengths, ())), len(wanted.get(lengths, ()))
+        here, there = kinds.get(lengths, 0), wanted.get(lengths, 0)
         if here != there:
             text = f"has {here} requests of {lengths[0]} + {lengths[1]} tokens; the instance has {there}"
             without = "".join(f"; left out: {count} ({reason})" for reason, count in run.left_out.items())
             raise InputError(f"{text}: not the same workload{without}", source=run.path)
-        found.update(zip(wanted[lengths], kinds[lengths], strict=True))
-    return [found[index] for index in range(len(instance.requests))]

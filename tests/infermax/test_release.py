@@ -186,6 +186,14 @@ def test_schedulers_that_take_arrivals_as_given_take_closed_loops(found: Instanc
     assert done.ok, done.violations
 
 
+def test_levels_of_later_sets_are_enough_for_the_scheduler_that_goes_by_levels() -> None:
+    slo = RequestGroup("late", 2, 2, class_name="be", slo={"ttft": 9}, predicted_output_tokens=2)
+    of = replace(LOOP, groups=(replace(GROUPS[0], count=2), slo))
+    assert verify(of, run_scheduler(of, "deadline")).ok
+    with pytest.raises(InputError, match="no request has one"):
+        run_scheduler(LOOP, "deadline")
+
+
 def test_a_preset_serves_set_by_set() -> None:
     made = verify(LOOP, run_scheduler(LOOP, "vllm_v1"))
     assert made.metrics is not None

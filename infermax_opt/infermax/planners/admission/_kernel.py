@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infermax_opt.infermax.data.cost import batch_time, prefill_work
+from infermax_opt.infermax.schedulers._state import held
 
 __all__ = ["HELPERS", "Knobs", "Machine", "Queue", "admission_loop"]
 
@@ -64,18 +65,40 @@ class Knobs(NamedTuple):
 
 
 def fits(machine: Any, run: Any, count: Any, end: Any, base: Any) -> Any:
-    """Whether one more request fits, at every finish to come, until it ends itself."""
+    """Whether one more request fits, at every finish to come, until it ends itself.
+
+    Blocks are counted only where what rounding adds at most would not fit, and what is cached would.
+    """
+    if fits_with(machine, run, count, end, base, machine.reach):
+        return True
+    if machine.reach == 0 or not fits_with(machine, run, count, end, base, 0):
+        return False
+    for k in range(count, -1, -1):
+        finish = end if k == count else run[k, END]
+        if finish > end:
+            continue
+        total = held(base + finish, machine.reach + 1)
+        for j in range(count):
+            if run[j, END] >= finish:
+                total += held(run[j, BASE] + finish, machine.reach + 1)
+        if total > machine.capacity:
+            return False
+    return True
+
+
+def fits_with(machine: Any, run: Any, count: Any, end: Any, base: Any, more: Any) -> Any:
+    """Whether it does if each request that is there holds so many tokens more than it has cached."""
     total = alive = 0
     placed = False
     for k in range(count - 1, -2, -1):
         if not placed and (k < 0 or run[k, END] <= end):
-            total += base + machine.reach
+            total += base + more
             alive += 1
             placed = True
             if total + alive * end > machine.capacity:
                 return False
         if k >= 0:
-            total += run[k, BASE] + machine.reach
+            total += run[k, BASE] + more
             alive += 1
             # Beyond its end nothing has changed.
             if placed and total + alive * run[k, END] > machine.capacity:
@@ -261,5 +284,5 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
     return finished == n, first, last, named, chunks, named_end, decode, repeat, start
 
 
-HELPERS = (batch_time, prefill_work, fits, insert)
+HELPERS = (batch_time, prefill_work, held, fits_with, fits, insert)
 """What `admission_loop` calls, callees first."""

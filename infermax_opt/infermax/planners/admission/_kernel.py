@@ -67,43 +67,36 @@ class Knobs(NamedTuple):
 def fits(machine: Any, run: Any, count: Any, end: Any, base: Any) -> Any:
     """Whether one more request fits, at every finish to come, until it ends itself.
 
-    Blocks are counted only where what rounding adds at most would not fit, and what is cached would.
+    Blocks are counted only where it depends on them.
     """
-    if fits_with(machine, run, count, end, base, machine.reach):
-        return True
-    if machine.reach == 0 or not fits_with(machine, run, count, end, base, 0):
-        return False
-    for k in range(count, -1, -1):
-        finish = end if k == count else run[k, END]
-        if finish > end:
-            continue
-        total = held(base + finish, machine.reach + 1)
-        for j in range(count):
-            if run[j, END] >= finish:
-                total += held(run[j, BASE] + finish, machine.reach + 1)
-        if total > machine.capacity:
-            return False
-    return True
-
-
-def fits_with(machine: Any, run: Any, count: Any, end: Any, base: Any, more: Any) -> Any:
-    """Whether it does if each request that is there holds so many tokens more than it has cached."""
     total = alive = 0
     placed = False
     for k in range(count - 1, -2, -1):
         if not placed and (k < 0 or run[k, END] <= end):
-            total += base + more
+            total += base
             alive += 1
             placed = True
-            if total + alive * end > machine.capacity:
+            free = machine.capacity - total - alive * end
+            if free < alive * machine.reach and (free < 0 or spills(machine, run, count, base, end)):
                 return False
         if k >= 0:
-            total += run[k, BASE] + more
+            total += run[k, BASE]
             alive += 1
             # Beyond its end nothing has changed.
-            if placed and total + alive * run[k, END] > machine.capacity:
+            free = machine.capacity - total - alive * run[k, END]
+            tight = placed and free < alive * machine.reach
+            if tight and (free < 0 or spills(machine, run, count, base, run[k, END])):
                 return False
     return True
+
+
+def spills(machine: Any, run: Any, count: Any, base: Any, finish: Any) -> Any:
+    """Whether the blocks of those that are there at a finish, and of one more request, exceed the memory."""
+    blocks = held(base + finish, machine.reach + 1)
+    for k in range(count):
+        if run[k, END] >= finish:
+            blocks += held(run[k, BASE] + finish, machine.reach + 1)
+    return blocks > machine.capacity
 
 
 def insert(run: Any, count: Any, end: Any, base: Any, who: Any) -> None:
@@ -284,5 +277,5 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
     return finished == n, first, last, named, chunks, named_end, decode, repeat, start
 
 
-HELPERS = (batch_time, prefill_work, held, fits_with, fits, insert)
+HELPERS = (batch_time, prefill_work, held, spills, fits, insert)
 """What `admission_loop` calls, callees first."""

@@ -20,7 +20,7 @@ from infermax_opt.infermax.data.first_tokens import counts_first_tokens
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.schedulers.algorithm1 import schedule
+from infermax_opt.infermax.schedulers.algorithm1 import Options, schedule
 from infermax_opt.infermax.schedulers.classed import CLASSED, FOR_FIRST_TOKENS, TRIED, classed_schedule
 from infermax_opt.infermax.schedulers.closed_loop import in_closed_loop
 from infermax_opt.infermax.schedulers.foresight import FORESIGHT, foresight_schedule
@@ -144,8 +144,12 @@ def get_scheduler(name: str) -> Scheduler:
         reserving = partial(_reserving, options=reservation_options(name))
         return partial(in_closed_loop, name=name, scheduler=reserving)
     others = [*CLASSED, *sorted(_installed()), *RESERVATION, *INFORMED, *PLANNERS, "FILE.py:NAME"]
-    by_preset = partial(schedule, options=preset(name, others))
-    return partial(in_closed_loop, name=name, scheduler=by_preset)
+    return partial(_by_preset, name=name, options=preset(name, others))
+
+
+def _by_preset(instance: Instance, name: str, options: Options) -> Schedule:
+    """What a preset makes of an instance, which may have a closed loop."""
+    return in_closed_loop(instance, name, partial(schedule, options=options, whole=instance))
 
 
 def _open_loop(instance: Instance, name: str, scheduler: Scheduler) -> Schedule:

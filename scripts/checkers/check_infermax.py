@@ -697,6 +697,7 @@ class Instance:
     def _read_requests(self, top: Field) -> None:
         """Requests by kind, and the hash of the instance."""
         meaning = self._machine(top)
+        #: Those that must be served; there may be none.
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
         #: Input and output tokens, arrival, weight and limits, whether they are optional, and how many.
         self.entries: list[tuple[int, int, Fraction, Promise, bool, int]] = []
@@ -707,8 +708,8 @@ class Instance:
             total += self._read_entry(entry, classes, meaning)
             if total > MAX_REQUESTS:
                 top["requests"].fail(f"more than {MAX_REQUESTS} requests in all")
-        if not self.kinds:
-            top["requests"].fail("holds no request that must be served")
+        if not self.entries:
+            top["requests"].fail("holds no request")
         self.sha256 = meaning.hexdigest()
 
     def _read_entry(self, entry: Field, classes: Field, meaning: Meaning) -> int:
@@ -4442,6 +4443,8 @@ def ranks_and_prices(knots: Field) -> Iterator[tuple[Field, Field]]:
 # --- infermax_opt/infermax/checker/certificate.py -------------------------------------------------
 # The certificate: which proof its evidence is, and whether that proves what is claimed.
 
+#: What is counted of all requests; all other metrics are about those alone that must be served.
+COUNTS = ("a sum of counts", "missed", "unserved", "unserved_tokens")
 #: Metrics whose bounds count in that of a weighted sum.
 PARTS = ("makespan", "missed", "mean_e2e")
 
@@ -4486,13 +4489,14 @@ def prove(instance: Instance, evidence: Field) -> Fraction:
     if not instance.weights:
         return prove_metric(instance, instance.objective, evidence)
     if "parts" not in evidence:  # of what counts, other metrics are not below 0
-        return prove_metric(instance.promising(instance.weights), "a sum of counts", evidence)
+        return prove_metric(instance.promising(instance.weights), COUNTS[0], evidence)
     parts = {part_of(part, PARTS): part for part in evidence["parts"].items()}
     require(len(parts) == len(evidence["parts"].value), "parts: a metric is there twice")
     proved = Fraction(0)
     for metric, part in parts.items():
         instance.work = Work()  # there are few parts, and each may be as long to check as a bound of its own
-        proved += instance.worth(metric) * prove_metric(instance, metric, part)
+        each = prove_metric(instance, metric, part)
+        proved += instance.worth(metric) * each
     return proved
 
 
@@ -4513,6 +4517,7 @@ def prove_metric(instance: Instance, metric: str, evidence: Field) -> Fraction:
     metric : str
     evidence : Field
     """
+    require(metric in COUNTS or bool(instance.kinds), "is for requests that must be served; there are none")
     proofs = PROOFS[metric]
     kind = evidence["kind"].text()
     if kind not in proofs:
@@ -4544,8 +4549,8 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "overload": overload,
         "backwards": backwards,
     },
-    "a sum of counts": {"attainment": attainment},
-    **{name: {"attainment": counted(name)} for name in ("missed", "unserved", "unserved_tokens")},
+    COUNTS[0]: {"attainment": attainment},
+    **{name: {"attainment": counted(name)} for name in COUNTS[1:]},
     **{
         f"{name}_{latency}": {
             "rank": ranked(percent, place),

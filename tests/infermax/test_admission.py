@@ -60,6 +60,18 @@ def test_schedules_are_valid_and_the_clock_is_right(make: object) -> None:
             assert told == pytest.approx(float(objective_value(instance.objective, check.metrics)), rel=1e-6)
 
 
+@pytest.mark.parametrize("capacity", [64, 79])
+def test_memory_is_counted_in_blocks(capacity: int) -> None:
+    """Four requests end with a full block each: they hold what they have cached, and no more."""
+    groups = tuple(RequestGroup(f"q{k}", 9, 8) for k in range(4))
+    instance = Instance(
+        "blocks", groups, System(capacity, 64, 64, block_size=16), PAPER, objective="mean_e2e"
+    )  # type: ignore[arg-type]
+    *_, (_, made) = AdmissionPlanner(instance).plans()
+    assert verify(instance, made).ok
+    assert set(made.batches[0].tokens) == {"q0", "q1", "q2", "q3"}
+
+
 def test_the_same_seed_gives_the_same_plans() -> None:
     instance = replace(crowded(3), objective="mean_e2e")
     plans = [list(AdmissionPlanner(instance, seed=5).plans()) for _ in range(2)]

@@ -161,6 +161,22 @@ def test_what_does_not_take_it_says_so(name: str) -> None:
         run_scheduler(LOOP, name)
 
 
+def test_optional_requests_alone_have_certificates() -> None:
+    """What is left unserved is counted of all requests, whether or not any must be served."""
+    group = RequestGroup("b", 6, 1, count=3, class_name="be", optional=True)
+    cost = CostModel([("0", "2")], ("0", "0"), ("0", "0"))
+    of = Instance(
+        "all", (group,), System(6, 6, 6), cost, objective=Objective.of("unserved"),
+        horizon=20, release=Release("be", 1),
+    )  # fmt: skip
+    found = list(searched_bounds(of))  # a prompt takes 12 s
+    assert [lower.value for lower in found] == [2]
+    assert check_evidence(of, found[0]) == 2
+    latency = certificate_to_json(replace(of, objective=Objective.of("mean_e2e"), release=None), found[0])
+    with pytest.raises(Rejected, match="requests that must be served; there are none"):
+        check(shown(replace(of, objective=Objective.of("mean_e2e"), release=None)), latency)
+
+
 @examples(60, 6_000)
 @given(found=loops(), name=st.sampled_from(OPEN))
 def test_schedulers_that_take_arrivals_as_given_take_closed_loops(found: Instance, name: str) -> None:
@@ -168,6 +184,14 @@ def test_schedulers_that_take_arrivals_as_given_take_closed_loops(found: Instanc
     last = RequestGroup("last", 1, 1, slo={"ttft": 9}, predicted_output_tokens=1)
     done = verify(aim := replace(found, groups=(*predicted, last)), run_scheduler(aim, name))
     assert done.ok, done.violations
+
+
+def test_levels_of_later_sets_are_enough_for_the_scheduler_that_goes_by_levels() -> None:
+    slo = RequestGroup("late", 2, 2, class_name="be", slo={"ttft": 9}, predicted_output_tokens=2)
+    of = replace(LOOP, groups=(replace(GROUPS[0], count=2), slo))
+    assert verify(of, run_scheduler(of, "deadline")).ok
+    with pytest.raises(InputError, match="no request has one"):
+        run_scheduler(LOOP, "deadline")
 
 
 def test_a_preset_serves_set_by_set() -> None:

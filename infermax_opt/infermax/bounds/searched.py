@@ -51,25 +51,37 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
         Asked often whether to search no longer.
     """
     whole, objective = instance.relaxed, instance.objective
-    if whole.required is None or not instance.relaxes:
+    if not instance.relaxes:
         return
-    instance = whole.required  # a schedule without the others has no batch that is longer
     if objective.limits:
         yield from _on_each_limit(whole, stop)
-    elif objective.name is None:
+    elif set(objective.metrics) <= set(BY_COUNT):  # also of requests that need not be finished
+        yield from attainment_bounds(whole, stop=stop)
+    elif whole.required is not None:
+        yield from _on_times(whole, whole.required, stop)
+
+
+def _on_times(whole: Instance, instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
+    """Bounds on what is about those that must be finished: a schedule of these alone has no longer batch.
+
+    Parameters
+    ----------
+    whole : Instance
+    instance : Instance
+        Those of its requests that must be finished.
+    stop : callable, optional
+        Asked often whether to search no longer.
+    """
+    objective = whole.objective
+    if objective.name is None:
         # Levels count for requests, too, that need not be finished.
-        parts = part_bounds(instance, lambda aim: searched_bounds(replace(whole, objective=aim), stop=stop))
-        if UNSERVED.isdisjoint(objective.metrics):
-            yield from parts
-        elif set(objective.metrics) <= set(BY_COUNT):  # all in one program, which sees what they share
-            yield from attainment_bounds(whole, stop=stop)
-        else:
-            yield from parts
+        yield from part_bounds(
+            instance, lambda aim: searched_bounds(replace(whole, objective=aim), stop=stop)
+        )
+        if not UNSERVED.isdisjoint(objective.metrics):
             yield from attainment_bounds(whole, stop=stop)
     elif objective.is_makespan:
         yield from _on_the_makespan(instance, stop)
-    elif objective.metrics[0] in BY_COUNT:
-        yield from attainment_bounds(whole, stop=stop)
     elif Metric(objective.name) in SEARCHED_QUANTILES:
         yield from rank_bounds(instance, stop=stop)
     elif objective.is_searched:

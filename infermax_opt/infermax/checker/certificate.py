@@ -31,6 +31,8 @@ from infermax_opt.infermax.checker.ramp import ramp
 from infermax_opt.infermax.checker.state_flow import state_flow
 from infermax_opt.infermax.checker.waves import waves
 
+#: What is counted of all requests; all other metrics are about those alone that must be served.
+COUNTS = ("a sum of counts", "missed", "unserved", "unserved_tokens")
 #: Metrics whose bounds count in that of a weighted sum.
 PARTS = ("makespan", "missed", "mean_e2e")
 
@@ -75,13 +77,14 @@ def prove(instance: Instance, evidence: Field) -> Fraction:
     if not instance.weights:
         return prove_metric(instance, instance.objective, evidence)
     if "parts" not in evidence:  # of what counts, other metrics are not below 0
-        return prove_metric(instance.promising(instance.weights), "a sum of counts", evidence)
+        return prove_metric(instance.promising(instance.weights), COUNTS[0], evidence)
     parts = {part_of(part, PARTS): part for part in evidence["parts"].items()}
     require(len(parts) == len(evidence["parts"].value), "parts: a metric is there twice")
     proved = Fraction(0)
     for metric, part in parts.items():
         instance.work = Work()  # there are few parts, and each may be as long to check as a bound of its own
-        proved += instance.worth(metric) * prove_metric(instance, metric, part)
+        each = prove_metric(instance, metric, part)
+        proved += instance.worth(metric) * each
     return proved
 
 
@@ -102,6 +105,7 @@ def prove_metric(instance: Instance, metric: str, evidence: Field) -> Fraction:
     metric : str
     evidence : Field
     """
+    require(metric in COUNTS or bool(instance.kinds), "is for requests that must be served; there are none")
     proofs = PROOFS[metric]
     kind = evidence["kind"].text()
     if kind not in proofs:
@@ -133,8 +137,8 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "overload": overload,
         "backwards": backwards,
     },
-    "a sum of counts": {"attainment": attainment},
-    **{name: {"attainment": counted(name)} for name in ("missed", "unserved", "unserved_tokens")},
+    COUNTS[0]: {"attainment": attainment},
+    **{name: {"attainment": counted(name)} for name in COUNTS[1:]},
     **{
         f"{name}_{latency}": {
             "rank": ranked(percent, place),

@@ -88,6 +88,7 @@ class Instance:
     def _read_requests(self, top: Field) -> None:
         """Requests by kind, and the hash of the instance."""
         meaning = self._machine(top)
+        #: Those that must be served; there may be none.
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
         #: Input and output tokens, arrival, weight and limits, whether they are optional, and how many.
         self.entries: list[tuple[int, int, Fraction, Promise, bool, int]] = []
@@ -98,8 +99,8 @@ class Instance:
             total += self._read_entry(entry, classes, meaning)
             if total > MAX_REQUESTS:
                 top["requests"].fail(f"more than {MAX_REQUESTS} requests in all")
-        if not self.kinds:
-            top["requests"].fail("holds no request that must be served")
+        if not self.entries:
+            top["requests"].fail("holds no request")
         self.sha256 = meaning.hexdigest()
 
     def _read_entry(self, entry: Field, classes: Field, meaning: Meaning) -> int:

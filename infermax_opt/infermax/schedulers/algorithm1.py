@@ -130,7 +130,7 @@ class LoopInput(NamedTuple):
     cost: Coefficients
 
 
-def schedule(instance: Instance, options: Options) -> Schedule:
+def schedule(instance: Instance, options: Options, whole: Instance | None = None) -> Schedule:
     """Schedule an instance by Algorithm 1.
 
     Parameters
@@ -139,6 +139,8 @@ def schedule(instance: Instance, options: Options) -> Schedule:
         Requests with arrivals are admitted by a simulated clock; the schedule waits where the
         exact clock might be behind it.
     options : Options
+    whole : Instance, optional
+        What the instance is a part of: who has what the order goes by may come later.
 
     Returns
     -------
@@ -157,7 +159,7 @@ def schedule(instance: Instance, options: Options) -> Schedule:
     peak KV and is never evicted, since it could not come back.
     """
     refuse_release(instance, f"the scheduler by {options.order.value}")
-    _check_knowledge(instance, options.order)
+    _check_knowledge(whole or instance, options.order)
     limits = _limits(instance, options)
     chunks = sum(r.input_tokens for r in instance.requests) // min(limits.prefill, limits.tokens)
     work = instance.output_tokens + len(instance.requests) + chunks

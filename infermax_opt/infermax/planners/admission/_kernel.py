@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infermax_opt.infermax.data.cost import batch_time, prefill_work
+from infermax_opt.infermax.schedulers._state import held
 
 __all__ = ["HELPERS", "Knobs", "Machine", "Queue", "admission_loop"]
 
@@ -64,23 +65,38 @@ class Knobs(NamedTuple):
 
 
 def fits(machine: Any, run: Any, count: Any, end: Any, base: Any) -> Any:
-    """Whether one more request fits, at every finish to come, until it ends itself."""
+    """Whether one more request fits, at every finish to come, until it ends itself.
+
+    Blocks are counted only where it depends on them.
+    """
     total = alive = 0
     placed = False
     for k in range(count - 1, -2, -1):
         if not placed and (k < 0 or run[k, END] <= end):
-            total += base + machine.reach
+            total += base
             alive += 1
             placed = True
-            if total + alive * end > machine.capacity:
+            free = machine.capacity - total - alive * end
+            if free < alive * machine.reach and (free < 0 or spills(machine, run, count, base, end)):
                 return False
         if k >= 0:
-            total += run[k, BASE] + machine.reach
+            total += run[k, BASE]
             alive += 1
             # Beyond its end nothing has changed.
-            if placed and total + alive * run[k, END] > machine.capacity:
+            free = machine.capacity - total - alive * run[k, END]
+            tight = placed and free < alive * machine.reach
+            if tight and (free < 0 or spills(machine, run, count, base, run[k, END])):
                 return False
     return True
+
+
+def spills(machine: Any, run: Any, count: Any, base: Any, finish: Any) -> Any:
+    """Whether the blocks of those that are there at a finish, and of one more request, exceed the memory."""
+    blocks = held(base + finish, machine.reach + 1)
+    for k in range(count):
+        if run[k, END] >= finish:
+            blocks += held(run[k, BASE] + finish, machine.reach + 1)
+    return blocks > machine.capacity
 
 
 def insert(run: Any, count: Any, end: Any, base: Any, who: Any) -> None:
@@ -261,5 +277,5 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
     return finished == n, first, last, named, chunks, named_end, decode, repeat, start
 
 
-HELPERS = (batch_time, prefill_work, fits, insert)
+HELPERS = (batch_time, prefill_work, held, spills, fits, insert)
 """What `admission_loop` calls, callees first."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from infermax_opt.infermax.data.cost import batch_time, prefill_work
 from infermax_opt.infermax.planners.admission._kernel import BASE, CLOCK_MARGIN, END, WHO, fits, insert
+from infermax_opt.infermax.planners.admission._kernel import HELPERS as ADMISSION
 
 __all__ = ["HELPERS", "Aims", "LevelKnobs", "levels_loop"]
 
@@ -267,5 +268,5 @@ def levels_loop(machine: Any, queue: Any, aims: Any, knobs: Any, cost: Any, most
     return now, first, last, named, chunks, named_end, decode, repeat, start
 
 
-HELPERS = (batch_time, prefill_work, fits, insert, longest_chunk)
+HELPERS = (*ADMISSION, longest_chunk)
 """What `levels_loop` calls, callees first."""

@@ -37,8 +37,9 @@ SETTLED = 300
 MOVING = 0.8
 #: Most requests that are moved at once.
 MOVED = 3
-#: By how many places they are moved, typically.
-FAR = 40.0
+#: By how many places they are moved, typically: one of these each time.  Where requests arrive over time only
+#: those that wait together can change places.
+FAR = (3.0, 10.0, 40.0)
 #: Share of the tries that change the best choice by a little; the others change it by much.
 SMALL_CHANGES = 0.7
 #: Seconds between two choices that become schedules.
@@ -211,9 +212,9 @@ class AdmissionPlanner:
     def _moved(self, choice: Choice) -> Choice:
         """The same with some requests elsewhere in the order."""
         rng, order = self.rng, self._order(choice)
-        moves = []
+        moves, far = [], float(rng.choice(FAR))
         for place in rng.integers(0, len(order), int(rng.integers(1, MOVED + 1))):
-            there = min(max(0, round(place + rng.normal(0.0, FAR))), len(order) - 1)
+            there = min(max(0, round(place + rng.normal(0.0, far))), len(order) - 1)
             moves.append((order[place], there))
         return replace(choice, moves=choice.moves + tuple(moves))
 

@@ -1072,6 +1072,9 @@ def _within(needs: list[Need], begin: int, end: int) -> list[Need]:
 #
 # The proof stands in `infermax_opt.fleet.bounds.in_turn`.
 
+#: What a request needs of a machine; None if it never keeps its limits.
+Needs = Callable[[Asked], list[Need] | None]
+
 
 class Prompts(NamedTuple):
     """Prompts with a limit, by arrival, and how many may be late of these.
@@ -1086,7 +1089,7 @@ class Prompts(NamedTuple):
     allowed: int
 
 
-def prompts_of(machine: Machine, question: Question, piece: int) -> Prompts:
+def prompts_of(machine: Machine, question: Question, piece: int, needs_of: Needs) -> Prompts:
     """The prompts of a question, and what each pays at least.
 
     Parameters
@@ -1096,6 +1099,7 @@ def prompts_of(machine: Machine, question: Question, piece: int) -> Prompts:
         Not more of its requests are never in time than may be late.
     piece : int
         Affine piece of the batch time.
+    needs_of : callable
     """
     work, known = question.work, dict[tuple[int, int], int | None]()
     work.spend(finding(machine, question) + JOB_STEPS * len(question.requests))
@@ -1103,8 +1107,8 @@ def prompts_of(machine: Machine, question: Question, piece: int) -> Prompts:
         machine.alpha[piece] + machine.p0, machine.beta[piece], machine.p1, machine.prefill, machine.spreads
     )
     found, window, allowed = list[tuple[int, int | None]](), 0, len(question.requests) - question.must
-    for arrival, prompt, outputs, limits in question.requests:
-        needs = needs_of(machine, arrival, (prompt, outputs), limits, 1)
+    for asked in question.requests:
+        needs, prompt = needs_of(asked), asked[1]
         if needs is None:
             allowed -= 1
         elif needs and needs[0].first == 1:
@@ -1131,7 +1135,7 @@ def too_few(machines: int, prompts: Prompts, work: Work) -> bool:
     return fewest_late(jobs, machines * prompts.window, prompts.allowed, work) > prompts.allowed
 
 
-def machines_in_turn(given: Field, machine: Machine, question: Question) -> int:
+def machines_in_turn(given: Field, machine: Machine, question: Question, needs_of: Needs) -> int:
     """One machine more than are too few by a certificate; 0 if it says nothing of them.
 
     Parameters
@@ -1140,13 +1144,14 @@ def machines_in_turn(given: Field, machine: Machine, question: Question) -> int:
         The certificate.
     machine : Machine
     question : Question
+    needs_of : callable
     """
     if "in_turn" not in given:
         return 0
     evidence = given["in_turn"]
     machines = evidence["too_few"].whole(0, MAX_INTEGER)
     piece = evidence["piece"].whole(0, len(machine.alpha) - 1)
-    shown = too_few(machines, prompts_of(machine, question, piece), question.work)
+    shown = too_few(machines, prompts_of(machine, question, piece, needs_of), question.work)
     require(shown, f"in_turn: no more requests are late on {machines} machines than may be")
     return machines + 1
 
@@ -1180,8 +1185,16 @@ def charged(given: Field, work: Work) -> Charged:
     question = read_question(given, work)
     machine, windows, paid = paid_by(given, question)
     least = least_paid(paid, question.must)
-    in_turn = 0 if least is None else machines_in_turn(given, machine, question)
+    in_turn = 0
+    if least is not None:
+        in_turn = machines_in_turn(given, machine, question, lambda asked: prompt_needs(machine, asked))
     return Charged(machine, windows, question, least, in_turn)
+
+
+def prompt_needs(machine: Machine, asked: Asked) -> list[Need] | None:
+    """What a request needs of a machine that serves it to its end, its later tokens as one stretch."""
+    arrival, prompt, outputs, limits = asked
+    return needs_of(machine, arrival, (prompt, outputs), limits, 1)
 
 
 def least_paid(paid: list[int | None], must: int) -> int | None:
@@ -1546,7 +1559,10 @@ def fewest_apart(given: Field, work: Work) -> tuple[str, int | str]:
         paid.append(None if needs is None else paid_in(machine, windows, asked[1], needs, work))
         # Whoever has a single token is done before the decode pool.
         done += needs is not None and side == "decode" and asked[2] == 1
-    found = Charged(machine, windows, question, least_paid(paid, question.must))
+    least, in_turn = least_paid(paid, question.must), 0
+    if least is not None and side == "prefill":
+        in_turn = machines_in_turn(given, machine, question, lambda asked: split_needs(apart, side, asked, 1))
+    found = Charged(machine, windows, question, least, in_turn)
     return side, fewest_of(found, int(question.must > done))
 
 

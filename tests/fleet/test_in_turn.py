@@ -12,12 +12,15 @@ import pytest
 from infermax_opt.checking.errors import Rejected
 from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Work
+from infermax_opt.fleet.apart import ApartQuestion
 from infermax_opt.fleet.bounds import in_turn
 from infermax_opt.fleet.bounds.in_turn import machines_too_few
 from infermax_opt.fleet.bounds.pooled import pooled_bound
-from infermax_opt.fleet.checker.certificate import check, least_machines, machines_from
-from infermax_opt.fleet.checker.in_turn import prompts_of, too_few
-from infermax_opt.fleet.checker.machine import read_machine
+from infermax_opt.fleet.bounds.split import pool_bound
+from infermax_opt.fleet.checker.certificate import check, least_apart, least_machines, machines_from
+from infermax_opt.fleet.checker.in_turn import Needs, prompts_of, too_few
+from infermax_opt.fleet.checker.machine import Machine, read_machine
+from infermax_opt.fleet.checker.pooled import prompt_needs
 from infermax_opt.fleet.checker.question import read_question
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.infermax.data.cost import CostModel
@@ -30,6 +33,10 @@ from tests.infermax.vector_oracle import TooMany
 def without(question: FleetQuestion) -> dict[str, Any]:
     """A certificate of a question without windows."""
     return {**pooled_bound(question).certificate, "windows": []}
+
+
+def needs_on(machine: Machine) -> Needs:
+    return lambda asked: prompt_needs(machine, asked)
 
 
 def crowded(seed: int) -> FleetQuestion:
@@ -61,9 +68,9 @@ def test_no_number_that_is_enough_is_too_few(seeds: range, made: Any) -> None:
         machine = read_machine(given["machine"])
         for piece in range(len(machine.alpha)):
             asked = read_question(given, Work())
-            prompts = prompts_of(machine, asked, piece)
+            prompts = prompts_of(machine, asked, piece, needs_on(machine))
             assert not too_few(best, prompts, Work()), (seed, piece, best)
-        found = machines_too_few(certificate, 0)
+        found = machines_too_few(certificate, machine, needs_on(machine), 0)
         if found is not None:
             least = least_machines({**certificate, "in_turn": found})
             assert least == found["too_few"] + 1 <= best, seed
@@ -124,7 +131,8 @@ def test_who_has_no_limit_of_the_first_token_is_never_late() -> None:
     certificate = without(burst(21))
     free = {**certificate, "levels": [[None, "1", None]]}
     given = Field(free, "certificate")
-    prompts = prompts_of(read_machine(given["machine"]), read_question(given, Work()), 0)
+    machine = read_machine(given["machine"])
+    prompts = prompts_of(machine, read_question(given, Work()), 0, needs_on(machine))
     assert (prompts.arrivals, prompts.window) == ([], 0)
     assert not too_few(0, prompts, Work())
 
@@ -135,3 +143,15 @@ def test_what_takes_a_checker_too_long_is_left_out(monkeypatch: pytest.MonkeyPat
     found = pooled_bound(question)
     assert (found.machines, found.certified) == (2, True)
     assert "in_turn" not in found.certificate
+
+
+def test_prompts_of_a_pool_of_their_own() -> None:
+    question = spread(Fraction(91, 100))
+    apart = ApartQuestion(question, question.workload.system, question.workload.cost, Fraction(0))
+    prefill, decode = (pool_bound(apart, side) for side in ("prefill", "decode"))
+    assert prefill.certificate["in_turn"] == {"too_few": 2, "piece": 0}
+    assert prefill.machines == least_apart(prefill.certificate) == 3
+    assert "in_turn" not in decode.certificate
+    # Where all later tokens are made elsewhere, prompts are nobody's.
+    evidence = {**decode.certificate, "in_turn": {"too_few": 9, "piece": 0}}
+    assert least_apart(evidence) == decode.machines

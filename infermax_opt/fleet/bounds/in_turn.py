@@ -36,29 +36,33 @@ from typing import Any
 
 from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Exhausted, Work
-from infermax_opt.fleet.checker.in_turn import prompts_of, too_few
-from infermax_opt.fleet.checker.machine import read_machine
+from infermax_opt.fleet.checker.in_turn import Needs, prompts_of, too_few
+from infermax_opt.fleet.checker.machine import Machine
 from infermax_opt.fleet.checker.question import read_question
 
 __all__ = ["machines_too_few"]
 
 
-def machines_too_few(certificate: dict[str, Any], known: int) -> dict[str, int] | None:
+def machines_too_few(
+    certificate: dict[str, Any], machine: Machine, needs_of: Needs, known: int
+) -> dict[str, int] | None:
     """Evidence that most machines are too few, by the best affine piece; None if no more than are known.
 
     Parameters
     ----------
     certificate : dict
-        With machine and question.
+        With the question.
+    machine : Machine
+    needs_of : callable
+        What a request needs of it.
     known : int
         Machines that are needed.
     """
     given, best = Field(certificate, "certificate"), None
-    machine = read_machine(given["machine"])
     for piece in range(len(machine.alpha)):
         try:
             question = read_question(given, Work())
-            prompts = prompts_of(machine, question, piece)
+            prompts = prompts_of(machine, question, piece, needs_of)
             most = _most(lambda machines: too_few(machines, prompts, Work()), known)  # noqa: B023
         except Exhausted:
             continue

@@ -78,6 +78,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from infermax_opt.checking.work import Exhausted
@@ -85,7 +86,7 @@ from infermax_opt.fleet.bounds.in_turn import machines_too_few
 from infermax_opt.fleet.bounds.windows import Weighted, best_windows
 from infermax_opt.fleet.checker.certificate import least_machines
 from infermax_opt.fleet.checker.needs import needs_of
-from infermax_opt.fleet.checker.pooled import POOLED_SCHEMA
+from infermax_opt.fleet.checker.pooled import POOLED_SCHEMA, prompt_needs
 from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.machine import machine_of, machine_to_json
 from infermax_opt.fleet.question import FleetQuestion
@@ -148,36 +149,43 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
     }
     proved, certified = settled(certificate, least_machines)
     if proved != NEVER:
-        proved, certified = _in_turn(certificate, int(proved), certified)
+        in_turn = machines_too_few(certificate, machine, partial(prompt_needs, machine), int(proved))
+        proved, certified = with_more(certificate, in_turn, least_machines, certified)
     return MachineBound(
         None if proved == NEVER else int(proved), certificate, lost, relaxed, certified, tuple(missed)
     )
 
 
-def _in_turn(certificate: dict[str, Any], known: int, certified: bool) -> tuple[int, bool]:
-    """Count prompts in turn, too, where that proves more; without windows if both take a checker too long.
+def with_more(
+    certificate: dict[str, Any],
+    in_turn: dict[str, int] | None,
+    least: Callable[..., int | str],
+    certified: bool,
+) -> tuple[int, bool]:
+    """The claim of a certificate with prompts in turn, and whether a checker has the time for it.
+
+    Windows are left out where both take a checker too long.
 
     Parameters
     ----------
     certificate : dict
         Evidence and claim are changed.
-    known : int
-        What it proves.
+    in_turn : dict or None
+        What proves more; None: nothing does.
+    least : callable
+        The checker.
     certified : bool
-        Whether a checker has the time for it.
+        Whether a checker has the time for what there is.
     """
-    found = machines_too_few(certificate, known)
-    if found is None:
-        return known, certified
-    for windows in (certificate["windows"], list[Any]()):
-        more = {**certificate, "windows": windows, "in_turn": found}
+    for windows in (certificate["windows"], list[Any]()) if in_turn is not None else ():
+        more = {**certificate, "windows": windows, "in_turn": in_turn}
         try:
-            proved = int(least_machines(more))
+            proved = least(more)
         except Exhausted:
             continue
         certificate.update(more, machines=proved)
-        return proved, True
-    return known, certified
+        return int(proved), True
+    return int(certificate["machines"]), certified
 
 
 def settled(certificate: dict[str, Any], least: Callable[..., int | str]) -> tuple[int | str, bool]:

@@ -23,7 +23,8 @@ for later tokens, nothing of which is computed again there (so d0 is shared by K
 request follow each other wherever they run; those of its later tokens take min(tpot (O - 1), D - a - F) - X
 together at most.  So in every window the needs
 of one side that lie within it cost at most the number of its machines times the length of the window.  The
-weights, and the adversary who chooses who misses, are those of that bound, for each side by itself.  QED.
+weights, and the adversary who chooses who misses, are those of that bound, for each side by itself.  Prompts
+of prefill machines are counted in turn, too (`infermax_opt.fleet.bounds.in_turn`).  QED.
 
 Both numbers hold at once: whoever reaches the share has at least so many machines in each pool, and at least
 the sum in all.  What it does not see is what that bound does not see either; that the same requests have to
@@ -34,10 +35,12 @@ TPOT counts from it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from infermax_opt.fleet.apart import ApartQuestion
-from infermax_opt.fleet.bounds.pooled import GROUPS, evidence, settled
+from infermax_opt.fleet.bounds.in_turn import machines_too_few
+from infermax_opt.fleet.bounds.pooled import GROUPS, evidence, settled, with_more
 from infermax_opt.fleet.bounds.windows import Weighted, best_windows
 from infermax_opt.fleet.checker.certificate import least_apart
 from infermax_opt.fleet.checker.machine import Machine
@@ -90,4 +93,8 @@ def pool_bound(question: ApartQuestion, side: str) -> PoolBound:
         **evidence(whole, windows),
     }
     proved, certified = settled(certificate, least_apart)
+    if proved != NEVER and side == "prefill":
+        needs_of = partial(split_needs, apart, side, groups=1)
+        in_turn = machines_too_few(certificate, machine, needs_of, int(proved))
+        proved, certified = with_more(certificate, in_turn, least_apart, certified)
     return PoolBound(None if proved == NEVER else int(proved), certificate, relaxed, certified)

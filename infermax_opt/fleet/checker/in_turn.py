@@ -5,6 +5,7 @@ The proof stands in `infermax_opt.fleet.bounds.in_turn`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from infermax_opt.checking.errors import require
@@ -19,9 +20,12 @@ from infermax_opt.checking.in_turn import (
 from infermax_opt.checking.limits import MAX_INTEGER
 from infermax_opt.checking.work import Work
 from infermax_opt.fleet.checker.machine import Machine
-from infermax_opt.fleet.checker.needs import needs_of
-from infermax_opt.fleet.checker.question import Question
+from infermax_opt.fleet.checker.needs import Need
+from infermax_opt.fleet.checker.question import Asked, Question
 from infermax_opt.fleet.checker.windows import finding
+
+#: What a request needs of a machine; None if it never keeps its limits.
+Needs = Callable[[Asked], list[Need] | None]
 
 
 class Prompts(NamedTuple):
@@ -37,7 +41,7 @@ class Prompts(NamedTuple):
     allowed: int
 
 
-def prompts_of(machine: Machine, question: Question, piece: int) -> Prompts:
+def prompts_of(machine: Machine, question: Question, piece: int, needs_of: Needs) -> Prompts:
     """The prompts of a question, and what each pays at least.
 
     Parameters
@@ -47,6 +51,7 @@ def prompts_of(machine: Machine, question: Question, piece: int) -> Prompts:
         Not more of its requests are never in time than may be late.
     piece : int
         Affine piece of the batch time.
+    needs_of : callable
     """
     work, known = question.work, dict[tuple[int, int], int | None]()
     work.spend(finding(machine, question) + JOB_STEPS * len(question.requests))
@@ -54,8 +59,8 @@ def prompts_of(machine: Machine, question: Question, piece: int) -> Prompts:
         machine.alpha[piece] + machine.p0, machine.beta[piece], machine.p1, machine.prefill, machine.spreads
     )
     found, window, allowed = list[tuple[int, int | None]](), 0, len(question.requests) - question.must
-    for arrival, prompt, outputs, limits in question.requests:
-        needs = needs_of(machine, arrival, (prompt, outputs), limits, 1)
+    for asked in question.requests:
+        needs, prompt = needs_of(asked), asked[1]
         if needs is None:
             allowed -= 1
         elif needs and needs[0].first == 1:
@@ -82,7 +87,7 @@ def too_few(machines: int, prompts: Prompts, work: Work) -> bool:
     return fewest_late(jobs, machines * prompts.window, prompts.allowed, work) > prompts.allowed
 
 
-def machines_in_turn(given: Field, machine: Machine, question: Question) -> int:
+def machines_in_turn(given: Field, machine: Machine, question: Question, needs_of: Needs) -> int:
     """One machine more than are too few by a certificate; 0 if it says nothing of them.
 
     Parameters
@@ -91,12 +96,13 @@ def machines_in_turn(given: Field, machine: Machine, question: Question) -> int:
         The certificate.
     machine : Machine
     question : Question
+    needs_of : callable
     """
     if "in_turn" not in given:
         return 0
     evidence = given["in_turn"]
     machines = evidence["too_few"].whole(0, MAX_INTEGER)
     piece = evidence["piece"].whole(0, len(machine.alpha) - 1)
-    shown = too_few(machines, prompts_of(machine, question, piece), question.work)
+    shown = too_few(machines, prompts_of(machine, question, piece, needs_of), question.work)
     require(shown, f"in_turn: no more requests are late on {machines} machines than may be")
     return machines + 1

@@ -12,8 +12,8 @@ from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Work
 from infermax_opt.fleet.checker.in_turn import machines_in_turn
 from infermax_opt.fleet.checker.machine import Machine
-from infermax_opt.fleet.checker.needs import unit_of
-from infermax_opt.fleet.checker.question import Question, read_question, require_schema
+from infermax_opt.fleet.checker.needs import Need, needs_of, unit_of
+from infermax_opt.fleet.checker.question import Asked, Question, read_question, require_schema
 from infermax_opt.fleet.checker.windows import NEVER, Window, paid_by
 
 POOLED_SCHEMA = "infermax-opt/fleet-bound/1"
@@ -39,8 +39,16 @@ def charged(given: Field, work: Work) -> Charged:
     question = read_question(given, work)
     machine, windows, paid = paid_by(given, question)
     least = least_paid(paid, question.must)
-    in_turn = 0 if least is None else machines_in_turn(given, machine, question)
+    in_turn = 0
+    if least is not None:
+        in_turn = machines_in_turn(given, machine, question, lambda asked: prompt_needs(machine, asked))
     return Charged(machine, windows, question, least, in_turn)
+
+
+def prompt_needs(machine: Machine, asked: Asked) -> list[Need] | None:
+    """What a request needs of a machine that serves it to its end, its later tokens as one stretch."""
+    arrival, prompt, outputs, limits = asked
+    return needs_of(machine, arrival, (prompt, outputs), limits, 1)
 
 
 def least_paid(paid: list[int | None], must: int) -> int | None:

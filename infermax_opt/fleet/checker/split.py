@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from infermax_opt.checking.fields import Field, shown
 from infermax_opt.checking.work import Work
+from infermax_opt.fleet.checker.in_turn import machines_in_turn
 from infermax_opt.fleet.checker.machine import Machine, later_ticks, prompt_ticks, read_machine
 from infermax_opt.fleet.checker.needs import Need, later_needs, least_of, span_of
 from infermax_opt.fleet.checker.pooled import Charged, fewest_of, least_paid
@@ -141,5 +142,8 @@ def fewest_apart(given: Field, work: Work) -> tuple[str, int | str]:
         paid.append(None if needs is None else paid_in(machine, windows, asked[1], needs, work))
         # Whoever has a single token is done before the decode pool.
         done += needs is not None and side == "decode" and asked[2] == 1
-    found = Charged(machine, windows, question, least_paid(paid, question.must))
+    least, in_turn = least_paid(paid, question.must), 0
+    if least is not None and side == "prefill":
+        in_turn = machines_in_turn(given, machine, question, lambda asked: split_needs(apart, side, asked, 1))
+    found = Charged(machine, windows, question, least, in_turn)
     return side, fewest_of(found, int(question.must > done))

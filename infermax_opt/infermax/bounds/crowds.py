@@ -75,6 +75,7 @@ class CrowdSearch:
         # and crowds for the smallest that was not, so for all below it.
         self._none: list[tuple[int, int]] = []
         self._some: list[tuple[int, int]] = []
+        self._vain = False
 
     def crowds(self, promised: Instance, allowed: int) -> list[Crowd] | None:
         """Crowds by which more requests are late than may be; None if they are not found.
@@ -86,6 +87,8 @@ class CrowdSearch:
         allowed : int
             Requests that may be late.
         """
+        if self._vain:
+            return None
         groups = sorted(promised.groups, key=lambda one: (one.arrival, one.input_tokens, one.output_tokens))
         self._proof = AttainmentProof(replace(promised, groups=tuple(groups)), self.piece)
         guests, found = self._proof.guests, list[Crowd]()
@@ -98,6 +101,8 @@ class CrowdSearch:
         if late <= allowed or steps > MAX_STEPS:
             if not self._stop():
                 self._some = [(one.first, one.end) for one in found]
+                # Programs of many requests take long; without one crowd there is little hope for many.
+                self._vain = not found and len(guests) > MOST
             return None
         self._none = [(one.first, one.end - 1) for one in found]
         return found
@@ -118,7 +123,7 @@ class CrowdSearch:
         while low < most and not self._stop():
             # Those that came long before have left.
             since = bisect_left(guests, guests[low].begin - stay, key=lambda guest: guest.begin)
-            start = max(start, since, low + 1 - MOST)
+            start = max(start, since, low - MOST // 2)
             end = min(low + step, start + MOST, sure if sure > low else most)
             found = self._crowd(start, end)
             if found is not None:

@@ -7,7 +7,8 @@ latency is above x.  The largest such x is searched for by bisection; its certif
 who misses it.
 
 Of the TTFT, `on_time` says it in less time and mostly better, so it comes first.  Where few may be late,
-crowds come next: they see each one that is, where all together see shares of many.
+crowds come next: they see each one that is, where all together see shares of many.  Under overload they come
+last, for limits are far from what requests take alone, and crowds large.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.attainment import attainment_bounds
 from infermax_opt.infermax.bounds.crowds import CrowdSearch, crowds_bound
+from infermax_opt.infermax.bounds.least_work import least_work
 from infermax_opt.infermax.bounds.on_time import on_time_bound
 from infermax_opt.infermax.bounds.service import service_bounds
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective, RequestGroup
@@ -32,9 +34,9 @@ __all__ = ["promising", "rank_bounds"]
 #: Figures of a limit.
 FIGURES = 4
 #: A limit is what is proved times this until one is not, and the search ends when the limit is known up to
-#: the second factor: by attainment, and by crowds, which are for few that are late.
+#: the second factor: by attainment, and by crowds, where a limit that is not proved takes longest.
 FAR, CLOSE = Fraction(2), Fraction(101, 100)
-NEAR, NEAR_CLOSE = Fraction(108, 100), Fraction(1005, 1000)
+NEAR, NEAR_CLOSE = Fraction(105, 100), Fraction(1005, 1000)
 #: Limits tried, at most.
 DOUBLINGS = 40
 #: Requests for each that may be late, fewer than which are no crowd.
@@ -96,15 +98,15 @@ def rank_bounds(instance: Instance, *, stop: Stop | None = None) -> Iterator[Low
             yield bound
 
 
-def _arguments(instance: Instance, metric: Metric, allowed: int, stop: Stop | None) -> Iterator[Argument]:
-    """Arguments by which a limit may be a bound, if more requests miss it than are allowed to.
+def _arguments(instance: Instance, metric: Metric, allowed: int, stop: Stop | None) -> list[Argument]:
+    """Arguments by which a limit may be a bound, the one that gets farther in little time first.
 
     Parameters
     ----------
     instance : Instance
     metric : Metric
     allowed : int
-        Requests that may miss a limit.
+        Requests that may miss it.
     stop : callable, optional
         Asked whether to try no other limit.
     """
@@ -121,10 +123,19 @@ def _arguments(instance: Instance, metric: Metric, allowed: int, stop: Stop | No
         """By crowds, of each of which some miss it."""
         return crowds_bound(search, promising(instance, metric, limit), limit, allowed)
 
+    found = [Argument(attained, FAR, CLOSE)]
     if allowed * CROWD <= len(instance.requests) and len(instance.types) <= MAX_KINDS:
-        for piece in range(len(instance.cost.batch)):
-            yield Argument(partial(crowded, CrowdSearch(piece, stop)), NEAR, NEAR_CLOSE)
-    yield Argument(attained, FAR, CLOSE)
+        searches = (CrowdSearch(piece, stop) for piece in range(len(instance.cost.batch)))
+        by_crowds = [Argument(partial(crowded, search), NEAR, NEAR_CLOSE) for search in searches]
+        found = [*found, *by_crowds] if _overloaded(instance) else [*by_crowds, *found]
+    return found
+
+
+def _overloaded(instance: Instance) -> bool:
+    """Whether work comes faster than it is done, so that all wait ever longer."""
+    span = max(kind.arrival for kind in instance.types) * instance.cost.ticks_per_second
+    works = (least_work(instance, instance.types, piece) for piece in range(len(instance.cost.batch)))
+    return max(works) > span
 
 
 def _rising(argument: Argument, low: Fraction, stop: Stop | None) -> Iterator[LowerBound]:

@@ -152,7 +152,7 @@ def main() -> None:
             "The conversation trace as above; 31 of 3,118 requests may be later. A minute a row, on two\n"
             "cores that other work shared. A plan for first tokens lets all other tokens wait. The bounds\n"
             "on the TTFT count how many prompts can be on time one after the other; those on the end-to-end\n"
-            "latency see no more than a request alone.",
+            "latency count crowds, of each of which one is late.",
             tails,
         ),
         section(

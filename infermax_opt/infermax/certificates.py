@@ -68,9 +68,11 @@ Certificates of missed service levels are of one kind:
   first appearance; shares are in units of 2**-24: see `infermax_opt.infermax.bounds.attainment`.
 
 Those of percentiles and maxima of TTFT and end-to-end latency are of the kind ``rank``: the same with a
-``limit`` in seconds, which every request is promised: see `infermax_opt.infermax.bounds.ranks`.  Those of
-the TTFT may also be of the kind ``on-time``, which holds the ``piece`` and the ``limit``: see
-`infermax_opt.infermax.bounds.on_time`.
+``limit`` in seconds, which every request is promised: see `infermax_opt.infermax.bounds.ranks`.  Or they are
+of the kind ``crowds``, which holds the ``piece``, the ``limit``, and a list of ``crowds``: each has its
+``first`` request by arrival and lengths, and, for it and those after it, the rest of what ``attainment``
+holds: see `infermax_opt.infermax.bounds.crowds`.  Those of the TTFT may also be of the kind ``on-time``,
+which holds the ``piece`` and the ``limit``: see `infermax_opt.infermax.bounds.on_time`.
 
 Evidence for limits names the one ``metric`` that it is about.  That of a weighted sum is of the kind
 ``parts``: a list of evidence of makespan, mean end-to-end latency and `missed`, each with its ``metric``:

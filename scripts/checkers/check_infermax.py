@@ -1237,16 +1237,29 @@ def ranked(percent: int, place: int) -> Callable[[Instance, Field, Piece], Fract
 
     def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         """The limit, for it is below the rank."""
-        limit = evidence["limit"].number()
-        ttft, tpot, e2e = (limit if k == place else None for k in range(3))
-        promised, promise = copy(instance), (Fraction(1), ttft, tpot, e2e)
-        promised.promised = {(*key, promise): count for key, count in instance.kinds.items()}
-        count = sum(instance.kinds.values())
-        missed = attainment(promised, evidence, piece)
+        limit, count = evidence["limit"].number(), sum(instance.kinds.values())
+        missed = attainment(promising_all(instance, place, limit), evidence, piece)
         require(missed > count - -(-percent * count // 100), "no more requests miss the limit than may")
         return limit
 
     return prove
+
+
+def promising_all(instance: Instance, place: int, limit: Fraction) -> Instance:
+    """The same, where all are promised a limit and count 1.
+
+    Parameters
+    ----------
+    instance : Instance
+    place : int
+        Of the latency among the limits of a request: TTFT, TPOT, end-to-end latency.
+    limit : Fraction
+        Seconds.
+    """
+    ttft, tpot, e2e = (limit if k == place else None for k in range(3))
+    promised, promise = copy(instance), (Fraction(1), ttft, tpot, e2e)
+    promised.promised = {(*key, promise): count for key, count in instance.kinds.items()}
+    return promised
 
 
 def whole_weights(instance: Instance, least: Fraction) -> Fraction:
@@ -1741,6 +1754,59 @@ def kv_area(served: Served) -> int:
     big = tokens_above(served, capacity // 2)[0]
     others = tokens_above(served, max(0, cut - 1))[1] - huge_volume  # from the cut on: none beside a huge one
     return max(big, huge - (-others // capacity))
+
+
+# --- infermax_opt/infermax/checker/crowds.py ------------------------------------------------------
+# Proof: a rank of a latency, by disjoint crowds of requests, of each of which some miss a limit.
+
+
+def crowds(percent: int, place: int) -> Callable[[Instance, Field, Piece], Fraction]:
+    """Proof that a rank of a latency is above a limit: more requests miss it than may.
+
+    See `infermax_opt.infermax.bounds.crowds`.
+
+    Parameters
+    ----------
+    percent : int
+        Of the rank; 100 is the largest.
+    place : int
+        Of the latency among the limits of a request: TTFT, TPOT, end-to-end latency.
+    """
+
+    def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        """The limit, for it is below the rank."""
+        limit, count = evidence["limit"].number(), sum(instance.kinds.values())
+        instance.work.spend(2 * PROMISE_STEPS * len(instance.kinds))
+        promised = promising_all(instance, place, limit)
+        kinds = sorted(promised.promised.items(), key=lambda kind: (kind[0][2], kind[0][0], kind[0][1]))
+        late, end = Fraction(0), 0
+        for crowd in evidence["crowds"].items():
+            first = crowd["first"].whole(end, len(kinds))
+            outside, end = kinds[end:first], first + len(crowd["shares"].items())
+            late += surely_late(promised, outside, piece)
+            part = copy(promised)
+            part.promised = dict(kinds[first:end])
+            unit = Fraction(2) ** crowd["exponent"].whole(0, 512)
+            late += attainment(part, crowd, piece._replace(unit=unit))
+        late += surely_late(promised, kinds[end:], piece)
+        require(late > count - -(-percent * count // 100), "no more requests miss the limit than may")
+        return limit
+
+    return prove
+
+
+def surely_late(instance: Instance, kinds: list[tuple[Any, int]], piece: Piece) -> int:
+    """Requests that miss the limit even alone.
+
+    Parameters
+    ----------
+    instance : Instance
+    kinds : list
+        Lengths, arrival and promise, and how many of them.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    return sum(count for key, count in kinds if keeper(instance, key, piece) is None)
 
 
 # --- infermax_opt/infermax/checker/filling.py -----------------------------------------------------
@@ -4554,6 +4620,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
     **{
         f"{name}_{latency}": {
             "rank": ranked(percent, place),
+            "crowds": crowds(percent, place),
             **({"on-time": on_time(percent)} if latency == "ttft" else {}),
         }
         for name, percent in (("p50", 50), ("p90", 90), ("p99", 99), ("max", 100))

@@ -38,6 +38,7 @@ COST = CostModel([("1", "0.1"), ("0.5", "0.2")], ("0.25", "0.05"), ("0.3", "0.02
 ROUNDS = CostModel([("1", "0")], ("0", "0"), ("0", "0"))
 TWO = (RequestGroup("a", 2, 3, count=2), RequestGroup("b", 3, 2, Fraction("1.5")))
 RIGID = Policy(hybrid_batching=False, chunked_prefill=False, preemption=False)
+PAIR = (("a", 2, 20), ("b", 3, 16))
 KEPT = Policy(hybrid_batching=True, chunked_prefill=False, preemption=False)
 
 
@@ -115,6 +116,14 @@ def close() -> Instance:
     return Instance("close", groups, System(40, 6, 6), COST, objective=aim)
 
 
+def far() -> Instance:
+    """Two pairs of requests far from each other, each of which cannot both be on time, and short ones."""
+    pairs = [RequestGroup(f"{name}{k}", i, o, 60 * k) for k in range(2) for name, i, o in PAIR]
+    groups = (RequestGroup("s", 1, 1, 1, count=8), *pairs)
+    aim = Objective.of("p90_e2e")
+    return Instance("far", groups, System(80, 50, 50), COST, KEPT, objective=aim)
+
+
 # --- evidence that is written here ------------------------------------------------------------------
 
 MISSED = {
@@ -141,6 +150,18 @@ NARROW = {
     "potential": [0, -614326, -307108, 106, -1228694, -880504, -573286, -614294, -266104, 106],
 }  # fmt: skip
 ON_TIME = {"kind": "on-time", "piece": 1, "limit": "2.1"}
+#: What the longer one of a pair pays in the time that it has.
+HALF = {"exponent": 20, "groups": 2, "shares": [[0, 2**24], [0]]}
+CROWDS = {
+    "kind": "crowds", "limit": "40", "piece": 0,
+    "crowds": [
+        {"first": 0, **HALF, "cells": [[4000, 262, 0, 0, 0]]},
+        {
+            "first": 3, **HALF, "shares": [[1, 2**24], [0]],
+            "cells": [[6000, 0, 0, 0, 0], [10000, 262, 0, 0, 0]],
+        },
+    ],
+}  # fmt: skip
 #: Cells that are left of evidence that has many.
 FEW = 6
 
@@ -201,6 +222,7 @@ def of_infermax() -> Iterator[Accepted]:
     yield written(optional("unserved"), "unserved", UNSERVED)
     yield written(optional("unserved_tokens"), "unserved-tokens", UNSERVED)
     yield written(crowd(), "rank", RANK)
+    yield written(far(), "crowds", CROWDS)
     yield written(close(), "on-time", ON_TIME)
     limits = replace(arrivals(), objective=Objective.of({"at_most": {"makespan": "3", "mean_e2e": "2"}}))
     yield written(limits, "limits", {**makespan["state-flow"].certificate["evidence"], "metric": "makespan"})

@@ -202,6 +202,16 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("limit-raised", "evidence", "limit", "1000"),
         ("price-lowered-to-0", "evidence", "cells.0.1", 0),
     ),
+    "crowds": (
+        ("limit-raised", "evidence", "limit", "60"),
+        ("crowd-missing", "evidence", "crowds.-1", ...),
+        ("crowd-twice", "malformed", "crowds", double),
+        ("crowd-of-others", "evidence", "crowds.1.first", 2),
+        ("crowd-beyond-the-last", "malformed", "crowds.1.first", 6),
+        ("exponent-below-0", "malformed", "crowds.0.exponent", -1),
+        ("shares-above-1", "evidence", "crowds.0.cells.0.2", 1),
+        ("price-lowered-to-0", "evidence", "crowds.0.cells.0.1", 0),
+    ),
     "on-time": (
         ("limit-raised", "evidence", "limit", "2.5"),
         ("limit-below-0", "evidence", "limit", "-1"),

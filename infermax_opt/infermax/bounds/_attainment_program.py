@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["AttainmentProgram"]
+__all__ = ["FREE", "MORE", "AttainmentProgram", "Load"]
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def _grouped(guests: Sequence[tuple[int, Guest]], pairs: int) -> dict[int, Guest
     pairs : int
         Most pairs of such a group and a cell in its time, where there are `FEWEST` cells or more.
     """
-    last = max(_end(guest) for _, guest in guests)
+    last = max(guest.end for _, guest in guests)
     cells = CELLS
     while True:
         width = max(1, -(-last // cells))
@@ -79,17 +79,13 @@ def _grouped(guests: Sequence[tuple[int, Guest]], pairs: int) -> dict[int, Guest
         cells //= 2
 
 
-def _end(guest: Guest) -> int:
-    return max(guest.until or 0, guest.due or 0)
-
-
 def _by_cells(
     guests: Sequence[tuple[int, Guest]], width: int
 ) -> dict[tuple[int, int], list[tuple[int, Guest]]]:
     """Guests by the first and the last cell of their time."""
     found: dict[tuple[int, int], list[tuple[int, Guest]]] = {}
     for number, guest in guests:
-        key = guest.begin // width, max(guest.begin, _end(guest) - 1) // width
+        key = guest.begin // width, max(guest.begin, guest.end - 1) // width
         found.setdefault(key, []).append((number, guest))
     return found
 
@@ -100,7 +96,7 @@ def _cut(items: Sequence[T], parts: int) -> Iterator[Sequence[T]]:
     return (items[k : k + size] for k in range(0, len(items), size))
 
 
-class _Load(NamedTuple):
+class Load(NamedTuple):
     """What a guest does, as floats: work of its prompt and of a later token, and what both use.
 
     Uses are shares of the limits of KV, tokens and requests.
@@ -178,11 +174,7 @@ class AttainmentProgram:
 
     def __init__(self, proof: AttainmentProof, pairs: int):
         self.proof, self.system = proof, proof.instance.system
-        kept = [(k, g) for k, g in enumerate(proof.guests) if not g.lost and g.until is not None]
-        patient = [(k, guest) for k, guest in kept if guest.patient]
-        self.guests = dict(kept)
-        if len(patient) > GROUPS:
-            self.guests = {k: guest for k, guest in kept if not guest.patient} | _grouped(patient, pairs)
+        self.guests = self._counted(pairs)
         self.width, self.ends = self._cut(pairs)
         self.fixed = max((guest.fixed for guest in self.guests.values()), default=0)
         #: Ticks that a batch takes, by which tokens are scaled.
@@ -193,6 +185,14 @@ class AttainmentProgram:
         #: By guest: its first cell, and the row of its share in each.
         self.owned: dict[int, tuple[int, list[int]]] = {}
 
+    def _counted(self, pairs: int) -> dict[int, Guest]:
+        """Guests that may be good by their numbers, those who count for some others once for all of them."""
+        kept = {k: g for k, g in enumerate(self.proof.guests) if not g.lost and g.until is not None}
+        patient = [(k, guest) for k, guest in kept.items() if guest.patient]
+        if len(patient) <= GROUPS:
+            return kept
+        return {k: guest for k, guest in kept.items() if not guest.patient} | _grouped(patient, pairs)
+
     @property
     def grid(self) -> tuple[int, dict[int, Guest]]:
         """What the program depends on beside its proof: width of the cells, and who counts as one."""
@@ -200,13 +200,13 @@ class AttainmentProgram:
 
     def _cut(self, pairs: int) -> tuple[int, list[int]]:
         """Width and ends of the cells."""
-        times = [(g.begin, _end(g)) for g in self.guests.values()]
+        times = [(g.begin, g.end) for g in self.guests.values()]
         last, stay = max((end for _, end in times), default=0), sum(end - begin for begin, end in times)
         free = max(pairs - MORE * len(times), len(times), 1)
         width = max(1, -(-stay // free), -(-last // CELLS))
         return width, [width * k for k in range(1, -(-last // width) + 1)]
 
-    def _load(self, guest: Guest) -> _Load:
+    def _load(self, guest: Guest) -> Load:
         system = self.system
         prompt = guest.whole / system.prefill_budget + guest.telescoped
         later = max(1, guest.later)
@@ -214,7 +214,7 @@ class AttainmentProgram:
         tokens = guest.prompt / system.max_batch_tokens, 1 / system.max_batch_tokens
         running = 1 / system.max_running if system.max_running else 0.0
         work = least_sum(*guest.works, guest.prompt + 1, guest.prompt + guest.later) / later
-        return _Load(prompt, work, (kv, tokens, (running, running)))
+        return Load(prompt, work, (kv, tokens, (running, running)))
 
     def _worthwhile(self) -> list[int]:
         """Limits for which alpha may charge something."""
@@ -238,13 +238,17 @@ class AttainmentProgram:
         if not self.ends:
             return Prices(0, [], [], [], [(0, ())] * len(self.proof.guests))
         self._add_cells()
+        scale = self._add_guests()
+        return self._rounded(self.rows.solved(stop) * scale)
+
+    def _add_guests(self) -> float:
+        """All guests, each served as far as it pays; what the duals are in parts of."""
         heaviest = float(max(guest.weight for guest in self.guests.values()))
         for number, guest in self.guests.items():
             served = self.rows.column(float(guest.weight) / heaviest, float(guest.count))
             self._add_prompt(guest, self.loads[number], served)
-            if guest.later and guest.due is not None and guest.least:
-                self.owned[number] = self._add_tokens(guest, self.loads[number], served)
-        return self._rounded(self.rows.solved(stop) * heaviest)
+            self._add_tokens(number, served)
+        return heaviest
 
     def _add_cells(self) -> None:
         """Time, batches, and batches that make later tokens, which are no more than all."""
@@ -263,7 +267,7 @@ class AttainmentProgram:
                 within = rows.row(0.0)
                 rows.entries += [(within, self.makers[k], 1.0), (within, batches[k], -1.0)]
 
-    def _add_prompt(self, guest: Guest, load: _Load, served: int) -> None:
+    def _add_prompt(self, guest: Guest, load: Load, served: int) -> None:
         """Prompts of a guest, done in the cells where they may be."""
         rows, cells = self.rows, self._cells(guest.begin, guest.until)
         if not cells:  # it takes no time
@@ -276,19 +280,23 @@ class AttainmentProgram:
             for kind, row in zip(self.scarce, self.uses, strict=True):
                 rows.entries.append((row[k], column, load.uses[kind][0] * self.unit / self.width))
 
-    def _add_tokens(self, guest: Guest, load: _Load, served: int) -> tuple[int, list[int]]:
-        """Later tokens of a guest, no more in a cell than batches; the first cell, and the rows for that."""
-        rows, cells, own = self.rows, self._cells(guest.ready, guest.due), list[int]()
+    def _add_tokens(self, number: int, served: int) -> None:
+        """Later tokens of a guest, no more in a cell than batches, where these take time."""
+        rows, guest, load = self.rows, self.guests[number], self.loads[number]
+        if not guest.later or guest.due is None or not guest.least:
+            return
+        cells, own = self._cells(guest.ready, guest.due), list[int]()
         made, count = rows.row(0.0, equal=True), float(guest.count)
         rows.entries.append((made, served, -guest.later * self.unit / self.width))
         for k in cells:
-            column = rows.column(0.0, count * self.unit / guest.least)
+            ticks = min(guest.due, (k + 1) * self.width) - max(guest.ready, k * self.width)
+            column = rows.column(0.0, count * self.unit / guest.least * (ticks / self.width))
             own.append(rows.row(0.0))
             rows.entries += [(made, column, 1.0), (self.time[k], column, load.token / self.unit)]
             rows.entries += [(own[-1], column, 1.0), (own[-1], self.makers[k], -count)]
             for kind, row in zip(self.scarce, self.uses, strict=True):
                 rows.entries.append((row[k], column, load.uses[kind][1]))
-        return cells.start, own
+        self.owned[number] = cells.start, own
 
     def _cells(self, begin: int, end: int | None) -> range:
         """Cells that overlap a stretch of time."""

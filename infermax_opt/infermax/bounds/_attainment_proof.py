@@ -118,6 +118,11 @@ class Guest:
     fixed: int
     least: int
 
+    @property
+    def end(self) -> int:
+        """Last moment that matters; 0 if none does."""
+        return max(self.until or 0, self.due or 0)
+
 
 def least_sum(one: Line, other: Line, low: int, high: int) -> int:
     """Sum of the smaller of two lines over low, ..., high.

@@ -80,16 +80,29 @@ def ranked(percent: int, place: int) -> Callable[[Instance, Field, Piece], Fract
 
     def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         """The limit, for it is below the rank."""
-        limit = evidence["limit"].number()
-        ttft, tpot, e2e = (limit if k == place else None for k in range(3))
-        promised, promise = copy(instance), (Fraction(1), ttft, tpot, e2e)
-        promised.promised = {(*key, promise): count for key, count in instance.kinds.items()}
-        count = sum(instance.kinds.values())
-        missed = attainment(promised, evidence, piece)
+        limit, count = evidence["limit"].number(), sum(instance.kinds.values())
+        missed = attainment(promising_all(instance, place, limit), evidence, piece)
         require(missed > count - -(-percent * count // 100), "no more requests miss the limit than may")
         return limit
 
     return prove
+
+
+def promising_all(instance: Instance, place: int, limit: Fraction) -> Instance:
+    """The same, where all are promised a limit and count 1.
+
+    Parameters
+    ----------
+    instance : Instance
+    place : int
+        Of the latency among the limits of a request: TTFT, TPOT, end-to-end latency.
+    limit : Fraction
+        Seconds.
+    """
+    ttft, tpot, e2e = (limit if k == place else None for k in range(3))
+    promised, promise = copy(instance), (Fraction(1), ttft, tpot, e2e)
+    promised.promised = {(*key, promise): count for key, count in instance.kinds.items()}
+    return promised
 
 
 def whole_weights(instance: Instance, least: Fraction) -> Fraction:

@@ -14,6 +14,7 @@ from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.attainment import attainment, counted, ranked
 from infermax_opt.infermax.checker.backwards import backwards
 from infermax_opt.infermax.checker.closed_form import closed_form
+from infermax_opt.infermax.checker.crowds import crowds
 from infermax_opt.infermax.checker.filling import filling
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.interaction import interaction
@@ -142,6 +143,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
     **{
         f"{name}_{latency}": {
             "rank": ranked(percent, place),
+            "crowds": crowds(percent, place),
             **({"on-time": on_time(percent)} if latency == "ttft" else {}),
         }
         for name, percent in (("p50", 50), ("p90", 90), ("p99", 99), ("max", 100))

@@ -63,6 +63,8 @@ def machines_too_few(
         try:
             question = read_question(given, Work())
             prompts = prompts_of(machine, question, piece, needs_of)
+            if prompts.lengths.count(None) > prompts.allowed:
+                continue  # every number is too few: there is no most
             most = _most(lambda machines: too_few(machines, prompts, Work()), known)  # noqa: B023
         except Exhausted:
             continue

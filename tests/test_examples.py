@@ -147,11 +147,12 @@ def test_bound_is_found_recomputed_and_refuted(run: Run, tmp_path: Path) -> None
     path, result = tmp_path / "i.json", tmp_path / "r.json"
     write_instance(instance, path)
     found = json.loads(run("bound", path, "--time-limit", 1, "--json").stdout)["lower_bounds"]
-    (own,) = [bound for bound in found if bound["source"] == "one request"]
+    source = "one request of infermax-opt-example-bound"
+    (own,) = [bound for bound in found if bound["source"] == source]
     assert own["proof"] == "closed-form"
     run("solve", path, "--time-limit", 10, "-o", result)
     claim = json.loads(result.read_text())
-    claim["lower"] = {"source": "one request", "proof": "closed-form", "certificate": None}
+    claim["lower"] = {"source": source, "proof": "closed-form", "certificate": None}
     claim["lower_bound"] = own["value"]
     claim["gap"] = 1 - float(own["value"]) / float(claim["upper_bound"])
     claim["status"] = "feasible" if claim["gap"] else "optimal"
@@ -160,14 +161,21 @@ def test_bound_is_found_recomputed_and_refuted(run: Run, tmp_path: Path) -> None
     claim["lower_bound"] = float(own["value"]) * 1.001
     claim["gap"] = 1 - claim["lower_bound"] / float(claim["upper_bound"])
     result.write_text(json.dumps(claim))
-    assert "closed form 'one request' gives" in run("verify", path, result, code=1).stdout
+    assert f"closed form '{source}' gives" in run("verify", path, result, code=1).stdout
 
 
 @pytest.mark.parametrize(
-    ("proof", "source"), [("closed-form", "mine"), ("solver", "a solver"), ("closed-form", "KV area")]
+    ("proof", "name", "source"),
+    [
+        ("closed-form", "mine", "mine of some-package"),
+        ("solver", "mine", "a solver"),
+        # The name of a bound of this package does not make it one.
+        ("closed-form", "KV area", "KV area of some-package"),
+    ],
 )
-def test_a_wrong_bound_of_a_package_vouches_for_nothing(proof: str, source: str, tmp_path: Path) -> None:
-    name = source if proof == "closed-form" else "mine"
+def test_a_wrong_bound_of_a_package_vouches_for_nothing(
+    proof: str, name: str, source: str, tmp_path: Path
+) -> None:
     made = f"def broken(instance): yield LowerBound(Fraction(9), {name!r}, Proof.CLOSED_FORM)"
     run, false = install(tmp_path, "bounds", LOWER + made), tmp_path / "false.json"
     claim = json.loads(commands(tmp_path / "nothing")("solve", TOY, "--json").stdout)
@@ -480,7 +488,7 @@ LOWER = "from fractions import Fraction\nfrom infermax_opt.core.result import Lo
             "bounds",
             LOWER + "def broken(instance): yield LowerBound(Fraction(9), 'mine', Proof.CLOSED_FORM)",
             ("solve", TOY),
-            "bound: mine claims at least 9 s, which is wrong: a verified schedule needs ",
+            "bound: mine of some-package claims at least 9 s, which is wrong: a verified schedule needs ",
         ),
     ],
 )

@@ -8,6 +8,7 @@ import click
 
 from infermax_opt.cli.completion import folders, shipped
 from infermax_opt.cli.console import AS_JSON, DONE, check_output, output_option, say, wrote
+from infermax_opt.core.errors import InputError
 from infermax_opt.files.schemas import SCHEMAS
 
 __all__ = ["instance"]
@@ -58,6 +59,10 @@ def _listed(suite: str | None, data: str | None) -> dict[str, Any]:
     from infermax_opt.table.shipped import shipped_names
     from infermax_opt.table.suites import get_suite, suite_names
 
+    if suite is not None and suite not in suite_names():
+        raise InputError(
+            f"{suite!r} is no instance and no suite; without a name both are listed", field="name"
+        )
     names = suite_names() if suite is None else (suite,)
     suites = {one: [case.name for case in get_suite(one, data).cases] for one in names}
     shipped = list(shipped_names()) if suite is None else []

@@ -74,6 +74,8 @@ def table(suite: str, output: str | None, progress: bool | None, as_json: bool, 
       vllm-runs    6 rows: three real runs of vLLM, makespan and mean end-to-end latency (--data)
       mcsf         400 rows: the two synthetic models of MC-SF's study, mean latency in rounds
       ecoserve     12 rows: EcoServe's workloads at 0.5 to 1.2 of what can be sustained, missed deadlines
+      bros         6 rows: BROS's workloads, real-time requests beside best-effort ones, missed limits
+      iteration    21 rows: one iteration of BROS, real-time and best-effort requests, which to serve
       makespan     24 rows: requests on clients, lengths like GSM8K's, 10 on 3 to 1319 on 200
       pipelining   12 rows: queues of 100 to 1200 requests for one reservation of KV
       placement    60 rows: heartbeats of five families on the fewest workers, 50 to 400 requests

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -100,6 +101,8 @@ def checked_seconds(value: object, field: str = "time_limit", *, positive: bool 
     if value is None:
         return
     number = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
+    if number and value == math.inf:
+        raise InputError(f"{value!r} is no limit; say None", field=field)
     if not number or not value >= 0 or (positive and value == 0):  # type: ignore[operator]
         wanted = "a positive number of seconds" if positive else "a number of seconds, 0 or more"
         raise InputError(f"{value!r} is not {wanted}", field=field)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from numbers import Rational
@@ -13,7 +14,8 @@ from infermax_opt.core.errors import InputError, PackageError, told
 from infermax_opt.core.result import LowerBound, Proof
 
 __all__ = [
-    "blamed_steps", "blaming", "is_own", "loaded", "origin", "package_of", "points_of", "sound", "unloadable",
+    "blamed_steps", "blaming", "is_own", "loaded", "origin", "package_of", "points_of", "signed", "sound",
+    "unloadable",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -123,6 +125,11 @@ def loaded(point: EntryPoint) -> Any:
 def unloadable() -> tuple[InputError, ...]:
     """Why what this process left out could not be loaded."""
     return tuple(_UNLOADABLE.values())
+
+
+def signed(bound: LowerBound, point: EntryPoint) -> LowerBound:
+    """The bound with the package that vouches for it as part of its name."""
+    return replace(bound, source=f"{bound.source} of {package_of(point)}")
 
 
 def sound(bound: object, *, checked: bool = False) -> LowerBound:

@@ -43,7 +43,7 @@ def gaps_text(groups: Sequence[Group], explanations: Sequence[Sequence[Explained
             text = explained_text(explanations[k])
             if group.band is not None and text:
                 lines += ["", "on the machine of the instance itself, not on all of the band:"]
-            lines += ["", text or "where the time goes is known of schedules only"]
+            lines += ["", text or "where the time goes is known of schedules on a KV cache only"]
     return "\n".join(lines)
 
 

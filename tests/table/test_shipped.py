@@ -61,7 +61,7 @@ def test_lists() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("toys", "no suite 'toys'"),
+        ("toys", "'toys' is no instance and no suite"),
         ("paper-csp/x", "no case 'x' in 'paper-csp'; cases are named like 'csp-i1-o4-b4'"),
         ("no-suite/x", "no suite 'no-suite'"),
         ("../toy", "no suite '..'"),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import EntryPoint
 
-from infermax_opt.core.plugins import blaming, loaded, points_of, sound
+from infermax_opt.core.plugins import blaming, loaded, points_of, signed, sound
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds.closed_form import closed_form_bounds as own_bounds
 from infermax_opt.infermax.data.instance import Instance
@@ -50,5 +50,5 @@ def closed_form_bounds(instance: Instance) -> list[LowerBound]:
     found = own_bounds(instance)
     for point, make in _usable():
         with blaming(point, refusals=True):
-            found = [*found, *map(sound, make(instance))]
+            found = [*found, *(signed(sound(bound), point) for bound in make(instance))]
     return sorted(found, key=lambda bound: -bound.value)

@@ -50,7 +50,6 @@ from infermax_opt.infermax.data.objective import Latency, Metric
 from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.replay.fast import replay
-from infermax_opt.infermax.replay.measured import latencies_by_name
 from infermax_opt.infermax.replay.metrics import measure
 from infermax_opt.infermax.replay.plain import Replay
 from infermax_opt.infermax.replay.waits import after_arrivals
@@ -126,6 +125,9 @@ def worst_case(instance: Instance, schedule: Schedule, band: Band = AS_GIVEN) ->
     ValueError
         If the schedule breaks a rule.
     """
+    # With numpy, which small instances do without.
+    from infermax_opt.infermax.replay.measured import latencies_by_name
+
     refuse_release(instance, "a band")
     machines = banded(instance, band)
     waiting = after_arrivals(instance, schedule)

@@ -13,7 +13,6 @@ from infermax_opt.infermax.bounds.least_work import Totals
 from infermax_opt.infermax.bounds.sizes import Sizes
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.infermax.replay.measured import _nearest
 
 
 def drawn(seed: int, longest: int) -> Instance:
@@ -61,13 +60,3 @@ def test_they_are_formed_once() -> None:
     again = closed_form_bounds(instance)
     assert again
     assert all(a is b for a, b in zip(again, closed_form_bounds(instance), strict=True))
-
-
-@pytest.mark.parametrize("seed", range(50))
-def test_ticks_are_rounded_as_fractions_are(seed: int) -> None:
-    draw = random.Random(seed)
-    for parts in (1, 2, 3, 4, 10, 1000):
-        time = draw.randint(-(10**5), 10**5)
-        assert _nearest(time, parts) == round(Fraction(time, parts))
-        half = parts * draw.randint(-99, 99) + parts // 2
-        assert _nearest(half, parts) == round(Fraction(half, parts))

@@ -19,6 +19,7 @@ from infermax_opt.cli.console import (
     wrote,
 )
 from infermax_opt.cli.options import read_aimed, slos_option
+from infermax_opt.core.options import LARGEST_SEED
 
 __all__ = ["front"]
 
@@ -44,7 +45,10 @@ __all__ = ["front"]
     show_default=True,
     help="Time for everything, s.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option(
+    "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True,
+    help="Of the schedules; the same seed gives the same, as far as time allows.",
+)  # fmt: skip
 @click.option(
     "--plot", metavar="PICTURE", shell_complete=files, help="Draw the front into this .png or .svg file."
 )

@@ -135,8 +135,13 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
 @click.option(
     "--compare", metavar="SCHEDULER", help="Also find what each routing policy needs with this scheduler."
 )
-@click.option("--max-batch-tokens", type=click.IntRange(1), default=4096, show_default=True)
-@click.option("--max-prefill-tokens", type=click.IntRange(1), default=4096, show_default=True)
+@click.option(
+    "--max-batch-tokens", type=click.IntRange(1), default=4096, show_default=True, help="Tokens of a batch."
+)
+@click.option(
+    "--max-prefill-tokens", type=click.IntRange(1), default=4096, show_default=True,
+    help="Prompt tokens of a batch.",
+)  # fmt: skip
 @click.option("--max-running", type=click.IntRange(1), help="Requests that hold KV. Default: no limit.")
 @click.option(
     "--fleet",
@@ -235,9 +240,9 @@ def plan(
     \b
     Examples:
       infermax-opt plan azure.csv --format azure --machines llama-3.1-8b_h100 --ttft 1 --tpot 0.05
-      infermax-opt plan azure.csv --format azure --machines llama-2-7b_a100,llama-3.1-8b_h100 \
+      infermax-opt plan azure.csv --format azure --machines llama-2-7b_a100,llama-3.1-8b_h100 \\
         --rates 0.5,1,2,4 --ttft 1 --tpot 0.05 --fleet 4 --prices prices.csv -o plan.html
-      infermax-opt plan azure.csv --format azure --machines llama-3.1-8b_h100 --ttft 1 --tpot 0.05 \
+      infermax-opt plan azure.csv --format azure --machines llama-3.1-8b_h100 --ttft 1 --tpot 0.05 \\
         --split 131072/50e9
     """  # noqa: D301
     from infermax_opt.files.proofs import made_folder

@@ -35,6 +35,8 @@ def report(result: str, output: str) -> int:
 
     source = source_of(result)
     check_output(output, source)
+    if output != STANDARD and not output.lower().endswith((".html", ".htm")):
+        raise InputError(f"{output!r} does not end in .html", field="output")
     if source != STANDARD and not os.path.exists(source):
         raise InputError("is no file", source=source)
     write_page(result, output)

@@ -34,6 +34,7 @@ from infermax_opt.cli.options import (
     time_limit_option,
 )
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.options import LARGEST_SEED
 from infermax_opt.core.script import file_and_name
 from infermax_opt.files.json import STANDARD
 
@@ -96,7 +97,10 @@ PLOT = click.option(
     help="Memory that the engine may use, MiB.",
 )
 @click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the engine. Default: all cores.")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option(
+    "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True,
+    help="The same seed gives the same, as far as time allows.",
+)  # fmt: skip
 @asking
 @band_option
 @PLOT

@@ -65,7 +65,13 @@ def stream_parameters() -> list[click.Parameter]:
             show_default=True,
             help="Predicted output lengths are off by a lognormal factor of this deviation.",
         ),
-        click.Option(["--seed"], type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True),
+        click.Option(
+            ["--seed"],
+            type=click.IntRange(0, LARGEST_SEED),
+            default=0,
+            show_default=True,
+            help="Of what policies draw at random.",
+        ),
     ]
 
 

@@ -116,8 +116,8 @@ def _line(error: BaseException, path: str) -> str:
 
 
 def _beside(file: str, folder: str) -> bool:
-    """Whether a file lies in a folder itself, not deeper."""
-    return bool(file) and os.path.dirname(os.path.abspath(file)) == folder
+    """Whether a file lies in a folder itself, not deeper; code that no file holds is called <string>."""
+    return bool(file) and not file.startswith("<") and os.path.dirname(os.path.abspath(file)) == folder
 
 
 def _frames(trace: TracebackType | None) -> Iterator[tuple[str, int]]:

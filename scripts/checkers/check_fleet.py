@@ -356,8 +356,10 @@ def argument_parser(profiles: Path | None = None, instance: bool | None = True) 
     )
     parser.set_defaults(instance=None, question=None)
     if instance is not False:
-        parser.add_argument("instance", type=Path, nargs=None if instance else "?")
-    parser.add_argument("certificate", type=Path)
+        without = "" if instance else "; none where the certificate holds its question, as of fleets"
+        told = f"instance that the bound is of, JSON, .gz or not{without}"
+        parser.add_argument("instance", type=Path, nargs=None if instance else "?", help=told)
+    parser.add_argument("certificate", type=Path, help="certificate of the bound, JSON, .gz or not")
     if instance is not True:
         told = "of a certificate that holds its question: reject it unless this is the hash of it"
         parser.add_argument("--question", metavar="HASH", help=told)
@@ -365,7 +367,8 @@ def argument_parser(profiles: Path | None = None, instance: bool | None = True) 
     parser.add_argument("--max-size", metavar="MIB", type=int, default=MAX_BYTES // 2**20, help=mebibytes)
     parser.add_argument("--json", action="store_true", help="say what came of it as a JSON object")
     if profiles is not None:
-        parser.add_argument("--profiles", metavar="DIR", type=Path, default=profiles)
+        told = "folder of the cost profiles that instances name (default: %(default)s)"
+        parser.add_argument("--profiles", metavar="DIR", type=Path, default=profiles, help=told)
     return parser
 
 

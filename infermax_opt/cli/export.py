@@ -25,10 +25,9 @@ from infermax_opt.cli.console import (
     say,
     wrote,
 )
-from infermax_opt.cli.options import aimed, read_aimed, time_limit_option
+from infermax_opt.cli.options import aimed, read_aimed, seed_option, time_limit_option
 from infermax_opt.cli.solve import naming, read_start
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.options import LARGEST_SEED
 
 if TYPE_CHECKING:
     from infermax_opt.core.values import AnyInstance
@@ -65,10 +64,7 @@ REQUEST_FORMATS = ("vllm-requests", "llmservingsim")
     help="Schedule of the start files, which also limits how much the model holds; as for `solve`.",
 )
 @time_limit_option("As for `solve`: a quarter of it is for schedules to start from, s.")
-@click.option(
-    "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True,
-    help="Of the schedules to start from; the same seed gives the same.",
-)  # fmt: skip
+@seed_option("Of the schedules to start from; the same seed gives the same.")
 @output_option("FILE", "Write to this file: .mps, .lp or .nl for a model.", required=True)
 @PROGRESS
 @AS_JSON

@@ -18,8 +18,7 @@ from infermax_opt.cli.console import (
     save,
     wrote,
 )
-from infermax_opt.cli.options import read_aimed, slos_option
-from infermax_opt.core.options import LARGEST_SEED
+from infermax_opt.cli.options import read_aimed, seed_option, slos_option
 
 __all__ = ["front"]
 
@@ -45,10 +44,7 @@ __all__ = ["front"]
     show_default=True,
     help="Time for everything, s.",
 )
-@click.option(
-    "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True,
-    help="Of the schedules; the same seed gives the same, as far as time allows.",
-)  # fmt: skip
+@seed_option("Of the schedules; the same seed gives the same, as far as time allows.")
 @click.option(
     "--plot", metavar="PICTURE", shell_complete=files, help="Draw the front into this .png or .svg file."
 )

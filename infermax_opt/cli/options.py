@@ -12,7 +12,7 @@ from infermax_opt.cli import completion
 from infermax_opt.cli.console import TAKEN, check_inputs
 from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.options import ALSO_READ, also_read
+from infermax_opt.core.options import ALSO_READ, LARGEST_SEED, also_read
 from infermax_opt.files.text import printable
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "cost_option",
     "read_aimed",
     "read_band",
+    "seed_option",
     "slos_option",
     "time_limit_option",
 ]
@@ -74,6 +75,19 @@ def time_limit_option(text: str) -> Callable[[F], F]:
     """
     return click.option(
         "--time-limit", metavar="S", type=Seconds(), default=60.0, show_default=True, help=text
+    )
+
+
+def seed_option(text: str) -> Callable[[F], F]:
+    """Option --seed.
+
+    Parameters
+    ----------
+    text : str
+        For the help.
+    """
+    return click.option(
+        "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True, help=text
     )
 
 

@@ -22,10 +22,10 @@ from infermax_opt.cli.console import (
     save,
     wrote,
 )
-from infermax_opt.cli.options import TRACE_FORMATS
+from infermax_opt.cli.options import TRACE_FORMATS, seed_option
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text, to_fraction
-from infermax_opt.core.options import LARGEST_SEED, also_read, decimal, window
+from infermax_opt.core.options import also_read, decimal, window
 
 if TYPE_CHECKING:
     from infermax_opt.core.band import Band
@@ -127,9 +127,7 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     callback=_numbers,
     help="Schedulers know outputs times 1 + e, e normal with this spread; a row for each.",
 )
-@click.option(
-    "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True, help="Of predictions."
-)
+@seed_option("Of predictions.")
 @click.option("--schedulers", metavar="A,B", callback=lambda c, p, v: v and _names(c, p, v),
               help="Tried on machines. Default: sarathi,deadline,vllm_v1,planned (and srpt).")  # fmt: skip
 @click.option(

@@ -31,10 +31,10 @@ from infermax_opt.cli.options import (
     band_option,
     read_aimed,
     read_band,
+    seed_option,
     time_limit_option,
 )
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.options import LARGEST_SEED
 from infermax_opt.core.script import file_and_name
 from infermax_opt.files.json import STANDARD
 
@@ -97,10 +97,7 @@ PLOT = click.option(
     help="Memory that the engine may use, MiB.",
 )
 @click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the engine. Default: all cores.")
-@click.option(
-    "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True,
-    help="The same seed gives the same, as far as time allows.",
-)  # fmt: skip
+@seed_option("The same seed gives the same, as far as time allows.")
 @asking
 @band_option
 @PLOT

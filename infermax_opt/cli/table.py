@@ -8,8 +8,8 @@ import click
 
 from infermax_opt.cli.completion import folders, suites
 from infermax_opt.cli.console import AS_JSON, DONE, FAILED, MAX_SIZE, PROGRESS, progress_printer
+from infermax_opt.cli.options import seed_option
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.options import LARGEST_SEED
 from infermax_opt.files.json import STANDARD
 
 __all__ = ["table"]
@@ -44,10 +44,7 @@ __all__ = ["table"]
     shell_complete=folders,
     help="Folder of the Azure traces. Default: $INFERMAX_OPT_DATA.",
 )
-@click.option(
-    "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True,
-    help="Of every row; the same seed gives the same, as far as time allows.",
-)  # fmt: skip
+@seed_option("Of every row; the same seed gives the same, as far as time allows.")
 @click.option(
     "--best-known",
     metavar="DIR",

@@ -771,6 +771,11 @@ class Instance:
                 found.promised[key] = found.promised.get(key, 0) + times
         return found
 
+    def above(self, percent: int) -> int:
+        """Requests that may be above a rank of a latency, at most: those behind it."""
+        count = sum(self.kinds.values())
+        return count - -(-percent * count // 100)
+
     def worth(self, metric: str) -> Fraction:
         """What a unit of a metric that has certificates is worth in a weighted sum, at least."""
         if metric != "mean_e2e":
@@ -1240,9 +1245,9 @@ def ranked(percent: int, place: int) -> Callable[[Instance, Field, Piece], Fract
 
     def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         """The limit, for it is below the rank."""
-        limit, count = evidence["limit"].number(), sum(instance.kinds.values())
+        limit = evidence["limit"].number()
         missed = attainment(promising_all(instance, place, limit), evidence, piece)
-        require(missed > count - -(-percent * count // 100), "no more requests miss the limit than may")
+        require(missed > instance.above(percent), "no more requests miss the limit than may")
         return limit
 
     return prove
@@ -1778,7 +1783,7 @@ def crowds(percent: int, place: int) -> Callable[[Instance, Field, Piece], Fract
 
     def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         """The limit, for it is below the rank."""
-        limit, count = evidence["limit"].number(), sum(instance.kinds.values())
+        limit = evidence["limit"].number()
         instance.work.spend(2 * PROMISE_STEPS * len(instance.kinds))
         promised = promising_all(instance, place, limit)
         kinds = sorted(promised.promised.items(), key=lambda kind: (kind[0][2], kind[0][0], kind[0][1]))
@@ -1792,7 +1797,7 @@ def crowds(percent: int, place: int) -> Callable[[Instance, Field, Piece], Fract
             unit = Fraction(2) ** crowd["exponent"].whole(0, 512)
             late += attainment(part, crowd, piece._replace(unit=unit))
         late += surely_late(promised, kinds[end:], piece)
-        require(late > count - -(-percent * count // 100), "no more requests miss the limit than may")
+        require(late > instance.above(percent), "no more requests miss the limit than may")
         return limit
 
     return prove
@@ -3186,9 +3191,8 @@ def on_time(percent: int) -> Callable[[Instance, Field, Piece], Fraction]:
 
     def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         """The limit, for it is below the rank."""
-        limit, count = evidence["limit"].number(), sum(instance.kinds.values())
+        limit, allowed = evidence["limit"].number(), instance.above(percent)
         require(limit >= 0, "limit: is below 0")
-        allowed = count - -(-percent * count // 100)
         require(late_ones(instance, limit, allowed, piece) > allowed, "no more requests are late than may be")
         return limit
 

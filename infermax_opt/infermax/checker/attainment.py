@@ -80,9 +80,9 @@ def ranked(percent: int, place: int) -> Callable[[Instance, Field, Piece], Fract
 
     def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         """The limit, for it is below the rank."""
-        limit, count = evidence["limit"].number(), sum(instance.kinds.values())
+        limit = evidence["limit"].number()
         missed = attainment(promising_all(instance, place, limit), evidence, piece)
-        require(missed > count - -(-percent * count // 100), "no more requests miss the limit than may")
+        require(missed > instance.above(percent), "no more requests miss the limit than may")
         return limit
 
     return prove

@@ -30,7 +30,7 @@ def crowds(percent: int, place: int) -> Callable[[Instance, Field, Piece], Fract
 
     def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         """The limit, for it is below the rank."""
-        limit, count = evidence["limit"].number(), sum(instance.kinds.values())
+        limit = evidence["limit"].number()
         instance.work.spend(2 * PROMISE_STEPS * len(instance.kinds))
         promised = promising_all(instance, place, limit)
         kinds = sorted(promised.promised.items(), key=lambda kind: (kind[0][2], kind[0][0], kind[0][1]))
@@ -44,7 +44,7 @@ def crowds(percent: int, place: int) -> Callable[[Instance, Field, Piece], Fract
             unit = Fraction(2) ** crowd["exponent"].whole(0, 512)
             late += attainment(part, crowd, piece._replace(unit=unit))
         late += surely_late(promised, kinds[end:], piece)
-        require(late > count - -(-percent * count // 100), "no more requests miss the limit than may")
+        require(late > instance.above(percent), "no more requests miss the limit than may")
         return limit
 
     return prove

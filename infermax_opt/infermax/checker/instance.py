@@ -159,6 +159,11 @@ class Instance:
                 found.promised[key] = found.promised.get(key, 0) + times
         return found
 
+    def above(self, percent: int) -> int:
+        """Requests that may be above a rank of a latency, at most: those behind it."""
+        count = sum(self.kinds.values())
+        return count - -(-percent * count // 100)
+
     def worth(self, metric: str) -> Fraction:
         """What a unit of a metric that has certificates is worth in a weighted sum, at least."""
         if metric != "mean_e2e":

@@ -29,9 +29,8 @@ def on_time(percent: int) -> Callable[[Instance, Field, Piece], Fraction]:
 
     def prove(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         """The limit, for it is below the rank."""
-        limit, count = evidence["limit"].number(), sum(instance.kinds.values())
+        limit, allowed = evidence["limit"].number(), instance.above(percent)
         require(limit >= 0, "limit: is below 0")
-        allowed = count - -(-percent * count // 100)
         require(late_ones(instance, limit, allowed, piece) > allowed, "no more requests are late than may be")
         return limit
 

@@ -147,59 +147,52 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
         "question": question.sha256,
         **evidence(question, windows),
     }
-    proved, certified = settled(certificate, least_machines)
-    if proved != NEVER:
-        in_turn = machines_too_few(certificate, machine, partial(prompt_needs, machine), int(proved))
-        proved, certified = with_more(certificate, in_turn, least_machines, certified)
+    needs_on = partial(prompt_needs, machine)
+    proved, certified = settled(
+        certificate, least_machines, partial(machines_too_few, certificate, machine, needs_on)
+    )
     return MachineBound(
         None if proved == NEVER else int(proved), certificate, lost, relaxed, certified, tuple(missed)
     )
 
 
-def with_more(
+def settled(
     certificate: dict[str, Any],
-    in_turn: dict[str, int] | None,
     least: Callable[..., int | str],
-    certified: bool,
-) -> tuple[int, bool]:
-    """The claim of a certificate with prompts in turn, and whether a checker has the time for it.
+    too_few: Callable[[int], dict[str, int] | None] | None = None,
+) -> tuple[int | str, bool]:
+    """What it proves, which becomes its claim, and whether a checker has the time for it.
 
-    Windows are left out where both take a checker too long.
+    Prompts in turn are counted where that proves more than windows do; then windows are left out if both take
+    a checker too long.
 
     Parameters
     ----------
     certificate : dict
-        Evidence and claim are changed.
-    in_turn : dict or None
-        What proves more; None: nothing does.
+        Its evidence and claim are changed.
     least : callable
-        The checker.
-    certified : bool
-        Whether a checker has the time for what there is.
+        The checker: certificate, and steps where these have another limit.
+    too_few : callable, optional
+        Evidence of prompts in turn that more machines are needed than so many; None if there is none.
     """
-    for windows in (certificate["windows"], list[Any]()) if in_turn is not None else ():
-        more = {**certificate, "windows": windows, "in_turn": in_turn}
+    proved, certified = _by_windows(certificate, least)
+    found = None if too_few is None or proved == NEVER else too_few(int(proved))
+    for windows in (certificate["windows"], list[Any]()) if found is not None else ():
+        more = {**certificate, "windows": windows, "in_turn": found}
         try:
             proved = least(more)
         except Exhausted:
             continue
         certificate.update(more, machines=proved)
-        return int(proved), True
-    return int(certificate["machines"]), certified
+        return proved, True
+    return proved, certified
 
 
-def settled(certificate: dict[str, Any], least: Callable[..., int | str]) -> tuple[int | str, bool]:
+def _by_windows(certificate: dict[str, Any], least: Callable[..., int | str]) -> tuple[int | str, bool]:
     """What it proves, which becomes its claim, and whether a checker has the time for it.
 
     Windows of little weight are left out where a checker would not take the time for all; then later tokens
     are taken as one stretch.  Of more requests than a checker takes even so all is kept.
-
-    Parameters
-    ----------
-    certificate : dict
-        Its windows, groups and claim are changed.
-    least : callable
-        The checker: certificate, and steps where these have another limit.
     """
     for smaller in _smaller(certificate):
         try:

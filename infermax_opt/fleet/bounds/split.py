@@ -40,7 +40,7 @@ from typing import Any
 
 from infermax_opt.fleet.apart import ApartQuestion
 from infermax_opt.fleet.bounds.in_turn import machines_too_few
-from infermax_opt.fleet.bounds.pooled import GROUPS, evidence, settled, with_more
+from infermax_opt.fleet.bounds.pooled import GROUPS, evidence, settled
 from infermax_opt.fleet.bounds.windows import Weighted, best_windows
 from infermax_opt.fleet.checker.certificate import least_apart
 from infermax_opt.fleet.checker.machine import Machine
@@ -92,9 +92,7 @@ def pool_bound(question: ApartQuestion, side: str) -> PoolBound:
         "question": question.sha256,
         **evidence(whole, windows),
     }
-    proved, certified = settled(certificate, least_apart)
-    if proved != NEVER and side == "prefill":
-        needs_of = partial(split_needs, apart, side, groups=1)
-        in_turn = machines_too_few(certificate, machine, needs_of, int(proved))
-        proved, certified = with_more(certificate, in_turn, least_apart, certified)
+    needs_of = partial(split_needs, apart, side, groups=1)
+    too_few = partial(machines_too_few, certificate, machine, needs_of) if side == "prefill" else None
+    proved, certified = settled(certificate, least_apart, too_few)
     return PoolBound(None if proved == NEVER else int(proved), certificate, relaxed, certified)

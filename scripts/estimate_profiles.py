@@ -30,7 +30,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from infermax_opt.files.json import dump_json
+from infermax_opt.files.writing import dump_json
 from infermax_opt.infermax.data.cost import BatchFeatures, CostModel
 from infermax_opt.infermax.data.cost_format import cost_to_json
 from infermax_opt.infermax.data.profiles import load_profile

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from infermax_opt import write_instance
-from infermax_opt.files.json import dump_json
+from infermax_opt.files.writing import dump_json
 from infermax_opt.infermax.data import profiles as shipped
 from infermax_opt.infermax.data.suites import RUNS, vllm_run
 from infermax_opt.latency.batches.fit import fit_batches

@@ -15,7 +15,7 @@ from statistics import mean
 
 from infermax_opt.files.csv_rows import read_rows
 from infermax_opt.files.figure import STYLE, save_figure
-from infermax_opt.files.json import write_text
+from infermax_opt.files.writing import write_text
 
 ROOT = Path(__file__).parents[1]
 #: Ending of the columns that hold the gap of one scheduler.

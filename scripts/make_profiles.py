@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from infermax_opt.files.json import dump_json
+from infermax_opt.files.writing import dump_json
 
 PROFILES = Path(__file__).resolve().parent.parent / "infermax_opt" / "infermax" / "data" / "profiles"
 

@@ -16,7 +16,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from infermax_opt.files.json import write_text
+from infermax_opt.files.writing import write_text
 from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
 from infermax_opt.makespan.data.generate import DISTRIBUTIONS, gsm8k_like
 from infermax_opt.makespan.methods.by_name import METHODS, run_method

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import infermax_opt as imx
 from infermax_opt.files.csv_rows import rows_text
-from infermax_opt.files.json import write_text
 from infermax_opt.files.results import read_schedule_or_claim
+from infermax_opt.files.writing import write_text
 from infermax_opt.infermax.heuristics import run_scheduler
 from infermax_opt.table.journal import open_journal
 from infermax_opt.table.suites import get_suite

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from infermax_opt.core.measured import Measured
-from infermax_opt.files.json import write_text
+from infermax_opt.files.writing import write_text
 from infermax_opt.infermax.data.cost import BatchFeatures, prefill_work
 from infermax_opt.infermax.data.instance import Instance, Request
 

@@ -25,7 +25,7 @@ from infermax_opt.core.measured import Measured
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult
 from infermax_opt.files.figure import save_picture
-from infermax_opt.files.json import write_text
+from infermax_opt.files.writing import write_text
 from infermax_opt.foreign.reading import read_run
 from infermax_opt.gaps.bounds import best_bounds
 from infermax_opt.gaps.explain import Explained, explained

@@ -107,7 +107,7 @@ def calibrate_batches(
     **options
         Those of `batch_options`.
     """
-    from infermax_opt.files.json import dump_json
+    from infermax_opt.files.writing import all_written, dump_json
     from infermax_opt.latency.batches import report
     from infermax_opt.latency.batches.fit import fit_batches
     from infermax_opt.latency.batches.read import read_batches
@@ -132,16 +132,17 @@ def calibrate_batches(
         made, name=options["name"] or _named(path), model=options["model"], device=options["device"],
         kv_capacity=None if kv_capacity is None else int(kv_capacity), overhead=overhead,
     )  # fmt: skip
-    save(value, None, None if as_json else report.batch_fit_text(made, overhead))
-    if output is not None:
-        dump_json(value, output)
-    if picture is not None:
-        from infermax_opt.files.figure import save_picture
-        from infermax_opt.latency.batches.plot import plot_residuals
+    with all_written():
+        save(value, None, None if as_json else report.batch_fit_text(made, overhead))
+        if output is not None:
+            dump_json(value, output)
+        if picture is not None:
+            from infermax_opt.files.figure import save_picture
+            from infermax_opt.latency.batches.plot import plot_residuals
 
-        save_picture(plot_residuals(made), picture)
-    if not as_json:
-        wrote(output, picture)
+            save_picture(plot_residuals(made), picture)
+        if not as_json:
+            wrote(output, picture)
     return DONE
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from infermax_opt.cli import completion
@@ -22,6 +24,12 @@ from infermax_opt.cli.options import aimed, band_option, read_aimed, read_band, 
 from infermax_opt.cli.solve import tell_left_out
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.script import file_and_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infermax_opt.core.result import LowerBound
+    from infermax_opt.core.values import AnyInstance
 
 __all__ = ["bound", "schedule"]
 
@@ -66,6 +74,7 @@ def bound(
     from infermax_opt.core.result import AnyResult
     from infermax_opt.files.report import bounds_text, bounds_to_json
     from infermax_opt.files.results import write_result, write_with_certificate
+    from infermax_opt.files.writing import all_written
 
     check_output(output, instance_file)
     check_output(certificate, instance_file)
@@ -76,23 +85,29 @@ def bound(
     bounds = api.bound(instance, time_limit=time_limit, progress=progress_printer(progress))
     if not bounds and (output or certificate):
         raise InputError("no lower bound is known, so there is none to write", source=instance_file)
-    if certificate is not None:
-        certified = next((bound for bound in bounds if bound.evidence is not None), bounds[0])
-        api.write_certificate(instance, certified, certificate)
-        if certified is not bounds[0]:
-            text = (
-                f"the best bound, {bounds[0].source!r}, has no certificate; this is of {certified.source!r}"
-            )
-            click.echo(f"infermax-opt: {certificate}: {text}", err=True)
-    save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
-    if output is not None:
-        tell_left_out(bounds[0], output)
-        result = AnyResult(
-            instance.name, instance.sha256, instance.objective_name, lower=bounds[0],
-            band=None if machines is None else str(machines),
-        )  # fmt: skip
-        write_result(write_with_certificate(instance, result, output), output)
+    with all_written():
+        if certificate is not None:
+            _write_certificate(instance, bounds, certificate)
+        save(bounds_to_json(instance, bounds), None, None if as_json else bounds_text(instance, bounds))
+        if output is not None:
+            tell_left_out(bounds[0], output)
+            result = AnyResult(
+                instance.name, instance.sha256, instance.objective_name, lower=bounds[0],
+                band=None if machines is None else str(machines),
+            )  # fmt: skip
+            write_result(write_with_certificate(instance, result, output), output)
     return DONE
+
+
+def _write_certificate(instance: AnyInstance, bounds: Sequence[LowerBound], path: str) -> None:
+    """Write the certificate of the first of the bounds that has one, and say so if that is not the best."""
+    from infermax_opt import api
+
+    certified = next((bound for bound in bounds if bound.evidence is not None), bounds[0])
+    api.write_certificate(instance, certified, path)
+    if certified is not bounds[0]:
+        text = f"the best bound, {bounds[0].source!r}, has no certificate; this is of {certified.source!r}"
+        click.echo(f"infermax-opt: {path}: {text}", err=True)
 
 
 @click.command()

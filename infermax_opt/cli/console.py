@@ -261,16 +261,17 @@ def say(text: str) -> None:
 
 def wrote(*names: str | None) -> None:
     """Say which files were written, if any."""
+    from infermax_opt.files.writing import is_unwritten
+
     for name in names:
-        if name is not None and name != STANDARD:
+        if name is not None and name != STANDARD and not is_unwritten(name):
             say(f"wrote {click.format_filename(name)}")
 
 
 def save(value: Mapping[str, Any], output: str | None, summary: str | None) -> None:
     """Write a JSON value to `output` (if given) and print the summary (or the value itself).
 
-    The summary comes out even where the file cannot be written; the value is then kept in a
-    temporary file, which the error names: work that took hours must not be lost.
+    The summary comes out even where the file cannot be written.
     Without a summary, the value that went to standard output is not printed again.
 
     Parameters
@@ -282,33 +283,18 @@ def save(value: Mapping[str, Any], output: str | None, summary: str | None) -> N
     summary : str, optional
         What people read; None: they get the value.
     """
-    from infermax_opt.files.json import dump_json, to_json_text
+    from infermax_opt.files.json import to_json_text
+    from infermax_opt.files.writing import all_written, dump_json
 
-    failure = None
-    if output is not None:
-        try:
+    with all_written():
+        if output is not None:
             dump_json(value, output)
-        except InputError as error:
-            failure = _rescued(error, to_json_text(value))
-    if summary is None and output != STANDARD:
-        say(to_json_text(value).rstrip("\n"))
-    elif summary is not None:
-        say(summary)
-        if failure is None:
+        if summary is None and output != STANDARD:
+            say(to_json_text(value).rstrip("\n"))
+        elif summary is not None:
+            say(summary)
             wrote(output)
-    if failure is not None:
         sys.stdout.flush()
-        raise failure
-
-
-def _rescued(error: InputError, text: str) -> InputError:
-    try:
-        handle, path = tempfile.mkstemp(prefix="infermax-opt-", suffix=".json")
-        with open(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-    except OSError:
-        return error
-    return InputError(f"{error.problem}; kept in {path}", field=error.field, source=error.source)
 
 
 def progress_printer(wanted: bool | None = None) -> Callable[[object], None] | None:

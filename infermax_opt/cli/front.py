@@ -82,8 +82,8 @@ def front(
       infermax-opt front instances/toy.json --x mean_tpot --y tokens_per_second --plot front.png
       infermax-opt front trace.json --x mean_ttft --y mean_tpot --time-limit 300 --parts front -o front.json
     """  # noqa: D301
-    from infermax_opt.files.json import write_text
     from infermax_opt.files.proofs import made_folder
+    from infermax_opt.files.writing import all_written, write_text
     from infermax_opt.gaps.fronts.parts import write_parts
     from infermax_opt.gaps.fronts.report import front_csv, front_text, front_to_json
     from infermax_opt.gaps.fronts.trace import trace_front
@@ -101,19 +101,19 @@ def front(
         read_aimed(instance_file, None, slos), x, y,
         directions=directions, time_limit=time_limit, seed=seed, progress=progress_printer(progress),
     )  # fmt: skip
-    # The figures come first: they must not be lost where there is no room for a picture.
     made = None
-    if output is not None and output.lower().endswith(".csv"):
-        write_text(front_csv(found), output)
-        made, output = output, None
-    save(front_to_json(found), output, None if as_json else front_text(found))
-    if parts is not None:
-        write_parts(found, parts)
-    if plot is not None:
-        from infermax_opt.files.figure import save_picture
-        from infermax_opt.gaps.fronts.plot import plot_front
+    with all_written():
+        if output is not None and output.lower().endswith(".csv"):
+            write_text(front_csv(found), output)
+            made, output = output, None
+        save(front_to_json(found), output, None if as_json else front_text(found))
+        if parts is not None:
+            write_parts(found, parts)
+        if plot is not None:
+            from infermax_opt.files.figure import save_picture
+            from infermax_opt.gaps.fronts.plot import plot_front
 
-        save_picture(plot_front(found), plot)
-    if not as_json:
-        wrote(made)
+            save_picture(plot_front(found), plot)
+        if not as_json:
+            wrote(made)
     return DONE

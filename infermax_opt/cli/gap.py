@@ -160,7 +160,6 @@ def gap(
     """  # noqa: D301
     from infermax_opt.files.results import read_bound
     from infermax_opt.gaps.collect import Source, score
-    from infermax_opt.gaps.report import gaps_text, gaps_to_json
     from infermax_opt.gaps.subjects import WrongSchedule
 
     _check_outputs(output, plot, table, proofs, *paths, *([machine] if machine else []))
@@ -180,11 +179,7 @@ def gap(
             band=allowed, progress=progress_printer(progress),
         )  # fmt: skip
     explanations = _explanations(groups) if explain else []
-    text = None if as_json else gaps_text(groups, explanations)
-    save(gaps_to_json(groups, explanations), output, text)
-    _write(groups, explanations, proofs, plot, table)
-    if not as_json:
-        wrote(table, plot)
+    _write(groups, explanations, output, as_json, proofs, plot, table)
     return DONE
 
 
@@ -251,22 +246,29 @@ def _explanations(groups: Sequence[Group]) -> list[list[Explained]]:
 def _write(
     groups: Sequence[Group],
     explanations: Sequence[Sequence[Explained]],
+    output: str | None,
+    as_json: bool,
     proofs: str | None,
     plot: str | None,
     table: str | None,
 ) -> None:
-    """All that is asked for besides the scores."""
+    """Print and write the scores, and all that is asked for besides."""
     from infermax_opt.files.figure import save_picture
-    from infermax_opt.files.json import write_text
+    from infermax_opt.files.writing import all_written, write_text
     from infermax_opt.gaps.plot import plot_gaps
-    from infermax_opt.gaps.report import gaps_csv
+    from infermax_opt.gaps.report import gaps_csv, gaps_text, gaps_to_json
 
-    if proofs is not None:
-        _write_proofs(groups, proofs)
-    if plot is not None:
-        save_picture(plot_gaps(groups[0], explanations[0] if explanations else ()), plot)
-    if table is not None:
-        write_text(gaps_csv(groups), table)
+    text = None if as_json else gaps_text(groups, explanations)
+    with all_written():
+        save(gaps_to_json(groups, explanations), output, text)
+        if proofs is not None:
+            _write_proofs(groups, proofs)
+        if plot is not None:
+            save_picture(plot_gaps(groups[0], explanations[0] if explanations else ()), plot)
+        if table is not None:
+            write_text(gaps_csv(groups), table)
+        if not as_json:
+            wrote(table, plot)
 
 
 def _write_proofs(groups: Sequence[Group], folder: str) -> None:

@@ -244,6 +244,7 @@ def plan(
         --split 131072/50e9
     """  # noqa: D301
     from infermax_opt.files.proofs import made_folder
+    from infermax_opt.files.writing import all_written
     from infermax_opt.fleet.report import plan_text, plan_to_json
     from infermax_opt.fleet.sweep import Sweep, sweep
     from infermax_opt.foreign.traces import read_trace
@@ -264,9 +265,10 @@ def plan(
     kinds = _machine_types(machines, options)
     everything = Sweep(kinds, rates, asked, fleets, options["mix"], options["time_limit"])
     found = sweep(trace, everything, progress_printer(progress))
-    proofs = {} if certificates is None else _write_certificates(found, certificates)
-    value = plan_to_json(found, asked, os.path.basename(trace_file), proofs)
-    _write(value, found.rows, output, None if as_json else plan_text(found, asked))
+    with all_written():
+        proofs = {} if certificates is None else _write_certificates(found, certificates)
+        value = plan_to_json(found, asked, os.path.basename(trace_file), proofs)
+        _write(value, found.rows, output, None if as_json else plan_text(found, asked))
     return FAILED if any(row.never for row in found.rows) else DONE
 
 
@@ -280,7 +282,7 @@ def _outputs(output: str | None) -> list[str]:
 
 def _write(value: dict[str, Any], rows: list[PlanRow], output: str | None, text: str | None) -> None:
     """Write the files that are asked for, and print the text, or else the value."""
-    from infermax_opt.files.json import dump_json, write_text
+    from infermax_opt.files.writing import dump_json, write_text
     from infermax_opt.fleet.page import plan_page
     from infermax_opt.fleet.report import plan_csv
 
@@ -361,7 +363,7 @@ def _machine_types(machines: tuple[str, ...], options: dict[str, Any]) -> list[M
 
 def _write_certificates(plan: Plan, folder: str) -> dict[int, Proofs]:
     """Write all proofs of a plan into a folder, each to a file of its own; those of rows by their places."""
-    from infermax_opt.files.json import dump_json
+    from infermax_opt.files.writing import dump_json
     from infermax_opt.fleet.report import Proofs
 
     taken: dict[str, int] = {}

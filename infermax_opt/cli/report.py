@@ -32,6 +32,7 @@ def report(result: str, output: str) -> int:
       infermax-opt gap trace.json run.json -o gap.json && infermax-opt report gap.json -o gap.html
     """  # noqa: D301
     from infermax_opt.files.pages import source_of, write_page
+    from infermax_opt.files.writing import all_written
 
     source = source_of(result)
     check_output(output, source)
@@ -39,6 +40,7 @@ def report(result: str, output: str) -> int:
         raise InputError(f"{output!r} does not end in .html", field="output")
     if source != STANDARD and not os.path.exists(source):
         raise InputError("is no file", source=source)
-    write_page(result, output)
-    wrote(output)
+    with all_written():
+        write_page(result, output)
+        wrote(output)
     return DONE

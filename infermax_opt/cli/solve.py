@@ -204,18 +204,14 @@ def _write(
     """
     from infermax_opt.files.report import result_text
     from infermax_opt.files.results import result_to_json, write_with_certificate
+    from infermax_opt.files.writing import all_written
 
-    failure = None
-    if output is not None:
-        tell_left_out(result.lower, output)
-        try:
+    with all_written():
+        if output is not None:
+            tell_left_out(result.lower, output)
             result = write_with_certificate(instance, result, output)
-        except InputError as error:  # the result itself must not be lost for it
-            failure = error
-    save(result_to_json(result), output, None if as_json else result_text(instance, result))
-    _draw(result, picture, as_json)
-    if failure is not None:
-        raise failure
+        save(result_to_json(result), output, None if as_json else result_text(instance, result))
+        _draw(result, picture, as_json)
 
 
 def _draw(result: AnyResult, picture: str | None, as_json: bool) -> None:

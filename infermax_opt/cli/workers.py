@@ -100,6 +100,7 @@ def workers(
     from infermax_opt.cluster.data.formats import write_stream
     from infermax_opt.cluster.prefill import prefill_stream
     from infermax_opt.cluster.series import worker_series
+    from infermax_opt.files.writing import all_written
     from infermax_opt.placement.data.formats import write_placement
 
     check_outputs_differ(output, placement, stream_file, plot)
@@ -123,19 +124,19 @@ def workers(
             for some in (stream, side)
             if some is not None
         )
-    # The figures come first: they must not be lost where there is no room for the rest.
-    _report(series, sides, output, as_json)
-    if placement is not None:
-        write_placement(series.placement, placement)
-    if plot is not None:
-        save_picture(plot_workers(series), plot)
+    with all_written():
+        _report(series, sides, output, as_json)
+        if placement is not None:
+            write_placement(series.placement, placement)
+        if plot is not None:
+            save_picture(plot_workers(series), plot)
     return DONE
 
 
 def _report(series: WorkerSeries, sides: list[WorkerSeries], output: str | None, as_json: bool) -> None:
     """Print the series, and that of the workers that do the prefill; write the former to a file."""
     from infermax_opt.cluster.report import series_csv, series_text, series_to_json
-    from infermax_opt.files.json import write_text
+    from infermax_opt.files.writing import write_text
 
     value, text = series_to_json(series), series_text(series)
     for before in sides:

@@ -28,7 +28,8 @@ from infermax_opt.core.exact import decimal_text, is_finite_decimal
 from infermax_opt.core.result import Claim, LowerBound
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.files.fields import shown
-from infermax_opt.files.json import dump_json, load_json
+from infermax_opt.files.json import load_json
+from infermax_opt.files.writing import dump_json
 
 __all__ = [
     "CERTIFICATE_SCHEMA",

@@ -18,9 +18,10 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.extras import require
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnyInstance
-from infermax_opt.files.json import STANDARD, replacing
+from infermax_opt.files.json import STANDARD
 from infermax_opt.files.report import value_text
 from infermax_opt.files.text import percent, printable
+from infermax_opt.files.writing import written
 
 __all__ = [
     "CATEGORIES",
@@ -241,14 +242,18 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
     metadata: dict[str, Any] = {name: text for name, text in words.items() if text}
     if kind == "svg":
         metadata["Date"] = None
-    # Ticks are made while it is drawn: those of a logarithmic axis are powers of ten, and no name is a tick.
-    formulas = rc_context({"text.parse_math": True})
-    with styled(), formulas, replacing(path) as temporary, warnings.catch_warnings():
+
+    def draw(temporary: str) -> None:
         # A character that no font has is drawn as a box; the alternative text has it.
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         figure.savefig(temporary, format=kind, dpi=130, metadata=metadata)
         if kind == "svg" and words["Description"]:
             _describe(temporary, words["Description"])
+
+    # Ticks are made while it is drawn: those of a logarithmic axis are powers of ten, and no name is a tick.
+    formulas = rc_context({"text.parse_math": True})
+    with styled(), formulas, warnings.catch_warnings():
+        written(path, draw)
 
 
 def _describe(path: str | os.PathLike[str], words: str) -> None:

@@ -11,7 +11,8 @@ from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.registry import first_problem, problem_named, problem_names, problem_of, problems
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, check_format, shown
-from infermax_opt.files.json import OtherLayout, dump_json, read_as
+from infermax_opt.files.json import OtherLayout, read_as
+from infermax_opt.files.writing import dump_json
 
 __all__ = [
     "any_schedule_from_json",

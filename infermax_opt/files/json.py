@@ -1,4 +1,4 @@
-"""Reading and writing JSON files: strict on the way in, atomic on the way out."""
+"""JSON: files read strictly, values as text."""
 
 from __future__ import annotations
 
@@ -8,25 +8,21 @@ import gzip
 import io
 import json
 import os
-import shutil
 import sys
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from json.encoder import encode_basestring_ascii
-from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 
 __all__ = [
-    "MAX_BYTES", "STANDARD", "OtherLayout", "dump_json", "limit_bytes", "load_json", "not_text",
-    "parse_json", "pieces", "read_as", "read_text", "replacing", "to_json_line", "to_json_text",
-    "under", "write_bytes", "write_text",
+    "MAX_BYTES", "STANDARD", "OtherLayout", "json_pieces", "limit_bytes", "load_json", "not_text",
+    "parse_json", "pieces", "read_as", "read_text", "to_json_line", "to_json_text", "under",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -39,8 +35,6 @@ MAX_BYTES = 256 * 2**20
 PIECE = 2**20
 #: Rows written at a time.
 ROWS = 10_000
-#: Of compression: the highest takes four times as long for a tenth less.
-LEVEL = 6
 #: Environment variable with the most bytes of a file, for processes that this one starts, too.
 MAX_BYTES_NAME = "INFERMAX_OPT_MAX_BYTES"
 
@@ -227,11 +221,11 @@ _SINGLE: dict[type, Callable[[Any], str]] = {str: encode_basestring_ascii, int: 
 
 def to_json_text(value: object) -> str:
     """Write `value` as JSON, one top-level key a line; fractions become exact decimals."""
-    return "".join(_json_pieces(value))
+    return "".join(json_pieces(value))
 
 
-def _json_pieces(value: object) -> Iterator[str]:
-    """The same, a piece after the other."""
+def json_pieces(value: object) -> Iterator[str]:
+    """Write `value` as `to_json_text` does, a piece after the other."""
     if not isinstance(value, Mapping):
         yield to_json_line(value) + "\n"
         return
@@ -269,99 +263,6 @@ def to_json_line(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "[" + ", ".join(map(to_json_line, value)) + "]"
     return json.dumps(value, allow_nan=False)
-
-
-def dump_json(value: object, path: str | os.PathLike[str]) -> None:
-    """Write `value` as JSON, whole or not at all; ``.gz`` is compressed.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written; nothing is left behind then.
-    """
-    name = os.fspath(path)
-    if name == STANDARD:
-        write_text(to_json_text(value), name)
-        return
-    with replacing(name) as temporary, open(temporary, "wb") as file:
-        # No name and no time in the header: equal content gives equal files.
-        packed = gzip.GzipFile("", "wb", LEVEL, file, mtime=0) if name.endswith(".gz") else None
-        with contextlib.nullcontext(file) if packed is None else packed as stream:
-            for piece in _json_pieces(value):
-                stream.write(piece.encode())
-
-
-def write_text(text: str, path: str | os.PathLike[str]) -> None:
-    """Write a text file, whole or not at all."""
-    write_bytes(text.encode(), path)
-
-
-def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
-    """Write a file, whole or not at all: to a temporary file beside it, then renamed."""
-    if os.fspath(path) == STANDARD:
-        _print(data)
-        return
-    with replacing(path) as temporary:
-        Path(temporary).write_bytes(data)
-
-
-def _print(data: bytes) -> None:
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.flush()
-
-
-def _copy(temporary: str, target: Path | None) -> None:
-    """Copy a file to a device or a pipe, or to standard output."""
-    if target is None:
-        _print(Path(temporary).read_bytes())
-        return
-    with open(temporary, "rb") as source, open(target, "wb") as sink:
-        shutil.copyfileobj(source, sink)
-
-
-@contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Give a temporary name (same ending) that replaces `path` when the block succeeds.
-
-    What is meant for `STANDARD` output is printed then.
-
-    Raises
-    ------
-    InputError
-        If the temporary file cannot be written or renamed; it is removed then.
-    """
-    name = os.fspath(path)
-    temporary = None
-    try:
-        # Through links, so that a link stays one and its target changes.
-        target = Path(os.path.realpath(name))
-        if target.is_dir() and name != STANDARD:
-            raise InputError("cannot be written: is a directory", source=name)
-        # A device or a pipe must stay what it is: it gets the bytes, not a new name.
-        special = name == STANDARD or (target.exists() and not target.is_file())
-        suffix = "".join(Path(name).suffixes[-2:])
-        folder = None if special else target.parent
-        handle, temporary = tempfile.mkstemp(prefix=".tmp-", suffix=suffix, dir=folder)
-        os.close(handle)
-        yield temporary
-        if special:
-            _copy(temporary, None if name == STANDARD else target)
-        else:
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(temporary, 0o666 & ~umask)
-            os.replace(temporary, target)
-            temporary = None
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot be written: {reason}", source=name) from None
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
 
 
 @contextmanager

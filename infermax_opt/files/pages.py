@@ -8,12 +8,13 @@ from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import shown
-from infermax_opt.files.json import STANDARD, read_as, write_text
+from infermax_opt.files.json import STANDARD, read_as
 from infermax_opt.files.page_gap import gap_page
 from infermax_opt.files.page_result import result_page
 from infermax_opt.files.page_table import table_page
 from infermax_opt.files.results import claim_from_json
 from infermax_opt.files.schemas import SCHEMAS
+from infermax_opt.files.writing import write_text
 
 __all__ = ["page_of", "source_of", "write_page"]
 

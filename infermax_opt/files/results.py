@@ -20,8 +20,9 @@ from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.certificates import CERTIFICATE_SCHEMA, write_certificate
 from infermax_opt.files.fields import SCHEDULE_SCHEMA, Fields, shown
 from infermax_opt.files.instances import any_schedule_from_json, any_schedule_to_json
-from infermax_opt.files.json import STANDARD, dump_json, read_as
+from infermax_opt.files.json import STANDARD, read_as
 from infermax_opt.files.schemas import SCHEMAS
+from infermax_opt.files.writing import dump_json
 
 __all__ = [
     "RESULT_SCHEMA",

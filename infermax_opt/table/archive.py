@@ -27,8 +27,9 @@ from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.core.verification import AnyVerification
 from infermax_opt.files.fields import Fields
 from infermax_opt.files.instances import any_schedule_from_json, any_schedule_to_json, write_schedule
-from infermax_opt.files.json import dump_json, read_as, to_json_text, write_bytes
+from infermax_opt.files.json import read_as, to_json_text
 from infermax_opt.files.lock import locked
+from infermax_opt.files.writing import dump_json, write_bytes
 from infermax_opt.table.archive_entries import BestLower, BestUpper, Entry
 
 __all__ = ["Archive", "BestLower", "BestUpper", "Entry", "schedule_sha256"]

@@ -22,7 +22,7 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.extras import require
 from infermax_opt.core.versions import package_versions
-from infermax_opt.files.json import write_bytes
+from infermax_opt.files.writing import write_bytes
 from infermax_opt.table.archive import Archive
 from infermax_opt.table.compute import Job, run_job
 from infermax_opt.table.pool import Answer

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from infermax_opt.files.json import write_text
+from infermax_opt.files.writing import write_text
 from scripts.aladdin_study.effects import effect_rows
 from scripts.aladdin_study.figures import draw_all
 from scripts.aladdin_study.fleets import fleet_rows

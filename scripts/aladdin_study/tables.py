@@ -9,7 +9,7 @@ from pathlib import Path
 
 from infermax_opt.core.versions import package_versions
 from infermax_opt.files.csv_rows import read_rows, rows_text
-from infermax_opt.files.json import write_text
+from infermax_opt.files.writing import write_text
 
 __all__ = ["Row", "read_table", "setting", "write_table"]
 

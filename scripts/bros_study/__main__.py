@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.files.json import write_text
+from infermax_opt.files.writing import write_text
 from infermax_opt.infermax.data.classes import MOMENTS, bros_instance
 from scripts.bros_study.rates import COLUMNS, SCHEDULERS, Row, blocks, lines, rows
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infermax_opt.files.csv_rows import rows_text
-from infermax_opt.files.json import write_text
+from infermax_opt.files.writing import write_text
 from scripts.bros_study.figures import draw_all
 from scripts.bros_study.measure import STUDIES
 from scripts.bros_study.page import page

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.csv_rows import rows_text
-from infermax_opt.files.json import write_text
+from infermax_opt.files.writing import write_text
 from infermax_opt.infermax.bounds.priced_work import sustainable_rate
 from infermax_opt.infermax.data.ecoserve import OPT_13B_KV, OPT_13B_PROFILE, TRACES, ecoserve_instance
 from infermax_opt.infermax.data.profiles import load_profile

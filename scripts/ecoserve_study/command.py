@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infermax_opt.files.csv_rows import rows_text
-from infermax_opt.files.json import write_text
+from infermax_opt.files.writing import write_text
 from scripts.ecoserve_study.figures import DRAWN, draw
 from scripts.ecoserve_study.measure import text
 from scripts.ecoserve_study.page import page

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from infermax_opt.files.figure import STYLE, save_figure
-from infermax_opt.files.json import read_text, write_text
+from infermax_opt.files.json import read_text
+from infermax_opt.files.writing import write_text
 from scripts.ecoserve_study.models import COMPARED, MODELS
 from scripts.findings.tables import Tables
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from infermax_opt.files.json import write_text
+from infermax_opt.files.writing import write_text
 from scripts.aladdin_study.tables import Row, read_table, setting, write_table
 from scripts.fleet_study.measure import MODELS, Workload, rows_of
 from scripts.fleet_study.page import page

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -21,7 +22,6 @@ from infermax_opt.cli import console
 from infermax_opt.cli.main import cli
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Claim, Result, SolverReport
-from infermax_opt.files import json as files
 from infermax_opt.files.report import result_text
 from infermax_opt.files.results import read_schedule_or_claim
 from infermax_opt.infermax import bound_process
@@ -329,16 +329,60 @@ def test_the_traceback_is_there_for_those_who_ask(monkeypatch: pytest.MonkeyPatc
     assert "Traceback" in done.stderr
 
 
+def full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder that takes no file; its name.  What is kept elsewhere goes to another one."""
+    full, spare = tmp_path / "full", tmp_path / "spare"
+    full.mkdir()
+    spare.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(spare))
+    rename = os.replace
+
+    def replace(source: str, target: Path) -> None:
+        if target.parent == full:
+            raise OSError(28, "No space left on device")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    return full
+
+
 def test_a_result_survives_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(files, "replacing", breaking(InputError("cannot be written: full", source="r.json")))
-    monkeypatch.setattr(console.tempfile, "tempdir", str(tmp_path))
-    done = run("solve", TOY, "-o", tmp_path / "r.json")
+    full = full_disk(monkeypatch, tmp_path)
+    done = run("solve", TOY, "-o", full / "r.json")
     assert done.exit_code == 2
     assert "optimal" in done.stdout
     assert "wrote" not in done.stdout
-    kept = re.search(r"kept in (\S+)\n", done.stderr)
+    kept = re.search(r"r.json: cannot be written: No space left on device; kept in (\S+)\n", done.stderr)
     assert kept is not None
     assert "verified" in ok("verify", TOY, kept[1])
+    assert not list(full.iterdir())
+
+
+def test_all_files_of_a_command_survive_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One that cannot be written stops no other, and one line says where all of them are."""
+    full = full_disk(monkeypatch, tmp_path)
+    vllm = tmp_path / "vllm.json"
+    ok("schedule", TOY, "--scheduler", "vllm", "-o", vllm)
+    ok("solve", TOY, "-o", tmp_path / "result.json")
+    commands: list[list[object]] = [
+        ["bound", TOY, "-o", full / "b.json", "--certificate", full / "c.json.gz"],
+        ["gap", TOY, vllm, "-o", full / "g.json", "--csv", full / "g.csv", "--plot", full / "g.svg"],
+        ["report", tmp_path / "result.json", "-o", full / "r.html"],
+    ]
+    for command in commands:
+        done = run(*command)
+        assert done.exit_code == 2
+        assert "wrote" not in done.stdout
+        assert done.stderr.count("\n") == 1
+        for path in (Path(str(part)) for part in command if str(part).startswith(str(full))):
+            wanted = rf"{re.escape(str(path))}: cannot be written: No space left on device; kept in ([^\s;]+)"
+            found = re.search(wanted, done.stderr)
+            assert found is not None
+            assert found[1].endswith("".join(path.suffixes))
+            assert Path(found[1]).stat().st_size
+    done = run("gap", TOY, vllm, "-o", full / "g.json", "--csv", tmp_path / "g.csv")
+    assert (done.exit_code, f"wrote {tmp_path / 'g.csv'}" in done.stdout) == (2, True)
+    assert not list(full.iterdir())
 
 
 def test_outputs_are_checked_before_the_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Status
 from infermax_opt.files.certificates import certificate_to_json
-from infermax_opt.files.json import dump_json, load_json
+from infermax_opt.files.json import load_json
 from infermax_opt.files.results import claim_from_json, result_to_json
+from infermax_opt.files.writing import dump_json
 from infermax_opt.infermax import checker
 from infermax_opt.infermax.band import banded, longest_spans, scaled, worst_case
 from infermax_opt.infermax.bounds import closed_form_bounds

@@ -25,8 +25,9 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.lengths import check_error, estimate
 from infermax_opt.files.fields import INSTANCE_SCHEMA, Fields, check_format, shown
-from infermax_opt.files.json import dump_json, read_as
+from infermax_opt.files.json import read_as
 from infermax_opt.files.traces import Trace, TraceRequest, check_fit, keep_fit
+from infermax_opt.files.writing import dump_json
 from infermax_opt.placement.data.formats import worker_from_json, worker_to_json
 from infermax_opt.placement.data.instance import Slo, Worker
 

@@ -16,7 +16,8 @@ from infermax_opt.core.result import Scope
 from infermax_opt.core.shown import Shown
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.engines.formulations import AnyBuiltModel
-from infermax_opt.files.json import replacing, to_json_text
+from infermax_opt.files.json import to_json_text
+from infermax_opt.files.writing import replacing
 from infermax_opt.foreign.export.lp import lp_lines
 from infermax_opt.foreign.export.model import Column, NamedModel, named_model
 from infermax_opt.foreign.export.mps import mps_lines

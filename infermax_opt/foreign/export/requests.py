@@ -26,7 +26,8 @@ from infermax_opt.core.admissions import Admission
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.shown import Shown
 from infermax_opt.core.values import AnyInstance
-from infermax_opt.files.json import to_json_line, write_text
+from infermax_opt.files.json import to_json_line
+from infermax_opt.files.writing import write_text
 
 __all__ = ["REQUEST_FORMATS", "ExportedRequests", "write_requests"]
 

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, Fields, shown
-from infermax_opt.files.json import dump_json, read_as, under
+from infermax_opt.files.json import read_as, under
+from infermax_opt.files.writing import dump_json
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.cost_format import cost_to_json
 from infermax_opt.infermax.data.instance import (

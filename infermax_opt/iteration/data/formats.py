@@ -10,7 +10,8 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, Fields, shown
-from infermax_opt.files.json import dump_json, read_as, under
+from infermax_opt.files.json import read_as, under
+from infermax_opt.files.writing import dump_json
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.cost_format import cost_from_json, cost_to_json
 from infermax_opt.infermax.data.profiles import load_profile

@@ -140,7 +140,7 @@ def write_profile(
     name, model, device, kv_capacity, overhead
         As in `profile_to_json`.
     """
-    from infermax_opt.files.json import dump_json
+    from infermax_opt.files.writing import dump_json
 
     value = profile_to_json(
         made, name=name, model=model, device=device, kv_capacity=kv_capacity, overhead=overhead

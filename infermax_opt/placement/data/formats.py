@@ -26,7 +26,8 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, Fields, shown
-from infermax_opt.files.json import dump_json, read_as, under
+from infermax_opt.files.json import read_as, under
+from infermax_opt.files.writing import dump_json
 from infermax_opt.placement.data.instance import PlacementGroup, PlacementInstance, Slo, Worker
 from infermax_opt.placement.data.schedule import Placement
 

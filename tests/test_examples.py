@@ -582,6 +582,41 @@ def test_problems_of_two_packages_that_clash_are_both_left_out(tmp_path: Path) -
     assert "one-package and two_package:broken of two-package have one" in run("solve", own, code=2).stderr
 
 
+def test_a_scheduler_with_a_name_of_the_house_is_left_out(tmp_path: Path) -> None:
+    run = install(tmp_path, "schedulers", NO_LUCK, point="vllm")
+    done = run("schedule", TOY, "--scheduler", "vllm")
+    (warning,) = done.stderr.splitlines()
+    assert warning == (
+        "infermax-opt: left out: infermax_opt.schedulers: vllm: some_package:broken of some-package and "
+        "one of this package have one name"
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "args", "listed"),
+    [
+        ("schedulers", ("schedule", TOY, "--scheduler"), ("schedulers",)),
+        ("policies", ("simulate", STREAM, "--policy"), ("simulate", "--list")),
+        ("models", ("solve", TOY, "--formulation"), None),
+    ],
+)
+def test_two_of_one_name_are_both_left_out(
+    group: str, args: tuple[object, ...], listed: tuple[str, ...] | None, tmp_path: Path
+) -> None:
+    """Nobody could tell which of them ran."""
+    install(tmp_path, group, NO_LUCK, package="one-package")
+    run = install(tmp_path, group, NO_LUCK, package="two-package")
+    reason = f"infermax_opt.{group}: broken: one_package:broken of one-package and two_package:broken"
+    assert run(*args, "broken", code=2).stderr.startswith(f"infermax-opt: {reason}")
+    if listed is None:
+        return
+    done = run(*listed)
+    assert "broken" not in done.stdout
+    first, second = done.stderr.splitlines()
+    assert first.startswith(f"infermax-opt: left out: {reason}")
+    assert "broken: two_package:broken of two-package and one_package:broken" in second
+
+
 def test_problems_of_two_packages_with_one_key_are_both_left_out(tmp_path: Path) -> None:
     for name in ("alpha", "beta", "gamma"):
         own = f" name = '{name}'\n decisions = 'steps'\n schedule = type('S', (), {{}})"

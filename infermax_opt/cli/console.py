@@ -18,7 +18,7 @@ from infermax_opt.core.compiled import tell_compiling
 from infermax_opt.core.errors import InputError, told
 from infermax_opt.core.interrupts import TERMINATED, exit_code
 from infermax_opt.core.options import ALSO_READ
-from infermax_opt.core.plugins import unloadable
+from infermax_opt.core.plugins import left_out
 from infermax_opt.core.registry import left_out_so_far
 from infermax_opt.files.json import STANDARD
 
@@ -123,6 +123,8 @@ class Program(click.Group):
             sys.stdout.flush()
             _tell_left_out()
         except click.exceptions.Exit as stop:
+            if stop.exit_code == DONE:
+                _tell_left_out()
             return stop.exit_code
         except BrokenPipeError:
             return BROKEN_PIPE
@@ -157,7 +159,7 @@ def _tell_left_out() -> None:
     if found:
         more = f" (and {len(found) - 1} more; see `infermax-opt problems`)" if len(found) > 1 else ""
         _complain(f"left out: {found[0].refusal()}{more}", DONE)
-    for error in unloadable():
+    for error in left_out():
         _complain(f"left out: {error}", DONE)
 
 

@@ -14,16 +14,16 @@ from infermax_opt.core.errors import InputError, PackageError, told
 from infermax_opt.core.result import LowerBound, Proof
 
 __all__ = [
-    "blamed_steps", "blaming", "is_own", "loaded", "origin", "package_of", "points_of", "signed", "sound",
-    "unloadable",
+    "blamed_steps", "blaming", "is_own", "left_out", "loaded", "named_points", "origin", "package_of",
+    "points_of", "refuse_left_out", "signed", "sound",
 ]  # fmt: skip
 
 T = TypeVar("T")
 
 #: Where the entry points of this package lead.
 _OWN = __name__.partition(".")[0] + "."
-#: What `loaded` left out, and why.
-_UNLOADABLE: dict[EntryPoint, InputError] = {}
+#: What is left out, and why.
+_LEFT_OUT: dict[EntryPoint, InputError] = {}
 
 
 @cache
@@ -38,6 +38,32 @@ def _points() -> Any:
 def points_of(group: str) -> tuple[EntryPoint, ...]:
     """The entry points of a group; what is installed while the program runs is not seen."""
     return tuple(_points().select(group=group))
+
+
+@cache
+def named_points(group: str, own: tuple[str, ...] = ()) -> dict[str, EntryPoint]:
+    """The entry points of a group by name.
+
+    Those of other packages are left out, which `left_out` tells, where several have one name or this package
+    has that name: nobody would know which one ran.
+
+    Parameters
+    ----------
+    group : str
+    own : tuple of str
+        Names in this package that are no entry points.
+    """
+    found: dict[str, EntryPoint] = {}
+    points = set(points_of(group))
+    for point in sorted(points, key=lambda point: (point.name, point.value)):
+        others = (other for other in points if other.name == point.name and other.value != point.value)
+        rivals = [*map(origin, others), *(["one of this package"] if point.name in own else [])]
+        if rivals and not is_own(point):
+            text = f"{origin(point)} and {min(rivals)} have one name"
+            _LEFT_OUT[point] = PackageError(text, field=point.name, source=group)
+        else:
+            found[point.name] = point
+    return found
 
 
 def is_own(point: EntryPoint) -> bool:
@@ -113,18 +139,31 @@ def blamed_steps(
 
 
 def loaded(point: EntryPoint) -> Any:
-    """What an entry point names; None where it cannot be loaded, which `unloadable` tells."""
+    """What an entry point names; None where it cannot be loaded, which `left_out` tells."""
     try:
         with blaming(point, refusals=True):
             return point.load()
     except PackageError as error:
-        _UNLOADABLE[point] = error
+        _LEFT_OUT[point] = error
     return None
 
 
-def unloadable() -> tuple[InputError, ...]:
-    """Why what this process left out could not be loaded."""
-    return tuple(_UNLOADABLE.values())
+def refuse_left_out(group: str, name: str) -> None:
+    """Say why an entry point is left out, to whoever asks for it.
+
+    Raises
+    ------
+    PackageError
+        If it is.
+    """
+    for point, error in _LEFT_OUT.items():
+        if (point.group, point.name) == (group, name):
+            raise error
+
+
+def left_out() -> tuple[InputError, ...]:
+    """Why what this process left out cannot be used."""
+    return tuple(_LEFT_OUT.values())
 
 
 def signed(bound: LowerBound, point: EntryPoint) -> LowerBound:

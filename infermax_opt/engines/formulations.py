@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.extras import require
-from infermax_opt.core.plugins import blaming, points_of
+from infermax_opt.core.plugins import blaming, named_points, refuse_left_out
 from infermax_opt.core.result import Scope
 from infermax_opt.core.values import AnySchedule
 
@@ -35,7 +35,7 @@ S = TypeVar("S", bound=AnySchedule)
 
 def formulation_names(group: str) -> list[str]:
     """Names of the installed formulations of a group."""
-    return sorted({point.name for point in points_of(group)})
+    return sorted(named_points(group))
 
 
 def load_formulation(name: str, group: str) -> Any:
@@ -46,11 +46,12 @@ def load_formulation(name: str, group: str) -> Any:
     InputError
         If no formulation of that name is installed; the message lists those that are.  If Pyomo is not.
     """
-    for point in points_of(group):
-        if point.name == name:
-            require("pyomo", f"the formulation {name!r}")
-            with blaming(point):
-                return point.load()()
+    point = named_points(group).get(name)
+    if point is not None:
+        require("pyomo", f"the formulation {name!r}")
+        with blaming(point):
+            return point.load()()
+    refuse_left_out(group, name)
     choices = ", ".join(formulation_names(group)) or "nothing"
     raise InputError(f"{name!r} is no installed formulation; there is {choices}", field="formulation")
 

@@ -8,12 +8,12 @@ each batch: see `infermax_opt.infermax.simulator.asked_for_batches`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from importlib.metadata import EntryPoint
 from typing import Any
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.plugins import blaming, points_of
+from infermax_opt.core.plugins import blaming, named_points, refuse_left_out
 from infermax_opt.core.problem import Heuristic
 from infermax_opt.core.script import file_and_name, from_file
 from infermax_opt.infermax.data.first_tokens import counts_first_tokens
@@ -80,9 +80,8 @@ PLANNERS: dict[str, Scheduler] = {"planner": _planner, "beam": _beam}
 """Planners by name: they know all requests, and their output lengths, from the start."""
 
 
-@cache
 def _installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in points_of(GROUP)}
+    return named_points(GROUP, (*PRESETS, *AIMED, *CLASSED, *INFORMED, *PLANNERS, *RESERVATION))
 
 
 def scheduler_names() -> tuple[str, ...]:
@@ -144,6 +143,8 @@ def get_scheduler(name: str) -> Scheduler:
         reserving = partial(_reserving, options=reservation_options(name))
         return partial(in_closed_loop, name=name, scheduler=reserving)
     others = [*CLASSED, *sorted(_installed()), *RESERVATION, *INFORMED, *PLANNERS, "FILE.py:NAME"]
+    if name not in PRESETS and name not in AIMED:
+        refuse_left_out(GROUP, name)
     return partial(_by_preset, name=name, options=preset(name, others))
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import EntryPoint
 
 from infermax_opt.cluster.policies.grouped import Grouped
@@ -22,7 +21,7 @@ from infermax_opt.cluster.policies.look_ahead import LookAhead
 from infermax_opt.cluster.policies.rebalanced import Rebalanced
 from infermax_opt.cluster.replay.replay import Beat, Decide
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.plugins import blaming, points_of
+from infermax_opt.core.plugins import blaming, named_points, refuse_left_out
 from infermax_opt.files.text import aligned
 from infermax_opt.placement.bounds.closed_form import WorkerBound, bounds_from_simplest
 from infermax_opt.placement.bounds.exhaustive import exhaust
@@ -133,9 +132,8 @@ def fewest_at(instance: PlacementInstance, *, seed: int = 0, nodes: int = NODES)
     return Fewest(placement, workers, lower, bound, lower > bound.value)
 
 
-@cache
 def _installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in points_of(GROUP)}
+    return named_points(GROUP, tuple(POLICIES))
 
 
 def keeping_policies() -> tuple[str, ...]:
@@ -175,6 +173,7 @@ def make_policy(name: str, *, workers: int | None = None, groups: int | None = N
     if name in _installed():
         return _made(_installed()[name])
     if name not in POLICIES:
+        refuse_left_out(GROUP, name)
         raise InputError(f"{name!r} is none of {', '.join(policy_names())}", field="policy")
     if name in SPREADERS:
         if workers is None:

@@ -6,7 +6,7 @@ that the instance's policy allows.
 A closed form of another package is found through the group of entry points ``infermax_opt.bounds``, whose
 values are functions that take an instance and give its bounds.  The verifier recomputes it like those of
 this package, so whoever installs the package vouches for its proof.  One that cannot be loaded is left out
-(`infermax_opt.core.plugins.unloadable`).
+(`infermax_opt.core.plugins.left_out`).
 """
 
 from __future__ import annotations

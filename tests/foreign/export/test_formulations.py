@@ -219,7 +219,7 @@ class Mine(StateFlow):
 
 def test_a_formulation_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("mine", f"{__name__}:Mine", "infermax_opt.models")
-    monkeypatch.setattr(formulations, "points_of", lambda group: [point])
+    monkeypatch.setattr(formulations, "named_points", lambda group: {"mine": point})
     made = infermax_opt.export_formulation(case(1, 2, 2, 4), "mine", tmp_path / "model.mps")
     columns = load_json(made.files["columns"])
     assert columns["formulation"] == "mine"

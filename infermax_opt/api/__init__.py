@@ -18,11 +18,11 @@ from infermax_opt.core.band import Band, require_band
 from infermax_opt.core.checks import checked_seconds, checked_text
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem, Heuristic
-from infermax_opt.core.registry import problem_of
+from infermax_opt.core.registry import problem_of_instance
 from infermax_opt.core.result import AnyResult, Claim, LowerBound, Result
 from infermax_opt.core.values import AnyInstance, AnySchedule, amount
 from infermax_opt.files import certificates
-from infermax_opt.files.bounds_from_elsewhere import require_certified, require_true
+from infermax_opt.files.bounds_from_elsewhere import require_all_true, require_certified
 
 if TYPE_CHECKING:
     from infermax_opt.core.progress import Progress
@@ -80,7 +80,7 @@ def bound(
 
     try:
         with in_time(lambda: bool(found) and late()):
-            for lower in problem_of(instance).bounds(instance, stop=late):
+            for lower in problem_of_instance(instance).bounds(instance, stop=late):
                 require_certified(instance, lower)
                 found.append(lower)
                 best = max(some.value for some in found)
@@ -95,7 +95,7 @@ def bound(
 def run_heuristic(instance: AnyInstance, name: str) -> Heuristic[Any]:
     """Run a scheduler, method or heuristic of the instance's problem; as `schedule`, with remarks."""
     checked_text(name, "scheduler")
-    return problem_of(instance).run_heuristic(instance, name)
+    return problem_of_instance(instance).run_heuristic(instance, name)
 
 
 def schedule(instance: AnyInstance, scheduler: str) -> Any:
@@ -168,9 +168,8 @@ def solve(
     """
     from infermax_opt.core.solve_options import SolveOptions
 
-    problem, instance = problem_of(instance), on_band(instance, band)
-    for k, lower in enumerate(bounds):
-        require_true(problem, instance, lower, f"bounds[{k}]")
+    problem, instance = problem_of_instance(instance), on_band(instance, band)
+    require_all_true(problem, instance, bounds)
     _require_start(problem, warm_start)
     options = SolveOptions(
         engines=problem.engines,
@@ -205,7 +204,7 @@ def on_band(instance: AnyInstance, band: Band | None) -> AnyInstance:
         If the problem has no such machines.
     """
     require_band(band)
-    return instance if band is None else problem_of(instance).scoring.banded(instance, band)
+    return instance if band is None else problem_of_instance(instance).scoring.banded(instance, band)
 
 
 def as_claimed(instance: AnyInstance, claim: object) -> AnyInstance:
@@ -272,7 +271,7 @@ def export_formulation(
     from infermax_opt.core.solve_options import SolveOptions
     from infermax_opt.foreign.export.formulation import companions, write_formulation
 
-    problem = problem_of(instance)
+    problem = problem_of_instance(instance)
     companions(path)
     _require_start(problem, warm_start)
     options = SolveOptions(
@@ -321,7 +320,8 @@ def export_requests(
     schedule = claim.schedule if isinstance(claim, Claim) else claim
     if schedule is None:
         raise InputError("holds no schedule to export", field="schedule")
-    return write_requests(instance, problem_of(instance).admissions(instance, schedule), path, format)
+    admissions = problem_of_instance(instance).admissions(instance, schedule)
+    return write_requests(instance, admissions, path, format)
 
 
 def verify(instance: AnyInstance, subject: AnySchedule | AnyResult | Claim) -> AnyVerification:
@@ -356,7 +356,7 @@ def verify(instance: AnyInstance, subject: AnySchedule | AnyResult | Claim) -> A
 
 def _problem(instance: object) -> AnyProblem | None:
     try:
-        return problem_of(instance)
+        return problem_of_instance(instance)
     except InputError:
         return None
 
@@ -371,7 +371,8 @@ def check_certificate(instance: AnyInstance, path: str | os.PathLike[str]) -> Fr
     CertificateRejected
         If it does not prove what it claims; the text says why.
     """
-    return certificates.check_certificate(instance, path, problem_of(instance).require_certification())
+    certification = problem_of_instance(instance).require_certification()
+    return certificates.check_certificate(instance, path, certification)
 
 
 def write_certificate(instance: AnyInstance, lower: LowerBound, path: str | os.PathLike[str]) -> None:
@@ -390,4 +391,5 @@ def write_certificate(instance: AnyInstance, lower: LowerBound, path: str | os.P
     InputError
         If there are no certificates for such a bound, or the file cannot be written.
     """
-    certificates.write_certificate(instance, lower, path, problem_of(instance).require_certification())
+    certification = problem_of_instance(instance).require_certification()
+    certificates.write_certificate(instance, lower, path, certification)

@@ -10,10 +10,10 @@ from typing import TypeVar, cast
 
 from infermax_opt.api import on_band
 from infermax_opt.core.band import Band
-from infermax_opt.core.checks import checked_path
+from infermax_opt.core.checks import checked_path, checked_texts
 from infermax_opt.core.exact import Number
 from infermax_opt.core.frames import plain
-from infermax_opt.core.registry import problem_of
+from infermax_opt.core.registry import problem_of_instance
 from infermax_opt.core.values import AnyInstance
 
 __all__ = ["asked", "with_aim", "with_band", "with_cost"]
@@ -42,7 +42,7 @@ def with_aim(
     if objective is None and not slos:
         return instance
     text = objective if objective is None or isinstance(objective, str) else json.dumps(plain(objective))
-    found: I = problem_of(instance).aimed(instance, text, slos)
+    found: I = problem_of_instance(instance).aimed(instance, text, checked_texts(slos, "slos"))
     return found
 
 
@@ -54,7 +54,7 @@ def with_cost(instance: I, path: str | os.PathLike[str]) -> I:
     InputError
         If the file cannot be read, or instances of the problem have no such cost.
     """
-    found: tuple[I, str] = problem_of(instance).priced(instance, checked_path(path, "cost"))
+    found: tuple[I, str] = problem_of_instance(instance).priced(instance, checked_path(path, "cost"))
     return found[0]
 
 
@@ -72,7 +72,7 @@ def with_band(instance: I, band: Band | str | None) -> I:
     InputError
         If it cannot be read, or machines of the problem have no band.
     """
-    read = problem_of(instance).scoring.band(band) if isinstance(band, str) else band
+    read = problem_of_instance(instance).scoring.band(band) if isinstance(band, str) else band
     return cast(I, on_band(instance, read))
 
 
@@ -90,5 +90,6 @@ def asked(instance: I, *, at_most: Sequence[str] = (), at_least: Sequence[str] =
     InputError
         If one cannot be read, or is of something that cannot be asked.
     """
-    found: tuple[I, Fraction] = problem_of(instance).question(instance, at_most, at_least)
+    low, high = checked_texts(at_most, "at_most"), checked_texts(at_least, "at_least")
+    found: tuple[I, Fraction] = problem_of_instance(instance).question(instance, low, high)
     return found

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from fractions import Fraction
 from typing import Any
 
 import click
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.exact import Number, to_fraction
+from infermax_opt.core.exact import Number
 from infermax_opt.core.importing import Importer, Made
 from infermax_opt.core.registry import importers
 from infermax_opt.files.json import STANDARD
@@ -75,9 +74,8 @@ def import_trace(
     chosen = next(iter(found)) if problem is None else problem
     if chosen not in found:
         raise InputError(f"{chosen!r} is none of {', '.join(found)}", field="problem")
-    span = None if window is None else _span(window)
     trace = read_trace(
-        path, format, time_unit=time_unit, first=first, window=span, offline=offline,
+        path, format, time_unit=time_unit, first=first, window=window, offline=offline,
         benchmark=benchmark, replica=replica,
     )  # fmt: skip
     own = _given(found[chosen], chosen, options)
@@ -110,15 +108,6 @@ def stem(path: str) -> str:
         return "stdin"
     base = os.path.basename(path)
     return base.removesuffix(".gz").rpartition(".")[0] or base
-
-
-def _span(window: tuple[Number, Number]) -> tuple[Fraction, Fraction]:
-    if isinstance(window, str) or len(window) != 2:
-        raise InputError(f"{window!r} is no pair of seconds", field="window")
-    try:
-        return to_fraction(window[0]), to_fraction(window[1])
-    except ValueError as error:
-        raise InputError(str(error), field="window") from None
 
 
 def _given(importer: Importer, problem: str, given: dict[str, Any]) -> dict[str, Any]:

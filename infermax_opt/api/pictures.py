@@ -15,7 +15,7 @@ from infermax_opt import api
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.frames import plain
 from infermax_opt.core.progress import ProgressEvent
-from infermax_opt.core.registry import problem_of
+from infermax_opt.core.registry import problem_of_instance
 from infermax_opt.core.result import AnyResult, Claim, Result
 from infermax_opt.core.shown import rows_of
 from infermax_opt.core.values import AnyInstance, AnySchedule, amount
@@ -74,7 +74,7 @@ def plot_schedule(
         If the schedule is wrong or there is none, or the problem has no picture of it.
     """
     claim = _claim(instance, subject)
-    drawn = problem_of(instance).draw(instance, claim, ax)
+    drawn = problem_of_instance(instance).draw(instance, claim, ax)
     if label is not None:
         credit(ax, drawn, label)
     return drawn
@@ -107,7 +107,7 @@ def plot_requests(
     rows = plain(rows_of(instance, _schedule(claim)))
     if not rows or "finish" not in rows[0]:
         raise InputError(
-            f"schedules of {problem_of(instance).name} instances have no such times", field="problem"
+            f"schedules of {problem_of_instance(instance).name} instances have no such times", field="problem"
         )
     marks = [name for name in MARKS if name in rows[0]]
     kinds = list(zip(marks, marks[1:], _phases(marks), strict=False))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infermax_opt.core.checks import checked_whole
+from infermax_opt.core.checks import checked_texts, checked_whole
 from infermax_opt.core.compiled import rehearsing
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.extras import require
@@ -104,7 +104,7 @@ def warm(parts: Sequence[str] = (), *, jobs: int = 1, progress: Progress | None 
     """
     checked_whole(jobs, "jobs", 1, MOST_JOBS)
     works = _works()
-    for name in parts:
+    for name in checked_texts(parts, "parts"):
         if name not in works:
             raise InputError(f"{name!r} is none of {', '.join(works)}", field="part")
     require("numba", "compiled kernels")

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from infermax_opt.cli.completion import files
 from infermax_opt.cli.options import TRACE_FORMATS
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.lengths import MOST_ERROR
 from infermax_opt.core.options import LARGEST_SEED, decimal_option, window
 from infermax_opt.files.json import OtherLayout
 from infermax_opt.latency.workers import chosen_worker, worker_options
@@ -60,7 +61,7 @@ def stream_parameters() -> list[click.Parameter]:
         click.Option(
             ["--predict-error"],
             metavar="E",
-            type=click.FloatRange(0, 100),
+            type=click.FloatRange(0, MOST_ERROR),
             default=0.0,
             show_default=True,
             help="Predicted output lengths are off by a lognormal factor of this deviation.",

@@ -23,6 +23,7 @@ __all__ = [
     "checked_path",
     "checked_seconds",
     "checked_text",
+    "checked_texts",
     "checked_total",
     "checked_whole",
 ]
@@ -84,6 +85,24 @@ def checked_kind(value: object, kind: type, field: str) -> None:
     """
     if not isinstance(value, kind):
         raise InputError(f"a {type(value).__name__} is no {kind.__name__}", field=field)
+
+
+def checked_texts(values: object, field: str) -> tuple[str, ...]:
+    """Read a list of texts, such as names; one text alone is none.
+
+    Parameters
+    ----------
+    values : object
+        What was given.
+    field : str
+        Names it in an error.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InputError(f"{values!r} is no list of texts", field=field)
+    found = tuple(values)
+    for k, value in enumerate(found):
+        checked_text(value, f"{field}[{k}]")
+    return found
 
 
 def checked_seconds(value: object, field: str = "time_limit", *, positive: bool = False) -> None:

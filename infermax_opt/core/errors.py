@@ -34,7 +34,8 @@ class InputError(ValueError):
         return type(self)(self.problem, field=self.field, source=self.source or source)
 
     def __str__(self) -> str:
-        parts = [part for part in (self.source, self.field) if part]
+        # A path may be one of bytes.
+        parts = [str(part) for part in (self.source, self.field) if part]
         # Control characters in a quoted value must not break the one-line promise.
         text = ": ".join([*parts, self.problem])
         return "".join(ch if ch.isprintable() else repr(ch)[1:-1] for ch in text)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import random
 
+from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
 
-__all__ = ["check_error", "estimate"]
+__all__ = ["MOST_ERROR", "check_error", "estimate"]
+
+#: Largest deviation of estimates: beyond it their factors are no numbers of tokens any more.
+MOST_ERROR = 10
 
 
 def check_error(error: float) -> None:
@@ -16,10 +20,10 @@ def check_error(error: float) -> None:
     Raises
     ------
     InputError
-        If it is no finite number of 0 or more.
+        If it is no number from 0 to `MOST_ERROR`.
     """
-    if not 0 <= error < math.inf:
-        raise InputError(f"{error} is not 0 or more", field="error")
+    if not 0 <= error <= MOST_ERROR:
+        raise InputError(f"{error} is not between 0 and {MOST_ERROR}", field="error")
 
 
 def estimate(outputs: int, error: float, rng: random.Random) -> int:
@@ -34,4 +38,4 @@ def estimate(outputs: int, error: float, rng: random.Random) -> int:
     rng : random.Random
         One number is drawn.
     """
-    return max(1, round(outputs * math.exp(error * rng.gauss(0, 1))))
+    return max(1, min(MAX_TOKENS, round(outputs * math.exp(error * rng.gauss(0, 1)))))

@@ -31,6 +31,7 @@ __all__ = [
     "problem_named",
     "problem_names",
     "problem_of",
+    "problem_of_instance",
     "problems",
 ]
 
@@ -131,6 +132,20 @@ def problem_of(value: object) -> AnyProblem:
         if isinstance(value, (problem.instance, problem.schedule)):
             return problem
     raise InputError(f"a {type(value).__name__} is no instance or schedule of any problem")
+
+
+def problem_of_instance(value: object) -> AnyProblem:
+    """The problem that an instance is of.
+
+    Raises
+    ------
+    InputError
+        If it is none.
+    """
+    problem = problem_of(value)
+    if not isinstance(value, problem.instance):
+        raise InputError(f"a {type(value).__name__} is no instance", field="instance")
+    return problem
 
 
 def problem_measured(schedule: AnySchedule, metrics: Collection[str]) -> AnyProblem:

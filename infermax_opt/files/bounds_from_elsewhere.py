@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from infermax_opt.core.checks import checked_kind
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.registry import problem_of
@@ -13,7 +14,7 @@ from infermax_opt.core.watched import Watched
 from infermax_opt.files import certificates
 from infermax_opt.files.fields import shown
 
-__all__ = ["require_certified", "require_made_for", "require_true"]
+__all__ = ["require_all_true", "require_certified", "require_made_for"]
 
 
 def require_made_for(lower: LowerBound, instances: Sequence[AnyInstance], field: str) -> None:
@@ -56,24 +57,26 @@ def require_certified(instance: AnyInstance, lower: LowerBound | None) -> None:
             raise InputError(f"{lower.source!r} claims {float(lower.value):.6g}, {less}")
 
 
-def require_true(problem: AnyProblem, instance: AnyInstance, lower: LowerBound, field: str) -> None:
-    """Check a bound that comes from elsewhere, and that the files it was read from are of this instance.
+def require_all_true(problem: AnyProblem, instance: AnyInstance, bounds: Sequence[LowerBound]) -> None:
+    """Check bounds that come from elsewhere, and that the files they were read from are of this instance.
 
     Parameters
     ----------
     problem : Problem
     instance : instance of it
-    lower : LowerBound
-    field : str
-        Names the bound in an error.
+    bounds : sequence of LowerBound
 
     Raises
     ------
     InputError
+        If one is none, or is not proved; ``bounds[k]`` names it.
     """
-    require_made_for(lower, [instance], field)
-    known = AnyResult(instance.name, instance.sha256, instance.objective_name, lower=lower)
-    check = problem.verify(instance, None, known.claim())
-    wrong = [*check.faults, *check.unchecked]
-    if wrong:
-        raise InputError(f"the bound {float(lower.value):.6g} is not proved: {wrong[0]}", field=field)
+    for k, lower in enumerate(bounds):
+        field = f"bounds[{k}]"
+        checked_kind(lower, LowerBound, field)
+        require_made_for(lower, [instance], field)
+        known = AnyResult(instance.name, instance.sha256, instance.objective_name, lower=lower)
+        check = problem.verify(instance, None, known.claim())
+        wrong = [*check.faults, *check.unchecked]
+        if wrong:
+            raise InputError(f"the bound {float(lower.value):.6g} is not proved: {wrong[0]}", field=field)

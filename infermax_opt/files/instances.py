@@ -100,4 +100,6 @@ def any_schedule_to_json(schedule: AnySchedule) -> dict[str, Any]:
 
 def write_schedule(schedule: AnySchedule, path: str | os.PathLike[str]) -> None:
     """Write a schedule file."""
+    if not isinstance(schedule, problem_of(schedule).schedule):
+        raise InputError(f"a {type(schedule).__name__} is no schedule", field="schedule")
     dump_json(any_schedule_to_json(schedule), path)

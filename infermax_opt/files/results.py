@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infermax_opt.core.band import Band
+from infermax_opt.core.checks import checked_kind
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import to_fraction
 from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.registry import problem_measured, problem_of
-from infermax_opt.core.result import Answer, AnyResult, Claim, LowerBound, Proof, Status
+from infermax_opt.core.result import Answer, AnyResult, Claim, LowerBound, Proof, Result, Status
 from infermax_opt.core.result_items import result_items
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.certificates import CERTIFICATE_SCHEMA, write_certificate
@@ -51,6 +52,7 @@ def result_to_json(result: AnyResult) -> dict[str, Any]:
 
 def write_result(result: AnyResult, path: str | os.PathLike[str]) -> None:
     """Write a result file."""
+    checked_kind(result, Result, "result")
     dump_json(result_to_json(result), path)
 
 

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from infermax_opt.core.checks import checked_whole
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import Number, to_fraction
 from infermax_opt.files.fields import shown
 from infermax_opt.files.rows import MAX_ROWS, Row, csv_rows, fault, json_rows, number, token_count
 
@@ -163,7 +164,7 @@ def read_trace(
     *,
     time_unit: str | None = None,
     first: int | None = None,
-    window: tuple[Fraction, Fraction] | None = None,
+    window: tuple[Number, Number] | None = None,
     offline: bool = False,
 ) -> Trace:
     """Read a trace file (``.gz`` accepted).
@@ -177,7 +178,7 @@ def read_trace(
         Unit of numeric arrivals; needed for "mooncake", whose files differ.
     first : int, optional
         Keep the first so many requests (of the window).
-    window : (Fraction, Fraction), optional
+    window : pair of numbers, optional
         Keep arrivals from the first up to, not including, the second number of seconds after the
         trace's first request; arrivals then count from the window's start.
     offline : bool
@@ -203,7 +204,7 @@ def cut_trace(
     trace: Trace,
     *,
     first: int | None = None,
-    window: tuple[Fraction, Fraction] | None = None,
+    window: tuple[Number, Number] | None = None,
     offline: bool = False,
 ) -> Trace:
     """Keep a part of a trace; arrivals count from its first request, or from the window's start.
@@ -223,14 +224,13 @@ def cut_trace(
     requests = list(trace.requests)
     origin = requests[0].arrival
     if window is not None:
-        origin += window[0]
-        end = requests[0].arrival + window[1]
-        requests = [r for r in requests if origin <= r.arrival < end]
+        begin, end = _span(window)
+        requests = [r for r in requests if begin <= r.arrival - origin < end]
         if not requests:
             raise InputError(
-                f"no request arrives in the window {float(window[0]):g}:{float(window[1]):g} s",
-                source=trace.path,
+                f"no request arrives in the window {float(begin):g}:{float(end):g} s", source=trace.path
             )
+        origin += begin
     if first is not None:
         requests = requests[: checked_whole(first, "first", 1, MAX_ROWS)]
     if offline:
@@ -238,6 +238,15 @@ def cut_trace(
     elif origin:
         requests = [replace(r, arrival=r.arrival - origin) for r in requests]
     return replace(trace, requests=tuple(requests), offline=offline)
+
+
+def _span(window: tuple[Number, Number]) -> tuple[Fraction, Fraction]:
+    if isinstance(window, str) or len(window) != 2:
+        raise InputError(f"{window!r} is no pair of seconds", field="window")
+    try:
+        return to_fraction(window[0]), to_fraction(window[1])
+    except ValueError as error:
+        raise InputError(str(error), field="window") from None
 
 
 def _read(path: str, form: _Format, unit: Fraction) -> tuple[list[TraceRequest], dict[str, int]]:

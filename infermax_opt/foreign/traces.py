@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from fractions import Fraction
 from itertools import starmap
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import Number
 from infermax_opt.files import traces
 from infermax_opt.files.traces import FORMATS, Trace, TraceRequest, cut_trace
 from infermax_opt.foreign.head import head_of
@@ -29,7 +29,7 @@ def read_trace(
     *,
     time_unit: str | None = None,
     first: int | None = None,
-    window: tuple[Fraction, Fraction] | None = None,
+    window: tuple[Number, Number] | None = None,
     offline: bool = False,
     benchmark: int | None = None,
     replica: int | None = None,
@@ -46,7 +46,7 @@ def read_trace(
         Unit of numeric arrivals; needed for "mooncake", whose files differ.  Runs have units of their own.
     first : int, optional
         Keep the first so many requests (of the window).
-    window : (Fraction, Fraction), optional
+    window : pair of numbers, optional
         Keep arrivals from the first up to, not including, the second number of seconds after the first
         request; arrivals then count from the window's start.
     offline : bool

@@ -9,10 +9,10 @@ from typing import Any
 
 from infermax_opt import api
 from infermax_opt.core.band import Band, require_band
-from infermax_opt.core.checks import checked_path, checked_seconds
+from infermax_opt.core.checks import checked_path, checked_seconds, checked_texts
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.progress import Progress
-from infermax_opt.core.registry import first_problem, problem_of
+from infermax_opt.core.registry import first_problem, problem_of, problem_of_instance
 from infermax_opt.core.result import AnyResult, LowerBound
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.bounds_from_elsewhere import require_made_for
@@ -164,6 +164,7 @@ def gap(
     require_band(band)
     if not runs:
         raise InputError("at least one is needed", field="runs")
+    labels = checked_texts(labels, "labels")
     if labels and len(labels) != len(runs):
         raise InputError(f"{len(labels)} for {len(runs)} runs", field="labels")
     names = labels or [str(k) for k in range(1, len(runs) + 1)]
@@ -202,11 +203,12 @@ def compare_schedulers(
         If one makes no valid schedule of the instance; of all that are tried, such are left out.
     """
     made = {}
-    for name in schedulers or problem_of(instance).heuristics_for(instance):
+    names = checked_texts(schedulers, "schedulers")
+    for name in names or problem_of_instance(instance).heuristics_for(instance):
         try:
             made[name] = api.schedule(instance, name)
         except InputError:
-            if schedulers:
+            if names:
                 raise
     return gap(
         instance,
@@ -321,10 +323,8 @@ def score(
 
 def _check_metrics(instance: AnyInstance, metrics: Sequence[str]) -> None:
     """Refuse what is no metric of an instance."""
-    if isinstance(metrics, str):
-        raise InputError(f"{metrics!r} is a text, not a list of metrics", field="metrics")
     known = problem_of(instance).metrics.definitions
-    for metric in metrics:
+    for metric in checked_texts(metrics, "metrics"):
         if metric not in known:
             raise InputError(f"{metric!r} is none of {', '.join(known)}", field="metric")
 

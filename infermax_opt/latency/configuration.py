@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from infermax_opt.core.checks import MAX_TOKENS, checked_whole
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number, to_fraction
 from infermax_opt.core.shown import Shown, ShownRows
@@ -187,7 +188,10 @@ def demand_of(lengths: Iterable[tuple[int, int]]) -> Demand:
         If no request has more than one output token: nothing would be decoded.
     """
     count = inputs = outputs = iterations = twice_held = prompt = longest = 0
-    for i, o in lengths:
+    for pair in lengths:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InputError(f"{pair!r} is no pair of numbers of tokens", field=f"lengths[{count}]")
+        i, o = (checked_whole(number, f"lengths[{count}]", 1, MAX_TOKENS) for number in pair)
         count += 1
         inputs += i
         outputs += o

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from infermax_opt.core.checks import checked_seconds
+from infermax_opt.core.checks import checked_seconds, checked_texts
 from infermax_opt.core.columns import gap_text
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import read_whole
 from infermax_opt.core.interrupts import Stopped
 from infermax_opt.core.progress import Progress, Teller
 from infermax_opt.core.result import Claim
@@ -111,7 +112,7 @@ def run_table(
     chosen = suite if isinstance(suite, Suite) else get_suite(suite, data)
     _check(time_limit, jobs, seed, limit_rows)
     options = RowOptions(float(time_limit), seed, best_known is not None)
-    instances = [case.build() for case in chosen.select(only, limit_rows)]
+    instances = [case.build() for case in chosen.select(checked_texts(only, "only"), limit_rows)]
     folder = Path(directory).absolute()
     archive = None if best_known is None else Archive(best_known, chosen.name)
     if archive is not None:
@@ -136,7 +137,7 @@ def _check(time_limit: float | None, jobs: int | None, seed: int, limit_rows: in
     if time_limit is None or time_limit == math.inf:
         raise InputError("a row without an end would keep its worker", field="time_limit")
     for name, value, least in (("jobs", jobs, 1), ("seed", seed, 0), ("limit_rows", limit_rows, 1)):
-        if value is not None and value < least:
+        if value is not None and read_whole(value, name) < least:
             raise InputError(f"{value} is less than {least}", field=name)
 
 

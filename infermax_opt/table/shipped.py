@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from importlib.resources import files
 
+from infermax_opt.core.checks import checked_text
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.files.instances import read_instance
@@ -51,6 +52,7 @@ def load_instance(name: str, data: str | os.PathLike[str] | None = None) -> AnyI
     InputError
         If there is no such instance, or a trace that it is made of is missing.
     """
+    checked_text(name, "instance")
     suite, slash, row = name.partition("/")
     if not slash and name not in shipped_names():
         listed = ", ".join(shipped_names())

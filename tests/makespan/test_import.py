@@ -131,7 +131,10 @@ def test_default_levels_are_those_of_the_study() -> None:
             "'--prefill-token': 'x' is not",
         ),
         (["--problem", "makespan", "--clients", "2", "--decode-overhead", "-1"], "-1 is negative; the least"),
-        (["--problem", "makespan", "--clients", "2", "--estimate-error", "nan"], "nan is not 0 or more"),
+        (
+            ["--problem", "makespan", "--clients", "2", "--estimate-error", "nan"],
+            "nan is not between 0 and 10",
+        ),
         (["--problem", "makespan", "--clients", "2", "--estimate-error", "-1"], "'--estimate-error'"),
         (
             ["--problem", "makespan", "--clients", "2", "--prefill-levels", "1", "--skip-unfit"],

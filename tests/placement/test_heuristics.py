@@ -283,7 +283,7 @@ def test_paper_like() -> None:
         (lambda: generate("odd"), "family: 'odd' is none of paper, "),
         (lambda: generate("paper", requests=0), "requests: 0 is not 1 or more"),
         (lambda: generate("paper", ongoing=2), "ongoing: 2 is not between 0 and 1"),
-        (lambda: generate("paper", error=-1), "error: -1 is not 0 or more"),
+        (lambda: generate("paper", error=-1), "error: -1 is not between 0 and 10"),
     ):
         with pytest.raises(InputError, match=f"^{problem}"):
             call()

@@ -181,7 +181,7 @@ def test_predictions_are_off_and_each_by_itself() -> None:
         (["--problem", "placement", "--theta", "2"], "theta: 2 is not above 0 and up to 1"),
         (["--problem", "placement", "--ttft", "0"], "slo.ttft: 0 is not above 0"),
         (["--problem", "placement", "--predict-error", "-1"], "'--predict-error'"),
-        (["--problem", "placement", "--predict-error", "nan"], "nan is not 0 or more"),
+        (["--problem", "placement", "--predict-error", "nan"], "nan is not between 0 and 10"),
         (["--problem", "placement", "--ttft", "0.021", "--skip-unfit"], "holds no request that fits"),
     ],
 )

@@ -20,12 +20,13 @@ from infermax_opt.cluster.policies.grouped import Grouped
 from infermax_opt.cluster.policies.look_ahead import LookAhead
 from infermax_opt.cluster.policies.rebalanced import Rebalanced
 from infermax_opt.cluster.replay.replay import Beat, Decide
+from infermax_opt.core.checks import checked_whole
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.plugins import blaming, named_points, refuse_left_out
 from infermax_opt.files.text import aligned
 from infermax_opt.placement.bounds.closed_form import WorkerBound, bounds_from_simplest
 from infermax_opt.placement.bounds.exhaustive import exhaust
-from infermax_opt.placement.data.instance import PlacementInstance
+from infermax_opt.placement.data.instance import MAX_WORKERS, PlacementInstance
 from infermax_opt.placement.data.schedule import Placement
 from infermax_opt.placement.heuristics.pack import pack
 from infermax_opt.placement.heuristics.place import SPREADERS, place, spread
@@ -178,7 +179,7 @@ def make_policy(name: str, *, workers: int | None = None, groups: int | None = N
     if name in SPREADERS:
         if workers is None:
             raise InputError(f"{name} needs a number of workers", field="workers")
-        return _spreader(name, workers, seed)
+        return _spreader(name, checked_whole(workers, "workers", 1, MAX_WORKERS), seed)
     if name == "grouped":
         if groups is None:
             raise InputError("grouped needs a number of groups", field="groups")

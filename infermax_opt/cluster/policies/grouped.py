@@ -19,6 +19,7 @@ from fractions import Fraction
 
 from infermax_opt.cluster.data.stream import Stream
 from infermax_opt.cluster.replay.replay import Beat, StreamReplay, replay_stream
+from infermax_opt.core.checks import checked_whole
 from infermax_opt.core.errors import InputError
 from infermax_opt.placement.data.instance import MAX_WORKERS, PlacementGroup
 from infermax_opt.placement.heuristics.place import place
@@ -125,9 +126,7 @@ class Grouped:
     """
 
     def __init__(self, groups: int):
-        if not 1 <= groups <= MAX_WORKERS:
-            raise InputError(f"{groups} is not between 1 and {MAX_WORKERS}", field="groups")
-        self.groups = groups
+        self.groups = checked_whole(groups, "groups", 1, MAX_WORKERS)
 
     def __call__(self, beat: Beat) -> Mapping[str, int]:
         """Choose the worker of each new request.

@@ -14,9 +14,15 @@ from fractions import Fraction
 from functools import cache
 from statistics import NormalDist
 
+from infermax_opt.core.checks import MAX_REQUESTS, checked_whole
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.lengths import check_error, estimate
-from infermax_opt.makespan.data.instance import ClientRequestGroup, MakespanInstance, linear_levels
+from infermax_opt.makespan.data.instance import (
+    MAX_CLIENTS,
+    ClientRequestGroup,
+    MakespanInstance,
+    linear_levels,
+)
 
 __all__ = ["DECODE", "DISTRIBUTIONS", "PREFILL", "block_levels", "gsm8k_like"]
 
@@ -75,12 +81,14 @@ def gsm8k_like(
     Raises
     ------
     InputError
-        If there is no such distribution, or `error` is negative.
+        If there is no such distribution, or a number is out of range.
     """
     if distribution not in DISTRIBUTIONS:
         names = ", ".join(DISTRIBUTIONS)
         raise InputError(f"{distribution!r} is none of {names}", field="distribution")
     check_error(error)
+    requests = checked_whole(requests, "requests", 1, MAX_REQUESTS)
+    clients = checked_whole(clients, "clients", 1, MAX_CLIENTS)
     rng = random.Random(seed)
     # Prompt and output of a client share five blocks.
     draw_input = _lengths(distribution, INPUT, BLOCK * LEAST_BLOCKS)

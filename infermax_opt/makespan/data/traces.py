@@ -76,6 +76,8 @@ def client_instance(
     """
     check_error(error)
     made: tuple[PrefillLevel, ...] = linear_levels(*prefill, levels)
+    if not made:
+        raise InputError("holds no level", field="levels")
     check_fit(trace, lambda request: _misfit(request, max(levels)))
     rng = random.Random(seed)
     groups = tuple(

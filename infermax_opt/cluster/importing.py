@@ -10,6 +10,7 @@ import click
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.importing import Made
+from infermax_opt.core.lengths import MOST_ERROR
 from infermax_opt.core.options import decimal_option
 from infermax_opt.files.arrivals import Arrivals, arrival_options
 from infermax_opt.files.text import seconds
@@ -43,7 +44,7 @@ def _shared_options() -> list[click.Option]:
         click.Option(
             ["--predict-error"],
             metavar="E",
-            type=click.FloatRange(0, 100),
+            type=click.FloatRange(0, MOST_ERROR),
             default=0.0,
             show_default=True,
             help="Placement, stream: predicted output lengths are off by a lognormal factor of this "

@@ -32,8 +32,14 @@ def options() -> list[click.Option]:
             help="Cost profile from this file (see `calibrate --for batches`), instead.",
         ),
         click.Option(["--kv-capacity"], type=click.IntRange(1), help="KV tokens. Default: the profile's."),
-        click.Option(["--max-batch-tokens"], type=click.IntRange(1), default=4096, show_default=True),
-        click.Option(["--max-prefill-tokens"], type=click.IntRange(1), default=4096, show_default=True),
+        click.Option(
+            ["--max-batch-tokens"], type=click.IntRange(1), default=4096, show_default=True,
+            help="Tokens that a batch may process.",
+        ),
+        click.Option(
+            ["--max-prefill-tokens"], type=click.IntRange(1), default=4096, show_default=True,
+            help="Tokens of prompts among these.",
+        ),
         click.Option(
             ["--max-running"], type=click.IntRange(1), help="Requests that hold KV. Default: no limit."
         ),
@@ -41,9 +47,18 @@ def options() -> list[click.Option]:
             ["--block-size"], type=click.IntRange(1), default=1, show_default=True,
             help="Tokens of a KV block.",
         ),
-        click.Option(["--hybrid-batching/--no-hybrid-batching"], default=True, show_default=True),
-        click.Option(["--chunked-prefill/--no-chunked-prefill"], default=True, show_default=True),
-        click.Option(["--preemption/--no-preemption"], default=True, show_default=True),
+        click.Option(
+            ["--hybrid-batching/--no-hybrid-batching"], default=True, show_default=True,
+            help="Whether a batch may have both prompts and decodes.",
+        ),
+        click.Option(
+            ["--chunked-prefill/--no-chunked-prefill"], default=True, show_default=True,
+            help="Whether a prompt may be spread over several batches.",
+        ),
+        click.Option(
+            ["--preemption/--no-preemption"], default=True, show_default=True,
+            help="Whether requests may be evicted; what they held is computed again.",
+        ),
         click.Option(
             ["--objective"], metavar="NAME|JSON", default="makespan", show_default=True,
             help="Metric to minimise, or weights by metric.",

@@ -8,6 +8,7 @@ import click
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.importing import Made
+from infermax_opt.core.lengths import MOST_ERROR
 from infermax_opt.core.options import LARGEST_SEED, decimal_option, token_counts
 from infermax_opt.files.traces import Trace
 from infermax_opt.makespan.data.generate import DECODE, PREFILL
@@ -39,7 +40,8 @@ def options() -> list[click.Option]:
         ),
         decimal_option("--decode-token", DECODE[1], "See --decode-overhead, s."),
         click.Option(
-            ["--estimate-error"], metavar="E", type=click.FloatRange(0, 100), default=0.0, show_default=True,
+            ["--estimate-error"], metavar="E", type=click.FloatRange(0, MOST_ERROR), default=0.0,
+            show_default=True,
             help="Makespan: methods know output lengths up to a lognormal factor of this deviation.",
         ),
         click.Option(

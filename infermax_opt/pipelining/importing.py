@@ -25,8 +25,8 @@ def options() -> list[click.Option]:
             ["--reservation-block"], metavar="N", type=click.IntRange(1), default=BLOCK, show_default=True,
             help="Pipelining: tokens of a KV block.",
         ),
-        decimal_option("--padding", "0.15", "Pipelining: share added to each output length."),
-        decimal_option("--buffer", "0.15", "Pipelining: share of a length by which it may run late."),
+        decimal_option("--padding", "0.15", "Pipelining: share added to each output length.", "X"),
+        decimal_option("--buffer", "0.15", "Pipelining: share of a length by which it may run late.", "X"),
     ]  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def checked_texts(values: object, field: str) -> tuple[str, ...]:
         raise InputError(f"{values!r} is no list of texts", field=field)
     found = tuple(values)
     for k, value in enumerate(found):
-        checked_text(value, f"{field}[{k}]")
+        checked_kind(value, str, f"{field}[{k}]")
     return found
 
 

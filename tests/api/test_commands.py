@@ -399,7 +399,7 @@ def test_a_mistake_in_a_notebook_is_named(function: str, options: Any, said: str
 
 
 def test_a_metric_instead_of_a_list_is_named(toy: Any) -> None:
-    with pytest.raises(infermax_opt.InputError, match="metrics: 'makespan' is a text, not a list of metrics"):
+    with pytest.raises(infermax_opt.InputError, match="metrics: 'makespan' is no list of texts"):
         infermax_opt.gap(toy, infermax_opt.schedule(toy, "vllm"), metrics="makespan")
 
 

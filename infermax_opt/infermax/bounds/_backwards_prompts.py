@@ -31,6 +31,8 @@ CELLS = 2 * 10**7
 AIM, MOST_AIM, LEAST_AIM, RAISED, LOWERED = 0.002, 0.004, 0.00005, 1.5, 0.5
 #: Evaluations without a better value after which the aim is less, and share of the step before that is kept.
 PATIENCE, MOMENTUM = 8, 0.5
+#: Evaluations at most: the last ones may gain a unit each.
+EVALUATIONS = 200
 
 
 class Reached(NamedTuple):
@@ -189,7 +191,9 @@ class PromptPaths:
         unit, low, waited = self.paths.timing.unit, np.array(self.paths.timing.earliest), 0
         best = point = prices.kinds / unit
         course, aim = np.zeros(len(point)), AIM
-        while aim >= LEAST_AIM and not (stop is not None and stop()):
+        for _ in range(EVALUATIONS):
+            if aim < LEAST_AIM or (stop is not None and stop()):
+                return
             kinds = np.rint(np.clip(point, low, self.paths.timing.rounds) * unit)
             now = self.paths.within(kinds.astype(np.int64), prices.exits)
             limit = int((1 + aim) * least)

@@ -11,11 +11,11 @@ import pytest
 
 from infermax_opt.api import solve, verify
 from infermax_opt.core.result import Proof, Status
+from infermax_opt.infermax.bounds import _kernels_rounds
 from infermax_opt.infermax.bounds._backwards_states import linked_relaxations
 from infermax_opt.infermax.bounds.backwards import backwards_bounds
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.mcsf import mcsf_instance
-from infermax_opt.infermax.exact import rounds
 from infermax_opt.infermax.exact.rounds import Found, RoundsSearch, guided, proved
 from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
 from tests.campaign import campaign, in_blocks
@@ -139,7 +139,7 @@ def test_what_is_left_out_is_no_proof() -> None:
 
 
 def test_few_parts_are_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "MOST_PARTS", 1)
+    monkeypatch.setattr(_kernels_rounds, "MOST_PARTS", 1)
     for seed in campaign(15, 40):
         of = in_rounds(seed)
         best = sum_of_ends(of, least_latency(of))

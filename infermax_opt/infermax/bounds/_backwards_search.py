@@ -135,15 +135,15 @@ class BackwardPaths:
 
     def __init__(self, relaxation: Relaxation, timing: Timing):
         self.relaxation, self.timing = relaxation, timing
-        self._links = relaxation.links()
+        self.links = relaxation.links()
         types = relaxation.instance.types
         self._sort = np.array(relaxation.sort_numbers, np.int32)
         self._order = np.argsort(self._sort, kind="stable")
-        self._count = np.array([len(kind.members) for kind in types], np.int64)
+        self.count = np.array([len(kind.members) for kind in types], np.int64)
         self._earliest = np.array(timing.earliest, np.int64)
         #: Whether each kind has a part.
         self.seen = np.array([relaxation.part(kind)[1] >= 0 for kind in types])
-        states = len(self._links.shrunk)
+        states = len(self.links.shrunk)
         self._before = np.empty((timing.rounds + 1, states), np.int64)
         self._source = np.empty((timing.rounds + 1, states), np.int32)
         #: Which price of leaving each kind is paid back, -1 for none, and how long before its end.
@@ -165,9 +165,9 @@ class BackwardPaths:
         """
         free = np.zeros((len(self.relaxation.exits), self.timing.rounds + 1), np.int64)
         some = free if exits is None else np.array(exits, np.int64).reshape(free.shape)
-        return self._evaluate(self._within(np.array(prices, np.int64), some))[0]
+        return self._evaluate(self.within(np.array(prices, np.int64), some))[0]
 
-    def _within(self, kinds: Ints, exits: Ints) -> Prices:
+    def within(self, kinds: Ints, exits: Ints) -> Prices:
         """Prices at which nobody gains by an end after the last round that is looked at."""
         room = self.timing.rounds * self.timing.unit - int(kinds.max())
         return Prices(kinds, np.minimum(exits, max(0, room)))
@@ -178,25 +178,30 @@ class BackwardPaths:
         rounds = np.arange(self.timing.rounds + 1)
         return np.where(rounds >= self._earliest[:, None], np.minimum(cost, 0), 0)
 
+    def worth(self, prices: Prices) -> tuple[npt.NDArray[np.bool_], int]:
+        """Whether each kind gains by ending in each round, and steps of a check."""
+        worth = self._costs(prices) < 0
+        rounds = int(np.nonzero(worth.any(axis=0))[0].max(initial=0))
+        return worth, self.relaxation.steps(worth.sum(axis=1).tolist(), rounds)
+
     def _evaluate(self, prices: Prices) -> tuple[int, Ints, Floats, int]:
         """The bound in units, how much too often kinds appear, and parts leave at nodes; steps of a check."""
         cheapest, retrace = _kernels()
         order, costs = self._order, self._costs(prices)
-        kinds = Kinds(self._sort[order], self._count[order], costs[order])
-        worth = costs < 0
+        kinds = Kinds(self._sort[order], self.count[order], costs[order])
+        worth, steps = self.worth(prices)
         rounds = int(np.nonzero(worth.any(axis=0))[0].max(initial=0))
         left = np.zeros_like(prices.exits)
-        values = cheapest(self._links, kinds, prices.exits, rounds, self._before, self._source)
+        values = cheapest(self.links, kinds, prices.exits, rounds, self._before, self._source)
         seen = np.empty_like(costs)
         seen[order] = retrace(
-            self._links, kinds, prices.exits, rounds, self._before, self._source, values, left
+            self.links, kinds, prices.exits, rounds, self._before, self._source, values, left
         )
         for k in np.nonzero(self._paid >= 0)[0]:
             ends = np.nonzero(seen[k])[0]
             left[self._paid[k], ends - self._lag[k]] -= seen[k, ends]
-        steps = self.relaxation.steps(worth.sum(axis=1).tolist(), rounds)
-        value = int(self._count @ prices.kinds) + int(values.min())
-        return value, seen.sum(axis=1) - self._count, left @ self._hats.T, steps
+        value = int(self.count @ prices.kinds) + int(values.min())
+        return value, seen.sum(axis=1) - self.count, left @ self._hats.T, steps
 
     def search(self, prices: Floats, aim: float, stop: Callable[[], bool] | None) -> tuple[int, Prices]:
         """What `least` says of the best prices found, and these.
@@ -215,7 +220,7 @@ class BackwardPaths:
         least = np.concatenate([low, np.zeros(len(point) - kinds)])
         waited, course, best = 0, np.zeros(len(point)), point
         # With these prices nobody gains by an appearance: every request ends as soon as it can.
-        value, found = int(self._count @ low) * self.timing.unit, self._whole(least)
+        value, found = int(self.count @ low) * self.timing.unit, self._whole(least)
         for _ in range(LINKED_EVALUATIONS if classes else EVALUATIONS):
             point = np.clip(point, least, self.timing.rounds)
             whole = self._whole(point)
@@ -237,7 +242,7 @@ class BackwardPaths:
         kinds = len(self._earliest)
         exits = point[kinds:].reshape(len(self.relaxation.exits), len(self._hats)) @ self._hats
         unit = self.timing.unit
-        return self._within(*(np.rint(some * unit).astype(np.int64) for some in (point[:kinds], exits)))
+        return self.within(*(np.rint(some * unit).astype(np.int64) for some in (point[:kinds], exits)))
 
 
 def ending_costs(relaxation: Relaxation, prices: Ints, exits: Ints, unit: int) -> Ints:

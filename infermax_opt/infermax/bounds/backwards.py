@@ -42,10 +42,27 @@ above, and what it costs is what it is paid back, so that the path of a schedule
 of C - u.  Where C - u less what is paid back is not negative, an appearance can be left out still:
 whatever its part does costs 0 or more.  With V = 0 all can leave at the last d, as in a relaxation with one.
 
+*Whole prompts.*  If each part knows its own I - 1, it leaves when its request does: there are too many such
+memories to list, but few are on a path that costs less than some limit.  A node of a round is what is in
+memory in some schedule, backwards, with the state of the relaxation that this leads to, where each part
+leaves for the price of its own class; of all ways there the cheapest counts.  The rest of a schedule is a
+path from that state on, so it costs at least the least of these.  Where both together are not below the
+limit, the node is dropped. Appearances that cost 0 or more are left out, as above.  If no node is left,
+every schedule costs the limit or more.
+
+*Remembered.*  A node also knows some of those that have appeared.  When a request appears, the node
+remembers it and, of those that it remembers, the ones of kinds that are among the `near` next ones below
+and above by their prices.  Who is remembered does not appear.  In a schedule nobody appears twice, and
+those remembered have appeared, so it still is a path.  Of equal requests it remembers how many have
+appeared, and no more appear than there are.  Nodes alike in memory and in whom they remember can go on in
+the same ways.
+
 *Prices.*  By subgradients: a request that appears too often is too dear, and a part that leaves more often in
 some round than requests of its class are paid back for it leaves too cheaply.  Equal requests share a
 price; V is straight between some rounds.  First all have one d; then parts leave for prices from as
 small a d_0 on as the checker has time for, or where they are too many, few different d are told apart.
+Last come whole prompts, with limits a little above the best value: either no node is left, or the cheapest
+path that is says which requests appear too often.
 
 Source: this project.
 """
@@ -58,6 +75,7 @@ from fractions import Fraction
 import numpy as np
 
 from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.infermax.bounds._backwards_prompts import PromptPaths
 from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Prices, Timing, chosen
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.rounds import in_rounds
@@ -66,6 +84,8 @@ __all__ = ["backwards_bounds"]
 
 #: By how much more than the best value prices aim for, as a share: at first, and from good prices on.
 AIM, NEXT_AIM = 0.1, 0.02
+#: Share by which the next bound by whole prompts that is told is better.
+TOLD = 0.0003
 
 
 def backwards_bounds(
@@ -74,6 +94,7 @@ def backwards_bounds(
     stop: Callable[[], bool] | None = None,
     states: int | None = None,
     linked: bool = True,
+    whole: bool = True,
 ) -> Iterator[LowerBound]:
     """Bounds by paths of ever finer states, each better than those before.
 
@@ -88,11 +109,13 @@ def backwards_bounds(
         Most states of memory: more take long to list.
     linked : bool
         Whether the last one may have prices of leaving.
+    whole : bool
+        Whether to go on with whole prompts.
     """
     if not in_rounds(instance):
         return
     timing = Timing.of(instance)
-    start, best = timing.prices, Fraction(0)
+    start, best, last = timing.prices, Fraction(0), None
     for relaxation in chosen(instance, timing, states, linked=linked):
         if best > 0 and stop is not None and stop():
             return
@@ -100,13 +123,43 @@ def backwards_bounds(
         least, prices = paths.search(start, AIM if best == 0 else NEXT_AIM, stop)
         # What has no part here costs no memory, so its price says nothing of memory.
         start = np.where(paths.seen, prices.kinds, 0) / timing.unit
-        bound = _bound(instance, paths, least, prices)
+        last = paths, least, prices
+        bound = _bound(instance, *last)
         if bound.value > best:
             best = bound.value
             yield bound
+    if last is not None and whole:
+        yield from _whole_prompts(instance, *last, stop)
 
 
-def _bound(instance: Instance, paths: BackwardPaths, least: int, prices: Prices) -> LowerBound:
+def _whole_prompts(
+    instance: Instance, paths: BackwardPaths, least: int, prices: Prices, stop: Callable[[], bool] | None
+) -> Iterator[LowerBound]:
+    """Bounds by whole prompts, each better than the one before by some share.
+
+    Parameters
+    ----------
+    instance : Instance
+    paths : BackwardPaths
+        Of the last relaxation.
+    least, prices : int, Prices
+        The best that is known of it.
+    stop : callable, optional
+        As above.
+    """
+    prompts, told, best = PromptPaths(paths), least, None
+    for value, found in prompts.search(least, prices, stop) if prompts.able else ():
+        best = _bound(instance, paths, value, found, near=prompts.near)
+        if value >= (1 + TOLD) * told:
+            yield best
+            told, best = value, None
+    if best is not None:
+        yield best
+
+
+def _bound(
+    instance: Instance, paths: BackwardPaths, least: int, prices: Prices, near: int | None = None
+) -> LowerBound:
     """The bound with these prices, and what they say, in units.
 
     Parameters
@@ -116,6 +169,8 @@ def _bound(instance: Instance, paths: BackwardPaths, least: int, prices: Prices)
     least : int
         Of all latencies and arrivals.
     prices : Prices
+    near : int, optional
+        Of whole prompts.
     """
     alpha = instance.cost.seconds.alpha[0]
     arrived = sum((kind.arrival * len(kind.members) for kind in instance.types), Fraction(0))
@@ -129,5 +184,7 @@ def _bound(instance: Instance, paths: BackwardPaths, least: int, prices: Prices)
     }
     if paths.relaxation.linked:
         evidence["exits"] = [np.trim_zeros(row, "b").tolist() for row in prices.exits[:, 1:]]
+    if near is not None:
+        evidence |= {"limit": least, "near": near}
     value = (finished - arrived) / len(instance.requests)
     return LowerBound(value, "backwards paths", Proof.CERTIFICATE, evidence=evidence)

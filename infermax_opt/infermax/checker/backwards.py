@@ -4,37 +4,19 @@ from __future__ import annotations
 
 import operator
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.memories import Memories, Part
 from infermax_opt.infermax.checker.pieces import FAR, Piece
+from infermax_opt.infermax.checker.whole_prompts import MAX_UNIT, Ending, Leaving, Relaxed, longer, none_below
 
 #: Steps for a state that a part leaves.
 LEFT_STEPS = 1
 #: Rounds that prices may have, at most.
 MAX_ROUNDS = 10**6
-
-
-class Ending(NamedTuple):
-    """Equal requests that end: where to in each state that has room, how many, and what each round costs.
-
-    A round that costs 0 is none in which they end; the list ends with the last one that costs less.
-    """
-
-    grown: list[int]
-    times: int
-    costs: list[int]
-
-
-class Leaving(NamedTuple):
-    """Parts that may leave: states with such a part, by falling totals, without it, and what rounds cost."""
-
-    states: list[int]
-    left: list[int]
-    costs: list[int]
 
 
 def backwards(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
@@ -51,9 +33,31 @@ def backwards(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         Affine piece of the batch time.
     """
     require_rounds(instance, piece)
-    unit, leave = evidence["unit"].whole(1), evidence["leave"].integers()
-    require(leave == sorted(set(leave)) and min(leave, default=-1) >= 0, "leave: does not rise from 0")
-    require(max(i for i, _, _ in instance.kinds) - 1 <= leave[-1], "leave: a prompt is longer")
+    if "limit" in evidence:
+        longer(instance)
+    relaxed, unit = relaxed_by(instance, evidence, piece), evidence["unit"].whole(1)
+    instance.work.spend(path_steps(relaxed))
+    total = sum(map(operator.mul, relaxed.prices, instance.kinds.values()))
+    if "limit" in evidence:
+        require(unit <= MAX_UNIT, f"unit: is more than {MAX_UNIT}")
+        limit, near = evidence["limit"].whole(0), evidence["near"].whole(0)
+        none_below(instance, relaxed, limit - total, near)
+        total = limit
+    else:
+        total += cheapest_path(relaxed)
+    return instance.mean_latency(Fraction(total * piece.alpha, unit * instance.scale))
+
+
+def relaxed_by(instance: Instance, evidence: Field, piece: Piece) -> Relaxed:
+    """What paths are made of.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+    piece : Piece
+    """
+    unit, leave = evidence["unit"].whole(1), holds_to_leave_at(instance, evidence)
     linked = "exits" in evidence
     prices = priced(evidence["prices"], len(instance.kinds), unit)
     exits = [priced(row, None, unit) for row in evidence["exits"].items(len(leave) - 1)] if linked else []
@@ -64,17 +68,47 @@ def backwards(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     memories = Memories(instance, leave[:1] if linked else leave, parts)
     to = {part: memories.grown(part) for part in dict.fromkeys(parts)}
     endings = list[Ending]()
-    for part, of, price, (i, o, arrival) in zip(parts, groups, prices, instance.kinds, strict=True):
-        earliest = int(arrival * instance.scale / piece.alpha) + o
-        back = ([], *exits)[of] if linked and part.group >= 0 else []
-        costs = ending_costs(instance, price, back, i + o - 2 - leave[of], (max(earliest, 1), unit))
-        endings.append(Ending(to[part], instance.kinds[i, o, arrival], costs))
-    total = sum(map(operator.mul, prices, instance.kinds.values()))
-    # Those without a part come last: they need the total of all others.
-    order = sorted(range(len(parts)), key=lambda k: parts[k].group < 0)
-    endings = list(map(endings.__getitem__, order))
-    total += cheapest_path(instance, endings, leavings(memories, leave, exits), memories.shrunk())
-    return instance.mean_latency(Fraction(total * piece.alpha, unit * instance.scale))
+    for part, of, price, kind in zip(parts, groups, prices, instance.kinds, strict=True):
+        back = exits[of - 1] if linked and of > 0 and part.group >= 0 else []
+        costs = costs_of(instance, kind, price, back, leave[of], piece, unit)
+        endings.append(Ending(to[part], instance.kinds[kind], costs))
+    without = [k for k, part in enumerate(parts) if part.group < 0]
+    leaving = leavings(memories, leave, exits)
+    return Relaxed(endings, leaving, memories.shrunk(), without, prices, groups, leave)
+
+
+def holds_to_leave_at(instance: Instance, evidence: Field) -> list[int]:
+    """Of each class, rising."""
+    leave = evidence["leave"].integers()
+    require(leave == sorted(set(leave)) and min(leave, default=-1) >= 0, "leave: does not rise from 0")
+    require(max(i for i, _, _ in instance.kinds) - 1 <= leave[-1], "leave: a prompt is longer")
+    return leave
+
+
+def costs_of(
+    instance: Instance, kind: tuple[int, int, Fraction], price: int, back: list[int], leave: int,
+    piece: Piece, unit: int,
+) -> list[int]:  # fmt: skip
+    """What it costs that a request of some kind ends, by rounds (`ending_costs`).
+
+    Parameters
+    ----------
+    instance : Instance
+    kind : tuple[int, int, Fraction]
+        I, O and arrival.
+    price : int
+        Of ending.
+    back : list of int
+        Prices of leaving that are paid back.
+    leave : int
+        Hold at which it leaves.
+    piece : Piece
+    unit : int
+        Units of a round.
+    """
+    i, o, arrival = kind
+    earliest = int(arrival * instance.scale / piece.alpha) + o
+    return ending_costs(instance, price, back, i + o - 2 - leave, (max(earliest, 1), unit))
 
 
 def priced(field: Field, length: int | None, unit: int) -> list[int]:
@@ -156,34 +190,30 @@ def require_rounds(instance: Instance, piece: Piece) -> None:
     require(whole, "requests: an arrival is within a round")
 
 
-def cheapest_path(
-    instance: Instance, endings: list[Ending], leaving: list[Leaving], shrunk: list[int]
-) -> int:
-    """Units of the cheapest path; a request that ends in a round costs what it is late for its prices.
+def path_steps(relaxed: Relaxed) -> int:
+    """Steps of going through all rounds, so that too much of it is rejected before it begins."""
+    endings, leaving, shrunk = relaxed[:3]
+    rounds = max(0, max(len(ending.costs) for ending in endings) - 1)
+    steps = rounds * (2 * len(endings) + 10 + 3 * len(shrunk) // 5)
+    steps += sum(rounds * (10 + LEFT_STEPS * len(states)) for states, _, _ in leaving)
+    for to, times, costs in endings:
+        steps += sum(cost < 0 for cost in costs) * times * (10 + 3 * len(to) // 5)
+    return steps
 
-    Parameters
-    ----------
-    instance : Instance
-    endings : list of Ending
-    leaving : list of Leaving
-    shrunk : list of int
-        Number of each state a round before.
-    """
+
+def cheapest_path(relaxed: Relaxed) -> int:
+    """Units of the cheapest path; a request that ends in a round costs what it is late for its prices."""
+    endings, leaving, shrunk, without = relaxed[:4]
     values: list[Any] = [0] + [FAR] * (len(shrunk) - 1)
     rounds = max(len(ending.costs) for ending in endings) - 1
-    # All that follows is known to the step, so that too much of it is rejected before it begins.
-    instance.work.spend(max(0, rounds) * (2 * len(endings) + 10 + 3 * len(shrunk) // 5))
-    for states, _, _ in leaving:
-        instance.work.spend(max(0, rounds) * (10 + LEFT_STEPS * len(states)))
-    for to, times, costs in endings:
-        worth = sum(cost < 0 for cost in costs)
-        instance.work.spend(worth * times * (10 + 3 * len(to) // 5))
+    # Those without a part come last: they need the total of all others.
+    endings = [endings[k] for k in sorted(range(len(endings)), key=lambda k: k in without)]
     for time in range(rounds, 0, -1):
         for to, times, costs in endings:
             if time < len(costs) and costs[time] < 0:
                 end(values, to, times, costs[time])
-        for states, left, costs in leaving:
-            go(values, states, left, costs[time - 1] if time <= len(costs) else 0)
+        for some in leaving:
+            go(values, some.states, some.left, some.price(time))
         after: list[Any] = [FAR] * len(shrunk)
         for number, value in zip(shrunk, values, strict=True):
             if value < after[number]:

@@ -45,11 +45,11 @@ import numpy as np
 import numpy.typing as npt
 
 from infermax_opt.core.compiled import compiled
+from infermax_opt.infermax.bounds import _kernels_rounds as kernel
+from infermax_opt.infermax.bounds._backwards_guide import Guide, earliest_ends, last_end
 from infermax_opt.infermax.bounds._backwards_states import Relaxation
 from infermax_opt.infermax.bounds.backwards import backwards_bounds
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.exact import _rounds_kernel as kernel
-from infermax_opt.infermax.exact._rounds_guide import Guide, earliest_ends, last_end
 
 __all__ = ["Found", "Proved", "RoundsSearch", "guided", "proved", "takes"]
 
@@ -57,10 +57,6 @@ Ints = npt.NDArray[np.int64]
 
 #: Requests at most: two words of bits.
 MOST_REQUESTS = 2 * kernel.WORD
-#: Parts of a node at most.
-MOST_PARTS = 16
-#: A part is a number below this.
-PARTS_BELOW = 2**15
 #: Nodes of a layer: where schedules are combined, in a first proof, in a second; and as a multiple of these
 #: of all before equal ones are dropped.
 FEW, SOME, MANY, POOL = 4_000, 20_000, 400_000, 5
@@ -94,7 +90,7 @@ def takes(instance: Instance) -> bool:
     base = max(kind.input_tokens for kind in instance.types)
     return (
         len(instance.requests) <= MOST_REQUESTS
-        and (instance.system.kv_capacity + 1) * base < PARTS_BELOW
+        and (instance.system.kv_capacity + 1) * base < kernel.PARTS_BELOW
         and instance.output_tokens <= 10**5
     )
 
@@ -153,13 +149,14 @@ class RoundsSearch:
             self._cost[kinds],
             np.array(relaxation.sort_numbers)[kinds],
             np.array(twins),
+            np.full((len(kinds), -(-len(kinds) // kernel.WORD)), np.iinfo(np.uint64).max),
         )
         self.make_room(most)
 
     def make_room(self, most: int) -> None:
         """Take so many nodes of a layer, at most."""
         requests = len(self._members)
-        self._layer, self._pool = _nodes(most, requests), _nodes(POOL * most, requests)
+        self._layer, self._pool = kernel.room(most, requests), kernel.room(POOL * most, requests)
         self._following = np.empty(POOL * most, np.int64)
         self._table = np.empty(1 << (2 * POOL * most - 1).bit_length(), np.int64)
 
@@ -234,11 +231,11 @@ class RoundsSearch:
         layer, top = self._layer, len(may) - 1
         lowest = may.argmax(axis=0)
         every = self._bits(lowest >= 0)
-        counts = np.array([1, 0, limit * self._unit - self._paid, -1], np.int64)
+        counts = np.array([1, 0, limit * self._unit - self._paid, -1, 0], np.int64)
         for column in layer:
             column[0] = 0
         last, best = np.zeros_like(every), None
-        log: dict[int, tuple[Any, Any]] = {top + 1: (np.zeros((1, len(every)), np.uint64), None)}
+        log: dict[int, tuple[Any, Any]] = {}
         logged = 0
         for r in range(top, 0, -1):
             _advance()(
@@ -250,7 +247,7 @@ class RoundsSearch:
                 best = r, int(counts[kernel.DONE]), last.copy()
                 counts[kernel.DONE] = -1
             size = int(counts[kernel.KEPT])
-            log[r] = layer.ended[:size].copy(), layer.parent[:size].astype(np.int32)
+            log[r] = layer.fresh[:size].copy(), layer.parent[:size].astype(np.int32)
             logged += size
             if size == 0:
                 break
@@ -262,27 +259,28 @@ class RoundsSearch:
         ends = None if best is None else self._traced(log, top, *best)
         return Found(ends, int(counts[kernel.CUT]) == 0)
 
-    def _traced(self, log: dict[int, tuple[Any, Any]], top: int, r: int, node: int, ended: Any) -> Ints:
+    def _traced(self, log: dict[int, tuple[Any, Any]], top: int, r: int, node: int, fresh: Any) -> Ints:
         """Ends of all requests, in the order of the instance.
 
         Parameters
         ----------
         log : dict
-            Of each round, who has ended in each node, and the node of the round above.
+            Of each round, who ends in it in each node, and the node of the round above.
         top : int
             The last round.
-        r, node, ended : int, int, array
-            The round in which the first one ends, the node of the round above, and who has ended by then.
+        r, node, fresh : int, int, array
+            The round in which the first one ends, the node of the round above, and who ends in it.
         """
         ends = np.zeros(len(self._members), np.int64)
-        while r <= top:
-            before, parents = log[r + 1]
-            fresh = ended & ~before[node]
+        while True:
             for j in range(len(ends)):
                 if fresh[j // kernel.WORD] >> np.uint64(j % kernel.WORD) & np.uint64(1):
                     ends[self._members[j]] = r
-            ended, node, r = before[node], 0 if parents is None else int(parents[node]), r + 1
-        return ends
+            r += 1
+            if r > top:
+                return ends
+            ended, parents = log[r]
+            fresh, node = ended[node], int(parents[node])
 
     @property
     def _base(self) -> int:
@@ -351,7 +349,7 @@ def proved(instance: Instance, upper: int, left: Callable[[], float]) -> Proved:
         Share of the time that is left.
     """
     search, low, best = None, 0, None
-    for bound in backwards_bounds(instance, stop=lambda: left() < 1 - PRICING, states=STATES):
+    for bound in backwards_bounds(instance, stop=lambda: left() < 1 - PRICING, states=STATES, whole=False):
         # Most small instances need no better prices, and then few nodes.
         search = guided(instance, bound.evidence, SOME) or search
         if search is not None and low < upper:
@@ -383,14 +381,6 @@ def _rising(search: RoundsSearch, upper: int, left: Callable[[], float], *, whol
         if complete:
             low = limit if found.ends is None else upper
     return Proved(low, best)
-
-
-def _nodes(most: int, requests: int) -> kernel.Nodes:
-    """Room for nodes."""
-    words = -(-requests // kernel.WORD)
-    column = np.empty((5, most), np.int64)
-    parts = np.zeros((most, MOST_PARTS), np.int16)
-    return kernel.Nodes(np.zeros((most, words), np.uint64), parts, *column)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Costs to go in the relaxation by which the search for start rounds goes; see `rounds`."""
+"""Costs to go in a relaxation, by which finer searches go; see `backwards`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from infermax_opt.core.compiled import compiled
+from infermax_opt.infermax.bounds import _kernels_rounds as kernel
 from infermax_opt.infermax.bounds._backwards_search import ending_costs
 from infermax_opt.infermax.bounds._backwards_states import Relaxation
 from infermax_opt.infermax.bounds._kernels_backwards import Kinds, Links
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.exact import _rounds_kernel as kernel
 
 __all__ = ["Guide", "earliest_ends", "last_end"]
 
@@ -44,9 +44,30 @@ class Guide:
 
     @classmethod
     def of(
-        cls, relaxation: Relaxation, prices: Ints, unit: int, horizon: int, exits: Sequence[Sequence[int]]
+        cls,
+        relaxation: Relaxation,
+        prices: Ints,
+        unit: int,
+        horizon: int,
+        exits: Sequence[Sequence[int]] | Ints,
+        links: Links | None = None,
     ) -> Guide:
-        """With prices of kinds and, in round 1, 2, ..., of leaving, up to a round."""
+        """Of some prices, up to a round.
+
+        Parameters
+        ----------
+        relaxation : Relaxation
+        prices : array
+            Of the kinds.
+        unit : int
+            Units of a round.
+        horizon : int
+            The last round.
+        exits : sequence of sequences of int
+            What leaving costs in round 1, 2, ...
+        links : Links, optional
+            Of the relaxation, if they are known.
+        """
         table = np.zeros((len(relaxation.exits), horizon + 1), np.int64)
         for row, some in zip(table, exits, strict=True):
             row[1 : len(some) + 1] = some[:horizon]
@@ -55,7 +76,7 @@ class Guide:
         worth = np.where(rounds >= first[:, None], np.minimum(cost, 0), 0)
         sort = np.array(relaxation.sort_numbers)
         count = np.array([len(kind.members) for kind in relaxation.instance.types])
-        order, links = np.argsort(sort, kind="stable"), relaxation.links()
+        order, links = np.argsort(sort, kind="stable"), links or relaxation.links()
         kinds = Kinds(sort[order], count[order], worth[order])
         ahead = np.empty((horizon + 1, len(links.shrunk)), np.int64)
         _kernels()[0](links, kinds, table, ahead)

@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "CUT", "DONE", "HELPERS", "KEPT", "LIMIT", "Costs", "Nodes", "Tasks", "advance", "cost_to_go",
-    "least_with",
+    "CUT", "DONE", "HELPERS", "KEPT", "LIMIT", "MADE", "PARTS_BELOW", "WORD", "Costs", "Nodes", "Tasks",
+    "advance", "cost_to_go", "least_with", "room",
 ]  # fmt: skip
 
-#: Entries of the counters of `advance`: nodes kept, how often some had to be dropped, the limit on costs, and
-#: the node from which all end in this round, or -1.
-KEPT, CUT, LIMIT, DONE = 0, 1, 2, 3
+#: Entries of the counters of `advance`: nodes kept, how often some had to be dropped, the limit on costs, the
+#: node from which all end in this round, or -1, and all nodes made.
+KEPT, CUT, LIMIT, DONE, MADE = 0, 1, 2, 3, 4
+#: Parts of a node at most, and each is a number below this.
+MOST_PARTS, PARTS_BELOW = 16, 2**15
 #: Cost of a node that another one replaced.
 REPLACED = 2**60
 #: Bits of a word in which requests are noted.
@@ -24,9 +26,10 @@ WORD = 64
 
 
 class Tasks(NamedTuple):
-    """Columns of the requests: peak, hold at which one has left, cost of ending by rounds, sort, twin.
+    """Columns of the requests: peak, hold at which one has left, cost of ending by rounds, sort, twin, near.
 
-    `twin`: the equal request that ends no sooner, or -1.
+    `twin`: the equal request that ends no sooner, or -1; `near`: the requests, as bits, of which a node still
+    knows that they have ended when this one does.
     """
 
     peak: Any
@@ -34,6 +37,7 @@ class Tasks(NamedTuple):
     cost: Any
     sort: Any
     twin: Any
+    near: Any
 
 
 class Costs(NamedTuple):
@@ -55,12 +59,13 @@ class Costs(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Columns of nodes: requests that have ended, parts, their number and total, state, cost, parent.
+    """Columns of nodes: who has ended, who in this round, parts, their number and total, state, cost, parent.
 
     A part is its hold times `base` plus the hold at which it leaves; the largest come first, then zeros.
     """
 
     ended: Any
+    fresh: Any
     parts: Any
     number: Any
     total: Any
@@ -128,6 +133,13 @@ def least_with(links: Any, kinds: Any, exits: Any, ahead: Any, least: Any) -> No
         values = after
 
 
+def room(most: Any, requests: Any) -> Nodes:
+    """Room for so many nodes."""
+    words = -(-requests // WORD)
+    ended, fresh = np.zeros((most, words), np.uint64), np.zeros((most, words), np.uint64)
+    return Nodes(ended, fresh, np.zeros((most, MOST_PARTS), np.int16), *np.empty((5, most), np.int64))
+
+
 def has(ended: Any, node: Any, k: Any) -> Any:
     """Whether a request has ended in a node."""
     return (ended[node, k // WORD] >> np.uint64(k % WORD)) & np.uint64(1) != np.uint64(0)
@@ -136,8 +148,10 @@ def has(ended: Any, node: Any, k: Any) -> Any:
 def add(nodes: Any, a: Any, m: Any, k: Any, tasks: Any, base: Any) -> None:
     """Make node m of node a by a request that ends."""
     for w in range(nodes.ended.shape[1]):
-        nodes.ended[m, w] = nodes.ended[a, w]
+        nodes.ended[m, w] = nodes.ended[a, w] & tasks.near[k, w]
+        nodes.fresh[m, w] = nodes.fresh[a, w]
     nodes.ended[m, k // WORD] |= np.uint64(1) << np.uint64(k % WORD)
+    nodes.fresh[m, k // WORD] |= np.uint64(1) << np.uint64(k % WORD)
     part = tasks.peak[k] * base + tasks.leave[k]
     count = nodes.number[a]
     j = count
@@ -249,7 +263,7 @@ def advance(
     counts : columns of int
         See `KEPT`.
     last : columns
-        Bits of the requests that had ended, in the node that `DONE` names, with those that end in this round.
+        Bits of the requests that end in this round, where all end after the node that `DONE` names.
     """
     most, width = len(pool.cost), pool.parts.shape[1]
     requests = len(tasks.peak)
@@ -262,7 +276,7 @@ def advance(
             counts[CUT] += made == most
             break
         first = made
-        pool.ended[made], pool.parts[made] = layer.ended[a], layer.parts[a]
+        pool.ended[made], pool.fresh[made], pool.parts[made] = layer.ended[a], 0, layer.parts[a]
         pool.number[made], pool.total[made] = layer.number[a], layer.total[a]
         pool.state[made], pool.cost[made], pool.parent[made] = layer.state[a], layer.cost[a], a
         following[made] = 0
@@ -286,6 +300,7 @@ def advance(
                 following[made] = k + 1
                 made += 1
             b += 1
+    counts[MADE] += made
     table[:] = -1
     kept, rank = np.empty(made, np.int64), np.empty(made, np.int64)
     count = 0
@@ -294,7 +309,7 @@ def advance(
             cost = pool.cost[b] + owed(pool, b, costs, r, base)
             if cost < counts[LIMIT]:
                 counts[LIMIT], counts[DONE] = cost, pool.parent[b]
-                last[:] = pool.ended[b]
+                last[:] = pool.fresh[b]
             continue
         pool.state[b] = costs.shrunk[go(pool, b, costs, r, base)]
         estimate = pool.cost[b] + costs.ahead[r - 1, pool.state[b]]
@@ -318,7 +333,7 @@ def advance(
         if size == len(layer.cost):
             counts[CUT] += 1
             break
-        layer.ended[size], layer.parts[size] = pool.ended[b], pool.parts[b]
+        layer.ended[size], layer.fresh[size], layer.parts[size] = pool.ended[b], pool.fresh[b], pool.parts[b]
         layer.number[size], layer.total[size] = pool.number[b], pool.total[b]
         layer.state[size], layer.cost[size], layer.parent[size] = pool.state[b], pool.cost[b], pool.parent[b]
         size += 1

@@ -1,0 +1,257 @@
+"""Proof: backwards, by paths whose requests leave memory at their own prompts, below a limit."""
+
+from __future__ import annotations
+
+from array import array
+from typing import NamedTuple
+
+from infermax_opt.checking.errors import require
+from infermax_opt.checking.work import MAX_STEPS, Work
+from infermax_opt.infermax.checker.instance import Instance
+
+#: By how much longer than others these proofs may take to check.
+PROMPTS_LONGER = 2
+#: Steps for a path that is looked at, and for each kind of request that it may end next.
+WAY_STEPS, TRIED_STEPS = 25, 1
+#: Costs that are kept at most: states times rounds.
+MAX_CELLS = 2 * 10**7
+#: Units of a round at most, so that costs to go are below 2^63.
+MAX_UNIT = 2**10
+
+
+class Ending(NamedTuple):
+    """Equal requests that end: where to in each state that has room, how many, and what each round costs.
+
+    A round that costs 0 is none in which they end; the list ends with the last one that costs less.
+    """
+
+    grown: list[int]
+    times: int
+    costs: list[int]
+
+
+class Leaving(NamedTuple):
+    """Parts that may leave: states with such a part, by falling totals, without it, and what rounds cost."""
+
+    states: list[int]
+    left: list[int]
+    costs: list[int]
+
+    def price(self, time: int) -> int:
+        """What it costs that one leaves in a round."""
+        return self.costs[time - 1] if time <= len(self.costs) else 0
+
+
+class Relaxed(NamedTuple):
+    """Paths among few states: who ends, in the order of the kinds; what leaves; each state a round before.
+
+    `without`: the kinds that are no part of any state; `prices`, `groups`: of each kind its price and class;
+    `leave`: the hold at which each class leaves a state.
+    """
+
+    endings: list[Ending]
+    leaving: list[Leaving]
+    shrunk: list[int]
+    without: list[int]
+    prices: list[int]
+    groups: list[int]
+    leave: list[int]
+
+
+class Kind(NamedTuple):
+    """A kind of requests: its part, the bits that count it, those that are kept when it ends; its ending."""
+
+    part: int
+    peak: int
+    shift: int
+    times: int
+    keep: int
+    ending: Ending
+
+
+class Way(NamedTuple):
+    """The cheapest one to some memory: parts, their total, who is remembered, state, cost, kinds tried."""
+
+    parts: tuple[int, ...]
+    total: int
+    remembered: int
+    state: int
+    cost: int
+    tried: int
+
+
+def none_below(instance: Instance, relaxed: Relaxed, limit: int, near: int) -> None:
+    """No path of whole prompts costs less than a limit.
+
+    Parameters
+    ----------
+    instance : Instance
+    relaxed : Relaxed
+        By which costs to go are estimated.
+    limit : int
+        Of the cost of a path, in units.
+    near : int
+        How many kinds below and above it, by their prices, are remembered when one ends.
+    """
+    ahead, kinds = costs_ahead(instance, relaxed), remembering(instance, relaxed, near)
+    base, out = max(i for i, _, _ in instance.kinds), parts_out(instance, relaxed)
+    gone = {i * base + i - 1 for i, _, _ in instance.kinds}
+    paths = [Way((), 0, 0, 0, 0, 0)] if ahead[-1][0] < limit else []
+    for time in range(len(ahead) - 1, 0, -1):
+        some = [kind for kind in kinds if ends(kind.ending, time)]
+        ended(instance, paths, some, time, (ahead[time], limit))
+        cheapest = dict[tuple[tuple[int, ...], int], Way]()
+        for way in paths:
+            state, cost = left(way, out, time)
+            state = relaxed.shrunk[state]
+            if cost + ahead[time - 1][state] < limit:
+                parts = tuple([part - base for part in way.parts if part not in gone])
+                known = cheapest.get((parts, way.remembered))
+                if known is None or cost < known.cost:
+                    total = sum([part // base for part in parts])
+                    cheapest[parts, way.remembered] = Way(parts, total, way.remembered, state, cost, 0)
+        paths = list(cheapest.values())
+    require(not paths, "limit: a path costs less")
+
+
+def parts_out(instance: Instance, relaxed: Relaxed) -> dict[int, tuple[dict[int, int], Leaving]]:
+    """Of each part that leaves states for a price, the states without it, by those with it.
+
+    Parameters
+    ----------
+    instance : Instance
+    relaxed : Relaxed
+    """
+    base = max(i for i, _, _ in instance.kinds)
+    without = [dict(zip(some.states, some.left, strict=True)) for some in relaxed.leaving]
+    return {
+        (relaxed.leave[group] + 1) * base + i - 1: (without[group - 1], relaxed.leaving[group - 1])
+        for (i, _, _), group in zip(instance.kinds, relaxed.groups, strict=True)
+        if relaxed.leaving and group > 0
+    }
+
+
+def left(way: Way, out: dict[int, tuple[dict[int, int], Leaving]], time: int) -> tuple[int, int]:
+    """State and cost of a path when parts have left in a round.
+
+    Parameters
+    ----------
+    way : Way
+    out : dict
+        Of `parts_out`.
+    time : int
+        The round.
+    """
+    state, cost = way.state, way.cost
+    for part in way.parts:
+        if part in out:
+            without, leaving = out[part]
+            cost, state = cost + leaving.price(time), without[state]
+    return state, cost
+
+
+def ends(ending: Ending, time: int) -> bool:
+    """Whether requests may end in a round."""
+    return time < len(ending.costs) and ending.costs[time] < 0
+
+
+def costs_ahead(instance: Instance, relaxed: Relaxed) -> list[array[int]]:
+    """What a path costs at least from each state on, before each round; row 0 is zero.
+
+    Parameters
+    ----------
+    instance : Instance
+    relaxed : Relaxed
+    """
+    endings, leaving, shrunk, without = relaxed[:4]
+    rounds = max(len(ending.costs) for ending in endings) - 1
+    require(max(1, rounds + 1) * len(shrunk) <= MAX_CELLS, "prices: too many states and rounds")
+    # Backwards those without a part come last, so here they come first.
+    order = sorted(range(len(endings)), key=lambda k: k not in without)
+    rows = [array("q", bytes(8 * len(shrunk)))]
+    for time in range(1, rounds + 1):
+        before = rows[-1]
+        values = [before[number] for number in shrunk]
+        for some in leaving:
+            price = some.price(time)
+            for state, number in zip(reversed(some.states), reversed(some.left), strict=True):
+                if values[number] + price < values[state]:
+                    values[state] = values[number] + price
+        for k in order:
+            if ends(endings[k], time):
+                cost = endings[k].costs[time]
+                for _ in range(endings[k].times):
+                    for state, number in enumerate(endings[k].grown):
+                        if values[number] + cost < values[state]:
+                            values[state] = values[number] + cost
+        rows.append(array("q", values))
+    return rows
+
+
+def remembering(instance: Instance, relaxed: Relaxed, near: int) -> list[Kind]:
+    """The kinds, with what is remembered when one of them ends.
+
+    Parameters
+    ----------
+    instance : Instance
+    relaxed : Relaxed
+    near : int
+        As in `none_below`.
+    """
+    base, prices = max(i for i, _, _ in instance.kinds), relaxed.prices
+    masks, shift = list[tuple[int, int]](), 0
+    for times in instance.kinds.values():
+        masks.append((shift, ((1 << times) - 1) << shift))
+        shift += times
+    by_price = sorted(range(len(prices)), key=lambda k: (prices[k], k))
+    kinds: list[Kind | None] = [None] * len(prices)
+    named = list(instance.kinds.items())
+    for place, k in enumerate(by_price):
+        (i, o, _), times = named[k]
+        keep = sum(masks[j][1] for j in by_price[max(0, place - near) : place + near + 1])
+        peak = i + o - 1
+        kinds[k] = Kind(peak * base + i - 1, peak, masks[k][0], times, keep, relaxed.endings[k])
+    return [kind for kind in kinds if kind is not None]
+
+
+def ended(
+    instance: Instance, paths: list[Way], kinds: list[Kind], time: int, bound: tuple[array[int], int]
+) -> None:
+    """Add the paths in which requests end in a round.
+
+    Parameters
+    ----------
+    instance : Instance
+    paths : list of Way
+        Which grows.
+    kinds : list of Kind
+        Who may end.
+    time : int
+        The round.
+    bound : tuple[array, int]
+        Costs to go from the states, and the limit.
+    """
+    ahead, limit = bound
+    capacity = instance.capacity
+    each = WAY_STEPS + TRIED_STEPS * len(kinds)
+    some = [
+        (1 << kind.shift + kind.times - 1, kind.peak, kind.ending.grown, kind.ending.costs[time], kind)
+        for kind in kinds
+    ]
+    for parts, total, remembered, state, cost, tried in paths:
+        instance.work.spend(each)
+        for j in range(tried, len(some)):
+            full, peak, grown, price, kind = some[j]
+            if remembered & full or total + peak > capacity:
+                continue
+            number, value = grown[state], cost + price
+            if value + ahead[number] >= limit:
+                continue
+            one_more = ((remembered >> kind.shift & (1 << kind.times) - 1) << 1 | 1) << kind.shift
+            more = tuple(sorted((*parts, kind.part)))
+            paths.append(Way(more, total + peak, remembered & kind.keep | one_more, number, value, j))
+
+
+def longer(instance: Instance) -> None:
+    """Give a proof of this kind more time."""
+    instance.work = Work(PROMPTS_LONGER * MAX_STEPS)

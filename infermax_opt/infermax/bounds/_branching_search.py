@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 __all__ = ["BranchingSearch", "Node", "Tree"]
 
 #: Batches, and these times output tokens, beyond which no program is solved.
-MAX_BATCHES, MAX_CELLS = 512, 6_000
+MAX_BATCHES, MAX_CELLS = 512, 4_200
 #: Steps of the checker for a leaf: of a batch and a token in it, of a batch, of these in a box; in all.
 CELL_STEPS, BATCH_STEPS, BOX_STEPS, MAX_STEPS = 40, 60, 8, 50_000_000
 #: Share of the batches that the next tree may have more.
 FURTHER = 16
 #: Branchings after which a search ends that has not passed the bound that is known: those that do need few.
-PATIENCE = 16
+PATIENCE = 3
 #: What counts as whole; gains below this share of a batch count as none when branchings are compared.
 WHOLE, LEAST_GAIN = 1e-5, 1e-3
 

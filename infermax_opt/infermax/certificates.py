@@ -24,6 +24,12 @@ ends.  Evidence of the kind
   each level, lowest first, and ``idle``, what a request earns that makes no token in a batch.  A state is the
   sorted list of levels of the requests in memory; states are sorted as above: see
   `infermax_opt.infermax.bounds.levels`;
+- ``count-branching`` holds the ``piece``, the ``exponent``, the ``divisors`` of KV in blocks, and ``trees``,
+  fewest batches first: each has its number of ``batches`` and ``nodes``, each before its two sides.  A list
+  [kinds, first batch, last batch, fewest tokens, most tokens, limit] is a branching on what is in that box:
+  at most the limit, or more.  Other nodes are leaves, with prices in units: ``held``, a list for each
+  divisor, ``decoded``, ``prefilled`` and ``prompts``, a number for each batch, and ``splits``, one for each
+  branching above: see `infermax_opt.infermax.bounds.branching`;
 - ``lagrangian`` holds the ``piece``, the ``exponent``, ``theta`` (the presence that every batch pays,
   in ticks) and ``prices``: lists of runs [units for a block of KV, number of batches], each list for
   the same number of batches: see `infermax_opt.infermax.bounds.lagrangian`;

@@ -1903,6 +1903,288 @@ def go(values: list[Any], states: list[int], left: list[int], price: int) -> Non
             values[number] = values[state] + price
 
 
+# --- infermax_opt/infermax/checker/moves.py -------------------------------------------------------
+# Tool of the proof by branching: the cheapest moves of a request, and of batches, under prices.
+
+#: Kinds of moves: first, decode, idle, return, late return; and with batches that prefill and that decode.
+MOVES, KINDS = 5, 7
+#: Steps of one number of tokens in a box.
+BOX_STEPS = 2
+
+
+class LeafPrices(NamedTuple):
+    """Prices of a leaf by batch, of splits by kind, batch and tokens.
+
+    `held`: of what a request holds, by its tokens; `prompts`: of all rows from a batch on.
+    """
+
+    held: list[list[int]]
+    decoded: list[int]
+    prefilled: list[int]
+    prompts: list[int]
+    moves: list[list[list[int]]]
+    present: list[list[int]]
+
+
+class Counts(NamedTuple):
+    """Requests of one kind, and costs in units.
+
+    `sizes`: blocks that a request holds, by its tokens; `room`: blocks in all; `divisors`: of these.
+    """
+
+    requests: int
+    inputs: int
+    outputs: int
+    sizes: list[int]
+    room: int
+    divisors: list[int]
+    alpha: int
+    d0: int
+    p0: int
+    rho: int
+
+
+def add_to_box(instance: Instance, paid: LeafPrices, box: list[int], price: int) -> None:
+    """Add a price to all that a box counts.
+
+    Parameters
+    ----------
+    instance : Instance
+    paid : LeafPrices
+    box : list[int]
+    price : int
+    """
+    if not price:
+        return
+    kinds, first, last, fewest, most, _ = box
+    instance.work.spend(KINDS * (last - first + 1) * (BOX_STEPS + most - fewest))
+    for kind in range(KINDS):
+        if not kinds >> kind & 1:
+            continue
+        for j in range(first - 1, last):
+            if kind >= MOVES:
+                paid.present[kind - MOVES][j] += price
+            else:
+                row = paid.moves[kind][j]
+                row[fewest - 1 : most] = [value + price for value in row[fewest - 1 : most]]
+
+
+def cheapest_presence(instance: Instance, counts: Counts, paid: LeafPrices) -> int:
+    """Units of all batches, each of which prefills, or decodes, or both with hybrid batching.
+
+    Parameters
+    ----------
+    instance : Instance
+    counts : Counts
+    paid : LeafPrices
+    """
+    total = 0
+    for j, begun in enumerate(paid.prompts):
+        prefills = counts.p0 + paid.present[0][j] - counts.room * paid.prefilled[j] - instance.budget * begun
+        decodes = counts.d0 + paid.present[1][j] - counts.room * paid.decoded[j]
+        both = prefills + decodes if instance.hybrid else prefills
+        total += min(prefills, decodes, both)
+    return total
+
+
+def cheapest_moves(instance: Instance, counts: Counts, paid: LeafPrices) -> int:
+    """Units of the cheapest sequence of moves of one request.
+
+    Parameters
+    ----------
+    instance : Instance
+    counts : Counts
+    paid : LeafPrices
+    """
+    outputs, sizes = counts.outputs, counts.sizes
+    active, out, done = [FAR] * outputs, [FAR] * outputs, FAR
+    for j, held in enumerate(paid.held):
+        first, decode, idle, again, late = (kind[j] for kind in paid.moves)
+        decoded, prefilled = paid.decoded[j], paid.prefilled[j]
+        if instance.preemption:  # before the batch
+            out = list(map(min, out, active))
+        begin = held[0] + prefilled * sizes[0] + counts.inputs * paid.prompts[j] + first[0]
+        after = [begin, *[FAR] * (outputs - 1)]
+        for n in range(outputs - 1):  # n + 1 tokens were made
+            refill = counts.rho * (counts.inputs + n)
+            stay, more = sizes[n], sizes[n + 1]
+            after[n] = min(after[n], active[n] + held[n] + idle[n])
+            made = active[n] + decoded * more + decode[n + 1]
+            after[n + 1] = held[n + 1] + min(made, out[n] + refill + prefilled * more + again[n + 1])
+            if instance.chunked:
+                after[n] = min(after[n], out[n] + refill + held[n] + prefilled * stay + late[n])
+        done = min(done, after[-1])
+        active = after
+    return int(done)
+
+
+# --- infermax_opt/infermax/checker/branching.py ---------------------------------------------------
+# Proof: trees of branchings on counts of moves, each leaf by prices.
+
+#: Steps of a batch in a leaf, of one number of tokens in it, and of one or the other for a divisor.
+LEAF_STEPS, MOVE_STEPS, DIVISOR_STEPS = 60, 25, 3
+
+#: A side of a branching: kinds, first and last batch, fewest and most tokens, limit; whether at least that.
+Side = tuple[list[int], int, bool]
+
+
+def branching(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Schedules of every number of batches cost at least what the leaves of the trees prove.
+
+    See `infermax_opt.infermax.bounds.branching`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    counts = read_counts(instance, evidence, piece)
+    presence, least = min(counts.d0, counts.p0), counts.outputs
+    proved: list[int] = []
+    for tree in evidence["trees"].items():
+        batches = tree["batches"].whole(least)
+        value = tree_value(instance, counts, tree["nodes"].items(), batches)
+        proved.append(least * counts.alpha + value - (batches - least) * presence)
+        least = batches + 1
+    units = min([*proved, least * (counts.alpha + presence)])
+    kinds = [(counts.inputs, counts.outputs, counts.requests)]
+    work = instance.token_work(kinds, piece.beta) + instance.squares(kinds)
+    return (work + units / piece.unit) / instance.scale
+
+
+def read_counts(instance: Instance, evidence: Field, piece: Piece) -> Counts:
+    """The requests, which must be of one kind, what they cost, and the divisors.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    kinds = instance.since()
+    inputs, outputs, _ = kinds[0]
+    require({kind[:2] for kind in kinds} == {(inputs, outputs)}, "trees: requests are of several kinds")
+    instance.work.spend(MOVE_STEPS * outputs)
+    return Counts(
+        sum(c for *_, c in kinds),
+        inputs,
+        outputs,
+        [-(-(inputs + n) // instance.block) for n in range(outputs)],
+        instance.capacity // instance.block,
+        [divisor.whole(1) for divisor in evidence["divisors"].items()],
+        piece.units(piece.alpha),
+        piece.units(instance.d0),
+        piece.units(instance.p0),
+        piece.units(max(0, piece.beta - instance.d1)),
+    )
+
+
+def tree_value(instance: Instance, counts: Counts, nodes: list[Field], batches: int) -> int:
+    """The least that a leaf proves; nodes stand before their sides, that with less in the box first.
+
+    Parameters
+    ----------
+    instance : Instance
+    counts : Counts
+    nodes : list[Field]
+    batches : int
+        Of the schedules of the tree.
+    """
+    values, open_sides = list[int](), [list[Side]()]
+    for node in nodes:
+        require(bool(open_sides), "trees: more nodes than branchings have sides")
+        sides = open_sides.pop()
+        if isinstance(node.value, list):
+            box = read_box(node, batches, counts.outputs)
+            open_sides += [[*sides, (box, box[5] + 1, True)], [*sides, (box, box[5], False)]]
+            instance.work.spend(20 + 2 * len(sides))
+        else:
+            values.append(leaf_value(instance, counts, node, sides, batches))
+    require(not open_sides, "trees: a side of a branching is missing")
+    return min(values)
+
+
+def read_box(node: Field, batches: int, outputs: int) -> list[int]:
+    """Kinds, first and last batch, fewest and most tokens, and the limit of the lower side.
+
+    Parameters
+    ----------
+    node : Field
+    batches, outputs : int
+        The last that there are.
+    """
+    box = node.integers(6)
+    kinds, first, last, fewest, most, _ = box
+    if not (0 < kinds < 1 << KINDS and 1 <= first <= last <= batches and 1 <= fewest <= most <= outputs):
+        node.fail("is no box of these batches and tokens")
+    return box
+
+
+def leaf_value(instance: Instance, counts: Counts, leaf: Field, sides: list[Side], batches: int) -> int:
+    """Units of presence and refills that a leaf proves by its prices.
+
+    Parameters
+    ----------
+    instance : Instance
+    counts : Counts
+    leaf : Field
+        Its prices.
+    sides : list[Side]
+        The branchings above it.
+    batches : int
+        Of its schedules.
+    """
+    instance.work.spend(batches * (LEAF_STEPS + MOVE_STEPS * counts.outputs))
+    decoded, prefilled, prompts = (
+        leaf[name].integers(batches) for name in ("decoded", "prefilled", "prompts")
+    )
+    splits = leaf["splits"].integers(len(sides))
+    if min([0, *decoded, *prefilled, *prompts, *splits]) < 0:
+        leaf.fail("a price is below 0")
+    begun = list(accumulate(reversed(prompts)))[::-1]
+    held, value = held_prices(instance, counts, leaf, batches)
+    moves = [[[0] * counts.outputs for _ in range(batches)] for _ in range(MOVES)]
+    prices = LeafPrices(held, decoded, prefilled, begun, moves, [[0] * batches for _ in range(MOVES, KINDS)])
+    for price, (box, limit, above) in zip(splits, sides, strict=True):
+        paid = -price if above else price
+        value -= paid * limit
+        add_to_box(instance, prices, box, paid)
+    value += cheapest_presence(instance, counts, prices)
+    return value + counts.requests * cheapest_moves(instance, counts, prices)
+
+
+def held_prices(instance: Instance, counts: Counts, leaf: Field, batches: int) -> tuple[list[list[int]], int]:
+    """What a request pays in each batch for what it holds, by its tokens; and less what all may hold.
+
+    Parameters
+    ----------
+    instance : Instance
+    counts : Counts
+    leaf : Field
+        Its prices.
+    batches : int
+        Of its schedules.
+    """
+    instance.work.spend(DIVISOR_STEPS * len(counts.divisors) * (batches + counts.outputs))
+    value, held = 0, [[0] * counts.outputs for _ in range(batches)]
+    for divisor, given in zip(counts.divisors, leaf["held"].items(len(counts.divisors)), strict=True):
+        prices = given.integers(batches)
+        if min(prices) < 0:
+            given.fail("a price is below 0")
+        value -= counts.room // divisor * sum(prices)
+        weights = [size // divisor for size in counts.sizes]
+        for j, price in enumerate(prices):
+            if price:
+                instance.work.spend(BOX_STEPS * counts.outputs)
+                held[j] = [own + price * weight for own, weight in zip(held[j], weights, strict=True)]
+    return held, value
+
+
 # --- infermax_opt/infermax/checker/closed_form.py -------------------------------------------------
 # Proof: closed forms of the makespan, by work and a least number of batches.
 
@@ -4888,6 +5170,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "occupancy": of_all(occupancy),
         "state-flow": of_all(state_flow),
         "levels": levels,
+        "count-branching": branching,
         "lagrangian": lagrangian,
         "filling": filling,
         "ramp": ramp,

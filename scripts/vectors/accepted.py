@@ -149,6 +149,38 @@ NARROW = {
     "prices": {"worth": [307179, 307182, 307186], "idle": 9},
     "potential": [0, -614326, -307108, 106, -1228694, -880504, -573286, -614294, -266104, 106],
 }  # fmt: skip
+#: A tree of three batches, which are too few, and one of four with a branching.
+BRANCHED = {
+    "kind": "count-branching", "piece": 0, "exponent": 26, "divisors": [1, 2, 3],
+    "trees": [
+        {
+            "batches": 3,
+            "nodes": [
+                {
+                    "held": [[0, 0, 22906219615573], [0, 0, 0], [0, 0, 0]],
+                    "decoded": [0, 0, 251658240], "prefilled": [41943040, 0, 0],
+                    "prompts": [0, 0, 0], "splits": [],
+                },
+            ],
+        },
+        {
+            "batches": 4,
+            "nodes": [
+                [32, 1, 4, 1, 1, 1],
+                {
+                    "held": [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 45814158895787, 0]],
+                    "decoded": [0, 0, 0, 0], "prefilled": [11453288065707, 11453288065707, 0, 11453288065707],
+                    "prompts": [0, 0, 0, 0], "splits": [91625968981333],
+                },
+                {
+                    "held": [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 167772160, 0]],
+                    "decoded": [0, 209715200, 209715200, 209715200], "prefilled": [0, 0, 0, 0],
+                    "prompts": [0, 0, 0, 0], "splits": [2013265920],
+                },
+            ],
+        },
+    ],
+}  # fmt: skip
 ON_TIME = {"kind": "on-time", "piece": 1, "limit": "2.1"}
 #: What the longer one of a pair pays in the time that it has.
 HALF = {"exponent": 20, "groups": 2, "shares": [[0, 2**24], [0]]}
@@ -207,6 +239,7 @@ def of_infermax() -> Iterator[Accepted]:
     yield from searched(offline())
     yield written(offline(), "levels", LEVELS)
     yield written(offline(), "narrow-levels", NARROW)
+    yield written(offline(), "count-branching", BRANCHED)
     makespan = {some.kind: some for some in searched(arrivals())}
     yield from (makespan[kind] for kind in ("lagrangian", "state-flow", "occupancy"))
     yield from (some for some in searched(roomy()) if some.kind == "ramp")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["BITS", "PriceProgram", "best_piece", "in_units", "longest"]
+__all__ = ["BITS", "PriceProgram", "Stop", "best_piece", "in_units", "longest"]
 
 #: Bits of a batch's fixed cost in units: rounding costs less than 1e-6 of a bound, and sums along a
 #: path stay in int64.

@@ -10,6 +10,7 @@ from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds._occupancy_graph import MAX_ACTIVE
 from infermax_opt.infermax.bounds.attainment import attainment_bounds
 from infermax_opt.infermax.bounds.backwards import backwards_bounds
+from infermax_opt.infermax.bounds.branching import branching_bound
 from infermax_opt.infermax.bounds.closed_form import makespan_bounds
 from infermax_opt.infermax.bounds.filling import filling_bound
 from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
@@ -133,8 +134,13 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
             yield found
         if stop is not None and stop():
             return
-    if few and "state flow" not in best:  # these take all the time that there is
-        yield from levels_bounds(instance, above=max(best.values(), default=Fraction(0)), stop=stop)
+    # These take all the time that there is, where they prove more at first.
+    above = max(best.values(), default=Fraction(0))
+    found = branching_bound(instance, above=above, stop=stop)
+    if found is not None and found.value > above:
+        yield found
+    if few and "state flow" not in best:
+        yield from levels_bounds(instance, above=above, stop=stop)
 
 
 def _holds_few(instance: Instance) -> bool:

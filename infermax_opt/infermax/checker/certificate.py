@@ -13,6 +13,7 @@ from infermax_opt.checking.fields import Field, shown
 from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.attainment import attainment, counted, ranked
 from infermax_opt.infermax.checker.backwards import backwards
+from infermax_opt.infermax.checker.branching import branching
 from infermax_opt.infermax.checker.closed_form import closed_form
 from infermax_opt.infermax.checker.crowds import crowds
 from infermax_opt.infermax.checker.filling import filling
@@ -123,6 +124,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "occupancy": of_all(occupancy),
         "state-flow": of_all(state_flow),
         "levels": levels,
+        "count-branching": branching,
         "lagrangian": lagrangian,
         "filling": filling,
         "ramp": ramp,

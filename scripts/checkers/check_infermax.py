@@ -484,7 +484,8 @@ def spelled_out(cost: Field, profiles: Path | None) -> Field:
 # How long a checker works at most.
 
 #: Most steps of checking, each about a tenth of a microsecond: seven seconds in all.  The largest
-#: certificate of the archive, one of occupancy, takes 31 million, any other less than 25 million.
+#: certificate of the archive, one of occupancy, takes 31 million, any other less than 25 million.  The
+#: search for paths of whole prompts stops at 60 million.
 MAX_STEPS = 7 * 10**7
 
 
@@ -1408,9 +1409,7 @@ class Memories:
 # --- infermax_opt/infermax/checker/whole_prompts.py -----------------------------------------------
 # Proof: backwards, by paths whose requests leave memory at their own prompts, below a limit.
 
-#: By how much longer than others these proofs may take to check.
-PROMPTS_LONGER = 2
-#: Steps for a path that is looked at, and for each kind of request that it may end next.
+#: Steps for a path that is looked at, and for each kind of request that it has room for.
 WAY_STEPS, TRIED_STEPS = 25, 1
 #: Costs that are kept at most: states times rounds.
 MAX_CELLS = 2 * 10**7
@@ -1632,16 +1631,22 @@ def ended(
     """
     ahead, limit = bound
     capacity = instance.capacity
-    each = WAY_STEPS + TRIED_STEPS * len(kinds)
     some = [
-        (1 << kind.shift + kind.times - 1, kind.peak, kind.ending.grown, kind.ending.costs[time], kind)
-        for kind in kinds
+        (j, 1 << kind.shift + kind.times - 1, kind.peak, kind.ending.grown, kind.ending.costs[time], kind)
+        for j, kind in enumerate(kinds)
     ]
+    # Memory is nearly full in most, so that few of the kinds have to be looked at.
+    fitting = dict[int, list[tuple[int, int, int, list[int], int, Kind]]]()
     for parts, total, remembered, state, cost, tried in paths:
-        instance.work.spend(each)
-        for j in range(tried, len(some)):
-            full, peak, grown, price, kind = some[j]
-            if remembered & full or total + peak > capacity:
+        room = capacity - total
+        if room not in fitting:
+            instance.work.spend(TRIED_STEPS * len(some))
+            fitting[room] = [one for one in some if one[2] <= room]
+        fits = fitting[room]
+        fits = fits[bisect_left(fits, (tried,)) :] if tried else fits
+        instance.work.spend(WAY_STEPS + TRIED_STEPS * len(fits))
+        for j, full, peak, grown, price, kind in fits:
+            if remembered & full:
                 continue
             number, value = grown[state], cost + price
             if value + ahead[number] >= limit:
@@ -1649,11 +1654,6 @@ def ended(
             one_more = ((remembered >> kind.shift & (1 << kind.times) - 1) << 1 | 1) << kind.shift
             more = tuple(sorted((*parts, kind.part)))
             paths.append(Way(more, total + peak, remembered & kind.keep | one_more, number, value, j))
-
-
-def longer(instance: Instance) -> None:
-    """Give a proof of this kind more time."""
-    instance.work = Work(PROMPTS_LONGER * MAX_STEPS)
 
 
 # --- infermax_opt/infermax/checker/backwards.py ---------------------------------------------------
@@ -1679,8 +1679,6 @@ def backwards(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         Affine piece of the batch time.
     """
     require_rounds(instance, piece)
-    if "limit" in evidence:
-        longer(instance)
     relaxed, unit = relaxed_by(instance, evidence, piece), evidence["unit"].whole(1)
     instance.work.spend(path_steps(relaxed))
     total = sum(map(operator.mul, relaxed.prices, instance.kinds.values()))

@@ -489,7 +489,8 @@ class Meaning:
 # How long a checker works at most.
 
 #: Most steps of checking, each about a tenth of a microsecond: seven seconds in all.  The largest
-#: certificate of the archive, one of occupancy, takes 31 million, any other less than 25 million.
+#: certificate of the archive, one of occupancy, takes 31 million, any other less than 25 million.  The
+#: search for paths of whole prompts stops at 60 million.
 MAX_STEPS = 7 * 10**7
 
 

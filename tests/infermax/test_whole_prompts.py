@@ -151,5 +151,5 @@ def test_checking_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         check_evidence(of, bound)
     monkeypatch.undo()
     monkeypatch.setattr(whole_prompts, "WAY_STEPS", 10**9)
-    with pytest.raises(CertificateRejected, match="takes more than 140000000 steps to check, the limit"):
+    with pytest.raises(CertificateRejected, match="takes more than 70000000 steps to check, the limit"):
         check_evidence(of, bound)

@@ -24,7 +24,7 @@ NEAR = 1
 #: Nodes of a layer, and as a multiple of these of all before equal ones are dropped.
 LAYER, POOL = 20_000, 5
 #: Steps of a check at most, and those that the checker counts for a node, and for each kind that it tries.
-MOST_STEPS, NODE_STEPS, TRIED_STEPS = 12 * 10**7, 25, 1
+MOST_STEPS, NODE_STEPS, TRIED_STEPS = 6 * 10**7, 25, 1
 #: Costs to go that the checker keeps at most.
 CELLS = 2 * 10**7
 #: By how much more than the best value the limit is, as a share: at first, at most, at least; how it changes.
@@ -130,7 +130,7 @@ class PromptPaths:
         kinds, _ = self._requests
         layer, pool, following, table = self._room
         tasks, costs = self._tasks(prices.kinds, guide.cost), guide.costs
-        counts = np.array([1, 0, spare, -1, 0], np.int64)
+        counts = np.array([1, 0, spare, -1, 0, 0], np.int64)
         for column in layer:
             column[0] = 0
         words = layer.ended.shape[1]
@@ -139,15 +139,15 @@ class PromptPaths:
         size = 1
         base = max(kind.input_tokens for kind in paths.relaxation.instance.types)
         for r in range(top, 0, -1):
-            made = int(counts[kernel.MADE])
             _advance()(
                 r, base, paths.relaxation.capacity, tasks, costs, soon[kinds, r], none, every, layer,
                 counts[kernel.KEPT], pool, following, table, counts, none.copy(),
             )  # fmt: skip
-            steps += (int(counts[kernel.MADE]) - made) * (NODE_STEPS + TRIED_STEPS * int(worth[:, r].sum()))
+            steps += TRIED_STEPS * (paths.relaxation.capacity + 1) * int(worth[:, r].sum())
+            spent = steps + NODE_STEPS * int(counts[kernel.MADE]) + TRIED_STEPS * int(counts[kernel.TRIED])
             size = int(counts[kernel.KEPT])
             log.append((layer.fresh[:size].copy(), layer.parent[:size].astype(np.int32)))
-            if counts[kernel.CUT] or steps > MOST_STEPS:
+            if counts[kernel.CUT] or spent > MOST_STEPS:
                 return Reached(None, None)
             if size == 0:
                 return Reached(limit, None)

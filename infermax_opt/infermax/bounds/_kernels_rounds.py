@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "CUT", "DONE", "HELPERS", "KEPT", "LIMIT", "MADE", "PARTS_BELOW", "WORD", "Costs", "Nodes", "Tasks",
-    "advance", "cost_to_go", "least_with", "room",
+    "CUT", "DONE", "HELPERS", "KEPT", "LIMIT", "MADE", "PARTS_BELOW", "TRIED", "WORD", "Costs", "Nodes",
+    "Tasks", "advance", "cost_to_go", "least_with", "room",
 ]  # fmt: skip
 
 #: Entries of the counters of `advance`: nodes kept, how often some had to be dropped, the limit on costs, the
-#: node from which all end in this round, or -1, and all nodes made.
-KEPT, CUT, LIMIT, DONE, MADE = 0, 1, 2, 3, 4
+#: node from which all end in this round, or -1, all nodes made, and how often one had room
+#: for a request whose end costs less than nothing.
+KEPT, CUT, LIMIT, DONE, MADE, TRIED = 0, 1, 2, 3, 4, 5
 #: Parts of a node at most, and each is a number below this.
 MOST_PARTS, PARTS_BELOW = 16, 2**15
 #: Cost of a node that another one replaced.
@@ -270,7 +271,7 @@ def advance(
     estimates = np.empty(size, np.int64)
     for a in range(size):
         estimates[a] = layer.cost[a] + costs.ahead[r, layer.state[a]]
-    made = 0
+    made = tried = 0
     for a in np.argsort(estimates):
         if estimates[a] >= counts[LIMIT] or made == most:
             counts[CUT] += made == most
@@ -284,7 +285,10 @@ def advance(
         b = first
         while b < made:
             for k in range(following[b], requests):
-                if not may[k] or has(pool.ended, b, k) or pool.total[b] + tasks.peak[k] > capacity:
+                if pool.total[b] + tasks.peak[k] > capacity:
+                    continue
+                tried += tasks.cost[k, r] < 0
+                if not may[k] or has(pool.ended, b, k):
                     continue
                 if tasks.twin[k] >= 0 and not has(pool.ended, b, tasks.twin[k]):
                     continue
@@ -301,6 +305,7 @@ def advance(
                 made += 1
             b += 1
     counts[MADE] += made
+    counts[TRIED] += tried
     table[:] = -1
     kept, rank = np.empty(made, np.int64), np.empty(made, np.int64)
     count = 0

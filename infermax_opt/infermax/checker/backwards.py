@@ -11,7 +11,7 @@ from infermax_opt.checking.fields import Field
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.memories import Memories, Part
 from infermax_opt.infermax.checker.pieces import FAR, Piece
-from infermax_opt.infermax.checker.whole_prompts import MAX_UNIT, Ending, Leaving, Relaxed, longer, none_below
+from infermax_opt.infermax.checker.whole_prompts import MAX_UNIT, Ending, Leaving, Relaxed, none_below
 
 #: Steps for a state that a part leaves.
 LEFT_STEPS = 1
@@ -33,8 +33,6 @@ def backwards(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         Affine piece of the batch time.
     """
     require_rounds(instance, piece)
-    if "limit" in evidence:
-        longer(instance)
     relaxed, unit = relaxed_by(instance, evidence, piece), evidence["unit"].whole(1)
     instance.work.spend(path_steps(relaxed))
     total = sum(map(operator.mul, relaxed.prices, instance.kinds.values()))

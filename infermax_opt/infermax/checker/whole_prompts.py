@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from typing import NamedTuple
 
 from infermax_opt.checking.errors import require
-from infermax_opt.checking.work import MAX_STEPS, Work
 from infermax_opt.infermax.checker.instance import Instance
 
-#: By how much longer than others these proofs may take to check.
-PROMPTS_LONGER = 2
-#: Steps for a path that is looked at, and for each kind of request that it may end next.
+#: Steps for a path that is looked at, and for each kind of request that it has room for.
 WAY_STEPS, TRIED_STEPS = 25, 1
 #: Costs that are kept at most: states times rounds.
 MAX_CELLS = 2 * 10**7
@@ -233,16 +231,22 @@ def ended(
     """
     ahead, limit = bound
     capacity = instance.capacity
-    each = WAY_STEPS + TRIED_STEPS * len(kinds)
     some = [
-        (1 << kind.shift + kind.times - 1, kind.peak, kind.ending.grown, kind.ending.costs[time], kind)
-        for kind in kinds
+        (j, 1 << kind.shift + kind.times - 1, kind.peak, kind.ending.grown, kind.ending.costs[time], kind)
+        for j, kind in enumerate(kinds)
     ]
+    # Memory is nearly full in most, so that few of the kinds have to be looked at.
+    fitting = dict[int, list[tuple[int, int, int, list[int], int, Kind]]]()
     for parts, total, remembered, state, cost, tried in paths:
-        instance.work.spend(each)
-        for j in range(tried, len(some)):
-            full, peak, grown, price, kind = some[j]
-            if remembered & full or total + peak > capacity:
+        room = capacity - total
+        if room not in fitting:
+            instance.work.spend(TRIED_STEPS * len(some))
+            fitting[room] = [one for one in some if one[2] <= room]
+        fits = fitting[room]
+        fits = fits[bisect_left(fits, (tried,)) :] if tried else fits
+        instance.work.spend(WAY_STEPS + TRIED_STEPS * len(fits))
+        for j, full, peak, grown, price, kind in fits:
+            if remembered & full:
                 continue
             number, value = grown[state], cost + price
             if value + ahead[number] >= limit:
@@ -250,8 +254,3 @@ def ended(
             one_more = ((remembered >> kind.shift & (1 << kind.times) - 1) << 1 | 1) << kind.shift
             more = tuple(sorted((*parts, kind.part)))
             paths.append(Way(more, total + peak, remembered & kind.keep | one_more, number, value, j))
-
-
-def longer(instance: Instance) -> None:
-    """Give a proof of this kind more time."""
-    instance.work = Work(PROMPTS_LONGER * MAX_STEPS)

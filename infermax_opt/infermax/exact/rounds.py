@@ -231,7 +231,7 @@ class RoundsSearch:
         layer, top = self._layer, len(may) - 1
         lowest = may.argmax(axis=0)
         every = self._bits(lowest >= 0)
-        counts = np.array([1, 0, limit * self._unit - self._paid, -1, 0], np.int64)
+        counts = np.array([1, 0, limit * self._unit - self._paid, -1, 0, 0], np.int64)
         for column in layer:
             column[0] = 0
         last, best = np.zeros_like(every), None

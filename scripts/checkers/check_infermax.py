@@ -1406,15 +1406,11 @@ class Memories:
         return [self.numbers[to[state]] for state in self.order]
 
 
-# --- infermax_opt/infermax/checker/whole_prompts.py -----------------------------------------------
-# Proof: backwards, by paths whose requests leave memory at their own prompts, below a limit.
+# --- infermax_opt/infermax/checker/relaxed_paths.py -----------------------------------------------
+# Tool of the proof backwards: what paths among few states cost from each state on.
 
-#: Steps for a path that is looked at, and for each kind of request that it has room for.
-WAY_STEPS, TRIED_STEPS = 25, 1
 #: Costs that are kept at most: states times rounds.
 MAX_CELLS = 2 * 10**7
-#: Units of a round at most, so that costs to go are below 2^63.
-MAX_UNIT = 2**10
 
 
 class Ending(NamedTuple):
@@ -1456,6 +1452,52 @@ class Relaxed(NamedTuple):
     leave: list[int]
 
 
+def ends(ending: Ending, time: int) -> bool:
+    """Whether requests may end in a round."""
+    return time < len(ending.costs) and ending.costs[time] < 0
+
+
+def costs_ahead(relaxed: Relaxed) -> list[array[int]]:
+    """What a path costs at least from each state on, before each round; row 0 is zero.
+
+    Parameters
+    ----------
+    relaxed : Relaxed
+    """
+    endings, leaving, shrunk, without = relaxed[:4]
+    rounds = max(len(ending.costs) for ending in endings) - 1
+    require(max(1, rounds + 1) * len(shrunk) <= MAX_CELLS, "prices: too many states and rounds")
+    # Backwards those without a part come last, so here they come first.
+    order = sorted(range(len(endings)), key=lambda k: k not in without)
+    rows = [array("q", bytes(8 * len(shrunk)))]
+    for time in range(1, rounds + 1):
+        before = rows[-1]
+        values = [before[number] for number in shrunk]
+        for some in leaving:
+            price = some.price(time)
+            for state, number in zip(reversed(some.states), reversed(some.left), strict=True):
+                if values[number] + price < values[state]:
+                    values[state] = values[number] + price
+        for k in order:
+            if ends(endings[k], time):
+                cost = endings[k].costs[time]
+                for _ in range(endings[k].times):
+                    for state, number in enumerate(endings[k].grown):
+                        if values[number] + cost < values[state]:
+                            values[state] = values[number] + cost
+        rows.append(array("q", values))
+    return rows
+
+
+# --- infermax_opt/infermax/checker/whole_prompts.py -----------------------------------------------
+# Proof: backwards, by paths whose requests leave memory at their own prompts, below a limit.
+
+#: Steps for a path that is looked at, and for each kind of request that it has room for.
+WAY_STEPS, TRIED_STEPS = 25, 1
+#: Units of a round at most, so that costs to go are below 2^63.
+MAX_UNIT = 2**10
+
+
 class Kind(NamedTuple):
     """A kind of requests: its part, the bits that count it, those that are kept when it ends; its ending."""
 
@@ -1491,7 +1533,7 @@ def none_below(instance: Instance, relaxed: Relaxed, limit: int, near: int) -> N
     near : int
         How many kinds below and above it, by their prices, are remembered when one ends.
     """
-    ahead, kinds = costs_ahead(instance, relaxed), remembering(instance, relaxed, near)
+    ahead, kinds = costs_ahead(relaxed), remembering(instance, relaxed, near)
     base, out = max(i for i, _, _ in instance.kinds), parts_out(instance, relaxed)
     gone = {i * base + i - 1 for i, _, _ in instance.kinds}
     paths = [Way((), 0, 0, 0, 0, 0)] if ahead[-1][0] < limit else []
@@ -1546,44 +1588,6 @@ def left(way: Way, out: dict[int, tuple[dict[int, int], Leaving]], time: int) ->
             without, leaving = out[part]
             cost, state = cost + leaving.price(time), without[state]
     return state, cost
-
-
-def ends(ending: Ending, time: int) -> bool:
-    """Whether requests may end in a round."""
-    return time < len(ending.costs) and ending.costs[time] < 0
-
-
-def costs_ahead(instance: Instance, relaxed: Relaxed) -> list[array[int]]:
-    """What a path costs at least from each state on, before each round; row 0 is zero.
-
-    Parameters
-    ----------
-    instance : Instance
-    relaxed : Relaxed
-    """
-    endings, leaving, shrunk, without = relaxed[:4]
-    rounds = max(len(ending.costs) for ending in endings) - 1
-    require(max(1, rounds + 1) * len(shrunk) <= MAX_CELLS, "prices: too many states and rounds")
-    # Backwards those without a part come last, so here they come first.
-    order = sorted(range(len(endings)), key=lambda k: k not in without)
-    rows = [array("q", bytes(8 * len(shrunk)))]
-    for time in range(1, rounds + 1):
-        before = rows[-1]
-        values = [before[number] for number in shrunk]
-        for some in leaving:
-            price = some.price(time)
-            for state, number in zip(reversed(some.states), reversed(some.left), strict=True):
-                if values[number] + price < values[state]:
-                    values[state] = values[number] + price
-        for k in order:
-            if ends(endings[k], time):
-                cost = endings[k].costs[time]
-                for _ in range(endings[k].times):
-                    for state, number in enumerate(endings[k].grown):
-                        if values[number] + cost < values[state]:
-                            values[state] = values[number] + cost
-        rows.append(array("q", values))
-    return rows
 
 
 def remembering(instance: Instance, relaxed: Relaxed, near: int) -> list[Kind]:

@@ -17,7 +17,7 @@ from infermax_opt.infermax.bounds._backwards_prompts import PromptPaths
 from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Prices, Timing
 from infermax_opt.infermax.bounds._backwards_states import Relaxation, linked_relaxations, relaxations
 from infermax_opt.infermax.bounds.backwards import _bound, backwards_bounds
-from infermax_opt.infermax.checker import Rejected, check, whole_prompts
+from infermax_opt.infermax.checker import Rejected, check, relaxed_paths, whole_prompts
 from infermax_opt.infermax.data.instance import Instance
 from tests.campaign import campaign, in_blocks
 from tests.infermax.test_backwards import CASE, in_rounds, least_latency
@@ -146,7 +146,7 @@ def test_checking_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs to go that are too many are refused before the first; paths are counted one by one."""
     of = in_rounds(11005)
     *_, bound = whole_bounds(of)
-    monkeypatch.setattr(whole_prompts, "MAX_CELLS", 10)
+    monkeypatch.setattr(relaxed_paths, "MAX_CELLS", 10)
     with pytest.raises(CertificateRejected, match="too many states and rounds"):
         check_evidence(of, bound)
     monkeypatch.undo()

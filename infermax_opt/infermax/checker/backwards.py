@@ -11,7 +11,8 @@ from infermax_opt.checking.fields import Field
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.memories import Memories, Part
 from infermax_opt.infermax.checker.pieces import FAR, Piece
-from infermax_opt.infermax.checker.whole_prompts import MAX_UNIT, Ending, Leaving, Relaxed, none_below
+from infermax_opt.infermax.checker.relaxed_paths import Ending, Leaving, Relaxed
+from infermax_opt.infermax.checker.whole_prompts import MAX_UNIT, none_below
 
 #: Steps for a state that a part leaves.
 LEFT_STEPS = 1

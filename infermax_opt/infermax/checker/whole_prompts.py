@@ -8,52 +8,12 @@ from typing import NamedTuple
 
 from infermax_opt.checking.errors import require
 from infermax_opt.infermax.checker.instance import Instance
+from infermax_opt.infermax.checker.relaxed_paths import Ending, Leaving, Relaxed, costs_ahead, ends
 
 #: Steps for a path that is looked at, and for each kind of request that it has room for.
 WAY_STEPS, TRIED_STEPS = 25, 1
-#: Costs that are kept at most: states times rounds.
-MAX_CELLS = 2 * 10**7
 #: Units of a round at most, so that costs to go are below 2^63.
 MAX_UNIT = 2**10
-
-
-class Ending(NamedTuple):
-    """Equal requests that end: where to in each state that has room, how many, and what each round costs.
-
-    A round that costs 0 is none in which they end; the list ends with the last one that costs less.
-    """
-
-    grown: list[int]
-    times: int
-    costs: list[int]
-
-
-class Leaving(NamedTuple):
-    """Parts that may leave: states with such a part, by falling totals, without it, and what rounds cost."""
-
-    states: list[int]
-    left: list[int]
-    costs: list[int]
-
-    def price(self, time: int) -> int:
-        """What it costs that one leaves in a round."""
-        return self.costs[time - 1] if time <= len(self.costs) else 0
-
-
-class Relaxed(NamedTuple):
-    """Paths among few states: who ends, in the order of the kinds; what leaves; each state a round before.
-
-    `without`: the kinds that are no part of any state; `prices`, `groups`: of each kind its price and class;
-    `leave`: the hold at which each class leaves a state.
-    """
-
-    endings: list[Ending]
-    leaving: list[Leaving]
-    shrunk: list[int]
-    without: list[int]
-    prices: list[int]
-    groups: list[int]
-    leave: list[int]
 
 
 class Kind(NamedTuple):
@@ -91,7 +51,7 @@ def none_below(instance: Instance, relaxed: Relaxed, limit: int, near: int) -> N
     near : int
         How many kinds below and above it, by their prices, are remembered when one ends.
     """
-    ahead, kinds = costs_ahead(instance, relaxed), remembering(instance, relaxed, near)
+    ahead, kinds = costs_ahead(relaxed), remembering(instance, relaxed, near)
     base, out = max(i for i, _, _ in instance.kinds), parts_out(instance, relaxed)
     gone = {i * base + i - 1 for i, _, _ in instance.kinds}
     paths = [Way((), 0, 0, 0, 0, 0)] if ahead[-1][0] < limit else []
@@ -146,44 +106,6 @@ def left(way: Way, out: dict[int, tuple[dict[int, int], Leaving]], time: int) ->
             without, leaving = out[part]
             cost, state = cost + leaving.price(time), without[state]
     return state, cost
-
-
-def ends(ending: Ending, time: int) -> bool:
-    """Whether requests may end in a round."""
-    return time < len(ending.costs) and ending.costs[time] < 0
-
-
-def costs_ahead(instance: Instance, relaxed: Relaxed) -> list[array[int]]:
-    """What a path costs at least from each state on, before each round; row 0 is zero.
-
-    Parameters
-    ----------
-    instance : Instance
-    relaxed : Relaxed
-    """
-    endings, leaving, shrunk, without = relaxed[:4]
-    rounds = max(len(ending.costs) for ending in endings) - 1
-    require(max(1, rounds + 1) * len(shrunk) <= MAX_CELLS, "prices: too many states and rounds")
-    # Backwards those without a part come last, so here they come first.
-    order = sorted(range(len(endings)), key=lambda k: k not in without)
-    rows = [array("q", bytes(8 * len(shrunk)))]
-    for time in range(1, rounds + 1):
-        before = rows[-1]
-        values = [before[number] for number in shrunk]
-        for some in leaving:
-            price = some.price(time)
-            for state, number in zip(reversed(some.states), reversed(some.left), strict=True):
-                if values[number] + price < values[state]:
-                    values[state] = values[number] + price
-        for k in order:
-            if ends(endings[k], time):
-                cost = endings[k].costs[time]
-                for _ in range(endings[k].times):
-                    for state, number in enumerate(endings[k].grown):
-                        if values[number] + cost < values[state]:
-                            values[state] = values[number] + cost
-        rows.append(array("q", values))
-    return rows
 
 
 def remembering(instance: Instance, relaxed: Relaxed, near: int) -> list[Kind]:

@@ -270,7 +270,12 @@ def wrote(*names: str | None) -> None:
             say(f"wrote {click.format_filename(name)}")
 
 
-def save(value: Mapping[str, Any], output: str | None, summary: str | None) -> None:
+def save(
+    value: Mapping[str, Any],
+    output: str | None,
+    summary: str | None,
+    as_csv: Callable[[], str] | None = None,
+) -> None:
     """Write a JSON value to `output` (if given) and print the summary (or the value itself).
 
     The summary comes out even where the file cannot be written.
@@ -284,12 +289,16 @@ def save(value: Mapping[str, Any], output: str | None, summary: str | None) -> N
         File, or ``-`` for standard output.
     summary : str, optional
         What people read; None: they get the value.
+    as_csv : callable, optional
+        Makes the text of the file instead where its name ends in .csv.
     """
     from infermax_opt.files.json import to_json_text
-    from infermax_opt.files.writing import all_written, dump_json
+    from infermax_opt.files.writing import all_written, dump_json, write_text
 
     with all_written():
-        if output is not None:
+        if output is not None and as_csv is not None and output.lower().endswith(".csv"):
+            write_text(as_csv(), output)
+        elif output is not None:
             dump_json(value, output)
         if summary is None and output != STANDARD:
             say(to_json_text(value).rstrip("\n"))

@@ -16,7 +16,6 @@ from infermax_opt.cli.console import (
     output_option,
     progress_printer,
     save,
-    wrote,
 )
 from infermax_opt.cli.options import read_aimed, seed_option, slos_option
 
@@ -83,7 +82,7 @@ def front(
       infermax-opt front trace.json --x mean_ttft --y mean_tpot --time-limit 300 --parts front -o front.json
     """  # noqa: D301
     from infermax_opt.files.proofs import made_folder
-    from infermax_opt.files.writing import all_written, write_text
+    from infermax_opt.files.writing import all_written
     from infermax_opt.gaps.fronts.parts import write_parts
     from infermax_opt.gaps.fronts.report import front_csv, front_text, front_to_json
     from infermax_opt.gaps.fronts.trace import trace_front
@@ -101,12 +100,9 @@ def front(
         read_aimed(instance_file, None, slos), x, y,
         directions=directions, time_limit=time_limit, seed=seed, progress=progress_printer(progress),
     )  # fmt: skip
-    made = None
     with all_written():
-        if output is not None and output.lower().endswith(".csv"):
-            write_text(front_csv(found), output)
-            made, output = output, None
-        save(front_to_json(found), output, None if as_json else front_text(found))
+        text = None if as_json else front_text(found)
+        save(front_to_json(found), output, text, lambda: front_csv(found))
         if parts is not None:
             write_parts(found, parts)
         if plot is not None:
@@ -114,6 +110,4 @@ def front(
             from infermax_opt.gaps.fronts.plot import plot_front
 
             save_picture(plot_front(found), plot)
-        if not as_json:
-            wrote(made)
     return DONE

@@ -292,10 +292,7 @@ def _write(value: dict[str, Any], rows: list[PlanRow], output: str | None, text:
         dump_json(value, as_json)
         write_text(plan_csv(rows), as_csv)
         write_text(plan_page(value, made[1:], os.path.dirname(page) or "."), page)
-    elif output is not None and output.lower().endswith(".csv"):
-        made = [output]
-        write_text(plan_csv(rows), output)
-    save(value, None if made else output, text)
+    save(value, None if made else output, text, lambda: plan_csv(rows))
     if text is not None:
         wrote(*made)
 

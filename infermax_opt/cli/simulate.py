@@ -16,7 +16,6 @@ from infermax_opt.cli.console import (
     check_outputs_differ,
     output_option,
     save,
-    wrote,
 )
 from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable
 
@@ -85,7 +84,7 @@ def simulate(
     from infermax_opt.cluster.policies.by_name import make_policy
     from infermax_opt.cluster.report_requests import requests_csv, simulation_text, simulation_to_json
     from infermax_opt.cluster.simulation import simulate_stream
-    from infermax_opt.files.writing import all_written, write_text
+    from infermax_opt.files.writing import all_written
     from infermax_opt.placement.data.formats import write_placement
 
     check_outputs_differ(output, placement)
@@ -98,14 +97,8 @@ def simulate(
     found = simulate_stream(stream, decide)
     replay, check = found.replay, found.check
     value, text = simulation_to_json(replay, check, policy), simulation_text(replay, check, policy)
-    made = None
     with all_written():
         if placement is not None:
             write_placement(replay.placement, placement)
-        if output is not None and output.lower().endswith(".csv"):
-            write_text(requests_csv(replay), output)
-            made, output = output, None
-        save(value, output, None if as_json else text)
-        if not as_json:
-            wrote(made)
+        save(value, output, None if as_json else text, lambda: requests_csv(replay))
     return DONE

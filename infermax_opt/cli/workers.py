@@ -18,7 +18,6 @@ from infermax_opt.cli.console import (
     output_option,
     progress_printer,
     save,
-    wrote,
 )
 from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable
 from infermax_opt.core.interrupts import patient
@@ -136,16 +135,9 @@ def workers(
 def _report(series: WorkerSeries, sides: list[WorkerSeries], output: str | None, as_json: bool) -> None:
     """Print the series, and that of the workers that do the prefill; write the former to a file."""
     from infermax_opt.cluster.report import series_csv, series_text, series_to_json
-    from infermax_opt.files.writing import write_text
 
     value, text = series_to_json(series), series_text(series)
     for before in sides:
         value["prefill"] = series_to_json(before)
         text = f"{text}\n\n{series_text(before)}"
-    made = None
-    if output is not None and output.lower().endswith(".csv"):
-        write_text(series_csv(series), output)
-        made, output = output, None
-    save(value, output, None if as_json else text)
-    if not as_json:
-        wrote(made)
+    save(value, output, None if as_json else text, lambda: series_csv(series))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -14,8 +14,8 @@ from infermax_opt.core.errors import InputError, PackageError, told
 from infermax_opt.core.result import LowerBound, Proof
 
 __all__ = [
-    "blamed_steps", "blaming", "is_own", "left_out", "loaded", "named_points", "origin", "package_of",
-    "points_of", "refuse_left_out", "signed", "sound",
+    "blamed_steps", "blaming", "is_own", "left_out", "loaded", "named_points", "of_one_name",
+    "ordered_points", "origin", "package_of", "points_of", "refuse_left_out", "signed", "sound",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -53,17 +53,35 @@ def named_points(group: str, own: tuple[str, ...] = ()) -> dict[str, EntryPoint]
     own : tuple of str
         Names in this package that are no entry points.
     """
-    found: dict[str, EntryPoint] = {}
+    points = ordered_points(group)
+    wrong = of_one_name(points, own)
+    for point, reason in wrong.items():
+        _LEFT_OUT[point] = PackageError(reason, field=point.name, source=group)
+    return {point.name: point for point in points if point not in wrong}
+
+
+def ordered_points(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of a group, each once: this package's own first, then by name."""
     points = set(points_of(group))
-    for point in sorted(points, key=lambda point: (point.name, point.value)):
+    return tuple(sorted(points, key=lambda point: (not is_own(point), point.name, point.value)))
+
+
+def of_one_name(points: Sequence[EntryPoint], own: Collection[str] = ()) -> dict[EntryPoint, str]:
+    """Those of other packages that have the name of another one, and what is told; the house's own keeps it.
+
+    Parameters
+    ----------
+    points : sequence of EntryPoint
+    own : collection of str
+        Names in this package that are no entry points.
+    """
+    wrong = {}
+    for point in points:
         others = (other for other in points if other.name == point.name and other.value != point.value)
-        rivals = [*map(origin, others), *(["one of this package"] if point.name in own else [])]
+        rivals = [*(["one of this package"] if point.name in own else []), *map(origin, others)]
         if rivals and not is_own(point):
-            text = f"{origin(point)} and {min(rivals)} have one name"
-            _LEFT_OUT[point] = PackageError(text, field=point.name, source=group)
-        else:
-            found[point.name] = point
-    return found
+            wrong[point] = f"{origin(point)} and {rivals[0]} have one name"
+    return wrong
 
 
 def is_own(point: EntryPoint) -> bool:

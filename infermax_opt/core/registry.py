@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from infermax_opt.core.errors import InputError, PackageError
 from infermax_opt.core.importing import Importer
-from infermax_opt.core.plugins import blaming, is_own, origin, package_of, points_of
+from infermax_opt.core.plugins import blaming, is_own, of_one_name, ordered_points, origin, package_of
 from infermax_opt.core.problem import AnyProblem, Problem
 from infermax_opt.core.suite import check_name
 from infermax_opt.core.values import AnySchedule
@@ -180,8 +180,7 @@ def first_of_each(named: Iterable[Mapping[str, T]]) -> dict[str, T]:
 @cache
 def _points() -> tuple[EntryPoint, ...]:
     """Entry points of problems; this package's own first."""
-    points = set(points_of(GROUP))
-    return tuple(sorted(points, key=lambda point: (not is_own(point), point.name, point.value)))
+    return ordered_points(GROUP)
 
 
 def _one_by_one() -> Iterable[AnyProblem]:
@@ -193,7 +192,9 @@ def _one_by_one() -> Iterable[AnyProblem]:
 def _installed() -> tuple[tuple[AnyProblem, ...], tuple[LeftOut, ...]]:
     """The problems that can be used, and those that cannot."""
     points = _points()
-    wrong = _of_one_name(points)
+    wrong = {
+        point: LeftOut(point.name, package_of(point), reason) for point, reason in of_one_name(points).items()
+    }
     found: dict[EntryPoint, AnyProblem] = {}
     for point in points:
         if point not in wrong:
@@ -212,17 +213,6 @@ def _left_out(point: EntryPoint, error: InputError) -> LeftOut:
     named = isinstance(error, PackageError)
     reason = error.problem if named else f"{origin(point)}: {error}"
     return LeftOut(point.name, package_of(point), reason, error.__cause__ if named else error)
-
-
-def _of_one_name(points: Iterable[EntryPoint]) -> dict[EntryPoint, LeftOut]:
-    """Those that have the name of another one; the house's own keeps it."""
-    wrong = {}
-    for point in points:
-        others = [other for other in points if other.name == point.name and other.value != point.value]
-        if others and not is_own(point):
-            reason = f"{origin(point)} and {origin(others[0])} have one name"
-            wrong[point] = LeftOut(point.name, package_of(point), reason)
-    return wrong
 
 
 def _of_one_key(found: Mapping[EntryPoint, AnyProblem]) -> dict[EntryPoint, LeftOut]:

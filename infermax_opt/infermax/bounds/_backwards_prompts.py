@@ -117,8 +117,7 @@ class PromptPaths:
             Units of all latencies and arrivals.
         """
         paths = self.paths
-        worth, steps = paths.worth(prices)
-        top = int(np.nonzero(worth.any(axis=0))[0].max(initial=0))
+        worth, top, steps = paths.worth(prices)
         if (top + 1) * paths.relaxation.totals[-1] > CELLS:
             return Reached(None, None)
         guide = Guide.of(

@@ -15,7 +15,7 @@ from infermax_opt.infermax.bounds._backwards_states import Relaxation, linked_re
 from infermax_opt.infermax.bounds._kernels_backwards import FAR, Kinds
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
-__all__ = ["BackwardPaths", "Prices", "Timing", "chosen", "ending_costs"]
+__all__ = ["BackwardPaths", "Prices", "Timing", "Worth", "chosen", "ending_costs"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -124,6 +124,14 @@ class Prices(NamedTuple):
     exits: Ints
 
 
+class Worth(NamedTuple):
+    """Whether each kind gains by ending in each round, the last round in which one does; steps of a check."""
+
+    gains: npt.NDArray[np.bool_]
+    rounds: int
+    steps: int
+
+
 class BackwardPaths:
     """The dynamic program of one relaxation.
 
@@ -178,19 +186,21 @@ class BackwardPaths:
         rounds = np.arange(self.timing.rounds + 1)
         return np.where(rounds >= self._earliest[:, None], np.minimum(cost, 0), 0)
 
-    def worth(self, prices: Prices) -> tuple[npt.NDArray[np.bool_], int]:
-        """Whether each kind gains by ending in each round, and steps of a check."""
-        worth = self._costs(prices) < 0
-        rounds = int(np.nonzero(worth.any(axis=0))[0].max(initial=0))
-        return worth, self.relaxation.steps(worth.sum(axis=1).tolist(), rounds)
+    def worth(self, prices: Prices) -> Worth:
+        """Where ends gain with these prices."""
+        return self._worth(self._costs(prices))
+
+    def _worth(self, costs: Ints) -> Worth:
+        gains = costs < 0
+        rounds = int(np.nonzero(gains.any(axis=0))[0].max(initial=0))
+        return Worth(gains, rounds, self.relaxation.steps(gains.sum(axis=1).tolist(), rounds))
 
     def _evaluate(self, prices: Prices) -> tuple[int, Ints, Floats, int]:
         """The bound in units, how much too often kinds appear, and parts leave at nodes; steps of a check."""
         cheapest, retrace = _kernels()
         order, costs = self._order, self._costs(prices)
         kinds = Kinds(self._sort[order], self.count[order], costs[order])
-        worth, steps = self.worth(prices)
-        rounds = int(np.nonzero(worth.any(axis=0))[0].max(initial=0))
+        _, rounds, steps = self._worth(costs)
         left = np.zeros_like(prices.exits)
         values = cheapest(self.links, kinds, prices.exits, rounds, self._before, self._source)
         seen = np.empty_like(costs)

@@ -67,15 +67,17 @@ class Tree:
         """The number of batches of its schedules."""
         return self.program.batches
 
-    def leaves(self) -> Iterator[Node]:
-        """All leaves, those with less in the box first."""
+    def nodes(self) -> Iterator[Node]:
+        """All nodes, each branching before its sides, that with less in the box first."""
         stack = [self.root]
         while stack:
             node = stack.pop()
-            if node.sides is None:
-                yield node
-            else:
-                stack += node.sides[::-1]
+            yield node
+            stack += (node.sides or ())[::-1]
+
+    def leaves(self) -> Iterator[Node]:
+        """Those that were not branched."""
+        return (node for node in self.nodes() if node.sides is None)
 
 
 class BranchingSearch:

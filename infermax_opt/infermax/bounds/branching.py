@@ -70,13 +70,13 @@ some age after a batch, batches that prefill; the one that gains most on both si
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds._branching_proof import Counted, Prices
-from infermax_opt.infermax.bounds._branching_search import BranchingSearch, Node, Tree
+from infermax_opt.infermax.bounds._branching_proof import Counted
+from infermax_opt.infermax.bounds._branching_search import BranchingSearch, Node
 from infermax_opt.infermax.bounds.least_work import least_work
 from infermax_opt.infermax.bounds.pieces import Stop, best_piece
 from infermax_opt.infermax.data.instance import Instance
@@ -120,25 +120,18 @@ def _piece_bound(above: Fraction, instance: Instance, piece: int, stop: Stop) ->
         "piece": piece,
         "exponent": counted.exponent,
         "divisors": list(counted.divisors),
-        "trees": [{"batches": tree.batches, "nodes": list(_nodes(tree))} for tree in search.trees],
+        "trees": [
+            {"batches": tree.batches, "nodes": [_shown(node) for node in tree.nodes()]}
+            for tree in search.trees
+        ],
     }
     value = (work + search.proved / unit) / instance.cost.ticks_per_second
     return LowerBound(value, "count branching", Proof.CERTIFICATE, evidence=evidence)
 
 
-def _nodes(tree: Tree) -> Iterator[Any]:
-    """Branchings and leaves, each branching before its sides, that with less in the box first."""
-    stack: list[Node] = [tree.root]
-    while stack:
-        node = stack.pop()
-        if node.sides is None:
-            yield _shown(node.prices)
-        else:
-            box, limit, _ = node.sides[0].splits[-1]
-            yield [*box, limit]
-            stack += node.sides[::-1]
-
-
-def _shown(prices: Prices) -> dict[str, list[int]]:
-    """Prices as the certificate has them."""
-    return {name: values.tolist() for name, values in prices._asdict().items()}
+def _shown(node: Node) -> Any:
+    """A node as the certificate has it: the box and limit of a branching, or the prices of a leaf."""
+    if node.sides is not None:
+        box, limit, _ = node.sides[0].splits[-1]
+        return [*box, limit]
+    return {name: values.tolist() for name, values in node.prices._asdict().items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from infermax_opt.core.interrupts import exit_code, heed_signals
@@ -9,9 +10,15 @@ from infermax_opt.core.interrupts import exit_code, heed_signals
 __all__ = ["main"]
 
 
+#: Objects between two looks for cycles, and such looks between those at older objects, and at all.  What
+#: Python has, 700, 10 and 10, takes a tenth of a small command, as modules make many objects that stay.
+RARELY = (100_000, 20, 100)
+
+
 def main() -> None:
     """Run the command line."""
     try:
+        gc.set_threshold(*RARELY)
         heed_signals()
         from infermax_opt.cli.main import main as run
 

@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.resources import files
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,14 +69,11 @@ class Took(NamedTuple):
     memory: int
 
 
-#: Starts a command from a small process: the peak of one that was forked from a large one is its.
-START = "import os, sys; os.execv(sys.executable, [sys.executable, '-m', 'infermax_opt', *sys.argv[1:]])"
-
-
 def took(*arguments: str) -> Took:
     """Run a command."""
+    command = [sys.executable, "-m", "infermax_opt", *arguments]
     with tempfile.TemporaryFile("w+") as said:
-        child = subprocess.Popen([sys.executable, "-c", START, *arguments], stdout=said, stderr=said)
+        child = subprocess.Popen(command, stdout=said, stderr=said)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
@@ -99,6 +97,13 @@ def row(command: str, name: str, path: Path) -> list[str]:
     return [name, size, command, f"{found.seconds:.1f}", str(found.memory), str(found.code), found.said]
 
 
+def draw(name: str, megabytes: int, path: Path) -> None:
+    """Write a file."""
+    write, _ = FILES[name]
+    with path.open("w") as file:
+        file.writelines(write(megabytes * 10**6))
+
+
 def main() -> None:
     """Measure all, a row at a time."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -110,11 +115,13 @@ def main() -> None:
     options.into.mkdir(parents=True, exist_ok=True)
     found: list[list[str]] = []
     for name in options.formats or FILES:
-        write, ending = FILES[name]
+        _, ending = FILES[name]
         path = options.into / f"{name.replace(':', '-')}-{options.megabytes}.{ending}"
         if not path.exists():
-            with path.open("w") as file:
-                file.writelines(write(options.megabytes * 10**6))
+            # In a process of its own: the peak memory of a process counts as that of those it starts.
+            drawing = get_context("fork").Process(target=draw, args=(name, options.megabytes, path))
+            drawing.start()
+            drawing.join()
         for command in options.commands.split(","):
             found.append(row(command, name, path))
             print(" | ".join(found[-1]), flush=True)

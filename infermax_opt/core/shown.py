@@ -6,7 +6,6 @@ schedules and metrics of any problem derive from the classes below, which need n
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
@@ -60,6 +59,8 @@ class Shown:
         return f"<{type(self).__name__}: {', '.join(told)}>"
 
     def _repr_html_(self) -> str:
+        import html  # a command shows nothing in a notebook
+
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name.replace('_', ' '))}</th>"
             f"<td style='text-align:left'>{html.escape(_word(value))}</td></tr>"

@@ -211,15 +211,15 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             return
         yield from latency_plans(self.instance, seed=self.options.seed, deadline=deadline)
 
-    def merged(self, known: list[Ints], near: int, limit: int) -> Ints | None:
-        """Ends near known ones with a smaller sum; None, too, while there are no prices yet.
+    def merged(self, known: list[Ints], near: Ints, limit: int) -> tuple[Ints | None, bool] | None:
+        """Ends near known ones with a smaller sum, and whether all were tried; None without prices.
 
         Parameters
         ----------
         known : list of array
             Ends of all requests in some schedules.
-        near : int
-            Rounds by which ends may differ from those in one of them.
+        near : array
+            Rounds by which the end of each may differ from that in one of them.
         limit : int
             Sum of ends that is too much.
         """
@@ -233,7 +233,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         if search is None:
             return None
         end = math.inf if left is None else time.monotonic() + left
-        return search.merged(known, near, limit, lambda: time.monotonic() > end).ends
+        found = search.merged(known, near, limit, lambda: time.monotonic() > end)
+        return found.ends, found.complete
 
     def solve_rounds(self) -> None:
         """Planner and bounds; few requests are searched exactly in between."""

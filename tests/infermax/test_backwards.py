@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Timing
+from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Start, Timing
 from infermax_opt.infermax.bounds._backwards_states import (
     Relaxation,
     _Listed,
@@ -29,6 +29,8 @@ from tests.campaign import campaign, in_blocks
 from tests.infermax.test_latency_certificates import altered, shown
 from tests.support import FLAT, certificate_to_json, check_evidence, few
 
+#: By how much more than the best value prices aim for, as a share, at first and at last.
+AIMS = 0.1, 0.0002
 ROUNDS = Policy(hybrid_batching=True, chunked_prefill=False, preemption=False)
 
 
@@ -125,10 +127,10 @@ def test_prices_of_leaving_are_worth_more_than_few_classes(seeds: range) -> None
             paths, one = BackwardPaths(relaxation, timing), Relaxation(of, relaxation.leave[-1:])
             prices = np.rint(timing.prices * timing.unit).astype(np.int64).tolist()
             assert paths.least(prices) >= BackwardPaths(one, timing).least(prices), seed
-            least, found = paths.search(timing.prices, 0.1, None)
+            least, found = paths.search(Start(timing.prices, {}), AIMS, None)
             bound = _bound(of, paths, least, found)
             assert check_evidence(of, bound) == bound.value <= best, seed
-            coarse = BackwardPaths(one, timing).search(timing.prices, 0.1, None)[0]
+            coarse = BackwardPaths(one, timing).search(Start(timing.prices, {}), AIMS, None)[0]
             better, linked = better + (least > coarse), linked + 1
     assert better > linked / 3, (better, linked)
 
@@ -218,7 +220,7 @@ def linked_bounds(of: Instance) -> list[LowerBound]:
     timing, found = Timing.of(of), []
     for relaxation in linked_relaxations(of):
         paths = BackwardPaths(relaxation, timing)
-        found.append(_bound(of, paths, *paths.search(timing.prices, 0.1, few(30))))
+        found.append(_bound(of, paths, *paths.search(Start(timing.prices, {}), AIMS, few(30))))
     return found
 
 

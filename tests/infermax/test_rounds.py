@@ -46,9 +46,11 @@ def test_each_starts_as_soon_as_it_fits() -> None:
         outputs = np.array([rng.integers(1, capacity + 2 - i) for i in inputs])
         arrival = rng.integers(0, 20, n) * (seed % 2)
         order = rng.permutation(n)
-        requests = _kernel.Requests(inputs, outputs, arrival, int(outputs.max()))
-        starts, placed = np.zeros(n, np.int64), _kernel.Placed(*np.zeros((4, n), np.int64))
-        total = _kernel.generate(requests, capacity, order, 0, starts, _kernel.NO_LIMIT, placed, starts)
+        requests = planner.requests_of(inputs, outputs, arrival)
+        starts, place = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        placed, none = _kernel.Placed(*np.zeros((4, n), np.int64)), (_kernel.NO_LIMIT, 0)
+        soonest = _kernel.Known(arrival, outputs.sum())
+        total = _kernel.generate(requests, capacity, order, (0, n - 1), soonest, none, placed, starts, place)
         used = np.zeros(20 + outputs.sum() + 1, np.int64)
         for k in order:
             holds, start = inputs[k] + np.arange(outputs[k]), arrival[k]
@@ -57,9 +59,47 @@ def test_each_starts_as_soon_as_it_fits() -> None:
             assert starts[k] == start, seed
             used[start : start + outputs[k]] += holds
         assert total == (starts + outputs - arrival).sum()
-        known = starts.copy()
-        assert _kernel.generate(requests, capacity, order, n // 2, known, total, placed, starts) == total
-        assert (starts == known).all()
+        known = _kernel.Known(starts.copy(), total)
+        for first in range(n):
+            for last in range(first, n):  # changed there and back
+                place[:], starts[:] = 0, 0
+                again = _kernel.generate(
+                    requests, capacity, order, (first, last), known, (total, 0), placed, starts, place
+                )
+                assert again == total
+                assert (starts == known.starts).all()
+
+
+def test_a_changed_order_gives_what_it_gives_from_the_start() -> None:
+    """Unless it is given up because the sum is too large half-way, which a large enough hope prevents."""
+    given_up = 0
+    for seed in campaign(60, 300):
+        rng = np.random.default_rng(seed)
+        n, capacity = int(rng.integers(2, 12)), int(rng.integers(5, 20))
+        inputs = rng.integers(1, capacity // 2 + 1, n)
+        outputs = np.array([rng.integers(1, capacity + 2 - i) for i in inputs])
+        requests = planner.requests_of(inputs, outputs, rng.integers(0, 20, n) * (seed % 2))
+        order, none = rng.permutation(n), (_kernel.NO_LIMIT, 0)
+        placed, place = _kernel.Placed(*np.zeros((4, n), np.int64)), np.zeros(n, np.int64)
+        starts, tried, whole = np.zeros((3, n), np.int64)
+        soonest = _kernel.Known(requests.arrival, outputs.sum())
+        total = _kernel.generate(requests, capacity, order, (0, n - 1), soonest, none, placed, starts, place)
+        for _ in range(20):
+            other = order.copy()
+            places = _kernel.changed(rng.random(_kernel.CHANCES), other)
+            right = _kernel.generate(
+                requests, capacity, other, (0, n - 1), soonest, none, placed, whole, place
+            )
+            known = _kernel.Known(starts, total)
+            found = _kernel.generate(requests, capacity, other, places, known, none, placed, tried, place)
+            assert found == right, seed
+            assert (tried == whole).all(), seed
+            found = _kernel.generate(
+                requests, capacity, other, places, known, (total, 0), placed, tried, place
+            )
+            assert found == right or found > total, seed
+            given_up += found != right
+    assert given_up > 0
 
 
 def crowd(late: int) -> Instance:

@@ -14,13 +14,13 @@ from infermax_opt.core.certification import CertificateRejected
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds import _backwards_prompts
 from infermax_opt.infermax.bounds._backwards_prompts import PromptPaths
-from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Prices, Timing
+from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Prices, Start, Timing
 from infermax_opt.infermax.bounds._backwards_states import Relaxation, linked_relaxations, relaxations
 from infermax_opt.infermax.bounds.backwards import _bound, backwards_bounds
 from infermax_opt.infermax.checker import Rejected, check, relaxed_paths, whole_prompts
 from infermax_opt.infermax.data.instance import Instance
 from tests.campaign import campaign, in_blocks
-from tests.infermax.test_backwards import CASE, in_rounds, least_latency
+from tests.infermax.test_backwards import AIMS, CASE, in_rounds, least_latency
 from tests.infermax.test_latency_certificates import altered, shown
 from tests.support import certificate_to_json, check_evidence, few
 
@@ -66,19 +66,19 @@ def test_no_prices_and_no_limit_say_too_much(seeds: range) -> None:
         every: list[Relaxation] = [*linked_relaxations(of), *relaxations(of)]
         for relaxation in rng.sample(every, min(2, len(every))):
             paths = BackwardPaths(relaxation, timing)
-            prompts = PromptPaths(paths, near=rng.randint(0, 3))
+            prompts, near = PromptPaths(paths), rng.randint(0, 3)
             prices = some_prices(paths, rng)
             base = paths.least(prices.kinds.tolist(), prices.exits.tolist())
             limit = base + rng.choice([0, 1, timing.unit, int(total) * timing.unit])
-            found, seen = prompts.below(prices, limit)
+            found, seen = prompts.below(prices, limit, near)
             assert found is not None
             assert base <= found <= limit, seed
             assert found <= total * timing.unit, seed
-            bound = _bound(of, paths, found, prices, near=prompts.near)
+            bound = _bound(of, paths, found, prices, near=near)
             if bound.value < 0:  # far too high prices
                 continue
             assert accepted(of, bound), seed
-            more = _bound(of, paths, found + 1, prices, near=prompts.near)
+            more = _bound(of, paths, found + 1, prices, near=near)
             if seen is not None:
                 assert not accepted(of, more), seed
             ended, held = ended + (seen is not None), held + (seen is None)
@@ -108,9 +108,9 @@ def whole_bounds(of: Instance) -> list[LowerBound]:
     timing, bounds = Timing.of(of), []
     for relaxation in linked_relaxations(of):
         paths = BackwardPaths(relaxation, timing)
-        least, prices = paths.search(timing.prices, 0.1, few(60))
-        *_, (value, found) = [(least, prices), *PromptPaths(paths).search(least, prices, few(20))]
-        bounds.append(_bound(of, paths, value, found, near=1))
+        least, prices = paths.search(Start(timing.prices, {}), AIMS, few(60))
+        *_, (value, found, near) = [(least, prices, 1), *PromptPaths(paths).search(least, prices, few(20))]
+        bounds.append(_bound(of, paths, value, found, near=near))
     return bounds
 
 

@@ -15,12 +15,12 @@ from infermax_opt.infermax.bounds import _kernels_rounds as kernel
 from infermax_opt.infermax.bounds._backwards_guide import Guide
 from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Prices
 
-__all__ = ["NEAR", "PromptPaths", "Reached"]
+__all__ = ["PromptPaths", "Reached"]
 
 Ints = npt.NDArray[np.int64]
 
-#: Kinds of requests below and above one, by their prices, that are remembered when it ends.
-NEAR = 1
+#: Kinds of requests below and above one, by their prices, that are remembered when it ends, at most.
+NEAR = 2
 #: Nodes of a layer, and as a multiple of these of all before equal ones are dropped.
 LAYER, POOL = 20_000, 5
 #: Steps of a check at most, and those that the checker counts for a node, and for each kind that it tries.
@@ -53,12 +53,9 @@ class PromptPaths:
     ----------
     paths : BackwardPaths
         With the relaxation.
-    near : int
-        Kinds below and above one, by their prices, that are remembered when it ends.
     """
 
     paths: BackwardPaths
-    near: int = NEAR
 
     @property
     def able(self) -> bool:
@@ -82,7 +79,7 @@ class PromptPaths:
         table = np.empty(1 << (2 * most - 1).bit_length(), np.int64)
         return kernel.room(LAYER, requests), kernel.room(most, requests), np.empty(most, np.int64), table
 
-    def _tasks(self, prices: Ints, cost: Ints) -> kernel.Tasks:
+    def _tasks(self, prices: Ints, cost: Ints, near: int) -> kernel.Tasks:
         """The requests, in the order of their kinds.
 
         Parameters
@@ -91,6 +88,8 @@ class PromptPaths:
             Of the kinds.
         cost : array
             Of ending, a row for each kind.
+        near : int
+            As in `below`.
         """
         relaxation, (kinds, twin) = self.paths.relaxation, self._requests
         types = relaxation.instance.types
@@ -98,16 +97,16 @@ class PromptPaths:
         outputs = np.array([kind.output_tokens for kind in types])
         place = np.empty(len(types), np.int64)
         place[np.argsort(prices, kind="stable")] = np.arange(len(types))
-        near = np.zeros((len(kinds), len(kinds) // kernel.WORD + 1), np.uint64)
+        bits = np.zeros((len(kinds), len(kinds) // kernel.WORD + 1), np.uint64)
         for j, k in enumerate(kinds):
-            for other in np.nonzero(np.abs(place[kinds] - place[k]) <= self.near)[0].tolist():
-                near[j, other // kernel.WORD] |= np.uint64(1) << np.uint64(other % kernel.WORD)
+            for other in np.nonzero(np.abs(place[kinds] - place[k]) <= near)[0].tolist():
+                bits[j, other // kernel.WORD] |= np.uint64(1) << np.uint64(other % kernel.WORD)
         sort = np.array(relaxation.sort_numbers)
         return kernel.Tasks(
-            (inputs + outputs - 1)[kinds], (inputs - 1)[kinds], cost[kinds], sort[kinds], twin, near
+            (inputs + outputs - 1)[kinds], (inputs - 1)[kinds], cost[kinds], sort[kinds], twin, bits
         )
 
-    def below(self, prices: Prices, limit: int) -> Reached:
+    def below(self, prices: Prices, limit: int, near: int) -> Reached:
         """The cheapest path below a limit.
 
         Parameters
@@ -115,6 +114,8 @@ class PromptPaths:
         prices : Prices
         limit : int
             Units of all latencies and arrivals.
+        near : int
+            Kinds below and above one, by their prices, that are remembered when it ends.
         """
         paths = self.paths
         worth, top, steps = paths.worth(prices)
@@ -128,7 +129,7 @@ class PromptPaths:
         soon = worth[:, : top + 1] & (guide.least_with + guide.cost < spare)
         kinds, _ = self._requests
         layer, pool, following, table = self._room
-        tasks, costs = self._tasks(prices.kinds, guide.cost), guide.costs
+        tasks, costs = self._tasks(prices.kinds, guide.cost, near), guide.costs
         counts = np.array([1, 0, spare, -1, 0, 0], np.int64)
         for column in layer:
             column[0] = 0
@@ -173,10 +174,11 @@ class PromptPaths:
 
     def search(
         self, least: int, prices: Prices, stop: Callable[[], bool] | None
-    ) -> Iterator[tuple[int, Prices]]:
-        """Ever better values, each with its prices of requests, by subgradients.
+    ) -> Iterator[tuple[int, Prices, int]]:
+        """Ever better values, each with its prices and how many near kinds are remembered, by subgradients.
 
-        A limit that is only just above the best value is soon seen to hold or not.
+        A limit that is only just above the best value is soon seen to hold or not.  The more is remembered,
+        the more nodes there are, so that nothing is until a path below a limit shows that it would help.
 
         Parameters
         ----------
@@ -189,19 +191,21 @@ class PromptPaths:
         """
         unit, low, waited = self.paths.timing.unit, np.array(self.paths.timing.earliest), 0
         best = point = prices.kinds / unit
-        course, aim = np.zeros(len(point)), AIM
+        course, aim, near = np.zeros(len(point)), AIM, 0
         for _ in range(EVALUATIONS):
             if aim < LEAST_AIM or (stop is not None and stop()):
                 return
             kinds = np.rint(np.clip(point, low, self.paths.timing.rounds) * unit)
             now = self.paths.within(kinds.astype(np.int64), prices.exits)
             limit = int((1 + aim) * least)
-            found, seen = self.below(now, limit)
+            found, seen = self.below(now, limit, near)
             waited += 1
             if found is not None and found > least:
                 least, best, waited = found, point, 0
-                yield least, now
-            if found is None or waited >= PATIENCE:
+                yield least, now, near
+            if seen is not None and near < NEAR and (near == 0 or waited >= PATIENCE):
+                near, point, waited, course = near + 1, best, 0, np.zeros(len(point))
+            elif found is None or waited >= PATIENCE:
                 point, aim, waited, course = best, LOWERED * aim, 0, np.zeros(len(point))
             elif seen is None:
                 aim = min(MOST_AIM, RAISED * aim)

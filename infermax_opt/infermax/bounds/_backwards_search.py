@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,13 +15,13 @@ from infermax_opt.infermax.bounds._backwards_states import Relaxation, linked_re
 from infermax_opt.infermax.bounds._kernels_backwards import FAR, Kinds
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
-__all__ = ["BackwardPaths", "Prices", "Timing", "Worth", "chosen", "ending_costs"]
+__all__ = ["BackwardPaths", "Prices", "Start", "Timing", "Worth", "chosen", "ending_costs"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 #: Steps of a check: of the first relaxation, and of any.
-FIRST_STEPS, MOST_STEPS = 6 * 10**6, 6 * 10**7
+FIRST_STEPS, SOME_STEPS, MOST_STEPS = 6 * 10**6, 12 * 10**6, 6 * 10**7
 #: States times rounds at most, each of which takes twelve bytes.
 MOST_CELLS = 4 * 10**7
 #: Nodes between which prices of leaving are straight lines, and how much closer they are near the start.
@@ -32,8 +32,6 @@ USUAL, LONGEST = 1.5, 2.0
 UNITS = 2**10
 #: Evaluations of the prices of a relaxation, and of one with prices of leaving.
 EVALUATIONS, LINKED_EVALUATIONS = 400, 1500
-#: By how much more than the best value prices aim for at last, as a share.
-LEAST_AIM = 0.0002
 #: Evaluations without a better value after which the aim is halved.
 PATIENCE = 20
 #: Share of the step before that the next one keeps.
@@ -105,8 +103,8 @@ def chosen(
         return few and some.steps(appear, rounds) <= limit
 
     last = None
-    for limit in (FIRST_STEPS, MOST_STEPS):
-        links = linked_relaxations(instance) if linked and limit == MOST_STEPS else iter(())
+    for limit in (FIRST_STEPS, SOME_STEPS, MOST_STEPS) if linked else (FIRST_STEPS, MOST_STEPS):
+        links = linked_relaxations(instance) if linked and limit > FIRST_STEPS else iter(())
         finest = next((some for some in links if able(some, limit)), None) or min(
             (some for some in relaxations(instance) if able(some, limit)),
             key=lambda some: (some.lost, some.leave),
@@ -122,6 +120,13 @@ class Prices(NamedTuple):
 
     kinds: Ints
     exits: Ints
+
+
+class Start(NamedTuple):
+    """Prices to start from, in rounds: of each kind, and of leaving at some holds, by rounds from 0 on."""
+
+    kinds: Floats
+    exits: Mapping[int, Floats]
 
 
 class Worth(NamedTuple):
@@ -158,6 +163,7 @@ class BackwardPaths:
         self._paid, self._lag = np.array([_paid_back(relaxation, kind) for kind in types], np.int64).T
         nodes = np.unique(np.rint(1 + (timing.rounds - 1) * np.linspace(0, 1, HATS) ** BENT))
         every = np.arange(timing.rounds + 1)
+        self._nodes = nodes.astype(np.int64)
         self._hats = np.array([np.interp(every, nodes, row) for row in np.eye(len(nodes))])
         self._hats[:, 0] = 0
 
@@ -213,20 +219,23 @@ class BackwardPaths:
         value = int(self.count @ prices.kinds) + int(values.min())
         return value, seen.sum(axis=1) - self.count, left @ self._hats.T, steps
 
-    def search(self, prices: Floats, aim: float, stop: Callable[[], bool] | None) -> tuple[int, Prices]:
+    def search(
+        self, start: Start, aims: tuple[float, float], stop: Callable[[], bool] | None
+    ) -> tuple[int, Prices]:
         """What `least` says of the best prices found, and these.
 
         Parameters
         ----------
-        prices : array of float
-            Of kinds, to start from, in rounds.
-        aim : float
-            By how much more than the best value prices aim for at first, as a share.
+        start : Start
+        aims : tuple[float, float]
+            By how much more than the best value prices aim for, as a share, at first and at last.
         stop : callable, optional
             Asked after each evaluation whether to stop.
         """
         low, kinds, classes = self._earliest, len(self._earliest), len(self.relaxation.exits)
-        point = np.concatenate([prices, np.zeros(classes * len(self._hats))])
+        none, (aim, least_aim) = np.zeros(self.timing.rounds + 1), aims
+        exits = [start.exits.get(d, none)[self._nodes] for d in self.relaxation.exits]
+        point = np.concatenate([start.kinds, *exits])
         least = np.concatenate([low, np.zeros(len(point) - kinds)])
         waited, course, best = 0, np.zeros(len(point)), point
         # With these prices nobody gains by an appearance: every request ends as soon as it can.
@@ -242,10 +251,17 @@ class BackwardPaths:
                 point, aim, waited, course = best, aim / 2, 0, np.zeros(len(point))
             course = np.concatenate([surplus, -left.ravel()]) + MOMENTUM * course
             norm = float(course @ course)
-            if norm == 0 or aim < LEAST_AIM or (stop is not None and stop()):
+            if norm == 0 or aim < least_aim or (stop is not None and stop()):
                 break
             point = point - ((1 + aim) * value - now) / self.timing.unit / norm * course
         return value, found
+
+    def started(self, prices: Prices) -> Start:
+        """Where to start in a finer relaxation."""
+        unit = self.timing.unit
+        # What has no part here costs no memory, so its price says nothing of memory.
+        kinds = np.where(self.seen, prices.kinds, 0) / unit
+        return Start(kinds, dict(zip(self.relaxation.exits, prices.exits / unit, strict=True)))
 
     def _whole(self, point: Floats) -> Prices:
         """Prices in units."""

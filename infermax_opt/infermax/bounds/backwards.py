@@ -59,16 +59,19 @@ the same ways.
 
 *Prices.*  By subgradients: a request that appears too often is too dear, and a part that leaves more often in
 some round than requests of its class are paid back for it leaves too cheaply.  Equal requests share a
-price; V is straight between some rounds.  First all have one d; then parts leave for prices from as
-small a d_0 on as the checker has time for, or where they are too many, few different d are told apart.
-Last come whole prompts, with limits a little above the best value: either no node is left, or the cheapest
-path that is says which requests appear too often.
+price; V is straight between some rounds.  First all have one d; then parts leave for prices, from a d_0 on
+that gives few states, and with these prices from as small a d_0 on as the checker has time for; or where
+they are too many, few different d are told apart.  Last come whole prompts, with limits a little above the
+best value: either no node is left, or the cheapest path that is says which requests appear too often.
+Where there soon are too many nodes, the prices of the relaxation are improved further, and then it is
+tried again: the better they are, the fewer nodes are below a limit.
 
 Source: this project.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
@@ -76,14 +79,16 @@ import numpy as np
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._backwards_prompts import PromptPaths
-from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Prices, Timing, chosen
+from infermax_opt.infermax.bounds._backwards_search import BackwardPaths, Prices, Start, Timing, chosen
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.rounds import in_rounds
 
 __all__ = ["backwards_bounds"]
 
-#: By how much more than the best value prices aim for, as a share: at first, and from good prices on.
-AIM, NEXT_AIM = 0.1, 0.02
+#: By how much more than the best value prices aim for, as a share: at first, from good prices on, and from
+#: good prices of leaving on; at last, before a finer relaxation, and in the finest, each time before whole
+#: prompts.
+AIM, NEXT_AIM, NEAR_AIM, AIMS, LAST_AIMS = 0.1, 0.02, 0.003, (0.001,), (0.0005, 0.0001)
 #: Share by which the next bound by whole prompts that is told is better.
 TOLD = 0.0003
 
@@ -115,25 +120,30 @@ def backwards_bounds(
     if not in_rounds(instance):
         return
     timing = Timing.of(instance)
-    start, best, last = timing.prices, Fraction(0), None
-    for relaxation in chosen(instance, timing, states, linked=linked):
+    start, best = Start(timing.prices, {}), Fraction(0)
+    every = list(chosen(instance, timing, states, linked=linked))
+    for relaxation in every:
         if best > 0 and stop is not None and stop():
             return
-        paths = BackwardPaths(relaxation, timing)
-        least, prices = paths.search(start, AIM if best == 0 else NEXT_AIM, stop)
-        # What has no part here costs no memory, so its price says nothing of memory.
-        start = np.where(paths.seen, prices.kinds, 0) / timing.unit
-        last = paths, least, prices
-        bound = _bound(instance, *last)
-        if bound.value > best:
-            best = bound.value
-            yield bound
-    if last is not None and whole:
-        yield from _whole_prompts(instance, *last, stop)
+        paths, last_aims = BackwardPaths(relaxation, timing), LAST_AIMS if relaxation is every[-1] else AIMS
+        aim = AIM if best == 0 else NEAR_AIM if start.exits else NEXT_AIM
+        for last_aim in last_aims:
+            least, prices = paths.search(start, (aim, last_aim), stop)
+            start, aim = paths.started(prices), last_aim
+            found = [_bound(instance, paths, least, prices)]
+            wholes = _whole_prompts(instance, paths, max(best, found[0].value), prices, stop)
+            for bound in itertools.chain(found, wholes if whole and last_aims is LAST_AIMS else ()):
+                if bound.value > best:
+                    best = bound.value
+                    yield bound
 
 
 def _whole_prompts(
-    instance: Instance, paths: BackwardPaths, least: int, prices: Prices, stop: Callable[[], bool] | None
+    instance: Instance,
+    paths: BackwardPaths,
+    known: Fraction,
+    prices: Prices,
+    stop: Callable[[], bool] | None,
 ) -> Iterator[LowerBound]:
     """Bounds by whole prompts, each better than the one before by some share.
 
@@ -142,19 +152,27 @@ def _whole_prompts(
     instance : Instance
     paths : BackwardPaths
         Of the last relaxation.
-    least, prices : int, Prices
-        The best that is known of it.
+    known : Fraction
+        The best bound so far.
+    prices : Prices
+        Of the relaxation.
     stop : callable, optional
         As above.
     """
-    prompts, told, best = PromptPaths(paths), least, None
-    for value, found in prompts.search(least, prices, stop) if prompts.able else ():
-        best = _bound(instance, paths, value, found, near=prompts.near)
-        if value >= (1 + TOLD) * told:
+    prompts, least, told, best = PromptPaths(paths), _units(instance, paths.timing, known), known, None
+    for value, found, near in prompts.search(least, prices, stop) if prompts.able else ():
+        best = _bound(instance, paths, value, found, near=near)
+        if best.value >= (1 + TOLD) * told:
             yield best
-            told, best = value, None
+            told, best = best.value, None
     if best is not None:
         yield best
+
+
+def _units(instance: Instance, timing: Timing, mean: Fraction) -> int:
+    """Units of all latencies and arrivals."""
+    arrived = sum((kind.arrival * len(kind.members) for kind in instance.types), Fraction(0))
+    return int((mean * len(instance.requests) + arrived) * timing.unit / instance.cost.seconds.alpha[0])
 
 
 def _bound(

@@ -59,7 +59,7 @@ Ints = npt.NDArray[np.int64]
 MOST_REQUESTS = 2 * kernel.WORD
 #: Nodes of a layer: where schedules are combined, in a first proof, in a second; and as a multiple of these
 #: of all before equal ones are dropped.
-FEW, SOME, MANY, POOL = 4_000, 20_000, 400_000, 5
+FEW, SOME, MANY, POOL = 2_000, 20_000, 400_000, 5
 #: Share of the time after which prices are good enough, and limits as shares of the gap.
 PRICING, LIMITS = 0.3, (0.3, 0.5, 0.65, 0.75, 0.85, 0.93, 1)
 #: Nodes of all layers at most, each of which takes 20 bytes.
@@ -188,7 +188,7 @@ class RoundsSearch:
         return Found(found.ends, found.complete and within)
 
     def merged(
-        self, known: Sequence[Ints], near: int, limit: int, stop: Callable[[], bool] | None = None
+        self, known: Sequence[Ints], near: Ints, limit: int, stop: Callable[[], bool] | None = None
     ) -> Found:
         """Look for ends near those of known schedules.
 
@@ -196,14 +196,14 @@ class RoundsSearch:
         ----------
         known : sequence of array
             Ends of all requests, in the order of the instance.
-        near : int
-            Rounds by which an end may differ from that in one of them.
+        near : array
+            Rounds by which the end of each may differ from that in one of them.
         limit : int
             Sum of ends that is too much.
         stop : callable, optional
             Asked after each round.
         """
-        last = min(self.horizon, max(int(ends.max()) for ends in known) + near)
+        last = min(self.horizon, max(int((ends + near).max()) for ends in known))
         rounds = np.arange(last + 1)[:, None]
         may = np.zeros((last + 1, len(self._first)), np.bool_)
         for ends in known:
@@ -213,7 +213,7 @@ class RoundsSearch:
                 while self._tasks.twin[i] >= 0 and mine[i - 1] < mine[i]:
                     mine[i - 1], mine[i] = mine[i], mine[i - 1]
                     i -= 1
-            may |= np.abs(rounds - mine) <= near
+            may |= np.abs(rounds - mine) <= near[self._members]
         return self._search(may & (rounds >= self._first), limit, stop, True)
 
     def _search(
@@ -230,7 +230,8 @@ class RoundsSearch:
         """
         layer, top = self._layer, len(may) - 1
         lowest = may.argmax(axis=0)
-        every = self._bits(lowest >= 0)
+        every, must = self._bits((lowest >= 0)[None])[0], self._bits(lowest >= np.arange(top + 1)[:, None])
+        base = int(self._tasks.leave.max()) + 1
         counts = np.array([1, 0, limit * self._unit - self._paid, -1, 0, 0], np.int64)
         for column in layer:
             column[0] = 0
@@ -239,8 +240,8 @@ class RoundsSearch:
         logged = 0
         for r in range(top, 0, -1):
             _advance()(
-                r, self._base, self._capacity, self._tasks, self._costs, may[r],
-                self._bits(lowest >= r), every, layer, counts[kernel.KEPT], self._pool, self._following,
+                r, base, self._capacity, self._tasks, self._costs, may[r], must[r], every, layer,
+                counts[kernel.KEPT], self._pool, self._following,
                 self._table, counts, last,
             )  # fmt: skip
             if counts[kernel.DONE] >= 0:
@@ -282,16 +283,12 @@ class RoundsSearch:
             ended, parents = log[r]
             fresh, node = ended[node], int(parents[node])
 
-    @property
-    def _base(self) -> int:
-        return int(self._tasks.leave.max()) + 1
-
     def _bits(self, those: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
-        """Requests as bits."""
-        bits = np.zeros(-(-len(those) // kernel.WORD), np.uint64)
-        for j in np.nonzero(those)[0].tolist():
-            bits[j // kernel.WORD] |= np.uint64(1) << np.uint64(j % kernel.WORD)
-        return bits
+        """Requests as bits, a row for each row."""
+        words = -(-those.shape[1] // kernel.WORD)
+        wide = np.zeros((len(those), words * kernel.WORD), np.bool_)
+        wide[:, : those.shape[1]] = those
+        return np.packbits(wide, axis=1, bitorder="little").view(np.uint64)
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,17 @@ NO_LIMIT = 2**60
 
 
 class Requests(NamedTuple):
-    """Input and output tokens, arrival in rounds, the most output tokens."""
+    """Input and output tokens, arrival in rounds, the most output tokens.
+
+    `smaller`: a row for each request, those that arrive no later and are no larger: the first `number` of it.
+    """
 
     inputs: Any
     outputs: Any
     arrival: Any
     longest: Any
+    smaller: Any
+    number: Any
 
 
 class Placed(NamedTuple):
@@ -40,6 +45,13 @@ class Placed(NamedTuple):
     start: Any
     peak: Any
     memory: Any
+
+
+class Known(NamedTuple):
+    """A start for each request, and the sum of latencies."""
+
+    starts: Any
+    total: Any
 
 
 def held(placed: Placed, count: Any, first: Any, x: Any, longest: Any) -> Any:
@@ -99,41 +111,48 @@ def insert(placed: Placed, count: Any, start: Any, i: Any, o: Any, longest: Any)
 
 
 def generate(
-    requests: Requests, capacity: Any, order: Any, same: Any, known: Any, limit: Any,
-    placed: Placed, starts: Any,
+    requests: Requests, capacity: Any, order: Any, places: Any, known: Known, limits: Any,
+    placed: Placed, starts: Any, place: Any,
 ) -> Any:  # fmt: skip
     """Start all requests in their order, each as soon as it fits; return the sum of latencies.
 
     A request that arrived no sooner and is no smaller than one before it cannot start before that one.
 
-    `same`: how many of the first
-    start as is `known`; `limit`: gives up where the sum would be more; `placed`: room for all.
+    `known`: what the order gave before it was changed between two `places`; where all start as in it up to
+    the second one, the others do, too; `limits`: gives up where the sum would be more, if the others
+    started as in it, than the first one allows and the second one, as they may start sooner in the end;
+    `placed`, `place`: room for all.
     """
-    total = 0
-    for k in range(len(order)):
-        total += requests.outputs[k]
+    first, last = places
+    total, differs = known.total, False
+    for p in range(first, len(order)):
+        place[order[p]] = p
     for p in range(len(order)):
         k = order[p]
         i, o, start = requests.inputs[k], requests.outputs[k], requests.arrival[k]
-        if p < same:
-            start = known[k]
+        if p < first:
+            start, place[k] = known.starts[k], p
         else:
-            for q in range(p):
-                j = order[q]
-                smaller = requests.inputs[j] <= i and requests.outputs[j] <= o
-                if starts[j] > start and smaller and requests.arrival[j] <= requests.arrival[k]:
+            for q in range(requests.number[k]):
+                j = requests.smaller[k, q]
+                if place[j] < p and starts[j] > start:
                     start = starts[j]
             start = first_fit(placed, p, start, i, o, capacity, requests.longest)
+            differs = differs or start != known.starts[k]
+            total += start - known.starts[k]
         starts[k] = start
-        total += start - requests.arrival[k]
-        if total > limit:
+        if p >= last and not differs:
+            for q in range(p + 1, len(order)):
+                starts[order[q]] = known.starts[order[q]]
+            break
+        if p >= last and total > limits[0] + limits[1]:
             break
         insert(placed, p, start, i, o, requests.longest)
     return total
 
 
 def changed(chance: Any, order: Any) -> Any:
-    """Change the order, by numbers from 0 to 1; return how many of the first stay as they are."""
+    """Change the order, by numbers from 0 to 1; return the first and the last place where it has changed."""
     n = len(order)
     a = int(chance[0] * n)
     if chance[2] < ANYWHERE:
@@ -149,29 +168,32 @@ def changed(chance: Any, order: Any) -> Any:
     else:
         order[a] = order[b]
     order[b] = moved
-    return min(a, b)
+    return min(a, b), max(a, b)
 
 
-def anneal(requests: Requests, capacity: Any, order: Any, chances: Any, heat: Any) -> Any:
+def anneal(requests: Requests, capacity: Any, order: Any, chances: Any, heat: Any, hope: Any) -> Any:
     """Change the order, a step for each row of chances; return the best sum and its starts.
 
-    `order`: where to start from; where it got to afterwards, in the order of starts.
+    `order`: where to start from; where it got to afterwards, in the order of starts; `hope`: rounds by which
+    the sum may be too large half-way.
     """
     n = len(order)
-    starts, tried = np.empty(n, np.int64), np.empty(n, np.int64)
+    starts, tried, place = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     room = np.empty((4, n), np.int64)
     used = Placed(room[0], room[1], room[2], room[3])
-    now = generate(requests, capacity, order, 0, starts, NO_LIMIT, used, starts)
+    soonest, all_of_it, none = Known(requests.arrival, requests.outputs.sum()), (0, n - 1), (NO_LIMIT, 0)
+    now = generate(requests, capacity, order, all_of_it, soonest, none, used, starts, place)
     by_start = np.argsort(starts, kind="mergesort")
-    value = generate(requests, capacity, by_start, 0, starts, now, used, tried)
+    value = generate(requests, capacity, by_start, all_of_it, soonest, none, used, tried, place)
     if value <= now:
         now, order[:], starts[:] = value, by_start, tried
     best, best_starts = now, starts.copy()
     new_order = order.copy()
     for step in range(len(chances)):
-        same = changed(chances[step], new_order)
+        places = changed(chances[step], new_order)
         limit = now + int(-heat * np.log(1.0 - chances[step, 5]))
-        value = generate(requests, capacity, new_order, same, starts, limit, used, tried)
+        known = Known(starts, now)
+        value = generate(requests, capacity, new_order, places, known, (limit, hope), used, tried, place)
         if value <= limit:
             now = value
             order[:], starts[:] = new_order, tried

@@ -3,7 +3,9 @@
 Nobody pauses, so that is all of a schedule.  Serial generation starts one request after the
 other as soon as it fits until it ends, and its order is annealed, some times over.  It may be that no order
 gives the optimum, as a request that starts later is smaller while another peaks.  A search that is handed in
-(`infermax_opt.infermax.exact.rounds`) combines the schedules so found, with all rounds near theirs.
+(`infermax_opt.infermax.exact.rounds`) goes on from there: requests in a row, by their ends, may end far from
+where they do, all others near, row after row until that is in vain; then schedules are combined, with all
+ends near theirs.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    Ints = npt.NDArray[np.int64]
-    Merge = Callable[[list[Ints], int, int], Ints | None]
+    from infermax_opt.infermax.planners.rounds._kernel import Requests
 
-__all__ = ["MOST_REQUESTS", "RoundsPlanner"]
+    Ints = npt.NDArray[np.int64]
+    Merge = Callable[[list[Ints], Ints, int], tuple[Ints | None, bool] | None]
+
+__all__ = ["MOST_REQUESTS", "RoundsPlanner", "requests_of"]
 
 #: Requests beyond which too few orders are tried to be worth it.
 MOST_REQUESTS = 2000
@@ -36,21 +40,28 @@ PLACED = 50_000
 #: Rounds by which the sum of latencies may grow in a step, on average, as a multiple of the mean output: when
 #: a run of annealing starts, when one from a good order does, and when it ends.
 HOT, WARM, COLD = 0.4, 0.2, 0.02
+#: Rounds by which the sum of latencies may be too large half-way in a step, as a multiple of the mean output.
+HOPE = 1.0
 #: Steps of a run for each request: several short runs find more than a long one.
 STEPS = 6000
 #: Runs of annealing without a deadline, and the share of the time that runs have where schedules can be
-#: combined.
-RUNS, SHARE = 2, 0.6
-#: Share of the time that a run from the best order has.
-AGAIN = 0.06
+#: improved and combined.
+RUNS, SHARE = 2, 0.2
+#: Share of the time that a later run has.
+AGAIN = 0.08
 #: Schedules that are kept to be combined.
 KEPT = 8
 #: Looks at the clock in a run without a deadline.
 LOOKS = 300
+#: Requests in a row, by their ends, that may end elsewhere: at first; as multiples of what is usual, at least
+#: and at most; how what is usual changes where all was tried, and where it was not.
+ROW, SOME, WIDER, NARROWER = 12.0, (0.5, 1.3), 1.03, 0.95
+#: Rounds by which they may end elsewhere, and all others.
+FAR, CLOSE = (12, 25, 50), (0, 1, 2)
+#: Rows in vain after which another schedule is improved, and pairs that are combined before that.
+VAIN, PAIRS = 60, 4
 #: Rounds by which ends may differ from those in one of two schedules that are combined, at most.
 NEAR = 5
-#: Pairs in vain after which there is another run of annealing, from the best order.
-VAIN = 12
 
 
 class RoundsPlanner:
@@ -63,14 +74,12 @@ class RoundsPlanner:
     seed : int
         The same seed tries the same orders, as many as there is time for.
     merge : callable, optional
-        Takes the ends of known schedules, the rounds by which to differ, and a sum of ends; returns ends with
-        a smaller sum, or None.
+        Takes the ends of known schedules, the rounds by which each may differ, and a sum of ends; returns
+        ends with a smaller sum, or None, and whether all were tried; or None where it cannot do that yet.
     """
 
     def __init__(self, instance: Instance, *, seed: int = 0, merge: Merge | None = None):
         import numpy as np
-
-        from infermax_opt.infermax.planners.rounds._kernel import Requests
 
         self.instance, self._merge = instance, merge
         self._random = np.random.default_rng(seed)
@@ -80,12 +89,15 @@ class RoundsPlanner:
             strict=True,
         )
         inputs, outputs, arrival = (np.array(column, np.int64) for column in columns)
-        self._requests = Requests(inputs, outputs, arrival, int(outputs.max()))
+        self._requests = requests_of(inputs, outputs, arrival)
         area = outputs * (2 * inputs + outputs - 1)
         self._first = np.argsort(arrival * instance.system.kv_capacity * 2 + area, kind="stable")
         #: Sum of latencies and starts: of the best schedule, and of those to combine, best first.
         self._best: tuple[int, Ints] | None = None
         self._known: list[tuple[int, Ints]] = []
+        #: The one that is improved, and how many requests of it may end elsewhere.
+        self._now: tuple[int, Ints] | None = None
+        self._row = ROW
 
     @staticmethod
     def takes(instance: Instance) -> bool:
@@ -109,7 +121,7 @@ class RoundsPlanner:
                 yield f"rounds:{name}", self.schedule(starts.tolist())
 
     def _steps(self, deadline: float | None) -> Iterator[str]:
-        """Runs of annealing, then pairs, and runs again where these are in vain; a name after each step."""
+        """Runs of annealing; what they find is improved row by row and combined; a name after each step."""
         begin = time.monotonic()
         share = SHARE if self._merge is not None else 1.0
         end = None if deadline is None else begin + (deadline - begin) * share
@@ -119,22 +131,21 @@ class RoundsPlanner:
             yield from self._anneal(self._first.copy(), HOT, end, str(run))
         if deadline is None:
             for _ in range(RUNS):
-                yield from self._pair()
+                yield from self._improve(None)
+                yield from self._combine(None)
             return
-        vain = again = 0
-        while (now := time.monotonic()) < deadline:
-            before = self._known[-1][0], self._known[0][0]
-            if self._merge is None or vain >= VAIN or len(self._known) < 2:
-                yield from self._again(again, now + AGAIN * (deadline - begin))
-                vain, again = 0, again + 1
-            else:
-                yield from self._pair()
-                vain = 0 if (self._known[-1][0], self._known[0][0]) != before else vain + 1
+        self._now = self._known[0] if self._known else None
+        for number in itertools.count():
+            yield from self._improve(deadline)
+            yield from self._combine(deadline)
+            if (now := time.monotonic()) >= deadline:
+                return
+            yield from self._again(number, now + AGAIN * (deadline - begin))
 
     def _again(self, number: int, end: float) -> Iterator[str]:
-        """Anneal from the start, or every other time from the best order."""
+        """Anneal from the best order, or every other time from the start."""
         best = self._known[0][1].argsort(kind="stable")
-        order, hot = (best, WARM) if number % 2 else (self._first.copy(), HOT)
+        order, hot = (self._first.copy(), HOT) if number % 2 else (best, WARM)
         yield from self._anneal(order, hot, end, "again")
 
     def _note(self, value: int, starts: Ints) -> None:
@@ -157,7 +168,7 @@ class RoundsPlanner:
             heat = scale * hot * (COLD / hot) ** share
             steps = max(1, PLACED // len(order)) if self._best is not None else 0
             chances = self._random.random((steps, CHANCES))
-            value, starts = _anneal()(requests, capacity, order, chances, heat)
+            value, starts = _anneal()(requests, capacity, order, chances, heat, int(HOPE * scale))
             if best is None or value < best[0]:
                 best = value, starts
             if self._best is None or value < self._best[0]:
@@ -168,22 +179,73 @@ class RoundsPlanner:
             if end is not None:
                 share = max(done / most, (time.monotonic() - start) / max(1e-9, end - start))
         if best is not None:
+            self._now = best
             self._note(*best)
             yield name
 
-    def _pair(self) -> Iterator[str]:
-        """Combine two schedules."""
-        if self._merge is None or len(self._known) < 2:
-            return
-        one, other = sorted(self._random.choice(len(self._known), 2, replace=False).tolist())
-        near = int(self._random.integers(1, NEAR + 1))
+    def _improve(self, deadline: float | None) -> Iterator[str]:
+        """Let requests in a row end elsewhere, again and again until that is in vain."""
+        vain, now = 0, self._now
+        while vain < VAIN and now is not None and (deadline is None or time.monotonic() < deadline):
+            found = self._elsewhere(*now)
+            if found is None:
+                return
+            vain = 0 if found[0] < now[0] else vain + 1
+            self._now = now = found
+            if self._best is None or now[0] < self._best[0]:
+                self._best = now
+            yield "rows"
+        if now is not None:
+            self._note(*now)
+
+    def _elsewhere(self, value: int, starts: Ints) -> tuple[int, Ints] | None:
+        """A schedule that is no worse, with other ends of some requests in a row; None if none can be sought.
+
+        Parameters
+        ----------
+        value : int
+            Sum of latencies of a schedule.
+        starts : array
+            Its starts.
+        """
+        if self._merge is None:
+            return None
+        random, requests = self._random, self._requests
+        ends, near = starts + requests.outputs, starts * 0 + random.choice(CLOSE)
+        width = max(2, int(random.uniform(*SOME) * self._row))
+        first = int(random.integers(-width // 2, len(starts) - width // 2))
+        near[ends.argsort(kind="stable")[max(0, first) : first + width]] = random.choice(FAR)
+        answer = self._merge([ends], near, int(ends.sum()) + 1)
+        if answer is None:
+            return None
+        found, complete = answer
+        self._row = min(len(starts), max(2.0, self._row * (WIDER if complete else NARROWER)))
+        return (value, starts) if found is None else self._of(found)
+
+    def _combine(self, deadline: float | None) -> Iterator[str]:
+        """Combine schedules two by two, until that is in vain, and improve what comes of it."""
+        tried = 0
+        while tried < PAIRS and len(self._known) > 1 and (deadline is None or time.monotonic() < deadline):
+            one, other = sorted(self._random.choice(len(self._known), 2, replace=False).tolist())
+            outputs = self._requests.outputs
+            near, ends = (
+                outputs * 0 + self._random.integers(1, NEAR + 1),
+                [self._known[k][1] + outputs for k in (one, other)],
+            )
+            answer = self._merge(ends, near, int(ends[0].sum())) if self._merge is not None else None
+            if answer is None:
+                return
+            tried += 1
+            if answer[0] is not None:
+                self._now, tried = self._of(answer[0]), 0
+                self._note(*self._now)
+                yield from self._improve(deadline)
+            yield "pairs"
+
+    def _of(self, ends: Ints) -> tuple[int, Ints]:
+        """Sum of latencies and starts of a schedule, by its ends."""
         requests = self._requests
-        ends = [self._known[k][1] + requests.outputs for k in (one, other)]
-        found = self._merge(ends, near, int(ends[0].sum()))
-        if found is not None:
-            del self._known[other]
-            self._note(int((found - requests.arrival).sum()), found - requests.outputs)
-        yield "pairs"
+        return int((ends - requests.arrival).sum()), ends - requests.outputs
 
     def schedule(self, starts: list[int]) -> Schedule:
         """The schedule in which each request starts in its round.
@@ -211,6 +273,22 @@ class RoundsPlanner:
         if end > now:
             batches.append(Batch(tokens={}, decode_all=True, repeat=end - now))
         return Schedule(instance.name, tuple(batches))
+
+
+def requests_of(inputs: Ints, outputs: Ints, arrival: Ints) -> Requests:
+    """What annealing knows of the requests.
+
+    Parameters
+    ----------
+    inputs, outputs, arrival : array
+        Tokens, and rounds.
+    """
+    from infermax_opt.infermax.planners.rounds._kernel import Requests
+
+    smaller = (inputs <= inputs[:, None]) & (outputs <= outputs[:, None]) & (arrival <= arrival[:, None])
+    number = smaller.sum(axis=1)
+    first = (~smaller).argsort(axis=1, kind="stable")[:, : number.max()]
+    return Requests(inputs, outputs, arrival, int(outputs.max()), first, number)
 
 
 @functools.cache

@@ -86,6 +86,27 @@ def test_who_moves_to_an_idle_machine_has_arrived(seed: int) -> None:
     test_simulated_clocks_are_those_of_the_replay(range(seed, seed + 1))
 
 
+@pytest.mark.parametrize("joined", [0.0, 0.42, 2.0])
+def test_clocks_are_those_of_the_replay_whatever_a_batch_more_is_taken_to_cost(joined: float) -> None:
+    for seed in range(4):
+        question, way = served(seed), Way(hold=seed % 2 == 0, promise=True, joined=joined)
+        given, machines = Dispatcher(question), 2 + seed % 3
+        pilot = given.pilot(machines, way)
+        done = replay_fleet(question, pilot.routes, given.schedules(machines, way))
+        assert done.good == set(range(60)) - set(pilot.missed), (seed, joined)
+
+
+@pytest.mark.parametrize(("joined", "routes"), [(0.0, [0, 1]), (2.0, [0, 0])])
+def test_long_outputs_come_together_where_a_batch_more_is_dear(joined: float, routes: list[int]) -> None:
+    # The second waits some 0.07 s on the first machine, or has 99 batches of 0.02 s to itself on the other.
+    slo = ServiceLevel(ttft=Fraction(1), tpot=Fraction(1, 10))
+    groups = tuple(RequestGroup(f"r{k}", 1000, 100, Fraction(k, 20), slo=slo) for k in range(2))
+    cost = CostModel([("0.02", "0.0001")], ("0", "0"), ("0", "0"))
+    workload = Instance("two", groups, System(8_000, 2_048, 2_048), cost, MIXES, objective="missed")
+    pilot = Dispatcher(FleetQuestion(workload, Fraction(1))).pilot(2, Way(promise=True, joined=joined))
+    assert (pilot.routes, pilot.missed) == (routes, [])
+
+
 def test_compiled_dispatch_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
     question = served(2)
     ways = [*WAYS[::5], *PROMISING]

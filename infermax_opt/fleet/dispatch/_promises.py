@@ -43,9 +43,6 @@ from infermax_opt.fleet.dispatch._state import (
 
 __all__ = ["HELPERS", "dispatch_loop"]
 
-#: Share of alpha that a batch more is taken to cost where a request is placed: others will join it.
-JOINED = 0.25
-
 
 def take(limits: Any, jobs: Any, fleet: Any, k: Any, i: Any) -> None:
     """Put a request among the prompts of a machine, in the order of their dates."""
@@ -170,14 +167,14 @@ def more_batches(jobs: Any, fleet: Any, k: Any, i: Any) -> Any:
     return max(0, jobs.outputs[i] - 1 - longest)
 
 
-def preferred(jobs: Any, fleet: Any, cost: Any, i: Any, now: Any) -> Any:
+def preferred(limits: Any, jobs: Any, fleet: Any, cost: Any, i: Any, now: Any) -> Any:
     """The machine that is asked next for a request; -1: all were."""
     best, least = -1, inf
     for k in range(jobs.among[i]):
         count = fleet.count[k]
         if count[PASSED] == 0:
             wait = max(0.0, fleet.clock[k] - now) + cost.beta[0] * count[TO_COME]
-            price = wait + JOINED * cost.alpha[0] * more_batches(jobs, fleet, k, i)
+            price = wait + limits.joined * cost.alpha[0] * more_batches(jobs, fleet, k, i)
             if price < least:
                 best, least = k, price
     return best
@@ -195,7 +192,7 @@ def placed(
     """Whether a machine, but for one, takes a request at a moment; if so, it has."""
     ask_all(fleet, but)
     while True:
-        k = preferred(jobs, fleet, cost, i, now)
+        k = preferred(limits, jobs, fleet, cost, i, now)
         if k < 0:
             return False
         fleet.count[k, PASSED] = 1

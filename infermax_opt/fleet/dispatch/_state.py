@@ -25,7 +25,8 @@ class Limits(NamedTuple):
     attention work counts; `chunk`: most tokens of one prompt in a batch; `hold`: whether first tokens wait
     until others come with them; `shed`: share of their time in which machines run prompts, as a guess by
     which the longest requests are refused while there are too many; 0: none are; `promise`: whether machines
-    take requests as they arrive, rather than from a queue.
+    take requests as they arrive, rather than from a queue; `joined`: share of alpha that a batch more is
+    taken to cost where a request is placed, as others will join it.
     """
 
     capacity: Any
@@ -38,6 +39,7 @@ class Limits(NamedTuple):
     hold: Any
     shed: Any
     promise: Any
+    joined: Any
 
 
 class Jobs(NamedTuple):

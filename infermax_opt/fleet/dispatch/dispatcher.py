@@ -36,11 +36,14 @@ class Way(NamedTuple):
         refused where the others would be too late.
     promise: bool
         Each request goes to a machine when it arrives, or is refused (`_promises`).
+    joined : float
+        Share of the time of an empty batch that each one more is taken to cost where a request is promised.
     """
 
     hold: bool = False
     shed: float = 0.0
     promise: bool = False
+    joined: float = 0.25
 
 
 def dispatches(workload: Instance) -> bool:
@@ -152,8 +155,9 @@ class Dispatcher:
             first=np.zeros(n), last=np.zeros(n), last_due=np.zeros(n),
         )  # fmt: skip
         limits = state.Limits(
-            *self._limits, hold=int(way.hold), shed=float(way.shed), promise=int(way.promise)
-        )
+            *self._limits, hold=int(way.hold), shed=float(way.shed), promise=int(way.promise),
+            joined=float(way.joined),
+        )  # fmt: skip
         log = log or self._log(0, 0)
         loop = _compiled() if self._long else plain
         loop(limits, jobs, trial, fleet, self._cost, log)

@@ -9,15 +9,16 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from infermax_opt.core.errors import InputError, PackageError
-from infermax_opt.core.importing import Importer
 from infermax_opt.core.plugins import blaming, is_own, of_one_name, ordered_points, origin, package_of
 from infermax_opt.core.problem import AnyProblem, Problem
 from infermax_opt.core.suite import check_name
 from infermax_opt.core.values import AnySchedule
-from infermax_opt.core.watched import Watched
+
+if TYPE_CHECKING:
+    from infermax_opt.core.importing import Importer
 
 __all__ = [
     "GROUP",
@@ -246,6 +247,8 @@ def _load(point: EntryPoint) -> AnyProblem:
     if is_own(point):
         _LOADED.append(problem)
         return problem
+    from infermax_opt.core.watched import Watched  # loads much that no problem of this package needs
+
     watched = cast(AnyProblem, Watched(problem, point))
     with blaming(point):
         _require_lists(watched)

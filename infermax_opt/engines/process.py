@@ -22,9 +22,11 @@ Engine = Literal["highs", "cpsat"]
 
 #: Seconds that an engine may take to end by itself after its time limit.
 GRACE = 1.0
-#: What the last words of a process hold that had too little memory; a library that cannot be mapped is one.
+#: What the last words of a process hold that had too little memory; a library that cannot be mapped is one,
+#: and so is what Python says where there was no room for the exception.
 SHORT = (
-    "memory", "bad_alloc", "allocat", "blas_thread", "can't start new thread", "failed to map", "cannot map"
+    "memory", "bad_alloc", "allocat", "blas_thread", "can't start new thread", "failed to map", "cannot map",
+    "without exception set", "without setting an exception",
 )  # fmt: skip
 
 

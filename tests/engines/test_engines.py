@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import io
 import itertools
 import os
 import random
@@ -21,7 +22,7 @@ from infermax_opt.core.result import Proof, Scope
 from infermax_opt.engines.formulations import BuiltModel, run_model
 from infermax_opt.engines.lowering import LoweredModel, lower
 from infermax_opt.engines.outcome import EngineLimits, Termination
-from infermax_opt.engines.process import run_engine
+from infermax_opt.engines.process import EngineRun, _autopsy, run_engine
 from infermax_opt.engines.safebound import safe_bound, weakened
 from infermax_opt.infermax.data.cost import BatchFeatures, CostModel, prefill_work
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
@@ -229,6 +230,17 @@ def test_memory_limit(engine: Any, mebibytes: int) -> None:
     """Also where there is too little to load the engine at all; CP-SAT fits in 40 MiB."""
     run = run_engine(engine, lowered_paper(4, CSP()), EngineLimits(seconds=20, memory=mebibytes * 2**20))
     assert run.termination == Termination.MEMORY_LIMIT, run.details
+
+
+@pytest.mark.parametrize(
+    ("memory", "ended"), [(2**20, Termination.MEMORY_LIMIT), (None, Termination.CRASHED)]
+)
+def test_an_exception_that_found_no_room_is_the_memory_limit(memory: int | None, ended: str) -> None:
+    """Seen where other work kept the machine busy: Python then has no text but this."""
+    run = EngineRun()
+    words = io.BytesIO(b"SystemError: error return without exception set")
+    _autopsy(run, 1, words, EngineLimits(memory=memory))
+    assert run.termination == ended
 
 
 def test_crash_leaves_the_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:

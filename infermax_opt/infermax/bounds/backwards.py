@@ -125,14 +125,15 @@ def backwards_bounds(
     for relaxation in every:
         if best > 0 and stop is not None and stop():
             return
-        paths, last_aims = BackwardPaths(relaxation, timing), LAST_AIMS if relaxation is every[-1] else AIMS
+        paths, finest = BackwardPaths(relaxation, timing), relaxation is every[-1]
+        prompts = PromptPaths(paths)
         aim = AIM if best == 0 else NEAR_AIM if start.exits else NEXT_AIM
-        for last_aim in last_aims:
+        for last_aim in LAST_AIMS if finest else AIMS:
             least, prices = paths.search(start, (aim, last_aim), stop)
             start, aim = paths.started(prices), last_aim
             found = [_bound(instance, paths, least, prices)]
-            wholes = _whole_prompts(instance, paths, max(best, found[0].value), prices, stop)
-            for bound in itertools.chain(found, wholes if whole and last_aims is LAST_AIMS else ()):
+            wholes = _whole_prompts(instance, prompts, max(best, found[0].value), prices, stop)
+            for bound in itertools.chain(found, wholes if whole and finest else ()):
                 if bound.value > best:
                     best = bound.value
                     yield bound
@@ -140,7 +141,7 @@ def backwards_bounds(
 
 def _whole_prompts(
     instance: Instance,
-    paths: BackwardPaths,
+    prompts: PromptPaths,
     known: Fraction,
     prices: Prices,
     stop: Callable[[], bool] | None,
@@ -150,7 +151,7 @@ def _whole_prompts(
     Parameters
     ----------
     instance : Instance
-    paths : BackwardPaths
+    prompts : PromptPaths
         Of the last relaxation.
     known : Fraction
         The best bound so far.
@@ -159,7 +160,8 @@ def _whole_prompts(
     stop : callable, optional
         As above.
     """
-    prompts, least, told, best = PromptPaths(paths), _units(instance, paths.timing, known), known, None
+    paths, told, best = prompts.paths, known, None
+    least = _units(instance, paths.timing, known)
     for value, found, near in prompts.search(least, prices, stop) if prompts.able else ():
         best = _bound(instance, paths, value, found, near=near)
         if best.value >= (1 + TOLD) * told:

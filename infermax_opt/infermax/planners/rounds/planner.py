@@ -154,8 +154,14 @@ class RoundsPlanner:
             self._known.append((value, starts.copy()))
             self._known.sort(key=lambda pair: pair[0])
             del self._known[KEPT:]
-        if self._best is None or value < self._best[0]:
+        self._is_best(value, starts)
+
+    def _is_best(self, value: int, starts: Ints) -> bool:
+        """Whether a schedule is better than all before; if so, it is the best one now."""
+        better = self._best is None or value < self._best[0]
+        if better:
             self._best = value, starts.copy()
+        return better
 
     def _anneal(self, order: Ints, hot: float, end: float | None, name: str) -> Iterator[str]:
         """One run of annealing: `LOOKS` looks at the clock, or `STEPS`, but until some moment at most."""
@@ -171,8 +177,7 @@ class RoundsPlanner:
             value, starts = _anneal()(requests, capacity, order, chances, heat, int(HOPE * scale))
             if best is None or value < best[0]:
                 best = value, starts
-            if self._best is None or value < self._best[0]:
-                self._best = value, starts
+            if self._is_best(value, starts):
                 yield name
             done += PLACED // len(order) + 1
             share = done * len(order) / (LOOKS * PLACED)
@@ -192,8 +197,7 @@ class RoundsPlanner:
                 return
             vain = 0 if found[0] < now[0] else vain + 1
             self._now = now = found
-            if self._best is None or now[0] < self._best[0]:
-                self._best = now
+            self._is_best(*now)
             yield "rows"
         if now is not None:
             self._note(*now)
@@ -224,20 +228,20 @@ class RoundsPlanner:
 
     def _combine(self, deadline: float | None) -> Iterator[str]:
         """Combine schedules two by two, until that is in vain, and improve what comes of it."""
-        tried = 0
+        if self._merge is None:
+            return
+        tried, outputs = 0, self._requests.outputs
         while tried < PAIRS and len(self._known) > 1 and (deadline is None or time.monotonic() < deadline):
-            one, other = sorted(self._random.choice(len(self._known), 2, replace=False).tolist())
-            outputs = self._requests.outputs
-            near, ends = (
-                outputs * 0 + self._random.integers(1, NEAR + 1),
-                [self._known[k][1] + outputs for k in (one, other)],
-            )
-            answer = self._merge(ends, near, int(ends[0].sum())) if self._merge is not None else None
+            pair = sorted(self._random.choice(len(self._known), 2, replace=False).tolist())
+            near = outputs * 0 + self._random.integers(1, NEAR + 1)
+            ends = [self._known[k][1] + outputs for k in pair]
+            answer = self._merge(ends, near, int(ends[0].sum()))
             if answer is None:
                 return
+            found, _ = answer
             tried += 1
-            if answer[0] is not None:
-                self._now, tried = self._of(answer[0]), 0
+            if found is not None:
+                self._now, tried = self._of(found), 0
                 self._note(*self._now)
                 yield from self._improve(deadline)
             yield "pairs"

@@ -187,7 +187,7 @@ def _check_outputs(
     output: str | None, plot: str | None, table: str | None, proofs: str | None, *inputs: str
 ) -> None:
     from infermax_opt.files.figure import picture_format
-    from infermax_opt.files.proofs import made_folder
+    from infermax_opt.files.proofs import check_folder
 
     if plot is not None:
         picture_format(plot)
@@ -195,7 +195,7 @@ def _check_outputs(
         check_output(path, *inputs)
     check_outputs_differ(output, plot, table)
     if proofs is not None:
-        made_folder(proofs)
+        check_folder(proofs)
 
 
 def _subjects(

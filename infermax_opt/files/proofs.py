@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from infermax_opt.core.errors import InputError
@@ -13,7 +15,7 @@ from infermax_opt.files.certificates import write_certificate
 from infermax_opt.files.instances import write_instance
 from infermax_opt.files.json import STANDARD
 
-__all__ = ["made_folder", "write_proof"]
+__all__ = ["check_folder", "made_folder", "write_proof"]
 
 
 def made_folder(folder: str | os.PathLike[str]) -> Path:
@@ -32,6 +34,30 @@ def made_folder(folder: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise InputError(f"cannot be made: {error.strerror or error}", source=os.fspath(folder)) from None
     return place
+
+
+def check_folder(folder: str | os.PathLike[str]) -> None:
+    """Find out before the work that files can be written into a folder, and leave none that was not there.
+
+    Raises
+    ------
+    InputError
+        If it cannot be made or written into, or is to be standard output.
+    """
+    place = Path(folder)
+    new = [some for some in (place, *place.parents) if not os.path.lexists(some)]
+    try:
+        made_folder(folder)
+        try:
+            with tempfile.TemporaryFile(dir=place):
+                pass
+        except OSError as error:
+            problem = f"cannot be written into: {error.strerror or error}"
+            raise InputError(problem, source=os.fspath(folder)) from None
+    finally:
+        for some in new:
+            with suppress(OSError):
+                some.rmdir()
 
 
 def write_proof(instance: AnyInstance, lower: LowerBound, folder: Path, name: str) -> None:

@@ -291,6 +291,22 @@ def test_what_cannot_be_scored_is_one_line(words: tuple[str, ...], message: str)
     assert "Traceback" not in done.output
 
 
+@pytest.mark.parametrize("words", [("bad.json",), (TOY, "--plot", "x.pdf"), (TOY, "--metric", "speed")])
+def test_a_failure_leaves_no_folder(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = invoke(TOY, *words, "--certificate", tmp_path / "some" / "proofs")
+    assert done.exit_code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_takes_no_files_is_known_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = invoke(TOY, "bad.json", "--certificate", tmp_path / "file" / "proofs")
+    assert (done.exit_code, "file/proofs: cannot be made" in done.output) == (2, True)
+    if Path("/proc/self").is_dir():
+        done = invoke(TOY, "bad.json", "--certificate", "/proc/self")
+        assert (done.exit_code, "/proc/self: cannot be written into" in done.output) == (2, True)
+
+
 def test_where_the_time_above_the_bound_goes(tmp_path: Path) -> None:
     for name in ("vllm", "sarathi"):
         CliRunner().invoke(cli, ["schedule", TOY, "--scheduler", name, "-o", str(tmp_path / name)])

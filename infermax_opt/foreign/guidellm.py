@@ -145,10 +145,10 @@ def _read(path: str, choices: Choices) -> Run:
         raise InputError(
             f"holds {count} benchmarks: choose one, from 1 to {count}, with --benchmark", source=path
         )
+    if not count:
+        raise InputError("holds no benchmark", source=path)
     if found is None:
-        raise InputError(
-            f"is {chosen or 1}; the file holds {count} benchmarks", field="benchmark", source=path
-        )
+        raise InputError(f"is {chosen}; the file holds {count} benchmarks", field="benchmark", source=path)
     return found.run()
 
 

@@ -337,6 +337,7 @@ def test_guidellm_benchmarks_are_chosen(tmp_path: Path) -> None:
     assert "3 benchmarks: choose one, from 1 to 3, with --benchmark" in fails(tmp_path, value)
     assert len(read(tmp_path, value, benchmark=3).requests) == 3
     assert "benchmark: is 4" in fails(tmp_path, value, benchmark=4)
+    assert "holds no benchmark" in fails(tmp_path, {**value, "benchmarks": []})
 
 
 def test_guidellm_groups_and_remarks(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def check_folder(folder: str | os.PathLike[str]) -> None:
                 some.rmdir()
 
 
-def write_proof(instance: AnyInstance, lower: LowerBound, folder: Path, name: str) -> None:
+def write_proof(instance: AnyInstance, lower: LowerBound, folder: str | os.PathLike[str], name: str) -> bool:
     """Write ``NAME.instance.json.gz`` and ``NAME.certificate.json.gz``, if the bound has a certificate.
 
     Parameters
@@ -68,8 +68,14 @@ def write_proof(instance: AnyInstance, lower: LowerBound, folder: Path, name: st
     instance : instance
         That the bound is for.
     lower : LowerBound
-    folder : Path
+    folder : path
+        Made where there is none.
     name : str
+
+    Returns
+    -------
+    bool
+        Whether there is a certificate.
 
     Raises
     ------
@@ -77,6 +83,9 @@ def write_proof(instance: AnyInstance, lower: LowerBound, folder: Path, name: st
         If a file cannot be written.
     """
     certification = problem_of(instance).certification
-    if lower.proof is Proof.CERTIFICATE and lower.evidence is not None and certification is not None:
-        write_instance(instance, folder / f"{name}.instance.json.gz")
-        write_certificate(instance, lower, folder / f"{name}.certificate.json.gz", certification)
+    if lower.proof is not Proof.CERTIFICATE or lower.evidence is None or certification is None:
+        return False
+    place = made_folder(folder)
+    write_instance(instance, place / f"{name}.instance.json.gz")
+    write_certificate(instance, lower, place / f"{name}.certificate.json.gz", certification)
+    return True

@@ -31,6 +31,7 @@ from infermax_opt.gaps.subjects import of_run
 from infermax_opt.infermax.data.instance import Instance, Metric, RequestGroup, System
 from infermax_opt.infermax.problem import InferMaxProblem
 from infermax_opt.infermax.replay.metrics import Metrics
+from tests.foreign import samples
 from tests.foreign.chrome import chrome_trace
 from tests.infermax.oracle import optimum
 from tests.infermax.strategies import instances
@@ -296,6 +297,24 @@ def test_a_failure_leaves_no_folder(tmp_path: Path, words: tuple[str, ...]) -> N
     done = invoke(TOY, *words, "--certificate", tmp_path / "some" / "proofs")
     assert done.exit_code == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_bounds_without_certificates_make_no_folder(tmp_path: Path) -> None:
+    run = samples.put(tmp_path, json.dumps(samples.vllm()), "run.json")
+    words = (run, "--machine", TOY, "--limit", "kv_capacity=9999", "--limit", "max_batch_tokens=4096")
+    done = invoke(*words, "--metric", "makespan", "--time-limit", "1", "--certificate", tmp_path / "proofs")
+    assert done.exit_code == 0, done.output
+    assert "no bound has a certificate" in done.output
+    assert not (tmp_path / "proofs").exists()
+
+
+def test_schedules_need_their_instance(tmp_path: Path) -> None:
+    for command, words in (("schedule", ("--scheduler", "vllm")), ("solve", ("--time-limit", "1"))):
+        done = CliRunner().invoke(cli, [command, TOY, *words, "-o", str(tmp_path / command)])
+        assert done.exit_code == 0
+        done = invoke(tmp_path / command, "--machine", TOY)
+        assert done.exit_code == 2
+        assert "give its instance before it" in done.output
 
 
 def test_a_folder_that_takes_no_files_is_known_before_the_work(tmp_path: Path) -> None:

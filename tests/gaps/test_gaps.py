@@ -308,6 +308,14 @@ def test_bounds_without_certificates_make_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "proofs").exists()
 
 
+def test_a_metric_named_twice_is_one(tmp_path: Path) -> None:
+    plan = str(tmp_path / "plan.json")
+    assert CliRunner().invoke(cli, ["schedule", TOY, "--scheduler", "vllm", "-o", plan]).exit_code == 0
+    words = (TOY, plan, *(["--metric", "makespan"] * 2), "--time-limit", "1", "--csv", tmp_path / "gap.csv")
+    assert invoke(*words).exit_code == 0
+    assert (tmp_path / "gap.csv").read_text().splitlines()[0].count("makespan,") == 1
+
+
 def test_schedules_need_their_instance(tmp_path: Path) -> None:
     for command, words in (("schedule", ("--scheduler", "vllm")), ("solve", ("--time-limit", "1"))):
         done = CliRunner().invoke(cli, [command, TOY, *words, "-o", str(tmp_path / command)])

@@ -101,7 +101,7 @@ def compared(stream: Stream, expected: Callable[[Stream], dict[int, int]]) -> St
 
 
 def test_it_chooses_as_naive_look_ahead_does_and_every_request_meets_its_limits() -> None:
-    shared, split, blocked, seeds = 0, 0, 0, campaign(280, 700)
+    shared, split, blocked, seeds = 0, 0, 0, campaign(170, 700)
     for seed in seeds:
         rng = random.Random(seed)
         stream = looser(tight_stream(rng, requests=9, right=1.0), rng)
@@ -139,7 +139,7 @@ def test_sums_change_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     monkeypatch.setattr(lookahead._Place, "hopeless", counted)
-    late, seeds = 0, campaign(280, 700)
+    late, seeds = 0, campaign(170, 700)
     for seed in seeds:
         rng = random.Random(seed)
         stream = looser(tight_stream(rng, requests=14, right=0.2), rng)

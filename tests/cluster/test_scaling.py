@@ -122,7 +122,7 @@ def test_rate_within_a_latency_limit() -> None:
 
 
 def test_groups_place_within_the_limits_on_their_own_workers() -> None:
-    fewer, more, seeds = 0, 0, campaign(75, 150)
+    fewer, more, seeds = 0, 0, campaign(44, 150)
     for seed in seeds:
         stream = tight_stream(random.Random(seed), requests=10)
         try:

@@ -42,7 +42,7 @@ def long_stream(rng: random.Random) -> Stream:
 
 
 def test_no_placement_uses_fewer_on_average() -> None:
-    close, counted, seeds = 0, 0, campaign(150, 5_000)
+    close, counted, seeds = 0, 0, campaign(90, 5_000)
     for seed in seeds:
         stream = long_stream(random.Random(seed))
         policies = Policies(stream)

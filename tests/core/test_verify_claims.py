@@ -88,7 +88,7 @@ def test_a_million_seconds_for_one_request() -> None:
     assert refuted(word(ONE, 2 + HAIR))
 
 
-@in_blocks(campaign(300, 5_000), 150)
+@in_blocks(campaign(180, 5_000), 150)
 def test_makespan_optima_are_those_of_the_oracle(seeds: range) -> None:
     for seed in seeds:
         instance = makespan_oracle.tiny_makespan(random.Random(seed))
@@ -117,7 +117,7 @@ def test_makespan_enumeration_gives_up() -> None:
     assert least_makespan(gsm8k_like(requests=exhaustive.MAX_REQUESTS + 1, clients=2)) is None
 
 
-@in_blocks(campaign(100, 5_000), 50)
+@in_blocks(campaign(60, 5_000), 50)
 def test_placement_optima_are_those_of_the_oracle(seeds: range) -> None:
     for seed in seeds:
         instance = placement_oracle.tiny_placement(random.Random(seed))
@@ -162,7 +162,7 @@ def test_every_instance_but_a_placement_has_a_schedule() -> None:
 
 @pytest.mark.parametrize("arrivals", [False, True])
 def test_one_after_another_is_a_schedule(arrivals: bool) -> None:
-    for seed in campaign(120, 300):
+    for seed in campaign(72, 300):
         objective = ["makespan", *OBJECTIVES][seed % (1 + len(OBJECTIVES))]
         instance = tiny(seed, arrivals=arrivals, objective=objective)
         own = one_after_another(instance)
@@ -174,7 +174,7 @@ def test_one_after_another_is_a_schedule(arrivals: bool) -> None:
         assert most >= check.objective
         if seed < 60 and not arrivals:
             assert check.objective >= oracle.optimum(instance)
-    for seed in campaign(40, 100):
+    for seed in campaign(24, 100):
         bins = makespan_oracle.tiny_makespan(random.Random(seed))
         replayed = replay_bins(bins, makespan_verification.one_after_another(bins))
         assert replayed.valid

@@ -54,7 +54,7 @@ def cheapest_by_enumeration(questions: list[FleetQuestion], prices: list[Fractio
     return min((price for price in known if price is not None), default=None)
 
 
-@in_blocks(campaign(40, 1200), 20)
+@in_blocks(campaign(24, 1200), 20)
 def test_bounds_hold_for_every_mix(seeds: range) -> None:
     seen = 0
     for seed in seeds:

@@ -68,7 +68,7 @@ def random_proofs(certificate: dict[str, Any], rng: random.Random) -> Iterator[d
         yield {**certificate, "windows": windows, "groups": rng.randint(1, 3)}
 
 
-@in_blocks(campaign(80, 5_000), 40)
+@in_blocks(campaign(48, 5_000), 40)
 def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
     found = [pair for pair in map(met, seeds) if pair is not None]
     assert len(found) > len(seeds) / 2
@@ -83,7 +83,7 @@ def with_unfit(question: FleetQuestion, count: int) -> FleetQuestion:
     return FleetQuestion(question.workload, question.share, unfit)
 
 
-@in_blocks(campaign(20, 1_000), 20)
+@in_blocks(campaign(12, 1_000), 20)
 def test_who_fits_no_machine_misses(seeds: range) -> None:
     known = 0
     for seed in seeds:

@@ -134,7 +134,7 @@ def dearest(question: ApartQuestion, side: str) -> Fraction:
     return most
 
 
-@in_blocks(campaign(80, 5_000), 40)
+@in_blocks(campaign(48, 5_000), 40)
 def test_no_pool_needs_more_than_the_machines_that_did_it(seeds: range) -> None:
     nearly = dict.fromkeys(SIDES, 0)
     for seed in seeds:
@@ -150,7 +150,7 @@ def test_no_pool_needs_more_than_the_machines_that_did_it(seeds: range) -> None:
     assert all(nearly.values())
 
 
-@in_blocks(campaign(40, 2_000), 40)
+@in_blocks(campaign(24, 2_000), 40)
 def test_what_is_found_is_never_below_what_is_proved(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     """The search begins with one machine, not with the bound as elsewhere."""
     proved: dict[str, int | None] = {}

@@ -32,7 +32,7 @@ def faster(question: FleetQuestion, rate: Fraction) -> FleetQuestion:
     return FleetQuestion(replace(question.workload, groups=groups), question.share)
 
 
-@in_blocks(campaign(40, 2_000), 40)
+@in_blocks(campaign(24, 2_000), 40)
 def test_a_proof_holds_at_every_higher_rate(seeds: range) -> None:
     above = weaker = 0
     for seed in seeds:

@@ -99,7 +99,7 @@ def test_upper_bounds_reach_the_share_and_lie_above_the_lower_ones(seeds: range)
         assert 0 <= found.refused <= question.may_miss
 
 
-@in_blocks(campaign(20, 1_000), 20)
+@in_blocks(campaign(12, 1_000), 20)
 def test_upper_bounds_lie_above_the_optimum(seeds: range) -> None:
     for seed in seeds:
         question = tiny_fleet(seed)

@@ -86,7 +86,7 @@ def clocked(instance: Instance, schedule: Schedule) -> Run:
 
 
 @given(instances())
-@examples(20, 300)
+@examples(12, 300)
 def test_the_own_clock_of_the_model_itself_is_never_too_fast(instance: Instance) -> None:
     try:
         schedule = api.schedule(instance, "vllm")

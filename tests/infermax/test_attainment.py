@@ -111,7 +111,7 @@ def met(seed: int) -> Fraction | None:
     return max([value for _, value in found], default=Fraction(0)) / best if best else Fraction(1)
 
 
-@in_blocks(campaign(80, 5_000), 80)
+@in_blocks(campaign(48, 5_000), 80)
 def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
     found = [met(seed) for seed in seeds]
     assert sum(share is not None for share in found) > len(seeds) / 3
@@ -128,7 +128,7 @@ def shown(of: Instance) -> dict[str, object]:
     return loaded
 
 
-@in_blocks(campaign(30, 2_500), 30)
+@in_blocks(campaign(18, 2_500), 30)
 def test_the_checker_agrees_to_the_last_unit(seeds: range) -> None:
     """With the prices of the program, and with random ones; and it proves no more than it says."""
     agreed = 0

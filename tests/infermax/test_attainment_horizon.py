@@ -51,7 +51,7 @@ def due(seed: int) -> Instance:
     return replace(of, horizon=of.horizon if rng.random() < 0.2 else Fraction(rng.randint(1, 60), 10))
 
 
-@in_blocks(campaign(80, 5_000), 80)
+@in_blocks(campaign(48, 5_000), 80)
 def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
     positive = tried = 0
     for seed in seeds:
@@ -68,7 +68,7 @@ def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
     assert positive > len(seeds) / 5
 
 
-@in_blocks(campaign(30, 2_500), 30)
+@in_blocks(campaign(18, 2_500), 30)
 def test_the_checker_agrees_to_the_last_unit(seeds: range) -> None:
     agreed = 0
     for seed in seeds:

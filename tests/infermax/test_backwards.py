@@ -82,7 +82,7 @@ def least_latency(of: Instance) -> Fraction:
     return alpha * Fraction(best[0], len(todo))
 
 
-@in_blocks(campaign(100, 5_000), 50)
+@in_blocks(campaign(60, 5_000), 50)
 def test_no_bound_exceeds_the_best_start_rounds(seeds: range) -> None:
     shares = []
     for seed in seeds:
@@ -97,7 +97,7 @@ def test_no_bound_exceeds_the_best_start_rounds(seeds: range) -> None:
     assert sum(shares) > Fraction(96, 100) * len(shares)
 
 
-@in_blocks(campaign(30, 1_000, first=1000), 30)
+@in_blocks(campaign(18, 1_000, first=1000), 30)
 def test_no_prices_and_no_relaxation_exceed_it(seeds: range) -> None:
     for seed in seeds:
         of, rng = in_rounds(seed), random.Random(seed)
@@ -116,7 +116,7 @@ def test_no_prices_and_no_relaxation_exceed_it(seeds: range) -> None:
                 assert paths.least(prices, exits) <= total * timing.unit, (seed, relaxation.leave)
 
 
-@in_blocks(campaign(40, 1_000, first=3000), 40)
+@in_blocks(campaign(24, 1_000, first=3000), 40)
 def test_prices_of_leaving_are_worth_more_than_few_classes(seeds: range) -> None:
     """The checker says the same, and prices of zero say what the one hold of the last class says."""
     better = linked = 0
@@ -135,7 +135,7 @@ def test_prices_of_leaving_are_worth_more_than_few_classes(seeds: range) -> None
     assert better > linked / 3, (better, linked)
 
 
-@in_blocks(campaign(30, 1_000, first=5000), 30)
+@in_blocks(campaign(18, 1_000, first=5000), 30)
 def test_memories_lead_where_their_parts_say(seeds: range) -> None:
     """Against multisets that are listed one by one."""
     for seed in seeds:
@@ -209,7 +209,7 @@ def test_prices_far_too_high_give_what_the_checker_gives() -> None:
             check(shown(of), json.loads(json.dumps(certificate_to_json(of, more))))
 
 
-@pytest.mark.parametrize("seed", campaign(20, 400, first=2000))
+@pytest.mark.parametrize("seed", campaign(12, 400, first=2000))
 def test_pauses_do_not_help(seed: int) -> None:
     of = in_rounds(seed, most=4)
     assert staged_search(of).upper == least_latency(of)

@@ -66,7 +66,7 @@ def cost(rng: random.Random) -> CostModel:
     return CostModel(batch, decode, (rng.choice(["0", "0.3", "5"]), "0"), rng.choice(["square", "exact"]))
 
 
-@in_blocks(campaign(60, 6_000), 60)
+@in_blocks(campaign(36, 6_000), 60)
 def test_no_bound_exceeds_the_optimum(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     tight = 0
     for seed in seeds:

@@ -32,7 +32,7 @@ from tests.campaign import examples
 from tests.infermax.strategies import aimed, instances
 
 NAMES = st.sampled_from(sorted(CLASSED))
-MANY = examples(250, 20_000)
+MANY = examples(150, 20_000)
 #: One second a batch, 0.1 s a token; nothing else.
 COST = CostModel([("1", "0.1")], ("0", "0"), ("0", "0"))
 WIDE = System(1_000, 1_000, 1_000)
@@ -284,7 +284,7 @@ def test_sets_that_must_be_served_wait_for_those_before_them_beyond_the_horizon(
 # --- the quick way to put decodes into a batch ---
 
 
-@examples(60, 5_000)
+@examples(36, 5_000)
 @given(found=mixed(), name=st.sampled_from(["bros", "bros-literal"]))
 def test_decodes_put_in_at_once_make_the_same_schedule(found: Instance, name: str) -> None:
     quick = run_scheduler(found, name)

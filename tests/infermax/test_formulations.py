@@ -153,7 +153,7 @@ def check_binding(instance: Instance, schedule: Schedule, formulation: CSP | Sta
     return formulation.extract(model)
 
 
-@pytest.mark.parametrize("seed", campaign(20, 60))
+@pytest.mark.parametrize("seed", campaign(12, 60))
 def test_binding(seed: int) -> None:
     rng = random.Random(seed)
     instance = random_instance(rng)
@@ -180,7 +180,7 @@ def test_binding_with_arrivals(seed: int) -> None:
     assert second.ends == first.ends
 
 
-@pytest.mark.parametrize("seed", campaign(20, 40))
+@pytest.mark.parametrize("seed", campaign(12, 40))
 def test_counting_bounds_hold_for_random_schedules(seed: int) -> None:
     rng = random.Random(2000 + seed)
     instance = random_instance(rng)

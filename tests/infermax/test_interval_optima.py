@@ -48,7 +48,7 @@ def in_ticks(seed: int, other: bool) -> Instance:
     )
 
 
-@in_blocks(campaign(60, 6_000), 30)
+@in_blocks(campaign(36, 6_000), 30)
 def test_no_machine_has_an_optimum_below_a_bound(seeds: range) -> None:
     decided = 0
     for seed in seeds:
@@ -91,7 +91,7 @@ def machines(low: list[int], high: list[int], rng: random.Random) -> list[list[i
     return drawn + [low[:k] + high[k:] for k in range(len(low) + 1)]
 
 
-@in_blocks(campaign(120, 6_000), 60)
+@in_blocks(campaign(72, 6_000), 60)
 def test_worst_cases_of_any_schedule(seeds: range) -> None:
     tried = 0
     for seed in seeds:

@@ -94,7 +94,7 @@ def through_a_file(value: Any, folder: Path) -> Any:
     return load_json(path)
 
 
-@in_blocks(campaign(100, 3_000), 50)
+@in_blocks(campaign(60, 3_000), 50)
 def test_no_machine_has_an_optimum_below_the_bound(seeds: range) -> None:
     for seed in seeds:
         instance = with_intervals(seed, OBJECTIVES[seed % len(OBJECTIVES)])
@@ -127,7 +127,7 @@ def batch_ticks(instance: Instance, waiting: Schedule) -> list[int]:
     return [(end - start) * scale for start, end in zip(replayed.starts, replayed.ends, strict=True)]
 
 
-@in_blocks(campaign(150, 3_000), 50)
+@in_blocks(campaign(90, 3_000), 50)
 def test_no_machine_is_above_the_worst_case(seeds: range) -> None:
     for seed in seeds:
         rng = random.Random(f"slo {seed}")
@@ -151,7 +151,7 @@ def test_no_machine_is_above_the_worst_case(seeds: range) -> None:
                 assert value is None or limit is None or value <= limit, (seed, metric)
 
 
-@in_blocks(campaign(60, 1_000), 30)
+@in_blocks(campaign(36, 1_000), 30)
 def test_longest_spans_are_those_of_some_machine(seeds: range) -> None:
     """A time between two tokens is convex in the batch times, so it is longest at their ends: try all."""
     for seed in seeds:

@@ -54,7 +54,7 @@ def test_states_by_hand() -> None:
 
 @pytest.mark.parametrize("names", [tuple(RESERVATION)[:8], tuple(RESERVATION)[8:], ("vllm", "sarathi")])
 def test_states_part_latencies(names: tuple[str, ...]) -> None:
-    for seed in campaign(30, 1_000):
+    for seed in campaign(18, 1_000):
         of = drawn(seed)
         for name in names:
             made = run_scheduler(of, name)

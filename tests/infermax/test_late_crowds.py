@@ -73,7 +73,7 @@ def limits(of: Instance, rng: random.Random) -> list[Fraction]:
     return [Fraction(-(-limit * 1000 // 1), 1000) for limit in found]
 
 
-@in_blocks(campaign(90, 6_000), 120)
+@in_blocks(campaign(54, 6_000), 120)
 def test_no_more_are_late_than_must_be(seeds: range) -> None:
     decided = said = met = 0
     for seed in seeds:
@@ -97,7 +97,7 @@ def test_no_more_are_late_than_must_be(seeds: range) -> None:
     assert met > 0.1 * len(seeds)
 
 
-@in_blocks(campaign(60, 5_000), 250)
+@in_blocks(campaign(36, 5_000), 250)
 def test_no_bound_is_above_the_optimum(seeds: range) -> None:
     found = 0
     for seed in seeds:

@@ -22,7 +22,7 @@ from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.exact.staged import staged_search
-from tests.campaign import campaign, in_blocks, one_in
+from tests.campaign import campaign, in_blocks, one_in, size
 from tests.infermax import state_flow_adversary as states
 from tests.infermax.occupancy_adversary import (
     BESIDES,
@@ -88,7 +88,7 @@ def crowd(seed: int) -> Instance:
     return Instance(f"crowd-{seed}", tuple(groups), system, cost_model(rng), policy)
 
 
-@in_blocks(campaign(60, 5_000), 60)
+@in_blocks(campaign(36, 5_000), 60)
 def test_no_bound_exceeds_the_optimum(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     searched = 0
     for seed in seeds:
@@ -114,7 +114,7 @@ def test_no_bound_exceeds_the_optimum(seeds: range, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_closed_form_certificate_proves_no_more_than_its_bound() -> None:
-    for seed in campaign(100, 200):
+    for seed in campaign(60, 200):
         instance = slight(seed)
         given = shown(instance)
         for bound in closed_form_bounds(instance):
@@ -140,7 +140,7 @@ def submitted(given: dict[str, Any], instance: Instance, what: object) -> Fracti
     return check(given, json.loads(json.dumps(value)))
 
 
-@in_blocks(campaign(30, 300, first=30), 30)
+@in_blocks(campaign(18, 300, first=30), 30)
 def test_the_strongest_prices_do_not_exceed_the_optimum(seeds: range) -> None:
     """The best certificate of each graph, by linear programming on an independent list of edges."""
     accepted = 0
@@ -198,7 +198,7 @@ def test_certificates_that_leave_out_steps(kind: str) -> None:
 def test_certificates_whose_steps_do_not_pay(kind: str) -> None:
     """Where one kind of step does not pay what all requests earn besides, too much would be proved."""
     refused = 0
-    for make, seed in itertools.product((crowd, tiny), campaign(30, 60)):
+    for make, seed in itertools.product((crowd, tiny), campaign(18, 60)):
         instance = make(seed)
         if instance.system.kv_capacity > 14:
             continue
@@ -233,7 +233,7 @@ def test_steps_beyond_the_capacity_from_the_last_list() -> None:
     assert submit(instance, certificate) <= optimum(instance)
 
 
-@in_blocks(campaign(20, 80, first=40), 20)
+@in_blocks(campaign(12, 80, first=40), 20)
 def test_the_strongest_prices_of_states_do_not_exceed_the_optimum(seeds: range) -> None:
     """The best state-flow certificate, by linear programming on an independent list of steps."""
     accepted = 0
@@ -282,6 +282,8 @@ def test_state_certificates_that_leave_out_steps(kind: str) -> None:
             with pytest.raises(Rejected):
                 submit(instance, bold)
             refused += 1
+            if refused == size(2, 10):
+                break
     assert refused > 0, "no instance where this kind matters"
 
 
@@ -314,7 +316,7 @@ def test_state_certificates_that_leave_out_late_returns(kind: str) -> None:
 def test_certificates_that_leave_out_who_turns_up() -> None:
     """Where first tokens are left out, requests come between batches, and pay for it."""
     refused = 0
-    for seed in campaign(12, 60):
+    for seed in campaign(8, 60):
         instance = crowd(seed)
         if instance.system.kv_capacity > 14:
             continue

@@ -53,7 +53,7 @@ def on_levels(instance: Instance, piece: int, *widths: int, steps: int = 40) -> 
     return ladder.bound()
 
 
-@in_blocks(campaign(60, 6_000), 60)
+@in_blocks(campaign(36, 6_000), 60)
 def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
     found = 0
     for seed in seeds:
@@ -74,7 +74,7 @@ def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
     assert found > len(seeds)
 
 
-@in_blocks(campaign(40, 2_000), 40)
+@in_blocks(campaign(24, 2_000), 40)
 def test_levels_prove_no_more_than_all_states(seeds: range) -> None:
     """Of a thousand requests the batches at the ends hide nothing: rounding down can only lose.
 

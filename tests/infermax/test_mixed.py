@@ -170,7 +170,7 @@ def test_the_optimum_may_keep_both_kinds_apart() -> None:
     assert optimum(instance) < optimum(replace(instance, cost=replace(cost, mixed=(0, 0)))) + 1
 
 
-@in_blocks(campaign(48, 3_000), 16)
+@in_blocks(campaign(28, 3_000), 16)
 def test_no_bound_exceeds_the_optimum(seeds: range, tmp_path: Path) -> None:
     """Closed forms and searched bounds, each with its certificate; arrivals, evictions, every objective."""
     certified = 0
@@ -191,7 +191,7 @@ def test_no_bound_exceeds_the_optimum(seeds: range, tmp_path: Path) -> None:
     assert certified
 
 
-@in_blocks(campaign(30, 3_000), 10)
+@in_blocks(campaign(18, 3_000), 10)
 def test_search_and_enumeration_are_exact(seeds: range) -> None:
     for seed in seeds:
         arrivals = seed % 3 == 1
@@ -207,7 +207,7 @@ def test_search_and_enumeration_are_exact(seeds: range) -> None:
 @pytest.mark.parametrize("objective", ["max_ttft", "p99_e2e"])
 def test_search_and_enumeration_of_times_are_exact(objective: str) -> None:
     tried = 0
-    for seed in campaign(12, 300):
+    for seed in campaign(8, 300):
         instance = mixing(seed, arrivals=seed % 2 > 0, objective=objective)
         try:
             best = vector_optimum(instance, 5_000)

@@ -82,7 +82,7 @@ def proofs(of: Instance) -> list[MutualProof]:
     return [MutualProof(of, prices) for prices in found if prices is not None]
 
 
-@in_blocks(campaign(50, 5_000), 50)
+@in_blocks(campaign(30, 5_000), 50)
 def test_no_shares_prove_more_than_the_optimum(seeds: range) -> None:
     better = 0
     for seed in seeds:

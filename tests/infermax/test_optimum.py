@@ -45,25 +45,25 @@ def check_all(instance: Instance) -> None:
         assert bound.value <= best, bound.source
 
 
-@in_blocks(campaign(300, 2_000), 50)
+@in_blocks(campaign(180, 2_000), 50)
 def test_makespan(seeds: range) -> None:
     for seed in seeds:
         check_all(tiny(seed))
 
 
-@in_blocks(campaign(100, 400), 50)
+@in_blocks(campaign(60, 400), 50)
 def test_makespan_with_arrivals(seeds: range) -> None:
     for seed in seeds:
         check_all(tiny(seed, arrivals=True))
 
 
-@in_blocks(campaign(100, 400), 50)
+@in_blocks(campaign(60, 400), 50)
 def test_latency_objectives(seeds: range) -> None:
     for seed in seeds:
         check_all(tiny(seed, objective=OBJECTIVES[seed % len(OBJECTIVES)]))
 
 
-@in_blocks(campaign(50, 100), 25)
+@in_blocks(campaign(30, 100), 25)
 def test_latency_objectives_with_arrivals(seeds: range) -> None:
     objectives = ("mean_ttft", "mean_e2e", {"makespan": "1", "mean_ttft": "0.5", "mean_e2e": "2"})
     for seed in seeds:
@@ -72,7 +72,7 @@ def test_latency_objectives_with_arrivals(seeds: range) -> None:
             check_all(instance)
 
 
-@in_blocks(campaign(40, 200, first=10_000), 20)
+@in_blocks(campaign(24, 200, first=10_000), 20)
 def test_solve_end_to_end(seeds: range) -> None:
     for seed in seeds:
         instance = tiny(seed)
@@ -102,7 +102,7 @@ def chunky(seed: int) -> Instance:
     return Instance(f"chunky-{seed}", tuple(groups), system, cost_model(rng), policy)
 
 
-@in_blocks(campaign(25, 100), 25)
+@in_blocks(campaign(15, 100), 25)
 def test_coarse_spaces_enclose_the_optimum(seeds: range) -> None:
     for seed in seeds:
         instance = chunky(seed)
@@ -122,7 +122,7 @@ def test_coarse_spaces_enclose_the_optimum(seeds: range) -> None:
                 assert below.lower.value <= exact.upper
 
 
-@in_blocks(campaign(100, 300), 50)
+@in_blocks(campaign(60, 300), 50)
 def test_stages_through_grids(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every chunk counting as many, tiny instances take the way of long prompts."""
     monkeypatch.setattr(staged, "FEW_CHUNKS", 0)
@@ -136,7 +136,7 @@ def test_stages_through_grids(seeds: range, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("objective", ["mean_ttft", "mean_e2e"])
 def test_relaxed_spaces_bound_latencies(objective: str) -> None:
-    for seed in campaign(40, 100):
+    for seed in campaign(24, 100):
         instance = replace(chunky(seed), objective=Objective.of(objective))
         exact = search(instance)
         assert exact.upper is not None

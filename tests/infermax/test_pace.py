@@ -48,7 +48,7 @@ def any_prices(of: Instance, proof: PaceProof, span: int, rng: random.Random) ->
     return list(zip(ends, roots, strict=True)), own, members
 
 
-@in_blocks(campaign(60, 5_000), 60)
+@in_blocks(campaign(36, 5_000), 60)
 def test_no_prices_prove_more_than_the_optimum(seeds: range) -> None:
     better = 0
     for seed in seeds:
@@ -71,7 +71,7 @@ def test_no_prices_prove_more_than_the_optimum(seeds: range) -> None:
     assert better > len(seeds) // 8
 
 
-@in_blocks(campaign(24, 3_000), 12)
+@in_blocks(campaign(14, 3_000), 12)
 def test_the_best_prices_prove_no_more_than_the_optimum(seeds: range) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_pace_search, "CELLS", 30)

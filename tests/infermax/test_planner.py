@@ -30,8 +30,8 @@ from tests.infermax.test_replay import DECODE, make, step
 from tests.infermax.tiny import tiny
 from tests.support import value
 
-MANY = examples(120, 600)
-SOME = examples(40, 150)
+MANY = examples(72, 600)
+SOME = examples(24, 150)
 OPTIONS = st.builds(
     PlannerOptions,
     by_output=st.sampled_from([-1.0, 0.0, 0.4, 1.0]),
@@ -222,7 +222,7 @@ def test_compiled_loop_decides_the_same(instance: Instance, options: PlannerOpti
         assert plan(instance, options) == plain
 
 
-@pytest.mark.parametrize("seed", campaign(40, 150))
+@pytest.mark.parametrize("seed", campaign(24, 150))
 def test_the_series_of_plans_is_valid_and_deterministic(seed: int) -> None:
     instance = tiny(seed)
     found = list(plans(instance, seed=seed))
@@ -274,15 +274,15 @@ def test_a_deadline_in_the_past_still_gives_one_plan() -> None:
 # --- quality ---
 
 
-@pytest.mark.parametrize("capacity", [10_000, 100_000])
 @pytest.mark.parametrize(
-    ("inputs", "outputs"),
+    ("inputs", "outputs", "capacity"),
     [
-        ((8, 16), (8, 16)),
-        ((8, 16), (512, 1024)),
-        ((512, 1024), (8, 16)),
-        ((512, 1024), (512, 1024)),
-        ((8, 16, 512, 1024), (8, 16, 512, 1024)),
+        ((8, 16), (8, 16), 10_000),
+        ((8, 16), (512, 1024), 100_000),
+        ((512, 1024), (8, 16), 10_000),
+        ((512, 1024), (512, 1024), 10_000),
+        ((512, 1024), (512, 1024), 100_000),
+        ((8, 16, 512, 1024), (8, 16, 512, 1024), 10_000),
     ],
 )
 def test_better_than_every_preset_on_mixes(

@@ -21,8 +21,8 @@ from tests.infermax.test_replay import DECODE, make, step
 from tests.infermax.tiny import tiny
 from tests.support import value
 
-MANY = examples(120, 600)
-SOME = examples(40, 150)
+MANY = examples(72, 600)
+SOME = examples(24, 150)
 NAMES = st.sampled_from(scheduler_names())
 MODULE = importlib.import_module("infermax_opt.infermax.planners.polish.polish")
 
@@ -149,7 +149,7 @@ def test_compiled_code_finds_the_same(instance: Instance, name: str) -> None:
     assert saved == pytest.approx(plain[0])
 
 
-@pytest.mark.parametrize("seed", campaign(30, 100))
+@pytest.mark.parametrize("seed", campaign(18, 100))
 def test_tiny_instances(seed: int) -> None:
     instance = tiny(seed)
     for name in scheduler_names():

@@ -20,7 +20,7 @@ from tests.infermax.test_reservation import drawn
 from tests.infermax.tiny import tiny
 
 
-@in_blocks(campaign(24, 60), 12)
+@in_blocks(campaign(14, 60), 12)
 @pytest.mark.parametrize("metric", [Metric.MEAN_E2E, Metric.MEAN_TTFT])
 def test_never_above_the_optimum(seeds: range, metric: Metric) -> None:
     for seed in seeds:
@@ -32,7 +32,7 @@ def test_never_above_the_optimum(seeds: range, metric: Metric) -> None:
 
 @pytest.mark.parametrize("scheduler", ["sarathi", "spt", "ecoserve-oracle", "srtf-block"])
 def test_no_schedule_is_faster(scheduler: str) -> None:
-    for seed in campaign(60, 2_000):
+    for seed in campaign(36, 2_000):
         of = drawn(seed)
         made = replay(of, run_scheduler(of, scheduler))
         for latency, batches in ((Latency.TTFT, made.first_batch), (Latency.E2E, made.last_batch)):

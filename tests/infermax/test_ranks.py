@@ -25,7 +25,7 @@ from tests.infermax.vector_oracle import TooMany, vector_optimum
 METRICS = [metric.value for metric in QUANTILES]
 
 
-@in_blocks(campaign(20, 5_000), 20)
+@in_blocks(campaign(12, 5_000), 20)
 def test_no_bound_is_above_the_optimum(seeds: range) -> None:
     decided = found = 0
     for seed in seeds:

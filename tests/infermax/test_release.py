@@ -100,7 +100,7 @@ def loops(draw: st.DrawFn) -> Instance:
     )
 
 
-@examples(100, 10_000)
+@examples(60, 10_000)
 @given(found=loops(), name=st.sampled_from(sorted(CLASSED)))
 def test_both_replays_simulator_and_bounds_agree(found: Instance, name: str) -> None:
     schedule = run_scheduler(found, name)
@@ -177,7 +177,7 @@ def test_optional_requests_alone_have_certificates() -> None:
         check(shown(replace(of, objective=Objective.of("mean_e2e"), release=None)), latency)
 
 
-@examples(60, 6_000)
+@examples(36, 6_000)
 @given(found=loops(), name=st.sampled_from(OPEN))
 def test_schedulers_that_take_arrivals_as_given_take_closed_loops(found: Instance, name: str) -> None:
     predicted = tuple(replace(g, predicted_output_tokens=g.output_tokens) for g in found.groups)

@@ -187,14 +187,14 @@ def test_too_many_batches_are_refused() -> None:
         fastreplay.replay(make((1, 1)), plan(step(r1=1, repeat=MAX_BATCHES + 1)))
 
 
-@examples(100, 300)
+@examples(60, 300)
 @given(instance=instances(), name=st.sampled_from(scheduler_names()))
 def test_both_paths_agree_on_valid_schedules(instance: Instance, name: str) -> None:
     schedule = run_scheduler(instance, name)
     assert fastreplay.replay_compiled(instance, schedule) == replay_plain(instance, schedule)
 
 
-@examples(100, 300)
+@examples(60, 300)
 @given(data=st.data(), instance=instances(max_requests=3))
 def test_both_paths_agree_on_what_is_valid(data: st.DataObject, instance: Instance) -> None:
     """Random decisions, and schedules with one decision changed."""

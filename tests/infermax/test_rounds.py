@@ -32,14 +32,14 @@ def plans(of: Instance) -> list[Fraction]:
 
 def test_plans_are_valid_and_nearly_optimal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "LOOKS", 3)
-    shares = [least_latency(of) / plans(of)[-1] for of in map(in_rounds, campaign(15, 60))]
+    shares = [least_latency(of) / plans(of)[-1] for of in map(in_rounds, campaign(9, 60))]
     assert max(shares) <= 1
     assert sum(shares) > Fraction(99, 100) * len(shares)
 
 
 def test_each_starts_as_soon_as_it_fits() -> None:
     """Serial generation against every round looked at on its own."""
-    for seed in campaign(60, 150):
+    for seed in campaign(36, 150):
         rng = np.random.default_rng(seed)
         n, capacity = int(rng.integers(1, 12)), int(rng.integers(5, 20))
         inputs = rng.integers(1, capacity // 2 + 1, n)
@@ -73,7 +73,7 @@ def test_each_starts_as_soon_as_it_fits() -> None:
 def test_a_changed_order_gives_what_it_gives_from_the_start() -> None:
     """Unless it is given up because the sum is too large half-way, which a large enough hope prevents."""
     given_up = 0
-    for seed in campaign(60, 300):
+    for seed in campaign(36, 300):
         rng = np.random.default_rng(seed)
         n, capacity = int(rng.integers(2, 12)), int(rng.integers(5, 20))
         inputs = rng.integers(1, capacity // 2 + 1, n)

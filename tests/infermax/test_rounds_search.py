@@ -61,7 +61,7 @@ def search_of(of: Instance, most: int = ROOM, evaluations: int = 40) -> RoundsSe
     return search
 
 
-@in_blocks(campaign(60, 5_000), 60)
+@in_blocks(campaign(36, 5_000), 60)
 def test_it_finds_the_best_start_rounds_and_nothing_below(seeds: range) -> None:
     for seed in seeds:
         of = in_rounds(seed)
@@ -76,7 +76,7 @@ def test_it_finds_the_best_start_rounds_and_nothing_below(seeds: range) -> None:
 
 
 def test_any_prices_do() -> None:
-    for seed in campaign(15, 400):
+    for seed in campaign(9, 400):
         of, rng = in_rounds(seed), random.Random(seed)
         best = sum_of_ends(of, least_latency(of))
         longest = max(r.input_tokens for r in of.requests) - 1
@@ -88,7 +88,7 @@ def test_any_prices_do() -> None:
 
 def test_any_prices_of_leaving_do() -> None:
     """Also where a request leaves in the relaxation before it does."""
-    for seed in campaign(20, 2_000, first=6000):
+    for seed in campaign(12, 2_000, first=6000):
         of, rng = in_rounds(seed), random.Random(seed)
         best = sum_of_ends(of, least_latency(of))
         for relaxation in linked_relaxations(of):
@@ -117,7 +117,7 @@ def test_more_than_a_word_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_combined_schedules_stay_near() -> None:
-    for seed in campaign(30, 100, first=4000):
+    for seed in campaign(18, 100, first=4000):
         of = in_rounds(seed)
         search = search_of(of)
         best = search.search(10**4)
@@ -131,7 +131,7 @@ def test_combined_schedules_stay_near() -> None:
 
 
 def test_what_is_left_out_is_no_proof() -> None:
-    incomplete, seeds = 0, campaign(20, 60)
+    incomplete, seeds = 0, campaign(12, 60)
     for seed in seeds:
         of = in_rounds(seed)
         best = sum_of_ends(of, least_latency(of))
@@ -149,7 +149,7 @@ def test_what_is_left_out_is_no_proof() -> None:
 
 def test_few_parts_are_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_kernels_rounds, "MOST_PARTS", 1)
-    for seed in campaign(15, 40):
+    for seed in campaign(9, 40):
         of = in_rounds(seed)
         best = sum_of_ends(of, least_latency(of))
         found = search_of(of).search(best + 5)
@@ -186,7 +186,7 @@ def test_prices_of_other_bounds_are_no_guide() -> None:
 def test_plans_are_improved_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what annealing finds, to the optimum of nearly all."""
     monkeypatch.setattr("infermax_opt.infermax.planners.rounds.planner.LOOKS", 1)
-    seeds, optimal = campaign(20, 400, first=5000), 0
+    seeds, optimal = campaign(12, 400, first=5000), 0
     for seed in seeds:
         of = in_rounds(seed)
         best, search = sum_of_ends(of, least_latency(of)), search_of(of)

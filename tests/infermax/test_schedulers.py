@@ -27,8 +27,8 @@ from tests.infermax.strategies import aimed, instances
 from tests.infermax.test_replay import DECODE, make, step
 
 NAMES = st.sampled_from(scheduler_names())
-MANY = examples(200, 1_000)
-SOME = examples(60, 300)
+MANY = examples(120, 1_000)
+SOME = examples(36, 300)
 #: Those that refuse an instance without predictions or service levels.
 AIMED_ORDERS = (Order.REMAINING, Order.LATEST)
 OPTIONS = st.builds(

@@ -65,7 +65,7 @@ def refills_are_slower(instance: Instance) -> bool:
     return True
 
 
-@in_blocks(campaign(200, 5_000), 100)
+@in_blocks(campaign(120, 5_000), 100)
 def test_the_closed_form_is_what_service_one_after_another_attains(seeds: range) -> None:
     decided = met = 0
     for seed in seeds:
@@ -91,7 +91,7 @@ def test_the_closed_form_is_what_service_one_after_another_attains(seeds: range)
 SEARCHED = (*COMBINED, "missed", {"missed": "1", "mean_tpot": "0.3", "makespan": "0.01"}, *METRICS)
 
 
-@in_blocks(campaign(150, 3_000), 50)
+@in_blocks(campaign(90, 3_000), 50)
 def test_searches_find_the_optimum_where_nobody_arrives(seeds: range) -> None:
     decided = enumerated = 0
     for seed in seeds:
@@ -164,7 +164,7 @@ def test_with_arrivals_it_is_worth_waiting_so_no_search_takes_that() -> None:
     assert verify(case, result).ok
 
 
-@in_blocks(campaign(60, 2_500), 60)
+@in_blocks(campaign(36, 2_500), 60)
 def test_no_bound_on_what_they_are_combined_with_is_above_the_optimum(seeds: range) -> None:
     decided = searched = 0
     for seed in seeds:

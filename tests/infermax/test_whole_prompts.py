@@ -56,7 +56,7 @@ def some_prices(paths: BackwardPaths, rng: random.Random) -> Prices:
     return paths.within(kinds, np.array(exits, np.int64).reshape(classes, timing.rounds + 1))
 
 
-@in_blocks(campaign(30, 2_000, first=7000), 30)
+@in_blocks(campaign(18, 2_000, first=7000), 30)
 def test_no_prices_and_no_limit_say_too_much(seeds: range) -> None:
     """What the search says is what the checker says, to a unit."""
     ended = held = 0
@@ -86,7 +86,7 @@ def test_no_prices_and_no_limit_say_too_much(seeds: range) -> None:
     assert held > len(seeds) / 4
 
 
-@in_blocks(campaign(30, 1_000, first=9000), 30)
+@in_blocks(campaign(18, 1_000, first=9000), 30)
 def test_whole_prompts_are_worth_more_than_their_relaxation(seeds: range) -> None:
     """They are certified, never too much, and often all that there is."""
     better = tight = 0

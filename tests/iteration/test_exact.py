@@ -29,7 +29,7 @@ from tests.iteration.oracle import Found, allowed, batch_seconds, best_batch, ti
 from tests.support import check_evidence
 
 #: Every method that proves; and, as each takes a solver, the formulations on fewer of them.
-ALL, FORMULATED = campaign(200, 3_000), campaign(20, 3_000)
+ALL, FORMULATED = campaign(120, 3_000), campaign(12, 3_000)
 
 
 def optimum(instance: IterationInstance, found: Found) -> Fraction:

@@ -34,7 +34,7 @@ def drawn(rng: random.Random, size: int, most: int) -> tuple[Whole, Whole]:
     return np.array(rows, dtype=np.int64), np.array(room, dtype=np.int64)
 
 
-@in_blocks(campaign(300, 3_000), 100)
+@in_blocks(campaign(180, 3_000), 100)
 def test_every_set(seeds: range) -> None:
     for seed in seeds:
         rng = random.Random(seed)
@@ -76,7 +76,7 @@ def _decided(rows: Whole, room: Whole) -> LargestSet:
         return largest_set(rows, room, len(rows), 0, 10**7)
 
 
-@in_blocks(campaign(200, 3_000), 100)
+@in_blocks(campaign(120, 3_000), 100)
 def test_snapshots_against_every_batch(seeds: range) -> None:
     for seed in seeds:
         instance = tiny(10_000 + seed)

@@ -28,7 +28,7 @@ def started(name: str, instance: IterationInstance) -> tuple[Any, Any, tuple[int
     return formulation, m, batch
 
 
-@pytest.mark.parametrize("seed", campaign(20, 400))
+@pytest.mark.parametrize("seed", campaign(12, 400))
 def test_dinkelbach_holds_every_valid_selection(seed: int) -> None:
     instance = tiny(seed)
     found = started("dinkelbach", instance)
@@ -42,7 +42,7 @@ def test_dinkelbach_holds_every_valid_selection(seed: int) -> None:
     assert formulation.extract(m).select == tuple(instance.requests[k].id for k in sorted(batch))
 
 
-@pytest.mark.parametrize("seed", campaign(20, 400))
+@pytest.mark.parametrize("seed", campaign(12, 400))
 def test_charnes_cooper_holds_every_valid_selection(seed: int) -> None:
     instance = tiny(seed)
     if instance.machine.product:

@@ -59,7 +59,7 @@ def ticks(instance: MakespanInstance, found: EngineOutcome[MakespanSchedule]) ->
 @pytest.mark.parametrize("make", [tiny_makespan, tight_makespan])
 def test_optimum_equals_the_exhaustive_one(make) -> None:
     rng = random.Random(7)
-    beaten, count = 0, size(80, 5_000)
+    beaten, count = 0, size(48, 5_000)
     for _ in range(count):
         instance = make(rng)
         found = solve_makespan_exactly(instance)

@@ -65,7 +65,7 @@ def kinds(lengths: list[int]) -> tuple[list[int], list[int]]:
     return list(counted), list(counted.values())
 
 
-@examples(60, 150)
+@examples(36, 150)
 @given(LENGTHS, st.integers(1, 4))
 def test_optimal_on_tiny_instances(lengths: list[int], machines: int) -> None:
     result = checked(solve_parallel_machines(lengths, machines), lengths, machines)

@@ -31,7 +31,7 @@ from tests.pipelining.oracle import AIMS, best_value, collide, offsets, tiny
 
 
 @pytest.mark.parametrize("aim", AIMS)
-@in_blocks(campaign(200, 3_000), 1_000)
+@in_blocks(campaign(120, 3_000), 1_000)
 def test_no_bound_and_no_schedule_passes_the_optimum(seeds: range, aim: str) -> None:
     """Enumerated; the search of the verifier finds the same, and every certificate is accepted."""
     for seed in seeds:

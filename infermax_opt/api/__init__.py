@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from infermax_opt.core.band import Band, require_band
 from infermax_opt.core.checks import checked_seconds, checked_text
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import lower_rounding
 from infermax_opt.core.problem import AnyProblem, Heuristic
 from infermax_opt.core.registry import problem_of_instance
 from infermax_opt.core.result import AnyResult, Claim, LowerBound, Result
@@ -84,7 +85,7 @@ def bound(
                 require_certified(instance, lower)
                 found.append(lower)
                 best = max(some.value for some in found)
-                text = f"lower bound {amount(instance, lower.value)} ({lower.source})"
+                text = f"lower bound {amount(instance, lower.value, lower_rounding())} ({lower.source})"
                 tell(text, "bound", bound=best, source=lower.source)
     except KeyboardInterrupt:
         if not found:

@@ -7,6 +7,7 @@ from typing import Any
 
 from infermax_opt.cluster.forecast import SPAN, WorkerForecast, forecast_of
 from infermax_opt.cluster.series import WorkerSeries
+from infermax_opt.core.exact import Rounding, figures_text, lower_rounding
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.report import metrics_text
 from infermax_opt.files.schemas import SCHEMAS
@@ -50,7 +51,9 @@ def series_text(series: WorkerSeries) -> str:
     rows = [("", "peak", "mean", "mean is below that used by")]
     for name, text in BOUNDS.items():
         below = "" if name == "upper" else percent(_gap(series, name), "ceiling")
-        rows.append((text, str(series.peak(name)), f"{float(series.mean(name)):.4g}", below))
+        rounding: Rounding = "nearest" if name == "upper" else lower_rounding()
+        mean = figures_text(series.mean(name), 4, rounding)
+        rows.append((text, str(series.peak(name)), mean, below))
     lines += aligned(rows)
     placed = sum(beat.new > 0 for beat in series.beats)
     lines.append(

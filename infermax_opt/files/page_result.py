@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from infermax_opt.core.exact import lower_rounding
 from infermax_opt.core.registry import problem_measured
 from infermax_opt.core.result import Claim, Status
 from infermax_opt.files.charts import range_chart
@@ -46,7 +47,8 @@ def result_page(claim: Claim, source: str, folder: str = ".") -> str:
     """
     units = _units(claim)
     unit = units.get(claim.objective)
-    lower, upper = (metric_text(x, unit) for x in (claim.lower_bound, claim.upper_bound))
+    upper = metric_text(claim.upper_bound, unit)
+    lower = metric_text(claim.lower_bound, unit, lower_rounding(claim.gap))
     title = f"{claim.objective}: what was found, and what no schedule goes below"
     low, high = (None if x is None else float(x) for x in (claim.lower_bound, claim.upper_bound))
     across = claim.objective if unit is None else f"{claim.objective}, {unit}"

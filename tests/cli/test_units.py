@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -50,3 +52,17 @@ def test_counts_say_what_they_count() -> None:
     text = CliRunner().invoke(cli, ["simulate", str(ROOT / "instances" / "stream-poisson-8.json")]).stdout
     assert re.search(r"\n  requests +483 requests  ", text)
     assert re.search(r"\n  mean_workers +4\.[0-9]+ workers  ", text)
+
+
+@pytest.mark.parametrize("row", ["i64", "i128", "i256"])
+def test_bounds_of_a_report_are_none_above_those_of_its_file(row: str, tmp_path: Path) -> None:
+    instance, kept = str(ROOT / "instances" / "paper-csp" / f"{row}.json"), tmp_path / "bound.json"
+    done = CliRunner().invoke(cli, ["bound", instance, "--time-limit", "0.1", "-o", str(kept), "--json"])
+    exact = {each["source"]: Fraction(str(each["value"])) for each in json.loads(done.stdout)["lower_bounds"]}
+    text = CliRunner().invoke(cli, ["bound", instance, "--time-limit", "0.1"]).stdout
+    told = re.findall(r"^  ([0-9.e-]+) s +(.*?)  +(?:certificate|closed-form)", text, re.MULTILINE)
+    both = [(Fraction(value), exact[source]) for value, source in told if source in exact]
+    assert len(both) > 5
+    assert all(value <= true < value * (1 + Fraction(1, 10**5)) for value, true in both)
+    # Among them is one that the nearest number is above.
+    assert any(Fraction(f"{float(true):.6g}") > true for _, true in both)

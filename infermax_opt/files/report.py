@@ -83,7 +83,13 @@ ELSEWHERE = frozenset({"binding", *SECTIONS})
 
 
 def value_text(instance: AnyInstance, value: Fraction | None, rounding: Rounding = "nearest") -> str:
-    """A value of the objective with its unit; parameters as of `amount`."""
+    """A value of the objective with its unit, or a dash.
+
+    Parameters
+    ----------
+    instance, value, rounding
+        As of `amount`.
+    """
     return UNKNOWN if value is None else amount(instance, value, rounding)
 
 
@@ -108,7 +114,13 @@ def metric_text(value: Fraction | int | None, unit: str | None, rounding: Roundi
 
 
 def counted(value: Fraction | int, unit: str | None, rounding: Rounding = "nearest") -> str:
-    """A number with its unit, if it has one; parameters as of `metric_text`."""
+    """A number with its unit, if it has one.
+
+    Parameters
+    ----------
+    value, unit, rounding
+        As of `metric_text`.
+    """
     number = str(value) if isinstance(value, int) else figures_text(value, rounding=rounding)
     if unit is None:
         return number
@@ -169,7 +181,10 @@ def result_text(instance: AnyInstance, result: AnyResult) -> str:
         said = [("because", lower.reason), ("proved by", PROOFS[lower.proof])]
         rows += [(name, text) for name, text in (*said, ("certificate", lower.certificate)) if text]
     if result.target is not None and result.answer is not None:
-        rows.insert(1, ("question", f"is there a schedule with at most {amount(instance, result.target)}?"))
+        # Rounded as the bound is that refutes it, which stands below.
+        rounding = lower_rounding() if result.answer is Answer.NO else "nearest"
+        asked = amount(instance, result.target, rounding)
+        rows.insert(1, ("question", f"is there a schedule with at most {asked}?"))
         rows.insert(2, ("answer", ANSWERS[result.answer]))
     return "\n".join([printable(result.instance), *aligned(rows), *_found_lines(instance, result)])
 

@@ -111,7 +111,7 @@ def _run(group: Group, run: Compared) -> list[str]:
     rows = [
         (
             name, _value(group, row.metric, row.value), _gap(row),
-            _value(group, row.metric, row.gain),
+            metric_text(row.gain, _unit(group, row.metric), "ceiling"),
         )
         for name, row in _named(run)
     ]  # fmt: skip

@@ -67,7 +67,7 @@ def bound(
     band : Band, optional
         Of machines that they are to hold for.
     """
-    from infermax_opt.core.compiling_apart import in_time
+    from infermax_opt.core.compiling_apart import UNCOMPILED, in_time
     from infermax_opt.core.progress import Teller
 
     instance = on_band(instance, band)
@@ -80,7 +80,7 @@ def bound(
         return end is not None and time.monotonic() > end
 
     try:
-        with in_time(lambda: bool(found) and late()):
+        with in_time(lambda: bool(found) and late()) as limit:
             for lower in problem_of_instance(instance).bounds(instance, stop=late):
                 require_certified(instance, lower)
                 found.append(lower)
@@ -90,6 +90,8 @@ def bound(
     except KeyboardInterrupt:
         if not found:
             raise
+    if limit.ended:
+        tell(": ".join(UNCOMPILED), "untried")
     return tuple(sorted(found, key=lambda lower: -lower.value))
 
 

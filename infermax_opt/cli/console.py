@@ -9,7 +9,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -22,10 +22,13 @@ from infermax_opt.core.plugins import left_out
 from infermax_opt.core.registry import left_out_so_far
 from infermax_opt.files.json import STANDARD
 
+if TYPE_CHECKING:
+    from infermax_opt.core.progress import ProgressEvent
+
 __all__ = [
     "AS_JSON", "MAX_SIZE", "PROGRESS", "Program",
     "check_inputs", "check_output", "check_outputs_differ", "not_done", "output_option",
-    "progress_printer", "save", "say", "wrote",
+    "progress_printer", "save", "say", "telling_untried", "wrote",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -326,3 +329,21 @@ def progress_printer(wanted: bool | None = None) -> Callable[[object], None] | N
 
     tell_compiling(show)
     return show
+
+
+def telling_untried(show: Callable[[object], None] | None) -> Callable[[ProgressEvent], None]:
+    """Listen to progress: what was left out is told in any case, the rest as `show` shows it.
+
+    Parameters
+    ----------
+    show : callable, optional
+        As of `progress_printer`.
+    """
+
+    def hear(event: ProgressEvent) -> None:
+        if event.step == "untried":
+            click.echo(f"infermax-opt: {event}", err=True)
+        elif show is not None:
+            show(event)
+
+    return hear

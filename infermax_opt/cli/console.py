@@ -37,6 +37,8 @@ DONE, FAILED, UNUSABLE, BROKEN_PIPE = 0, 1, 2, 141
 DEBUG = "INFERMAX_OPT_DEBUG"
 #: Key of the context of a command one of whose files goes to standard output.
 TAKEN = "infermax_opt.standard_output"
+#: Key of the context of a command whose report could not be printed: the error.
+UNHEARD = "infermax_opt.unheard"
 
 PROGRESS = click.option(
     "--progress/--no-progress",
@@ -123,6 +125,8 @@ class Program(click.Group):
         try:
             with self.make_context(prog_name, args, **extra) as context:
                 code = self.invoke(context)
+            if UNHEARD in context.meta:
+                raise context.meta[UNHEARD]
             sys.stdout.flush()
             _tell_left_out()
         except click.exceptions.Exit as stop:
@@ -260,8 +264,15 @@ def check_outputs_differ(*outputs: str | None) -> None:
 
 
 def say(text: str) -> None:
-    """Print a report: to standard output, or to standard error where a file goes to the former."""
-    click.echo(text, err=TAKEN in click.get_current_context().meta)
+    """Print a report: to standard output, or to standard error where a file goes to the former.
+
+    Where nobody hears it, such as `head` that read enough, the command writes its files before it fails.
+    """
+    meta = click.get_current_context().meta
+    try:
+        click.echo(text, err=TAKEN in meta)
+    except OSError as error:
+        meta.setdefault(UNHEARD, error)
 
 
 def wrote(*names: str | None) -> None:

@@ -519,7 +519,7 @@ def test_a_failing_bound_search_costs_no_schedule(monkeypatch: pytest.MonkeyPatc
 def test_a_certificate_that_cannot_be_written_costs_no_result(tmp_path: Path) -> None:
     write_instance(crowd(), tmp_path / "crowd.json")
     (tmp_path / "result.certificate.json.gz").mkdir()
-    done = run("solve", tmp_path / "crowd.json", "--time-limit", "2", "-o", tmp_path / "result.json")
+    done = run("solve", tmp_path / "crowd.json", "--time-limit", "6", "-o", tmp_path / "result.json")
     assert done.exit_code == 2
     assert "certificate.json.gz" in done.stderr
     claim = read_schedule_or_claim(tmp_path / "result.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,9 @@ from infermax_opt.core.exact import (
     to_fraction,
 )
 from infermax_opt.files.report import percent
+from infermax_opt.infermax import columns as infermax
+from infermax_opt.iteration import columns as iteration
+from infermax_opt.pipelining import columns as pipelining
 
 ALMOST = Fraction(9996, 10_000)
 
@@ -82,3 +86,20 @@ def test_figures_of_floats_are_those_of_their_repr() -> None:
     assert figures_text(Fraction(2, 3), 4, "floor") == "0.6666"
     assert figures_text(0, rounding="floor") == "0"
     assert checked(Fraction("8.33")) == "8.33"
+
+
+def test_tables_show_no_bound_better_than_it_is() -> None:
+    third = Fraction(2, 3)
+
+    def cells(gap: Fraction) -> list[str]:
+        row = SimpleNamespace(gap=gap, lower_bound=third, own={"most": third, "bound_rate": third})
+        told = {**infermax.ROW_KIND.columns.markdown, **pipelining.ROW_KIND.columns.markdown}
+        told |= iteration.ROW_KIND.columns.markdown
+        return [str(told[name](row)) for name in ("lower bound, s", "bound, / M", "bound, /s")]
+
+    assert cells(Fraction(1, 10**9)) == ["0.666666666", "0.6667", "0.66667"]
+    assert cells(Fraction(0)) == ["0.666666667", "0.6667", "0.66667"]
+    low = Fraction(33334, 10**5) + Fraction(1, 10**9)
+    row = SimpleNamespace(gap=Fraction(1), own={"most": low, "bound_rate": low})
+    assert pipelining.ROW_KIND.columns.markdown["bound, / M"](row) == "0.3334"
+    assert iteration.ROW_KIND.columns.markdown["bound, /s"](row) == "0.33335"

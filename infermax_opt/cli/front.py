@@ -81,7 +81,7 @@ def front(
       infermax-opt front instances/toy.json --x mean_tpot --y tokens_per_second --plot front.png
       infermax-opt front trace.json --x mean_ttft --y mean_tpot --time-limit 300 --parts front -o front.json
     """  # noqa: D301
-    from infermax_opt.files.proofs import made_folder
+    from infermax_opt.files.proofs import check_folder
     from infermax_opt.files.writing import all_written
     from infermax_opt.gaps.fronts.parts import write_parts
     from infermax_opt.gaps.fronts.report import front_csv, front_text, front_to_json
@@ -95,7 +95,7 @@ def front(
 
         picture_format(plot)
     if parts is not None:
-        made_folder(parts)  # before the work, so that this is not lost
+        check_folder(parts)  # before the work, so that this is not lost
     found = trace_front(
         read_aimed(instance_file, None, slos), x, y,
         directions=directions, time_limit=time_limit, seed=seed, progress=progress_printer(progress),

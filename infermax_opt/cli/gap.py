@@ -19,6 +19,7 @@ from infermax_opt.cli.console import (
     output_option,
     progress_printer,
     save,
+    say,
     telling_untried,
     wrote,
 )
@@ -188,7 +189,7 @@ def _check_outputs(
     output: str | None, plot: str | None, table: str | None, proofs: str | None, *inputs: str
 ) -> None:
     from infermax_opt.files.figure import picture_format
-    from infermax_opt.files.proofs import made_folder
+    from infermax_opt.files.proofs import check_folder
 
     if plot is not None:
         picture_format(plot)
@@ -196,7 +197,7 @@ def _check_outputs(
         check_output(path, *inputs)
     check_outputs_differ(output, plot, table)
     if proofs is not None:
-        made_folder(proofs)
+        check_folder(proofs)
 
 
 def _subjects(
@@ -262,22 +263,25 @@ def _write(
     text = None if as_json else gaps_text(groups, explanations)
     with all_written():
         save(gaps_to_json(groups, explanations), output, text)
-        if proofs is not None:
-            _write_proofs(groups, proofs)
+        certified = proofs is not None and _write_proofs(groups, proofs)
         if plot is not None:
             save_picture(plot_gaps(groups[0], explanations[0] if explanations else ()), plot)
         if table is not None:
             write_text(gaps_csv(groups), table)
         if not as_json:
-            wrote(table, plot)
+            wrote(table, plot, proofs if certified else None)
+            if proofs is not None and not certified:
+                say(f"nothing to write into {click.format_filename(proofs)}: no bound has a certificate")
 
 
-def _write_proofs(groups: Sequence[Group], folder: str) -> None:
-    """The certificates of each instance, in folders of their own where there are several."""
-    from infermax_opt.files.proofs import made_folder, write_proof
+def _write_proofs(groups: Sequence[Group], folder: str) -> bool:
+    """The certificates of each instance, in folders of their own where there are several; whether any is."""
+    from infermax_opt.files.proofs import write_proof
 
+    found = False
     for number, group in enumerate(groups, 1):
-        place = made_folder(folder if len(groups) == 1 else f"{folder}/{number}")
+        place = folder if len(groups) == 1 else f"{folder}/{number}"
         for some in group.bounds:
             if some.lower is not None:
-                write_proof(some.instance, some.lower, place, some.metric)
+                found |= write_proof(some.instance, some.lower, place, some.metric)
+    return found

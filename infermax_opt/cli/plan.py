@@ -243,7 +243,7 @@ def plan(
       infermax-opt plan azure.csv --format azure --machines llama-3.1-8b_h100 --ttft 1 --tpot 0.05 \\
         --split 131072/50e9
     """  # noqa: D301
-    from infermax_opt.files.proofs import made_folder
+    from infermax_opt.files.proofs import check_folder
     from infermax_opt.files.writing import all_written
     from infermax_opt.fleet.report import plan_text, plan_to_json
     from infermax_opt.fleet.sweep import Sweep, sweep
@@ -255,7 +255,7 @@ def plan(
     for name in _outputs(output):
         check_output(name, trace_file)
     if certificates is not None:
-        made_folder(certificates)
+        check_folder(certificates)
     if options["decode_machine"] is not None and options["split"] is None:
         raise InputError("needs the time of a transfer: --split", field="decode-machine")
     asked = _asked(share, schedulers, compare, skip_unfit, options)
@@ -360,9 +360,11 @@ def _machine_types(machines: tuple[str, ...], options: dict[str, Any]) -> list[M
 
 def _write_certificates(plan: Plan, folder: str) -> dict[int, Proofs]:
     """Write all proofs of a plan into a folder, each to a file of its own; those of rows by their places."""
+    from infermax_opt.files.proofs import made_folder
     from infermax_opt.files.writing import dump_json
     from infermax_opt.fleet.report import Proofs
 
+    made_folder(folder)
     taken: dict[str, int] = {}
 
     def written(certificate: dict[str, Any], wanted: str) -> str:

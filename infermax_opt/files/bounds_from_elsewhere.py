@@ -10,7 +10,6 @@ from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, LowerBound, Proof
 from infermax_opt.core.values import AnyInstance
-from infermax_opt.core.watched import Watched
 from infermax_opt.files import certificates
 from infermax_opt.files.fields import shown
 
@@ -47,8 +46,12 @@ def require_made_for(lower: LowerBound, instances: Sequence[AnyInstance], field:
 
 def require_certified(instance: AnyInstance, lower: LowerBound | None) -> None:
     """Check what a problem of another package calls certified: the certificate is to prove the bound."""
+    if lower is None or lower.proof is not Proof.CERTIFICATE:
+        return
+    from infermax_opt.core.watched import Watched  # loads what no closed form needs
+
     problem: object = problem_of(instance)
-    if lower is None or lower.proof is not Proof.CERTIFICATE or not isinstance(problem, Watched):
+    if not isinstance(problem, Watched):
         return
     with problem.blamed(".certification"):
         proved = certificates.check_evidence(instance, lower, problem.require_certification())

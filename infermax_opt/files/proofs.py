@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from infermax_opt.core.errors import InputError
@@ -13,7 +15,7 @@ from infermax_opt.files.certificates import write_certificate
 from infermax_opt.files.instances import write_instance
 from infermax_opt.files.json import STANDARD
 
-__all__ = ["made_folder", "write_proof"]
+__all__ = ["check_folder", "made_folder", "write_proof"]
 
 
 def made_folder(folder: str | os.PathLike[str]) -> Path:
@@ -34,7 +36,31 @@ def made_folder(folder: str | os.PathLike[str]) -> Path:
     return place
 
 
-def write_proof(instance: AnyInstance, lower: LowerBound, folder: Path, name: str) -> None:
+def check_folder(folder: str | os.PathLike[str]) -> None:
+    """Find out before the work that files can be written into a folder, and leave none that was not there.
+
+    Raises
+    ------
+    InputError
+        If it cannot be made or written into, or is to be standard output.
+    """
+    place = Path(folder)
+    new = [some for some in (place, *place.parents) if not os.path.lexists(some)]
+    try:
+        made_folder(folder)
+        try:
+            with tempfile.TemporaryFile(dir=place):
+                pass
+        except OSError as error:
+            problem = f"cannot be written into: {error.strerror or error}"
+            raise InputError(problem, source=os.fspath(folder)) from None
+    finally:
+        for some in new:
+            with suppress(OSError):
+                some.rmdir()
+
+
+def write_proof(instance: AnyInstance, lower: LowerBound, folder: str | os.PathLike[str], name: str) -> bool:
     """Write ``NAME.instance.json.gz`` and ``NAME.certificate.json.gz``, if the bound has a certificate.
 
     Parameters
@@ -42,8 +68,14 @@ def write_proof(instance: AnyInstance, lower: LowerBound, folder: Path, name: st
     instance : instance
         That the bound is for.
     lower : LowerBound
-    folder : Path
+    folder : path
+        Made where there is none.
     name : str
+
+    Returns
+    -------
+    bool
+        Whether there is a certificate.
 
     Raises
     ------
@@ -51,6 +83,9 @@ def write_proof(instance: AnyInstance, lower: LowerBound, folder: Path, name: st
         If a file cannot be written.
     """
     certification = problem_of(instance).certification
-    if lower.proof is Proof.CERTIFICATE and lower.evidence is not None and certification is not None:
-        write_instance(instance, folder / f"{name}.instance.json.gz")
-        write_certificate(instance, lower, folder / f"{name}.certificate.json.gz", certification)
+    if lower.proof is not Proof.CERTIFICATE or lower.evidence is None or certification is None:
+        return False
+    place = made_folder(folder)
+    write_instance(instance, place / f"{name}.instance.json.gz")
+    write_certificate(instance, lower, place / f"{name}.certificate.json.gz", certification)
+    return True

@@ -1,6 +1,8 @@
 """guidellm's ``benchmarks.json``: several benchmarks, requests by how they ended, seconds and milliseconds.
 
-Source: vllm-project/guidellm, ``src/guidellm/schemas/request_stats.py`` and ``schemas/info.py``.
+Source: vllm-project/guidellm, ``src/guidellm/schemas/request_stats.py`` and ``schemas/info.py``; up to 0.4
+``src/guidellm/benchmark/benchmark.py`` and ``objects.py``.  Versions differ in where they say when a request
+was sent.
 """
 
 from __future__ import annotations
@@ -20,15 +22,20 @@ __all__ = ["GUIDELLM"]
 #: What there is of requests that did not finish, by the key of their list.
 UNFINISHED = {"incomplete": "incomplete", "errored": "failed"}
 #: Long, and not needed.
-UNREAD = ("output", "request_args", "reasoning_output", "tool_calls")
+UNREAD = ("output", "prompt", "request_args", "reasoning_output", "tool_calls")
 START, PLANNED = "request_start_time", "info.timings.targeted_start"
+#: Where earlier versions say it: 0.4, those between, and up to 0.3.
+EARLIER = ("info.timings.request_start", "scheduler_info.request_timings.request_start", "start_time")
+TOTALS = "request_totals"
+SAMPLED = "not in the file, which holds a sample"
 
 
 def _request(values: Values, number: int) -> ForeignRequest:
+    start = next((key for key in (START, *EARLIER) if values.get(key) is not None), START)
     return ForeignRequest(
         name=values.text("request_id", str(number)),
         line=number,
-        arrival=values.time(START),
+        arrival=values.time(start),
         input_tokens=values.tokens("prompt_tokens"),
         output_tokens=values.tokens("output_tokens"),
         ttft=values.maybe_time("time_to_first_token_ms", MS),
@@ -48,15 +55,18 @@ class _Benchmark:
         Seconds from the moment planned to that of sending, at most.
     hits, untimed : int
         Requests with tokens from a prefix cache, and without a time to first token.
-    listed : bool
-        Whether there is a list of finished requests, empty or not.
+    listed : int or None
+        How many finished requests are in the list of them; None where there is no list.
+    finished : int
+        How many there were, as the file says; it can hold a sample of them.
     """
 
     found: Collected
     late: Fraction = Fraction(0)
     hits: int = 0
     untimed: int = 0
-    listed: bool = False
+    listed: int | None = None
+    finished: int = 0
 
     def read(self, walk: JsonWalk) -> None:
         """Take in the object ``requests`` that begins here."""
@@ -65,9 +75,16 @@ class _Benchmark:
                 for _ in walk.items():
                     self.found.leave_out(UNFINISHED[ending])
             elif ending == "successful":
-                self.listed = True
+                self.listed = 0
                 for position in walk.items():
+                    self.listed = position + 1
                     self._add(Values(walk.path, walk.place, walk.value(UNREAD)), position + 1)
+
+    def count(self, walk: JsonWalk) -> None:
+        """Take in the numbers of requests that there were."""
+        place, totals = walk.place, walk.value()
+        if isinstance(totals, dict):
+            self.finished = Values(walk.path, place, totals).maybe_tokens("successful") or 0
 
     def _add(self, values: Values, number: int) -> None:
         request = _request(values, number)
@@ -85,6 +102,7 @@ class _Benchmark:
             "time_per_output_token_ms of guidellm includes the first token; inter_token_latency_ms is "
             "what is called TPOT here.",
         )
+        self.found.leave_out(SAMPLED, self.finished - (self.listed or 0))
         if self.late:
             self.found.say(
                 f"Requests were sent up to {float(self.late):g} s after the moment planned (targeted_start)."
@@ -101,7 +119,13 @@ def _benchmark(walk: JsonWalk) -> Collected:
     for key in walk.members():
         if key == "requests":
             benchmark.read(walk)
-    if not benchmark.listed:
+        elif key == TOTALS:
+            benchmark.count(walk)
+        elif key == "metrics" and walk.is_object:
+            for inner in walk.members():
+                if inner == TOTALS:
+                    benchmark.count(walk)
+    if benchmark.listed is None:
         walk.fault("holds no 'requests' with a list 'successful'")
     benchmark.say()
     return benchmark.found
@@ -121,10 +145,10 @@ def _read(path: str, choices: Choices) -> Run:
         raise InputError(
             f"holds {count} benchmarks: choose one, from 1 to {count}, with --benchmark", source=path
         )
+    if not count:
+        raise InputError("holds no benchmark", source=path)
     if found is None:
-        raise InputError(
-            f"is {chosen or 1}; the file holds {count} benchmarks", field="benchmark", source=path
-        )
+        raise InputError(f"is {chosen}; the file holds {count} benchmarks", field="benchmark", source=path)
     return found.run()
 
 

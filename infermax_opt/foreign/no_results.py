@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from infermax_opt.foreign.head import Head
 
-__all__ = ["what_else"]
+__all__ = ["ours", "what_else"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,17 @@ OTHERS = (
     _Other(("traceEvents",), NO_BATCHES),
     _Other(("[].ph", "[].ts"), NO_BATCHES),
 )
+
+#: Files of this package, which hold no requests themselves.
+OURS = (
+    _Other(("schema", "instance", "batches"), "is a schedule: give its instance before it"),
+    _Other(("schema", "instance", "upper_bound"), "is a result: give its instance before it"),
+)
+
+
+def ours(head: Head) -> str | None:
+    """What a file of this package is that goes with its instance only."""
+    return next((own.said for own in OURS if head.has(*own.names)), None)
 
 
 def what_else(head: Head) -> str | None:

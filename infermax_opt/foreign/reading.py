@@ -18,7 +18,7 @@ from infermax_opt.foreign.inference_perf import INFERENCE_PERF
 from infermax_opt.foreign.infermax_fork import INFERMAX
 from infermax_opt.foreign.llmservingsim import LLMSERVINGSIM
 from infermax_opt.foreign.llmservingsim_sim import LLMSERVINGSIM_SIM
-from infermax_opt.foreign.no_results import what_else
+from infermax_opt.foreign.no_results import ours, what_else
 from infermax_opt.foreign.run import Run
 from infermax_opt.foreign.sglang import SGLANG
 from infermax_opt.foreign.vidur import VIDUR
@@ -138,5 +138,7 @@ def _format(path: str, head: Head, format: str | None) -> str:
         )
     guessed = _guess(head)
     if guessed is None:
-        raise InputError(other or f"its contents do not show its format; say which: {known}", source=path)
+        raise InputError(
+            other or ours(head) or f"its contents do not show its format; say which: {known}", source=path
+        )
     return guessed

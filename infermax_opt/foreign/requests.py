@@ -159,7 +159,7 @@ class Collected:
 
     def leave_out(self, reason: str, count: int = 1) -> None:
         """Count requests that are not among those of the run."""
-        if count:
+        if count > 0:
             self.left_out[reason] = self.left_out.get(reason, 0) + count
 
     def say(self, *sentences: str) -> None:

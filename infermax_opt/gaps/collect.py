@@ -300,6 +300,7 @@ def score(
         If a metric cannot be minimised, or a bound was read from a file of another instance.
     """
     checked_seconds(time_limit)
+    metrics = tuple(dict.fromkeys(checked_texts(metrics, "metrics")))
     by_instance: dict[str, list[Subject]] = {}
     for subject in subjects:
         _check_metrics(subject.instance, metrics)
@@ -324,7 +325,7 @@ def score(
 def _check_metrics(instance: AnyInstance, metrics: Sequence[str]) -> None:
     """Refuse what is no metric of an instance."""
     known = problem_of(instance).metrics.definitions
-    for metric in checked_texts(metrics, "metrics"):
+    for metric in metrics:
         if metric not in known:
             raise InputError(f"{metric!r} is none of {', '.join(known)}", field="metric")
 

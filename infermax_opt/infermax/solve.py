@@ -24,7 +24,6 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.release import refuse_release
 from infermax_opt.infermax.data.rounds import in_rounds
 from infermax_opt.infermax.data.schedule import Schedule, new_ones
-from infermax_opt.infermax.exact.staged import staged_search, unsupported
 from infermax_opt.infermax.formulation import get_formulation, refusal
 from infermax_opt.infermax.planners.optional import in_vain, optional_ones, without
 from infermax_opt.infermax.replay.metrics import Metrics
@@ -296,6 +295,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
                 )
         if tokens > EXACT_TOKENS:
             return "none", f"{tokens} output tokens are beyond the exact engines ({EXACT_TOKENS})"
+        from infermax_opt.infermax.exact.staged import unsupported
+
         why = unsupported(self.instance)
         if why is not None:
             return "none", f"no exact engine takes this instance: {why}"
@@ -371,6 +372,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
     def search(self, limits: EngineLimits) -> EngineOutcome[Schedule]:
         """Run the exact search."""
+        from infermax_opt.infermax.exact.staged import staged_search, unsupported
+
         why = unsupported(self.instance)
         if why is not None:
             raise InputError(f"the search cannot solve this instance: {why}", field="solver")

@@ -15,7 +15,6 @@ from infermax_opt.core.result import Claim, LowerBound
 from infermax_opt.core.truth import ROUNDING, Finding, Truth, best_of, found_by_enumerating
 from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.certificates import certified_bound
-from infermax_opt.infermax.band import worst_objective
 from infermax_opt.infermax.bounds import all_own, closed_form_bounds, exhaustive, own_bounds
 from infermax_opt.infermax.certificates import CERTIFICATION
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective, RequestGroup
@@ -70,6 +69,8 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
         replayed = replay(instance, schedule)
         violations = replayed.violations
         if replayed.valid and instance.slowest is not None:
+            from infermax_opt.infermax.band import worst_objective
+
             metrics = measure(slowest(instance), replay(slowest(instance), schedule))
             objective = worst_objective(instance, schedule)
         elif replayed.valid:

@@ -299,6 +299,36 @@ def test_inference_perf_failures(tmp_path: Path) -> None:
     assert read(tmp_path, value).left_out == {"failed": 2}
 
 
+def test_inference_perf_of_earlier_versions(tmp_path: Path) -> None:
+    today = samples.inference_perf()
+    wanted = read(tmp_path, today).requests
+    for earlier in ("response_info", None):
+        value = samples.inference_perf()
+        for item in value:
+            info = item["info"]
+            response = info.pop("response_metrics")
+            del info["request_metrics"]
+            info.update({earlier: response} if earlier else response)
+        assert read(tmp_path, value).requests == wanted
+
+
+def test_inference_perf_without_prompts_or_without_info(tmp_path: Path) -> None:
+    wanted = read(tmp_path, samples.inference_perf()).requests
+    value = samples.inference_perf()
+    for item in value:
+        del item["request"]
+    assert read(tmp_path, value).requests == wanted
+    for item, request in zip(value, wanted, strict=True):
+        del item["info"]
+        item["computed_metrics"] = {
+            "input_tokens": request.input_tokens, "output_tokens": request.output_tokens,
+            "time_to_first_token": float(request.ttft or 0), "inter_token_latencies": [0.1],
+        }  # fmt: skip
+    assert read(tmp_path, value).requests == wanted
+    del value[1]["computed_metrics"]
+    assert "[1].info: is missing" in fails(tmp_path, value)
+
+
 # --- guidellm -----------------------------------------------------------------------------------
 
 
@@ -307,6 +337,7 @@ def test_guidellm_benchmarks_are_chosen(tmp_path: Path) -> None:
     assert "3 benchmarks: choose one, from 1 to 3, with --benchmark" in fails(tmp_path, value)
     assert len(read(tmp_path, value, benchmark=3).requests) == 3
     assert "benchmark: is 4" in fails(tmp_path, value, benchmark=4)
+    assert "holds no benchmark" in fails(tmp_path, {**value, "benchmarks": []})
 
 
 def test_guidellm_groups_and_remarks(tmp_path: Path) -> None:
@@ -319,6 +350,34 @@ def test_guidellm_groups_and_remarks(tmp_path: Path) -> None:
     assert run.left_out == {"incomplete": 1, "failed": 2}
     assert said(run, "includes the first token")
     assert said(run, "up to 0.5 s after the moment planned")
+
+
+@pytest.mark.parametrize(
+    "place", [("info", "timings", "request_start"), ("scheduler_info", "request_timings", "request_start"),
+              ("start_time",)]
+)  # fmt: skip
+def test_guidellm_of_earlier_versions(tmp_path: Path, place: tuple[str, ...]) -> None:
+    wanted = read(tmp_path, samples.guidellm()).requests
+    value = samples.guidellm()
+    for request in value["benchmarks"][0]["requests"]["successful"]:
+        here, start = request, request.pop("request_start_time")
+        for key in place[:-1]:
+            here = here.setdefault(key, {})
+        here[place[-1]] = start
+    assert read(tmp_path, value).requests == wanted
+
+
+def test_guidellm_samples_are_said(tmp_path: Path) -> None:
+    totals = {"successful": 5, "incomplete": 0, "errored": 0, "total": 5}
+    for more in ({"request_totals": totals}, {"metrics": {"x": [1], "request_totals": totals}}):
+        value = samples.guidellm()
+        value["benchmarks"][0].update(more)
+        assert read(tmp_path, value).left_out == {"not in the file, which holds a sample": 2}
+        totals["successful"] = 3
+        assert not read(tmp_path, value).left_out
+        totals["successful"] = 5
+    value["benchmarks"][0]["metrics"]["request_totals"]["successful"] = "many"
+    assert "request_totals.successful: 'many'" in fails(tmp_path, value)
 
 
 # --- aiperf -------------------------------------------------------------------------------------
@@ -464,6 +523,16 @@ def test_llmservingsim_takes_one_of_two_clocks(tmp_path: Path) -> None:
     run = read(tmp_path, TEXTS["llmservingsim"])
     assert run.requests[1].arrival == Fraction("0.1")
     assert said(run, "of another clock")
+
+
+@pytest.mark.parametrize("never", [0.0, None])
+def test_llmservingsim_requests_that_never_ended(tmp_path: Path, never: float | None) -> None:
+    rows = samples.llmservingsim()
+    rows[0].update(queued_ts=0.0, first_token_ts=never, last_token_ts=never)
+    rows[1]["last_token_ts"] = never
+    run = read(tmp_path, lines(rows))
+    assert run.left_out == {"not finished (no last_token_ts)": 2}
+    assert [(r.arrival, r.output_tokens) for r in run.requests] == [(0, 5)]
 
 
 def test_aisimulate_evictions_and_prefix_hits(tmp_path: Path) -> None:

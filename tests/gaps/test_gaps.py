@@ -31,6 +31,7 @@ from infermax_opt.gaps.subjects import of_run
 from infermax_opt.infermax.data.instance import Instance, Metric, RequestGroup, System
 from infermax_opt.infermax.problem import InferMaxProblem
 from infermax_opt.infermax.replay.metrics import Metrics
+from tests.foreign import samples
 from tests.foreign.chrome import chrome_trace
 from tests.infermax.oracle import optimum
 from tests.infermax.strategies import instances
@@ -289,6 +290,47 @@ def test_what_cannot_be_scored_is_one_line(words: tuple[str, ...], message: str)
     assert done.exit_code == 2
     assert message in done.output
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("words", [("bad.json",), (TOY, "--plot", "x.pdf"), (TOY, "--metric", "speed")])
+def test_a_failure_leaves_no_folder(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = invoke(TOY, *words, "--certificate", tmp_path / "some" / "proofs")
+    assert done.exit_code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_bounds_without_certificates_make_no_folder(tmp_path: Path) -> None:
+    run = samples.put(tmp_path, json.dumps(samples.vllm()), "run.json")
+    words = (run, "--machine", TOY, "--limit", "kv_capacity=9999", "--limit", "max_batch_tokens=4096")
+    done = invoke(*words, "--metric", "makespan", "--time-limit", "1", "--certificate", tmp_path / "proofs")
+    assert done.exit_code == 0, done.output
+    assert "no bound has a certificate" in done.output
+    assert not (tmp_path / "proofs").exists()
+
+
+def test_a_metric_named_twice_is_one(tmp_path: Path) -> None:
+    plan = str(tmp_path / "plan.json")
+    assert CliRunner().invoke(cli, ["schedule", TOY, "--scheduler", "vllm", "-o", plan]).exit_code == 0
+    done = invoke(TOY, plan, *(["--metric", "makespan"] * 2), "--time-limit", "1")
+    assert done.output.count("  makespan  ") == 2  # its bound, and its value
+
+
+def test_schedules_need_their_instance(tmp_path: Path) -> None:
+    for command, words in (("schedule", ("--scheduler", "vllm")), ("solve", ("--time-limit", "1"))):
+        done = CliRunner().invoke(cli, [command, TOY, *words, "-o", str(tmp_path / command)])
+        assert done.exit_code == 0
+        done = invoke(tmp_path / command, "--machine", TOY)
+        assert done.exit_code == 2
+        assert "give its instance before it" in done.output
+
+
+def test_a_folder_that_takes_no_files_is_known_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = invoke(TOY, "bad.json", "--certificate", tmp_path / "file" / "proofs")
+    assert (done.exit_code, "file/proofs: cannot be made" in done.output) == (2, True)
+    if Path("/proc/self").is_dir():
+        done = invoke(TOY, "bad.json", "--certificate", "/proc/self")
+        assert (done.exit_code, "/proc/self: cannot be written into" in done.output) == (2, True)
 
 
 def test_where_the_time_above_the_bound_goes(tmp_path: Path) -> None:

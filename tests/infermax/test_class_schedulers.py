@@ -25,7 +25,7 @@ from infermax_opt.infermax.data.release import Release
 from infermax_opt.infermax.data.schedule import Batch
 from infermax_opt.infermax.heuristics import names_for, run_scheduler, scheduler_lines
 from infermax_opt.infermax.schedulers._draft import Draft
-from infermax_opt.infermax.schedulers.bros import Bros, BrosOptions
+from infermax_opt.infermax.schedulers.bros import Bros
 from infermax_opt.infermax.schedulers.classed import CLASSED, FOR_FIRST_TOKENS, TRIED
 from infermax_opt.infermax.simulator import Simulator, simulate
 from tests.campaign import examples
@@ -133,7 +133,7 @@ def test_a_late_request_freezes_nobody() -> None:
     found = instance(real_time("late", 4, 2, ttft=0), real_time("other", 4, 2), best_effort("b", 4, 2))
     (guarded,) = first_batches(found, Bros(found), 1)
     assert set(guarded.tokens) == {"late", "other", "b"}
-    (literal,) = first_batches(found, Bros(found, BrosOptions(guarded=False)), 1)
+    (literal,) = first_batches(found, Bros(found, guarded=False), 1)
     assert set(literal.tokens) == {"late"}  # and nobody but for the rule that somebody goes on
 
 
@@ -159,7 +159,7 @@ def test_best_effort_takes_the_place_of_who_can_wait() -> None:
     # With 4 s, and batches of 3 s on average, it cannot wait for the one of b.
     groups = (real_time("r0", 5, 1, ttft=3), real_time("r1", 10, 1, ttft=4), best_effort("b", 14, 1))
     found = instance(*groups)
-    guarded, literal = Bros(found), Bros(found, BrosOptions(guarded=False))
+    guarded, literal = Bros(found), Bros(found, guarded=False)
     guarded.average = literal.average = 3.0
     assert set(first_batches(found, guarded, 1)[0].tokens) == {"r0", "r1"}
     assert set(first_batches(found, literal, 1)[0].tokens) == {"r0", "b"}
@@ -176,11 +176,11 @@ def test_pending_best_effort_requests_come_before_waiting_ones() -> None:
 def test_the_batch_doubles_until_time_ends_it() -> None:
     groups = [real_time(f"r{k}", 1, 1, ttft=100) for k in range(9)]
     found = instance(*groups)
-    scheduler = Bros(found, BrosOptions(least=2, most=4))
+    scheduler = Bros(found, least=2, most=4)
     assert [len(batch.tokens) for batch in first_batches(found, scheduler, 3)] == [2, 4, 3]
     assert scheduler.size == 4  # no more than that
     found = instance(real_time("a", 10, 1, ttft=3), *(real_time(f"r{k}", 11, 1, ttft=9) for k in range(2)))
-    scheduler = Bros(found, BrosOptions(least=2, most=4))
+    scheduler = Bros(found, least=2, most=4)
     scheduler.size = 4
     first_batches(found, scheduler, 1)
     assert scheduler.size == 2  # time ended it
@@ -189,7 +189,7 @@ def test_the_batch_doubles_until_time_ends_it() -> None:
 def test_a_group_of_tokens_is_due_together() -> None:
     found = instance(real_time("r", 1, 9))
     sim = Simulator(found)
-    one, four = Bros(found), Bros(found, BrosOptions(group=4))
+    one, four = Bros(found), Bros(found, group=4)
     sim.step({"r": 1})
     for scheduler in (one, four):
         scheduler.batch(Simulator(found))
@@ -197,7 +197,7 @@ def test_a_group_of_tokens_is_due_together() -> None:
         job.cached = job.generated = 1
         job.last, scheduler.average = 1.1, 0.5
         # Two seconds for each token of a group; three of four come in average batches after the next one.
-        group = scheduler.options.group
+        group = scheduler._group
         assert scheduler.slack(job, 2.0) == pytest.approx(2 * group - 0.9 - (group - 1) * 0.5)
 
 

@@ -18,7 +18,7 @@ from infermax_opt import api
 from infermax_opt.api import check_certificate, verify, write_certificate
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.registry import problem_of
-from infermax_opt.core.result import Proof
+from infermax_opt.core.result import Status
 from infermax_opt.infermax.bounds.exhaustive import least
 from infermax_opt.infermax.checker import instance as checker_instance
 from infermax_opt.infermax.data.cost import BatchFeatures, CostModel
@@ -31,7 +31,7 @@ from infermax_opt.infermax.data.formats import (
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.data.mcsf import MODELS, mcsf_instance
 from infermax_opt.infermax.data.rounds import in_rounds
-from infermax_opt.infermax.exact.staged import staged_search, unsupported
+from infermax_opt.infermax.formulation import EXTRA, get_formulation, refusal
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import measure
 from infermax_opt.infermax.replay.plain import replay_plain
@@ -40,6 +40,7 @@ from infermax_opt.infermax.schedulers.reservation.presets import RESERVATION
 from tests.campaign import campaign, in_blocks
 from tests.infermax.oracle import optimum
 from tests.infermax.test_optimum import OBJECTIVES
+from tests.infermax.test_waiting import check_search
 from tests.infermax.tiny import tiny
 from tests.infermax.vector_oracle import TooMany, vector_optimum
 from tests.support import ROOT
@@ -190,8 +191,8 @@ def test_no_bound_exceeds_the_optimum(seeds: range, tmp_path: Path) -> None:
     assert certified
 
 
-@in_blocks(campaign(30, 1_000), 10)
-def test_the_enumeration_is_exact(seeds: range) -> None:
+@in_blocks(campaign(30, 3_000), 10)
+def test_search_and_enumeration_are_exact(seeds: range) -> None:
     for seed in seeds:
         arrivals = seed % 3 == 1
         objective = ONLINE[seed // 3 % 3] if arrivals else ("makespan", *OBJECTIVES)[seed % 5]
@@ -200,10 +201,11 @@ def test_the_enumeration_is_exact(seeds: range) -> None:
             continue
         best = optimum(instance)
         assert least(instance, best + HAIR, 3_000_000) == best
+        check_search(instance, best)
 
 
 @pytest.mark.parametrize("objective", ["max_ttft", "p99_e2e"])
-def test_the_enumeration_of_times_is_exact(objective: str) -> None:
+def test_search_and_enumeration_of_times_are_exact(objective: str) -> None:
     tried = 0
     for seed in campaign(12, 300):
         instance = mixing(seed, arrivals=seed % 2 > 0, objective=objective)
@@ -212,36 +214,33 @@ def test_the_enumeration_of_times_is_exact(objective: str) -> None:
         except TooMany:
             continue
         assert least(instance, best + HAIR, 3_000_000) == best, seed
+        check_search(instance, best)
         tried += 1
     assert tried > 3
 
 
 @pytest.mark.parametrize("seed", campaign(4, 8))
-def test_solve_brackets_the_optimum(seed: int) -> None:
+def test_solve_proves_the_optimum(seed: int) -> None:
     instance = mixing(seed, objective=("makespan", "mean_e2e")[seed % 2])
-    result = api.solve(instance, time_limit=0.5, threads=1)
+    result = api.solve(instance, time_limit=20, threads=1)
     best = optimum(instance)
     assert result.upper is not None
     assert result.lower is not None
     assert result.lower.value <= best <= result.upper.value
-    assert result.lower.proof is not Proof.SOLVER
+    assert result.status is Status.OPTIMAL
     assert verify(instance, result).ok
-    if result.upper.value > result.lower.value:
-        assert result.solver is not None
-        assert "(cost.mixed, cost.prefix)" in (result.solver.reason or "")
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"solver": "search"},
         {"solver": "highs"},
         {"solver": "cpsat"},
         {"formulation": "csp"},
         {"formulation": "flow", "solver": "highs"},
     ],
 )
-def test_exact_engines_refuse_it_in_a_line(options: dict[str, str]) -> None:
+def test_formulations_refuse_it_in_a_line(options: dict[str, str]) -> None:
     groups = (RequestGroup("a", 2, 3, count=3), RequestGroup("b", 3, 2))
     instance = Instance("refused", groups, System(9, 20, 20), COST)
     line = r"batches take longer than the terms say that it knows \(cost\.mixed, cost\.prefix\)$"
@@ -250,14 +249,13 @@ def test_exact_engines_refuse_it_in_a_line(options: dict[str, str]) -> None:
             api.solve(replace(instance, cost=cost), time_limit=5, **options)  # type: ignore[arg-type]
 
 
-def test_without_hybrid_batches_and_chunks_it_is_exact() -> None:
+def test_formulations_take_it_without_hybrid_batches_and_chunks() -> None:
     for seed in range(12):
         instance = mixing(seed)
         instance = replace(instance, policy=replace(instance.policy, hybrid_batching=False))
         if instance.policy.chunked_prefill:
             instance = replace(instance, cost=replace(instance.cost, prefix=0))
-        assert unsupported(instance) is None
-        assert staged_search(instance).upper == optimum(instance)
+        assert EXTRA not in (refusal(get_formulation("csp"), instance) or "")
 
 
 def test_rounds_are_not_taken_for_equally_long() -> None:

@@ -114,6 +114,20 @@ def test_batches_beyond_the_dense_table_count_for_attention_only(tmp_path: Path)
     assert found.notes[0].startswith(f"{left} of {len(found.parts['attention'])} measured batches have more")
 
 
+def test_tables_that_are_cut_off_are_said(tmp_path: Path) -> None:
+    folder = kernel_tables(tmp_path / "kernels")
+    table = folder / "kernels_dense.csv"
+    lines = table.read_text().splitlines(keepends=True)
+    table.write_text("".join(lines[:-2]))
+    assert any(
+        "1 of 10 numbers of tokens are not measured" in note for note in read_batches(folder, layers=1).notes
+    )
+    table.write_text("".join(line for line in lines if "embedding" not in line))
+    assert any(
+        "neither embedding nor final_layernorm" in note for note in read_batches(folder, layers=1).notes
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "row", "message"),
     [

@@ -8,7 +8,11 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-__all__ = ["DONE", "Bucket", "Chunks", "GroupMoves", "Load", "Node", "NodeMove", "Pattern", "State"]
+from infermax_opt.infermax.data.cost import PRICED, BatchFeatures, Coefficients, Extra, batch_time
+
+__all__ = [
+    "DONE", "Bucket", "Chunks", "GroupMoves", "Load", "Node", "NodeMove", "Pattern", "State", "load_time",
+]  # fmt: skip
 
 State = tuple[int, ...]
 """Numbers of the nodes of all unfinished requests, sorted."""
@@ -38,7 +42,7 @@ class Load(NamedTuple):
 
     `held` and `running` are the KV tokens occupied and the requests holding KV after the batch,
     finishing ones included; `limited` are the prefill tokens that count against P and C; the rest
-    are the features of the cost model.
+    are the `BatchFeatures` of the cost model.
     """
 
     held: int = 0
@@ -49,6 +53,7 @@ class Load(NamedTuple):
     decode_kv: int = 0
     prefills: int = 0
     work: int = 0
+    prefill_kv: int = 0
 
 
 class NodeMove(NamedTuple):
@@ -85,3 +90,18 @@ class Bucket(NamedTuple):
 
 Pattern = list[Bucket]
 """One bucket per group of a state: who generates, and which phases the batch holds."""
+
+
+def load_time(ticks: Coefficients, extra: Extra | None, load: Load) -> int:
+    """Ticks of a batch with this load.
+
+    Parameters
+    ----------
+    ticks : Coefficients
+    extra : Extra, optional
+        None where a batch takes no longer than these say.
+    load : Load
+    """
+    features = load[3:]
+    took = batch_time(*ticks, *features[:PRICED])
+    return int(took if extra is None else took + extra.of(BatchFeatures(*features)))

@@ -24,13 +24,12 @@ from math import lcm
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
-from infermax_opt.infermax.data.cost import batch_time
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.estimates import Estimate
 from infermax_opt.infermax.exact.labels import Cheapest, Front, Label, Labels
-from infermax_opt.infermax.exact.moves import DONE, Chunks, Load, NodeMove, State
+from infermax_opt.infermax.exact.moves import DONE, Chunks, Load, NodeMove, State, load_time
 from infermax_opt.infermax.exact.objective_rates import Rates
 from infermax_opt.infermax.exact.space import Space
 
@@ -121,6 +120,7 @@ class _LabelSearch:
         self.space = Space(instance, self.chunks, levels, watch=self._check)
         self.rates = Rates(instance)
         self.ticks = instance.cost.ticks
+        self.extra = instance.cost.extra_ticks if instance.pays_extra and not self.space.relaxed else None
         self.unit = lcm(
             instance.cost.ticks_per_second, *(kind.arrival.denominator for kind in instance.types)
         )
@@ -273,7 +273,7 @@ class _LabelSearch:
     def _batches(self, label: Label) -> dict[State, tuple[int, Load]]:
         """The shortest batch to every child: its ticks and its load."""
         state = label.state
-        ticks, heuristic = self.ticks, self.heuristic
+        ticks, extra, heuristic = self.ticks, self.extra, self.heuristic
         best: dict[State, tuple[int, Load]] = {}
         slack = rest = None
         if self.priced and self.upper is not None:
@@ -287,7 +287,7 @@ class _LabelSearch:
                 child = tuple(sorted(targets))
                 if child == state:
                     continue
-                duration = batch_time(*ticks, *load[3:])
+                duration = load_time(ticks, extra, load)
                 known = best.get(child)
                 if known is None or duration < known[0]:
                     best[child] = (duration, load)

@@ -137,7 +137,7 @@ class Space:
         if m > 0 and policy.preemption:
             yield NodeMove(self.number(Node(kind, n, 0)), 0, True, Load())
         if n >= 1 and goal - m == 1:
-            load = Load(held(goal), 1, 0, 1, 1, m, 0, 0)
+            load = Load(held(goal), 1, 0, 1, 1, m, 0, 0, 0)
             yield NodeMove(self._generated(kind, n), 1, False, load)
             return
         for end in self._chunk_ends(kind, n, m, goal):
@@ -149,7 +149,7 @@ class Space:
                 work = least * least
             else:
                 work = prefill_work(self.instance.cost.exact_attention, end - m, m)
-            yield NodeMove(target, end - m, False, Load(held(end), 1, least, end - m, 0, 0, 1, work))
+            yield NodeMove(target, end - m, False, Load(held(end), 1, least, end - m, 0, 0, 1, work, m))
 
     def _chunk_ends(self, kind: int, n: int, m: int, goal: int) -> Iterator[int]:
         """Cached tokens that a chunk from m can end with, ascending."""
@@ -306,9 +306,9 @@ class Space:
         grown: list[tuple[int, tuple[int, ...], Load]] = [(0, (), Load())]
         for bucket in pattern:
             partial, grown = grown, []
-            for price, targets, (a0, a1, a2, a3, a4, a5, a6, a7) in partial:
+            for price, targets, (a0, a1, a2, a3, a4, a5, a6, a7, a8) in partial:
                 rest = None if slack is None else slack - price
-                for more, new, (b0, b1, b2, b3, b4, b5, b6, b7), _ in bucket.options:
+                for more, new, (b0, b1, b2, b3, b4, b5, b6, b7, b8), _ in bucket.options:
                     if rest is not None and more > rest:
                         break
                     held, running, limited, decodes = a0 + b0, a1 + b1, a2 + b2, a4 + b4
@@ -316,7 +316,8 @@ class Space:
                         continue
                     if limited + decodes > max_tokens:
                         continue
-                    load = Load(held, running, limited, a3 + b3, decodes, a5 + b5, a6 + b6, a7 + b7)
+                    rest_of_it = a5 + b5, a6 + b6, a7 + b7, a8 + b8
+                    load = Load(held, running, limited, a3 + b3, decodes, *rest_of_it)
                     grown.append((price + more, targets + new, load))
                 if len(grown) > WATCH_EVERY:
                     self.watch(len(grown))

@@ -21,7 +21,6 @@ from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.moves import Chunks
 from infermax_opt.infermax.exact.search import MAX_REQUESTS, may_relax, search
 from infermax_opt.infermax.exact.times import times_search
-from infermax_opt.infermax.formulation import EXTRA
 
 __all__ = ["staged_search", "unsupported"]
 
@@ -39,8 +38,6 @@ MAX_TOLD_APART = 12
 
 def unsupported(instance: Instance) -> str | None:
     """Return why the search cannot solve `instance`, or None."""
-    if instance.pays_extra:
-        return EXTRA
     requests = len(instance.requests)
     apart = beyond_states(instance)
     most = MAX_TOLD_APART if apart else MAX_REQUESTS

@@ -37,13 +37,12 @@ from math import lcm
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
-from infermax_opt.infermax.data.cost import batch_time
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.latencies import NEVER
 from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.data.record import Record, Times, dropped
 from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.exact.moves import Load, State
+from infermax_opt.infermax.exact.moves import Load, State, load_time
 from infermax_opt.infermax.exact.space import Space
 
 __all__ = ["times_search"]
@@ -93,6 +92,7 @@ class _TimesSearch:
         self.started = time.monotonic()
         self.space = Space(instance.told_apart(), watch=self._check)
         ticks = self.ticks = instance.cost.ticks
+        self.extra = instance.cost.extra_ticks if instance.pays_extra else None
         arrivals = (request.arrival.denominator for request in instance.requests)
         self.unit = lcm(instance.cost.ticks_per_second, *arrivals)
         self.per_tick = self.unit // instance.cost.ticks_per_second
@@ -182,7 +182,7 @@ class _TimesSearch:
         for pattern in self.space.patterns(label.state):
             for _, targets, load in self.space.batches(pattern, len(label.state), None):
                 child = tuple(sorted(targets))
-                took = batch_time(*self.ticks, *load[3:]) * self.per_tick
+                took = load_time(self.ticks, self.extra, load) * self.per_tick
                 if child != label.state and (child not in best or took < best[child][0]):
                     best[child] = took, load
         for child, (took, load) in best.items():

@@ -21,7 +21,6 @@ request is late, nobody fits; then the first request that can go on does so alon
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from math import inf
 from typing import NamedTuple
@@ -36,28 +35,7 @@ from infermax_opt.infermax.schedulers._class_loop import (
 )
 from infermax_opt.infermax.schedulers._draft import Draft, Job, alone
 
-__all__ = ["Bros", "BrosOptions"]
-
-
-@dataclass(frozen=True)
-class BrosOptions:
-    """What distinguishes one BROS from another.
-
-    Parameters
-    ----------
-    guarded : bool
-        See the module; else literal.
-    group : int
-        Tokens of a group, which is due as many TPOT limits after the group before it.
-    least, most : int
-        Requests in a batch: the limit doubles up to `most` while time does not end step (ii), else it is
-        back at `least`.
-    """
-
-    guarded: bool = True
-    group: int = 1
-    least: int = 128
-    most: int = 1024
+__all__ = ["Bros"]
 
 
 class _Entry(NamedTuple):
@@ -75,21 +53,32 @@ class Bros(ClassScheduler):
     Parameters
     ----------
     instance : Instance
-    options : BrosOptions
+    guarded : bool
+        See the module; else literal.
+    group : int
+        Tokens of a group, which is due as many TPOT limits after the group before it.
+    least, most : int
+        Requests in a batch: the limit doubles up to `most` while time does not end step (ii), else it is
+        back at `least`.
     """
 
-    def __init__(self, instance: Instance, options: BrosOptions | None = None):
+    def __init__(
+        self, instance: Instance, *, guarded: bool = True, group: int = 1, least: int = 128, most: int = 1024
+    ):
         super().__init__(instance)
-        self.options = options or BrosOptions()
+        self._guarded = guarded
+        self._group = group
+        self._least = least
+        self._most = most
         #: Requests in a batch, at most.
-        self.size = self.options.least
+        self.size = least
 
     def slack(self, job: Job, now: float) -> float:
         """Seconds until a job has to have its next token, later ones of its group taking average batches."""
         last = inf if job.e2e_due == inf else job.e2e_due - job.to_come * self.average
         if not job.generated:
             return min(job.ttft_due, last) - now
-        group = self.options.group
+        group = self._group
         left = group - (job.generated - 1) % group
         if left == group:
             job.mark = job.last
@@ -101,7 +90,7 @@ class Bros(ClassScheduler):
         entries = self._entries(now)
         limit = min((entry.slack for entry in entries if entry.savable), default=inf)
         out = self._add_real_time(draft, entries, limit)
-        if self.options.guarded:
+        if self._guarded:
             limit = min([limit, *(entry.slack - self.average for entry in out if entry.savable)])
         self._add_best_effort(draft, [entry for entry in entries if entry.job in draft.jobs], limit)
 
@@ -112,7 +101,7 @@ class Bros(ClassScheduler):
         entries, late = list[_Entry](), list[Job]()
         for job in [*self.running[REAL_TIME], *self.waiting[REAL_TIME]]:
             slack = self.slack(job, now)
-            if not self.options.guarded or alone(self.rules, job) <= slack:
+            if not self._guarded or alone(self.rules, job) <= slack:
                 entries.append(_Entry(slack, job.place, job, True))
             elif job.generated:
                 late.append(job)
@@ -161,8 +150,8 @@ class Bros(ClassScheduler):
                     break
                 self._fixed.add(job)
             draft.add(job, tokens)
-        most = self.options.least if timed else min(2 * self.size, self.options.most)
-        self.size = max(self.options.least, most)
+        most = self._least if timed else min(2 * self.size, self._most)
+        self.size = max(self._least, most)
         return [entry for entry in entries if entry.savable and entry.job not in draft.jobs]
 
     def _victims(self, entries: Sequence[_Entry], k: int) -> Iterator[Job]:
@@ -196,7 +185,7 @@ class Bros(ClassScheduler):
         before = draft.jobs[entry.job]
         draft.remove(entry.job)
         tokens = draft.chunk(job)
-        if self.options.guarded and entry.savable:
+        if self._guarded and entry.savable:
             limit = min(limit, entry.slack - self.average)
         fits = tokens and draft.need(job) <= draft.free and len(draft.jobs) < self.size
         if not fits or draft.seconds_with(job, tokens) > limit:

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.schedulers._class_loop import ClassScheduler
-from infermax_opt.infermax.schedulers.bros import Bros, BrosOptions
-from infermax_opt.infermax.schedulers.first_tokens import FirstTokens
-from infermax_opt.infermax.schedulers.round_robin import RoundRobin
-from infermax_opt.infermax.schedulers.slack import Slack
-from infermax_opt.infermax.schedulers.slack_known import SlackKnown
 from infermax_opt.infermax.simulator import simulate
+
+if TYPE_CHECKING:
+    from infermax_opt.infermax.schedulers._class_loop import ClassScheduler
 
 __all__ = ["CLASSED", "FOR_FIRST_TOKENS", "TRIED", "classed_schedule"]
 
+
+def _by(named: str, **settings: Any) -> Callable[[Instance], ClassScheduler]:
+    """What makes a scheduler by ``module:class``; the module is loaded by the first that is made."""
+
+    def make(instance: Instance) -> ClassScheduler:
+        made: ClassScheduler = resolve_name(f"infermax_opt.infermax.schedulers.{named}")(instance, **settings)
+        return made
+
+    return make
+
+
 CLASSED: dict[str, Callable[[Instance], ClassScheduler]] = {
-    "slack": Slack,
-    "slack-known": SlackKnown,
-    "bros": Bros,
-    "rr": RoundRobin,
-    "fcfs": partial(RoundRobin, alternate=False),
-    "first-tokens": FirstTokens,
-    "bros-literal": partial(Bros, options=BrosOptions(guarded=False)),
+    "slack": _by("slack:Slack"),
+    "slack-known": _by("slack_known:SlackKnown"),
+    "bros": _by("bros:Bros"),
+    "rr": _by("round_robin:RoundRobin"),
+    "fcfs": _by("round_robin:RoundRobin", alternate=False),
+    "first-tokens": _by("first_tokens:FirstTokens"),
+    "bros-literal": _by("bros:Bros", guarded=False),
 }
 """What makes the scheduler of each name for an instance."""
 

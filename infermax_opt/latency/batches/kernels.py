@@ -54,7 +54,7 @@ def read_kernels(folder: str, layers: int, max_sequences: int | None) -> BatchSa
     InputError
         Naming file, line, column, value and limit.
     """
-    dense, ends = _dense(folder, layers), _total(_series(os.path.join(folder, ENDS), "sequences"))
+    (dense, notes), ends = _dense(folder, layers), _total(_series(os.path.join(folder, ENDS), "sequences"))
     most = min(max(ends), max_sequences or MAX_TOKENS)
     attention = _attention(os.path.join(folder, ATTENTION), layers)
     longest = max(dense)
@@ -67,7 +67,6 @@ def read_kernels(folder: str, layers: int, max_sequences: int | None) -> BatchSa
     batches = tuple(
         s._replace(seconds=s.seconds + whole[s.tokens] + ending(s.decodes + s.prefills)) for s in known
     )
-    notes = []
     if len(known) < len(attention):
         problem = f"have more tokens than {DENSE} knows, {longest}: errors leave them out"
         notes.append(f"{len(attention) - len(known)} of {len(attention)} measured batches {problem}")
@@ -78,15 +77,24 @@ def read_kernels(folder: str, layers: int, max_sequences: int | None) -> BatchSa
     return BatchSamples(folder, "kernels", parts, batches, tuple(notes), kernel_time_only=True)
 
 
-def _dense(folder: str, layers: int) -> Series:
-    """Seconds of the kernels of a batch by its tokens."""
+def _dense(folder: str, layers: int) -> tuple[Series, list[str]]:
+    """Seconds of the kernels of a batch by its tokens, and what the file seems to lack."""
     path = os.path.join(folder, DENSE)
     found = _series(path, "tokens")
     times = {name: 1 if name in ONCE else (1 + (name in TWICE)) * layers for name in found}
     total = _total({name: {n: times[name] * t for n, t in some.items()} for name, some in found.items()})
     if not total:
         raise InputError("no number of tokens is measured for every layer", field="tokens", source=path)
-    return total
+    notes = []
+    if ONCE.isdisjoint(found):
+        notes.append(f"{DENSE} has neither {' nor '.join(sorted(ONCE))}: is it whole?")
+    sizes = set[int]().union(*found.values())
+    if len(sizes) > len(total):
+        problem = (
+            f"{len(sizes) - len(total)} of {len(sizes)} numbers of tokens are not measured for every kernel"
+        )
+        notes.append(f"{DENSE}: {problem}: they are left out")
+    return total, notes
 
 
 def _total(found: Mapping[str, Series]) -> Series:

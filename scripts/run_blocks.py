@@ -20,6 +20,7 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,7 +75,9 @@ def furnish(folder: Path) -> None:
 
 def run_here(page: Path) -> int:
     """Run the blocks of a page in the current folder; 1 after a line that says what failed."""
-    names: dict[str, Any] = {"__name__": "page"}
+    # A module that others can look up, as dataclasses do.
+    module = sys.modules["page"] = ModuleType("page")
+    names: dict[str, Any] = module.__dict__
     for block in blocks(page):
         # Empty lines in front: lines are those of the page.
         text = "\n" * (block.line - 1) + block.text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.parsing import nested_parse_to_nodes
 
+from infermax_opt.core.exact import Rounding, figures_text, lower_rounding
+
 #: Columns that are shown where none are named, in this order, as far as a table has them and fills them.
 USUAL = (
     "instance", "upper_bound_s", "workers", "lower_bound_s", "lower_bound_workers", "gap_percent", "bound",
@@ -22,13 +26,15 @@ USUAL = (
 DIGITS = 6
 
 
-def short(value: str) -> str:
-    """A cell: numbers to six digits, others as they are."""
-    try:
-        number = float(value)
-    except ValueError:
+def short(row: Mapping[str, str], column: str) -> str:
+    """A cell: numbers to six digits, lower bounds rounded down and gaps up, others as they are."""
+    value = row[column]
+    if len(value) <= DIGITS or not is_number(value):
         return value
-    return value if len(value) <= DIGITS else f"{number:.{DIGITS}g}"
+    rounding: Rounding = "ceiling" if column.endswith("gap_percent") else "nearest"
+    if column.startswith("lower_bound"):
+        rounding = lower_rounding(Fraction(row.get("gap_percent") or "1"))
+    return figures_text(Fraction(value), DIGITS, rounding)
 
 
 def is_number(value: str) -> bool:
@@ -71,7 +77,7 @@ class Archive(SphinxDirective):
         right = {c for c in columns if all(is_number(row[c]) for row in rows)}
         lines.append("| " + " | ".join("---:" if c in right else "---" for c in columns) + " |")
         for row in rows:
-            cells = (short(row[c]).replace("|", r"\|") or "-" for c in columns)
+            cells = (short(row, c).replace("|", r"\|") or "-" for c in columns)
             lines.append("| " + " | ".join(cells) + " |")
         lines += [
             "",

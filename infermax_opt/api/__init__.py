@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from infermax_opt.core.band import Band, require_band
 from infermax_opt.core.checks import checked_seconds, checked_text
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import lower_rounding
 from infermax_opt.core.problem import AnyProblem, Heuristic
 from infermax_opt.core.registry import problem_of_instance
 from infermax_opt.core.result import AnyResult, Claim, LowerBound, Result
@@ -66,7 +67,7 @@ def bound(
     band : Band, optional
         Of machines that they are to hold for.
     """
-    from infermax_opt.core.compiling_apart import in_time
+    from infermax_opt.core.compiling_apart import UNCOMPILED, in_time
     from infermax_opt.core.progress import Teller
 
     instance = on_band(instance, band)
@@ -79,16 +80,18 @@ def bound(
         return end is not None and time.monotonic() > end
 
     try:
-        with in_time(lambda: bool(found) and late()):
+        with in_time(lambda: bool(found) and late()) as limit:
             for lower in problem_of_instance(instance).bounds(instance, stop=late):
                 require_certified(instance, lower)
                 found.append(lower)
                 best = max(some.value for some in found)
-                text = f"lower bound {amount(instance, lower.value)} ({lower.source})"
+                text = f"lower bound {amount(instance, lower.value, lower_rounding())} ({lower.source})"
                 tell(text, "bound", bound=best, source=lower.source)
     except KeyboardInterrupt:
         if not found:
             raise
+    if limit.ended:
+        tell(": ".join(UNCOMPILED), "untried")
     return tuple(sorted(found, key=lambda lower: -lower.value))
 
 

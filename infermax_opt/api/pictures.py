@@ -254,13 +254,18 @@ def plot_convergence(
         _shade(axes, _draw_sides(axes, steps, end))
         axes.set_xlim(0, end or 1)
         axes.set_xlabel("time of the solve (s)")
-        axes.set_ylabel("objective" if result is None else result.objective)
+        axes.set_ylabel("objective" if result is None else _objective_and_unit(result))
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
         axes.legend(loc="best", fontsize=9)
         name = title or ("a solve" if result is None else printable(result.instance))
         alt = f"Steps over time: the best schedule falls, the lower bound rises, {len(steps)} times in all."
         return entitle(ax, [axes], [name, _ended(result, steps[-1], end)], alt)
+
+
+def _objective_and_unit(result: AnyResult) -> str:
+    """The objective, with its unit where the instance is known."""
+    return result.objective if result.given is None else f"{result.objective} ({result.given.unit[1]})"
 
 
 def _ended(result: AnyResult | None, last: ProgressEvent, end: float) -> str:

@@ -19,6 +19,7 @@ from infermax_opt.cli.console import (
     output_option,
     progress_printer,
     save,
+    telling_untried,
 )
 from infermax_opt.cli.options import aimed, band_option, read_aimed, read_band, time_limit_option
 from infermax_opt.cli.solve import tell_left_out
@@ -82,7 +83,7 @@ def bound(
     instance = read_aimed(instance_file, objective, slos)
     machines = read_band(instance, band)
     instance = api.on_band(instance, machines)
-    bounds = api.bound(instance, time_limit=time_limit, progress=progress_printer(progress))
+    bounds = api.bound(instance, time_limit=time_limit, progress=telling_untried(progress_printer(progress)))
     if not bounds and (output or certificate):
         raise InputError("no lower bound is known, so there is none to write", source=instance_file)
     with all_written():

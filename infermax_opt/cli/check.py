@@ -106,6 +106,7 @@ def check(
     """  # noqa: D301
     from infermax_opt import api
     from infermax_opt.core.certification import CertificateRejected
+    from infermax_opt.core.exact import lower_rounding
     from infermax_opt.files.report import value_text
 
     check_inputs(instance_file, certificate_file)
@@ -116,7 +117,8 @@ def check(
     except CertificateRejected as rejected:
         click.echo(f"infermax-opt: {rejected}", err=True)
         return FAILED
-    click.echo(f"certified: no schedule of {instance.name} is better than {value_text(instance, proved)}")
+    least = value_text(instance, proved, lower_rounding())
+    click.echo(f"certified: no schedule of {instance.name} is better than {least}")
     return DONE
 
 

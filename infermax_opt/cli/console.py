@@ -9,7 +9,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -22,10 +22,13 @@ from infermax_opt.core.plugins import left_out
 from infermax_opt.core.registry import left_out_so_far
 from infermax_opt.files.json import STANDARD
 
+if TYPE_CHECKING:
+    from infermax_opt.core.progress import ProgressEvent
+
 __all__ = [
     "AS_JSON", "MAX_SIZE", "PROGRESS", "Program",
     "check_inputs", "check_output", "check_outputs_differ", "not_done", "output_option",
-    "progress_printer", "save", "say", "wrote",
+    "progress_printer", "save", "say", "telling_untried", "wrote",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,6 +37,8 @@ DONE, FAILED, UNUSABLE, BROKEN_PIPE = 0, 1, 2, 141
 DEBUG = "INFERMAX_OPT_DEBUG"
 #: Key of the context of a command one of whose files goes to standard output.
 TAKEN = "infermax_opt.standard_output"
+#: Key of the context of a command whose report could not be printed: the error.
+UNHEARD = "infermax_opt.unheard"
 
 PROGRESS = click.option(
     "--progress/--no-progress",
@@ -120,6 +125,8 @@ class Program(click.Group):
         try:
             with self.make_context(prog_name, args, **extra) as context:
                 code = self.invoke(context)
+            if UNHEARD in context.meta:
+                raise context.meta[UNHEARD]
             sys.stdout.flush()
             _tell_left_out()
         except click.exceptions.Exit as stop:
@@ -257,8 +264,15 @@ def check_outputs_differ(*outputs: str | None) -> None:
 
 
 def say(text: str) -> None:
-    """Print a report: to standard output, or to standard error where a file goes to the former."""
-    click.echo(text, err=TAKEN in click.get_current_context().meta)
+    """Print a report: to standard output, or to standard error where a file goes to the former.
+
+    Where nobody hears it, such as `head` that read enough, the command writes its files before it fails.
+    """
+    meta = click.get_current_context().meta
+    try:
+        click.echo(text, err=TAKEN in meta)
+    except OSError as error:
+        meta.setdefault(UNHEARD, error)
 
 
 def wrote(*names: str | None) -> None:
@@ -326,3 +340,21 @@ def progress_printer(wanted: bool | None = None) -> Callable[[object], None] | N
 
     tell_compiling(show)
     return show
+
+
+def telling_untried(show: Callable[[object], None] | None) -> Callable[[ProgressEvent], None]:
+    """Listen to progress: what was left out is told in any case, the rest as `show` shows it.
+
+    Parameters
+    ----------
+    show : callable, optional
+        As of `progress_printer`.
+    """
+
+    def hear(event: ProgressEvent) -> None:
+        if event.step == "untried":
+            click.echo(f"infermax-opt: {event}", err=True)
+        elif show is not None:
+            show(event)
+
+    return hear

@@ -20,6 +20,7 @@ from infermax_opt.cli.console import (
     progress_printer,
     save,
     say,
+    telling_untried,
     wrote,
 )
 from infermax_opt.cli.options import band_option, read_aimed, slos_option
@@ -177,7 +178,7 @@ def gap(
     with naming_each("bounds", bounds):
         groups = score(
             subjects, metrics=metrics, time_limit=time_limit, known=[read_bound(path) for path in bounds],
-            band=allowed, progress=progress_printer(progress),
+            band=allowed, progress=telling_untried(progress_printer(progress)),
         )  # fmt: skip
     explanations = _explanations(groups) if explain else []
     _write(groups, explanations, output, as_json, proofs, plot, table)

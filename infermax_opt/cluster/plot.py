@@ -7,6 +7,7 @@ from typing import Any
 from infermax_opt.cluster.report import BOUNDS
 from infermax_opt.cluster.series import WorkerSeries
 from infermax_opt.core.checks import checked_kind
+from infermax_opt.core.exact import figures_text, lower_rounding
 from infermax_opt.files.figure import entitle, panels, styled
 from infermax_opt.files.text import printable
 
@@ -64,8 +65,8 @@ def plot_workers(series: WorkerSeries, ax: Any | None = None) -> Any:
         axes.set_xlabel("time (s)")
         axes.set_ylabel("workers")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8, frameon=False)
-        used, least = float(series.mean("upper")), float(series.mean("any_policy"))
-        words = f"workers in use: mean {used:.4g}, at most {series.peak('upper')}"
-        bound = f"lower bound for any policy: mean {least:.4g}, at most {series.peak('any_policy')}"
+        used, least = series.mean("upper"), figures_text(series.mean("any_policy"), 4, lower_rounding())
+        words = f"workers in use: mean {float(used):.4g}, at most {series.peak('upper')}"
+        bound = f"lower bound for any policy: mean {least}, at most {series.peak('any_policy')}"
         alt = f"Steps over {len(series.beats)} heartbeats: {', '.join(BOUNDS[name] for name in COLOURS)}."
         return entitle(ax, [axes], [printable(series.stream.name), f"{words}; {bound}"], alt)

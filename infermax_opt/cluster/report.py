@@ -7,6 +7,7 @@ from typing import Any
 
 from infermax_opt.cluster.forecast import SPAN, WorkerForecast, forecast_of
 from infermax_opt.cluster.series import WorkerSeries
+from infermax_opt.core.exact import figures_text, lower_rounding
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.report import metrics_text
 from infermax_opt.files.schemas import SCHEMAS
@@ -47,11 +48,8 @@ def series_text(series: WorkerSeries) -> str:
         f"{float(stream.gamma):g}",
         "fewest workers at a heartbeat, for policies that keep limits a to e",
     ]
-    rows = [("", "peak", "mean", "mean is below that used by")]
-    for name, text in BOUNDS.items():
-        below = "" if name == "upper" else percent(_gap(series, name), "ceiling")
-        rows.append((text, str(series.peak(name)), f"{float(series.mean(name)):.4g}", below))
-    lines += aligned(rows)
+    head = ("", "peak", "mean", "mean is below that used by")
+    lines += aligned([head, *(_bound_row(series, name) for name in BOUNDS)])
     placed = sum(beat.new > 0 for beat in series.beats)
     lines.append(
         f"  proven fewest, ongoing requests where they are, at {len(series.beats) - series.open_beats} of "
@@ -73,6 +71,14 @@ def series_text(series: WorkerSeries) -> str:
     if forecast is not None:
         lines += ["workers by arrival rate r (eq 7)", *_forecast_lines(forecast)]
     return "\n".join([*lines, "", metrics_text(series.metrics)])
+
+
+def _bound_row(series: WorkerSeries, name: str) -> tuple[str, str, str, str]:
+    """Peak and mean of a bound; a lower one is rounded down, and the gap up."""
+    upper = name == "upper"
+    mean = figures_text(series.mean(name), 4, "nearest" if upper else lower_rounding())
+    below = "" if upper else percent(_gap(series, name), "ceiling")
+    return BOUNDS[name], str(series.peak(name)), mean, below
 
 
 def _look_ahead_lines(series: WorkerSeries) -> list[str]:

@@ -114,6 +114,8 @@ class WorkerSeries(ShownRows):
     verified: bool
     cut_short: int | None
 
+    lower_facts = frozenset({"mean_lower", "mean_any_policy"})
+
     def facts(self) -> Mapping[str, Any]:
         """Largest and mean number of workers, and of both bounds."""
         return {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.core.exact import Rounding, decimal_text, percent_text
+from infermax_opt.core.exact import Rounding, decimal_text, figures_text, lower_rounding, percent_text
 
 __all__ = [
     "BOUNDS",
@@ -25,6 +25,7 @@ __all__ = [
     "Columns",
     "RowKind",
     "gap_text",
+    "lower_cell",
     "nearest",
     "own",
     "percent",
@@ -62,9 +63,14 @@ def share(value: Fraction | None) -> str | None:
     return None if value is None else percent(value, 9)
 
 
-def seconds_cell(value: Fraction | None) -> str:
+def seconds_cell(value: Fraction | None, rounding: Rounding = "nearest") -> str:
     """A time in seconds, or a dash."""
-    return UNKNOWN if value is None else f"{float(value):.9g}"
+    return UNKNOWN if value is None else figures_text(value, 9, rounding)
+
+
+def lower_cell(row: Any) -> str:
+    """The lower bound of a row for people, rounded down unless the schedule meets it, or a dash."""
+    return seconds_cell(row.lower_bound, lower_rounding(row.gap))
 
 
 def wall_cell(value: float | None) -> str:
@@ -149,7 +155,7 @@ SHARED = Columns(
         "instance": lambda r: r.instance,
         "requests": lambda r: r.requests,
         "schedule": lambda r: seconds_cell(r.upper_bound),
-        "lower bound": lambda r: seconds_cell(r.lower_bound),
+        "lower bound": lower_cell,
         "gap, %": lambda r: gap_text(r.gap),
         "bound": lambda r: r.bound,
         "proof": lambda r: r.proof,

@@ -17,8 +17,8 @@ from typing import Literal
 from infermax_opt.core.errors import InputError
 
 __all__ = [
-    "MAX_DIGITS", "Number", "Rounding", "decimal_places", "decimal_text", "fixed_text", "is_finite_decimal",
-    "percent_text", "read_whole", "to_fraction",
+    "MAX_DIGITS", "Number", "Rounding", "decimal_places", "decimal_text", "figures_text", "fixed_text",
+    "is_finite_decimal", "lower_rounding", "percent_text", "read_whole", "to_fraction",
 ]  # fmt: skip
 
 Number = int | str | float | Decimal | Fraction
@@ -163,6 +163,33 @@ def percent_text(value: Fraction, *, digits: int = 3, rounding: Rounding = "near
         shown smaller than it is.
     """
     return f"{float(_rounded(100 * value, digits, rounding)):.{digits}g}"
+
+
+def figures_text(value: Fraction | float, digits: int = 6, rounding: Rounding = "nearest") -> str:
+    """Write `value` for people, with so many significant digits.
+
+    Parameters
+    ----------
+    value : Fraction or float
+        A float means its shortest repr.
+    digits : int
+        Significant digits, at most 15.
+    rounding : {"floor", "ceiling", "nearest"}
+        See `lower_rounding`.
+    """
+    number = float(value)
+    if rounding != "nearest" and math.isfinite(number):
+        exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+        number = float(_rounded(exact, digits, rounding))
+    return f"{number:.{digits}g}"
+
+
+def lower_rounding(gap: Fraction | float | None = None) -> Rounding:
+    """How a lower bound is rounded where it is shown: down, so that none is shown above what is proved.
+
+    One that a schedule meets, with a gap of 0, is shown as the schedule's value is: to the nearest.
+    """
+    return "nearest" if gap is not None and gap == 0 else "floor"
 
 
 def fixed_text(value: Fraction | float, decimals: int, rounding: Literal["floor", "ceiling"]) -> str:

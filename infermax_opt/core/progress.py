@@ -31,7 +31,8 @@ class ProgressEvent(Shown):
         Since the run began.
     step : str
         ``bound`` or ``schedule`` where there is a better one; else ``search``, or what is run through:
-        ``row`` of a table, ``metric``, ``direction`` of a front, ``heartbeat``, ``kernel`` that was compiled.
+        ``row`` of a table, ``metric``, ``direction`` of a front, ``heartbeat``, ``kernel`` that was compiled;
+        ``untried`` where something was left out that would have helped.
     value, bound : float or None
         Objective of the best schedule, and best lower bound, in its unit; None where there is none yet.
     source : str or None

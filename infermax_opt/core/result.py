@@ -108,6 +108,8 @@ class LowerBound(Shown):
     reason: str | None = field(default=None, compare=False)
     made_for: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
+    lower_facts = frozenset({"value"})
+
     def facts(self) -> Mapping[str, Any]:
         """Value, what found it, how it is proved."""
         return {"value": self.value, "source": self.source, "proof": self.proof, "reason": self.reason}

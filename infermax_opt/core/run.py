@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from infermax_opt.core.compiled import hurrying
 from infermax_opt.core.compiling_apart import UNCOMPILED, in_time
 from infermax_opt.core.errors import InputError, PackageError
+from infermax_opt.core.exact import lower_rounding
 from infermax_opt.core.extras import absent, remedy
 from infermax_opt.core.interrupts import Stopped
 from infermax_opt.core.progress import Progress, Teller
@@ -252,7 +253,8 @@ class SolveRun(Generic[P, S, M]):
             self.certified = candidate if known is None or candidate.value > known.value else known
         if self.lower is None or candidate.value > self.lower.value:
             self.lower = candidate
-            text = f"lower bound {amount(self.instance, candidate.value)} ({candidate.source})"
+            least = amount(self.instance, candidate.value, lower_rounding())
+            text = f"lower bound {least} ({candidate.source})"
             self.news(text, "bound", candidate.source)
 
     def credible(self, lower: LowerBound | None) -> LowerBound | None:

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import Rounding, figures_text, lower_rounding
 from infermax_opt.core.frames import frame, plain, request_fields
 
 if TYPE_CHECKING:
@@ -54,18 +55,30 @@ class Shown:
         """What the line and the table show: names and values; None is left out."""
         raise NotImplementedError
 
+    #: Names of facts that are lower bounds; those whose name ends with ``gap`` are gaps.
+    lower_facts: ClassVar[frozenset[str]] = frozenset({"lower_bound", "bound"})
+
     def __repr__(self) -> str:
-        told = (f"{name} {_word(value)}" for name, value in self.facts().items() if value is not None)
+        told = (f"{name} {text}" for name, text in self._told())
         return f"<{type(self).__name__}: {', '.join(told)}>"
+
+    def _told(self) -> Iterable[tuple[str, str]]:
+        """Facts that are known as words: no lower bound above, and no gap below what it is."""
+        facts = self.facts()
+        for name, value in facts.items():
+            if value is not None:
+                rounding: Rounding = "ceiling" if name.endswith("gap") else "nearest"
+                if name in self.lower_facts:
+                    rounding = lower_rounding(facts.get("gap"))
+                yield name, _word(value, rounding)
 
     def _repr_html_(self) -> str:
         import html  # a command shows nothing in a notebook
 
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name.replace('_', ' '))}</th>"
-            f"<td style='text-align:left'>{html.escape(_word(value))}</td></tr>"
-            for name, value in self.facts().items()
-            if value is not None
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for name, text in self._told()
         )
         return f"<table><caption>{html.escape(type(self).__name__)}</caption>{cells}</table>"
 
@@ -252,6 +265,8 @@ def _problem(value: object) -> AnyProblem:
     return found
 
 
-def _word(value: object) -> str:
+def _word(value: object, rounding: Rounding = "nearest") -> str:
     """A value to six digits."""
-    return f"{float(value):.6g}" if isinstance(value, float | Fraction) else str(plain(value))
+    if isinstance(value, float | Fraction):
+        return figures_text(value, rounding=rounding)
+    return str(plain(value))

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from infermax_opt.core.exact import Rounding, figures_text
+
 __all__ = [
     "SHARE", "SHARE_REACHED",
     "AnyInstance", "AnyMetrics", "AnySchedule", "AnyViolation", "MetricRow", "amount", "one_each",
@@ -97,7 +99,15 @@ class AnyViolation(Protocol):
         ...
 
 
-def amount(instance: AnyInstance, value: Fraction | float) -> str:
-    """A value of the objective with its unit, to six digits."""
+def amount(instance: AnyInstance, value: Fraction | float, rounding: Rounding = "nearest") -> str:
+    """A value of the objective with its unit, to six digits.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    value : Fraction or float
+    rounding : {"nearest", "floor", "ceiling"}
+        Of a lower bound as `lower_rounding` says.
+    """
     one, many = instance.unit
-    return f"{float(value):.6g} {one if value == 1 else many}"
+    return f"{figures_text(value, rounding=rounding)} {one if value == 1 else many}"

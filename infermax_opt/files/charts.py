@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import floor, log10
 
+from infermax_opt.core.exact import figures_text, lower_rounding
 from infermax_opt.files.page import escaped
 from infermax_opt.files.text import UNKNOWN
 
@@ -201,8 +202,13 @@ def _short(name: str) -> str:
 
 
 def _ends(*ends: float | None) -> str:
-    """The ends of a range in words; one where they are the same."""
-    return " to ".join(dict.fromkeys(UNKNOWN if value is None else f"{value:.4g}" for value in ends))
+    """The ends of a range in words, the first, maybe a bound, rounded down; one if they are the same."""
+    first = lower_rounding(0 if len(set(ends)) == 1 else None)
+    texts = (
+        UNKNOWN if value is None else figures_text(value, 4, "nearest" if k else first)
+        for k, value in enumerate(ends)
+    )
+    return " to ".join(dict.fromkeys(texts))
 
 
 def line_chart(title: str, points: Points, target: float | None, across: str, up: str) -> str:

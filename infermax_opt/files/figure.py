@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import lower_rounding
 from infermax_opt.core.extras import require
 from infermax_opt.core.result import Claim
 from infermax_opt.core.values import AnyInstance
@@ -318,8 +319,9 @@ def credit(ax: Any | None, drawn: Any, label: str) -> None:
 def bound_words(instance: AnyInstance, claim: Claim) -> list[str]:
     """What found the schedule of a result, bound and gap, for a title."""
     how = ", ".join(filter(None, [claim.lower_source, claim.proof.value if claim.proof else None]))
+    least = value_text(instance, claim.lower_bound, lower_rounding(claim.gap))
     return [
         *([f"found by {printable(claim.upper_source)}"] if claim.upper_source else []),
-        f"lower bound {value_text(instance, claim.lower_bound)}{f' ({printable(how)})' if how else ''}",
+        f"lower bound {least}{f' ({printable(how)})' if how else ''}",
         f"gap {percent(claim.gap, 'ceiling')}",
     ]

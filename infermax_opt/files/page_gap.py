@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import figures_text, lower_rounding
 from infermax_opt.files.charts import range_chart
 from infermax_opt.files.fields import Fields
 from infermax_opt.files.page import definitions, escaped, figure, grid, page, paragraph, section, table
@@ -86,7 +87,7 @@ def _answer(name: str, run: Fields) -> str:
 def _chart(title: str, across: str, rows: list[tuple[Any, ...]]) -> str:
     ranges = [(name, _float(low), _float(value)) for name, low, value, *_ in rows]
     lines = [
-        [name, _float(low), _float(value), _percent(gap), _float(gain)]
+        [name, _least(low, gap), _float(value), _percent(gap), _float(gain)]
         for name, low, value, gap, gain in rows
     ]
     head = ("run", "lower bound", "value", "gap", "could gain at most")
@@ -95,6 +96,11 @@ def _chart(title: str, across: str, rows: list[tuple[Any, ...]]) -> str:
 
 def _float(value: Fraction | None) -> float | None:
     return None if value is None else float(value)
+
+
+def _least(low: Fraction | None, gap: Fraction | None) -> float | None:
+    """A lower bound as a cell shows it, to six digits."""
+    return None if low is None else float(figures_text(low, rounding=lower_rounding(gap)))
 
 
 def _percent(gap: Fraction | None) -> str | None:

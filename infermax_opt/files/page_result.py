@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from infermax_opt.core.exact import lower_rounding
 from infermax_opt.core.registry import problem_measured
-from infermax_opt.core.result import Claim, Status
+from infermax_opt.core.result import Answer, Claim, Status
 from infermax_opt.files.charts import range_chart
 from infermax_opt.files.page import definitions, figure, file_link, grid, page, paragraph, section, table
 from infermax_opt.files.report import metric_text
@@ -46,7 +47,8 @@ def result_page(claim: Claim, source: str, folder: str = ".") -> str:
     """
     units = _units(claim)
     unit = units.get(claim.objective)
-    lower, upper = (metric_text(x, unit) for x in (claim.lower_bound, claim.upper_bound))
+    upper = metric_text(claim.upper_bound, unit)
+    lower = metric_text(claim.lower_bound, unit, lower_rounding(claim.gap))
     title = f"{claim.objective}: what was found, and what no schedule goes below"
     low, high = (None if x is None else float(x) for x in (claim.lower_bound, claim.upper_bound))
     across = claim.objective if unit is None else f"{claim.objective}, {unit}"
@@ -123,7 +125,8 @@ def _proof(claim: Claim, source: str, folder: str, lower: str) -> str:
         how = f"{lower}, found by {claim.lower_source}; proved {PROOFS[claim.proof.value]}"
         said.append(("lower bound", how))
     if claim.answer is not None:
-        asked = metric_text(claim.target, _units(claim).get(claim.objective))
+        rounding = lower_rounding() if claim.answer is Answer.NO else "nearest"
+        asked = metric_text(claim.target, _units(claim).get(claim.objective), rounding)
         said.append(("asked", f"is there a schedule with at most {asked}: {claim.answer.value}"))
     if claim.undecided is not None:
         said.append(("undecided", claim.undecided))

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.core.exact import figures_text, lower_rounding
 from infermax_opt.files.charts import line_chart, range_chart
 from infermax_opt.files.fields import Fields
 from infermax_opt.files.page import definitions, figure, grid, page, paragraph, section, table
@@ -146,10 +147,13 @@ def _all_rows(rows: Sequence[_Row]) -> str:
         if name not in LEFT_OUT and not isinstance(value, Mapping | list)
     ]
     names.remove("instance")
-    lines = [[row.name, *(_cell(row.values.get(name)) for name in names)] for row in rows]
+    lines = [[row.name, *(_cell(row, name) for name in names)] for row in rows]
     return table("All rows", ("instance", *names), lines)
 
 
-def _cell(value: Any) -> Any:
-    """A value as a cell takes it."""
+def _cell(row: _Row, name: str) -> Any:
+    """A value of a row as a cell takes it: to six digits, the lower bound rounded down."""
+    if name == "lower_bound" and row.lower is not None:
+        return float(figures_text(row.lower, rounding=lower_rounding(row.gap)))
+    value = row.values.get(name)
     return float(value) if isinstance(value, Decimal) else value

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.band import Band
-from infermax_opt.core.exact import decimal_text
+from infermax_opt.core.exact import Rounding, decimal_text, figures_text, lower_rounding
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import Answer, AnyResult, LowerBound, Proof, Scope, SolverReport, Status
 from infermax_opt.core.result_items import verification_items
@@ -82,25 +82,46 @@ ELSEWHERE = frozenset({"binding", *SECTIONS})
 # --- single values ------------------------------------------------------------------------------
 
 
-def value_text(instance: AnyInstance, value: Fraction | None) -> str:
-    """A value of the objective with its unit."""
-    return UNKNOWN if value is None else amount(instance, value)
+def value_text(instance: AnyInstance, value: Fraction | None, rounding: Rounding = "nearest") -> str:
+    """A value of the objective with its unit, or a dash.
+
+    Parameters
+    ----------
+    instance, value, rounding
+        As of `amount`.
+    """
+    return UNKNOWN if value is None else amount(instance, value, rounding)
 
 
-def metric_text(value: Fraction | int | None, unit: str | None) -> str:
-    """A metric with its unit, if it has one; a dash where it is not known."""
+def metric_text(value: Fraction | int | None, unit: str | None, rounding: Rounding = "nearest") -> str:
+    """A metric with its unit, if it has one; a dash where it is not known.
+
+    Parameters
+    ----------
+    value : Fraction or int, optional
+    unit : str, optional
+    rounding : {"nearest", "floor", "ceiling"}
+        Of a lower bound as `lower_rounding` says.
+    """
     if value is None:
         return UNKNOWN
     if unit == "s":
-        return seconds(Fraction(value))
+        return seconds(Fraction(value), rounding)
     if unit in (SHARE, SHARE_REACHED):
-        return percent(Fraction(value), "nearest" if unit == SHARE else "floor")
-    return counted(value, unit)
+        least: Rounding = "floor" if unit == SHARE_REACHED and rounding == "nearest" else rounding
+        return percent(Fraction(value), least)
+    return counted(value, unit, rounding)
 
 
-def counted(value: Fraction | int, unit: str | None) -> str:
-    """A number with its unit, if it has one."""
-    number = str(value) if isinstance(value, int) else f"{float(value):.6g}"
+def counted(value: Fraction | int, unit: str | None, rounding: Rounding = "nearest") -> str:
+    """A number with its unit, if it has one.
+
+    Parameters
+    ----------
+    value, unit, rounding
+        As of `metric_text`.
+    """
+    number = str(value) if isinstance(value, int) else figures_text(value, rounding=rounding)
     if unit is None:
         return number
     return f"{number} {unit.removesuffix('s') if value == 1 and '/' not in unit else unit}"
@@ -153,16 +174,27 @@ def result_text(instance: AnyInstance, result: AnyResult) -> str:
         *([("machines", machines)] if machines else []),
         *_status_rows(result),
         (made, f"{amount(instance, upper.value)}  found by {upper.source}" if upper else UNKNOWN),
-        ("lower bound", f"{amount(instance, lower.value)}  from {lower.source}" if lower else UNKNOWN),
+        ("lower bound", _lower_text(instance, result)),
         ("gap", f"{percent(result.gap, 'ceiling')}  ({made} - lower bound) / {made}"),
     ]
     if lower:
         said = [("because", lower.reason), ("proved by", PROOFS[lower.proof])]
         rows += [(name, text) for name, text in (*said, ("certificate", lower.certificate)) if text]
     if result.target is not None and result.answer is not None:
-        rows.insert(1, ("question", f"is there a schedule with at most {amount(instance, result.target)}?"))
+        # Rounded as the bound is that refutes it, which stands below.
+        rounding = lower_rounding() if result.answer is Answer.NO else "nearest"
+        asked = amount(instance, result.target, rounding)
+        rows.insert(1, ("question", f"is there a schedule with at most {asked}?"))
         rows.insert(2, ("answer", ANSWERS[result.answer]))
     return "\n".join([printable(result.instance), *aligned(rows), *_found_lines(instance, result)])
+
+
+def _lower_text(instance: AnyInstance, result: AnyResult) -> str:
+    """The lower bound, and what found it."""
+    lower = result.lower
+    if lower is None:
+        return UNKNOWN
+    return f"{amount(instance, lower.value, lower_rounding(result.gap))}  from {lower.source}"
 
 
 def _found_lines(instance: AnyInstance, result: AnyResult) -> list[str]:
@@ -269,7 +301,9 @@ def bounds_text(instance: AnyInstance, bounds: Sequence[LowerBound]) -> str:
     lines += [f"lower bounds, best first: no schedule does better{f' on {machines}' if machines else ''}"]
     if not bounds:
         return "\n".join([*lines, f"  {UNKNOWN}"])
-    lines += aligned((amount(instance, b.value), b.source, b.proof.value, b.reason or "") for b in bounds)
+    lines += aligned(
+        (amount(instance, b.value, lower_rounding()), b.source, b.proof.value, b.reason or "") for b in bounds
+    )
     lines += ["how they were proved"]
     lines += [f"  {PROOFS[proof]}" for proof in Proof if any(b.proof is proof for b in bounds)]
     return "\n".join(lines)
@@ -317,7 +351,8 @@ def _trust(instance: AnyInstance, check: AnyVerification) -> str:
     if check.lower_bound is None:
         return f"{UNKNOWN}  (none claimed)"
     words = check.bound_words or "it does not say what proves it"
-    return f"{amount(instance, check.lower_bound)}  {words}"
+    rounding = lower_rounding(None if check.objective is None else check.objective - check.lower_bound)
+    return f"{amount(instance, check.lower_bound, rounding)}  {words}"
 
 
 # --- JSON values --------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from infermax_opt.core.exact import Rounding, percent_text
+from infermax_opt.core.exact import Rounding, figures_text, percent_text
 
 __all__ = ["UNKNOWN", "aligned", "percent", "printable", "seconds"]
 
@@ -18,9 +18,9 @@ def printable(text: object) -> str:
     return "".join(ch if ch.isprintable() else repr(ch)[1:-1] for ch in str(text))
 
 
-def seconds(value: Fraction | float | None) -> str:
+def seconds(value: Fraction | float | None, rounding: Rounding = "nearest") -> str:
     """A time with its unit."""
-    return UNKNOWN if value is None else f"{float(value):.6g} s"
+    return UNKNOWN if value is None else f"{figures_text(value, rounding=rounding)} s"
 
 
 def percent(value: Fraction | None, rounding: Rounding = "nearest") -> str:

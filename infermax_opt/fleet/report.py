@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from infermax_opt.core.exact import Rounding, figures_text
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent
@@ -43,8 +44,8 @@ class Proofs(NamedTuple):
     decode_certificate: str | None = None
 
 
-def _number(value: Fraction | float | None) -> float | None:
-    return None if value is None else float(f"{float(value):.6g}")
+def _number(value: Fraction | float | None, rounding: Rounding = "nearest") -> float | None:
+    return None if value is None else float(figures_text(value, rounding=rounding))
 
 
 def _values(row: PlanRow) -> dict[str, Any]:
@@ -64,18 +65,18 @@ def _values(row: PlanRow) -> dict[str, Any]:
         "upper": upper,
         "online": row.online and row.online.machines,
         "status": row.status,
-        "gap": None if lower is None or not upper else _number(Fraction(upper - lower, upper)),
-        "relaxed": _number(row.bound.relaxed),
+        "gap": None if lower is None or not upper else _number(Fraction(upper - lower, upper), "ceiling"),
+        "relaxed": _number(row.bound.relaxed, "floor"),
         "policy": found and found.policy,
         "scheduler": found and found.scheduler,
         "missed": found and question.size - len(found.replay.good),
         "refused": found and found.refused,
         "unfit": len(question.unfit),
         "price_per_hour": _number(row.machine.price),
-        "cost_per_million_lower": _number(row.cost_per_million(lower)),
+        "cost_per_million_lower": _number(row.cost_per_million(lower), "floor"),
         "cost_per_million_upper": _number(row.cost_per_million(upper)),
         "never_in_time": len(row.bound.lost),
-        "machine_hours_lower": hours and _number(hours.lower / HOUR),
+        "machine_hours_lower": hours and _number(hours.lower / HOUR, "floor"),
         "machine_hours_upper": hours and _number(hours.upper / HOUR),
         "peak_on": hours and hours.peak,
         "hours_policy": hours and hours.policy,
@@ -96,9 +97,9 @@ def _window_values(found: Autoscaled | None) -> dict[str, Any]:
             means[k] = None if None in counts else Fraction(sum(counts), len(counts))
     low, high = (None, None) if found is None else (found.lower, found.upper)
     return {
-        "windows_lower": _number(means[0]),
+        "windows_lower": _number(means[0], "floor"),
         "windows_upper": _number(means[1]),
-        "windows_hours_lower": None if low is None else _number(low / HOUR),
+        "windows_hours_lower": None if low is None else _number(low / HOUR, "floor"),
         "windows_hours_upper": None if high is None else _number(high / HOUR),
     }
 
@@ -133,7 +134,7 @@ def _split_prices(row: PlanRow, split: SplitPlan) -> dict[str, Any]:
     found = split.found
     low = row.per_million(split.price(split.prefill.machines, split.decode.machines))
     high = None if found is None else row.per_million(split.price(found.prefill, found.decode))
-    return {"lower": _number(low), "upper": _number(high)}
+    return {"lower": _number(low, "floor"), "upper": _number(high)}
 
 
 def _tried_apart(split: SplitPlan | None) -> list[dict[str, Any]]:
@@ -245,9 +246,9 @@ def _mix(rate: Fraction, mix: Mix, rows: Sequence[PlanRow]) -> dict[str, Any]:
     lower, upper = mix.lower, mix.price
     return {
         "rate": _number(rate),
-        "price_per_hour_lower": _number(lower),
+        "price_per_hour_lower": _number(lower, "floor"),
         "price_per_hour_upper": _number(upper),
-        "gap": None if lower is None or not upper else _number((upper - lower) / upper),
+        "gap": None if lower is None or not upper else _number((upper - lower) / upper, "ceiling"),
         "machines": {name: n for name, n in zip(names, mix.machines or (0,) * len(names), strict=True) if n},
     }
 
@@ -293,7 +294,7 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
     for rate, mix in plan.mixes:
         told = _mix(rate, mix, plan.rows)
         parts = " + ".join(f"{n} x {name}" for name, n in told["machines"].items()) or UNKNOWN
-        least, most = _money(mix.lower), _money(mix.price)
+        least, most = _short(mix.lower, "floor"), _short(mix.price)
         lines.append(f"cheapest mix at rate {float(rate):g}: {parts}; {least} to {most} an hour")
     if plan.stopped is not None:
         lines.append(f"stopped by {plan.stopped}; what is above is what was known")
@@ -341,9 +342,8 @@ def _remarks(row: PlanRow) -> list[str]:
         lines.append(f"{name}: {NOT_CERTIFIED}")
     if row.scaled is not None:
         hours = row.scaled
-        least, most, static = (
-            f"{float(some / HOUR):.4g}" for some in (hours.lower, hours.upper, hours.always)
-        )
+        least, most = _short(hours.lower, "floor", HOUR), _short(hours.upper, unit=HOUR)
+        static = _short(hours.always, unit=HOUR)
         how = f"by {hours.policy}, {hours.peak} at once; {static} if always on"
         lines.append(f"{name}, switched on and off: {least} to {most} machine-hours ({how})")
     if row.windows is not None:
@@ -351,7 +351,8 @@ def _remarks(row: PlanRow) -> list[str]:
     if row.split is not None:
         lines.append(f"{name}, prefill and decode apart: {_apart(row.split)}")
     if row.machine.price is not None:
-        least, most = (_money(row.cost_per_million(count)) for count in (row.lower, row.upper))
+        least = _short(row.cost_per_million(row.lower), "floor")
+        most = _short(row.cost_per_million(row.upper))
         lines.append(f"{name}: {least} to {most} for a million output tokens")
     return lines
 
@@ -361,7 +362,7 @@ def _by_window(name: str, found: Autoscaled) -> list[str]:
     counts = " ".join(f"{_cell(w.lower)}/{_cell(w.upper)}" for w in found.windows)
     length = float(found.windows[0].end)
     by = "" if found.policy is None else f", found by {found.policy} with {found.scheduler}"
-    hours = [UNKNOWN if time is None else f"{float(time / HOUR):.4g}" for time in (found.lower, found.upper)]
+    hours = _short(found.lower, "floor", HOUR), _short(found.upper, unit=HOUR)
     return [
         f"{name}, windows of {length:g} s, each keeps the share: {hours[0]} to {hours[1]} machine-hours{by}",
         f"  machines by window, lower/upper: {counts}",
@@ -384,8 +385,8 @@ def _cell(value: int | None) -> str:
     return UNKNOWN if value is None else str(value)
 
 
-def _money(value: Fraction | None) -> str:
-    return UNKNOWN if value is None else f"{float(value):.4g}"
+def _short(value: Fraction | None, rounding: Rounding = "nearest", unit: Fraction | int = 1) -> str:
+    return UNKNOWN if value is None else figures_text(value / unit, 4, rounding)
 
 
 def _rates(one: Sustained) -> str:

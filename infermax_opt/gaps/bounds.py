@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from infermax_opt.core.compiling_apart import OutOfTime, in_time
+from infermax_opt.core.compiling_apart import UNCOMPILED, OutOfTime, in_time
 from infermax_opt.core.progress import Progress, Teller
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, LowerBound
@@ -78,9 +78,11 @@ def best_bounds(
             end = now + (time_limit - (now - began)) / (len(aimed) - done)
             tell(f"lower bound of {metric}: {end - now:.3g} s", "metric", source=metric)
             late = partial(_passed, end)
-            with suppress(OutOfTime), in_time(late):
+            with suppress(OutOfTime), in_time(late) as limit:
                 for lower in problem.bounds(some, stop=late):
                     found[done].append(lower)
+            if limit.ended:
+                tell(f"lower bound of {metric}: {': '.join(UNCOMPILED)}", "untried", source=metric)
             searched = done + 1
     return tuple(
         MetricBound(metric, aimed[k], _best_checked(aimed[k], [*found[k], *known]), k >= searched)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.core.exact import decimal_text
+from infermax_opt.core.exact import decimal_text, lower_rounding
 from infermax_opt.core.registry import problem_of
+from infermax_opt.core.result import LowerBound
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.report import bound_items, metric_text
 from infermax_opt.files.schemas import SCHEMAS
@@ -51,7 +52,7 @@ def _too_fast(groups: Sequence[Group]) -> list[str]:
     rows = [
         (
             run.subject.label, name, _value(group, row.metric, row.value),
-            f"{percent(row.faster)} below the bound {_value(group, row.metric, row.lower.value)}",
+            f"{percent(row.faster)} below the bound {_least(group, row.metric, row.lower)}",
         )
         for group in groups for run in group.runs for name, row in _named(run)
         if row.faster is not None and row.lower is not None
@@ -89,7 +90,7 @@ def _bound(group: Group, some: MetricBound) -> tuple[str, str, str]:
     if some.lower is None:
         return some.metric, UNKNOWN, cut.removeprefix("; ")
     source = f"{some.lower.source} ({some.lower.proof.value}){cut}"
-    return some.metric, _value(group, some.metric, some.lower.value), source
+    return some.metric, _least(group, some.metric, some.lower), source
 
 
 def _overview(group: Group) -> list[str]:
@@ -110,7 +111,7 @@ def _run(group: Group, run: Compared) -> list[str]:
     rows = [
         (
             name, _value(group, row.metric, row.value), _gap(row),
-            _value(group, row.metric, row.gain),
+            metric_text(row.gain, _unit(group, row.metric), "ceiling"),
         )
         for name, row in _named(run)
     ]  # fmt: skip
@@ -123,6 +124,10 @@ def _run(group: Group, run: Compared) -> list[str]:
 
 def _value(group: Group, metric: str, value: Fraction | int | None) -> str:
     return metric_text(value, _unit(group, metric))
+
+
+def _least(group: Group, metric: str, lower: LowerBound) -> str:
+    return metric_text(lower.value, _unit(group, metric), lower_rounding())
 
 
 def _unit(group: Group, metric: str) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from infermax_opt.core.exact import figures_text, lower_rounding
 from infermax_opt.core.problem import Problem
 from infermax_opt.core.result import Result
 from infermax_opt.core.run import SolveRun
@@ -71,4 +72,5 @@ def _bound(lower: LowerBound | None) -> str:
     """What no schedule has a worst case below, as a note."""
     if lower is None:
         return "no bound of its own"
-    return f"no worst case is below {float(lower.value):.6g} ({lower.source}, {lower.proof.value})"
+    least = figures_text(lower.value, rounding=lower_rounding())
+    return f"no worst case is below {least} ({lower.source}, {lower.proof.value})"

@@ -17,6 +17,7 @@ from infermax_opt.core.columns import (
     own,
     wall_cell,
 )
+from infermax_opt.core.exact import figures_text
 from infermax_opt.core.result import Result
 from infermax_opt.iteration.data.instance import BE_TOKENS, IterationInstance
 from infermax_opt.iteration.data.selection import Selection
@@ -31,8 +32,13 @@ COMPARED = ("rate", "be_tokens_per_second", "rt_served", "rt_late")
 
 
 def _rate(name: str) -> Any:
-    """A number of a row, short."""
-    return lambda r: UNKNOWN if r.own[name] is None else f"{float(r.own[name]):.5g}"
+    """A number of a row, short; the highest rate that there can be is rounded up."""
+
+    def cell(row: Any) -> str:
+        value, bound = row.own[name], name == "bound_rate" and row.gap != 0
+        return UNKNOWN if value is None else figures_text(value, 5, "ceiling" if bound else "nearest")
+
+    return cell
 
 
 def _counts(who: str) -> Any:

@@ -18,6 +18,7 @@ from infermax_opt.core.columns import (
     own,
     wall_cell,
 )
+from infermax_opt.core.exact import figures_text
 from infermax_opt.core.result import Result
 from infermax_opt.pipelining.data.instance import PipeliningInstance
 from infermax_opt.pipelining.data.schedule import Pipelining
@@ -31,8 +32,13 @@ COMPARED = ("apart", "dyadic", "splitting")
 
 
 def _times(name: str) -> Any:
-    """Cell of an amount that is so many times the capacity."""
-    return lambda r: UNKNOWN if r.own[name] is None else f"{float(r.own[name]):.4g}"
+    """Cell of an amount that is so many times the capacity; the most that there can be is rounded up."""
+
+    def cell(row: Any) -> str:
+        value, bound = row.own[name], name == "most" and row.gap != 0
+        return UNKNOWN if value is None else figures_text(value, 4, "ceiling" if bound else "nearest")
+
+    return cell
 
 
 COLUMNS = Columns(

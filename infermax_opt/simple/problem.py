@@ -2,6 +2,7 @@
 
 Its values are records, which give its files.  A replay that measures a schedule and one that lists every
 schedule of a small instance give its verifier.  Bars give its picture, and metrics the columns of its tables.
+The page "My problem" of the documentation explains each with an example.
 """
 
 from __future__ import annotations
@@ -34,16 +35,25 @@ M = TypeVar("M", bound=MetricsRecord)
 
 
 class SimpleProblem(Problem[I, S, M]):
-    """A problem of records; `I`, `S` and `M` as in `Problem`.
+    """A problem of records: `I` of instances, `S` of schedules, `M` of metrics.
 
-    The field of a schedule that `decisions` names holds what is decided.
+    A class of its own gives the attributes, and the methods `broken`, `measure` and `closed_forms`; the other
+    methods may be given.  All are called without a time limit, as often as somebody asks, also in other
+    processes.  They give the same for the same instance and schedule, and change neither.  What one of them
+    raises, or gives that it should not, becomes a line that names the problem.
 
     Attributes
     ----------
+    name, about, instance, schedule, metrics : str, str, type, type, type
+        As in `Problem`: the name that instance files and the entry point say, a few words, and the records.
+    decisions : str
+        Name of the field of a schedule that holds what is decided.
     rules : mapping of name to function
-        Its heuristics: schedules of an instance.
+        Its heuristics, each a function of an instance that returns a schedule.  `solve` and `table` run all
+        of them in this order, `schedule` one; each schedule is verified before it counts.  One that makes no
+        schedule of an instance raises `InputError`.
     most_enumerated : int
-        Requests of the largest instance whose schedules are all listed.
+        Requests of the largest instance whose schedules `every_schedule` lists; 0 for none.
     """
 
     rules: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
@@ -53,18 +63,63 @@ class SimpleProblem(Problem[I, S, M]):
 
     @abstractmethod
     def broken(self, instance: I, schedule: S) -> Iterable[BrokenRule]:
-        """Rules that a schedule breaks; none for a valid one."""
+        """Rules that a schedule breaks; none for a valid one.
+
+        Asked first of every schedule, whether a rule, a file or `every_schedule` made it.  So nothing is sure
+        but the types of its fields: ids may be unknown, missing or twice.  The house checks the name of its
+        instance.
+
+        Parameters
+        ----------
+        instance : I
+        schedule : S
+
+        Returns
+        -------
+        iterable of BrokenRule
+            All of them, or as many as help.  Each `rule` is a member of an enumeration; reports count by its
+            value.
+        """
 
     @abstractmethod
     def measure(self, instance: I, schedule: S) -> M:
-        """Replay a valid schedule: the one clock of the problem."""
+        """Replay a valid schedule: the one clock of the problem.
+
+        Called only where `broken` finds nothing.
+
+        Parameters
+        ----------
+        instance : I
+        schedule : S
+
+        Returns
+        -------
+        M
+            Exact numbers, int or Fraction, in the units that the class of metrics names; None where one is
+            undefined.  The one that `instance.objective_name` names is minimised and always defined.
+        """
 
     @abstractmethod
     def closed_forms(self, instance: I) -> Iterable[LowerBound]:
-        """Lower bounds, each proved by its formula."""
+        """Lower bounds, each proved by its formula.
+
+        Called by `solve`, `bound`, `gap` and `table`, and by `verify`, which recomputes the bound of the same
+        source.  On instances of more than `most_enumerated` requests nothing but `plain` refutes a false one,
+        so whoever writes them vouches for the proof.
+
+        Parameters
+        ----------
+        instance : I
+
+        Returns
+        -------
+        iterable of LowerBound
+            Each with a Fraction in the unit of the objective that no valid schedule is below, a source of its
+            own, `Proof.CLOSED_FORM`, and the proof in a sentence as its reason.
+        """
 
     def plain(self, instance: I) -> S | None:
-        """A schedule that is found at once, or None; the verifier refutes bounds above it, if it is valid."""
+        """A schedule that is found at once, at any size, or None; if valid, bounds above it are refuted."""
         return None
 
     def every_schedule(self, instance: I) -> Iterable[S]:
@@ -72,11 +127,20 @@ class SimpleProblem(Problem[I, S, M]):
 
         What is listed may break rules: the verifier asks `broken` of each, and passes over those that do.  A
         best schedule must be among the others, or a bound above the optimum is confirmed.
+
+        Parameters
+        ----------
+        instance : I
+
+        Returns
+        -------
+        iterable of S
+            An iterator is best, as it ends with the first that refutes the bound.
         """
         return ()
 
     def bars(self, instance: I, schedule: S) -> Iterable[Bar]:
-        """What the picture of a valid schedule shows; none where there is no picture."""
+        """What the picture of a valid schedule shows, in seconds; none where there is no picture."""
         return ()
 
     # --- what follows ---------------------------------------------------------------------------

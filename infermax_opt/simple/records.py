@@ -72,9 +72,13 @@ class InstanceRecord(ShownInstance, Record):
     Attributes
     ----------
     problem, objective_name : str
-        Name of the problem, and of the metric to minimise.
+        Name of the problem, the same as that of its class, and of the metric to minimise.
     unit : pair of str
         Of the objective, for one and for many.
+    name : str
+        Of the instance, which its schedules and results repeat.
+    requests : tuple of records
+        At least one; the class of its own annotates their record, which has a field ``id``, a text.
     """
 
     problem: ClassVar[str]

@@ -226,9 +226,11 @@ def compare(certificate: Field, proved: Fraction) -> Fraction:
 
 
 def seconds(value: Fraction) -> str:
-    """A number of seconds, as far as one can show it."""
+    """A number of seconds, as far as one can show it, and never more than it is."""
     try:
-        return repr(float(value))
+        number = float(value)
+        # The nearest number may be above what was proved.
+        return repr(math.nextafter(number, -math.inf) if Fraction(repr(number)) > value else number)
     except OverflowError:
         return f"about 10**{len(str(int(abs(value)))) - 1}"
 

@@ -206,6 +206,7 @@ def test_convergence_shows_both_sides(result: Any) -> None:
     ax = infermax_opt.plot_convergence(result)
     labels = {line.get_label() for line in ax.lines}
     assert {"best schedule", "lower bound"} <= labels
+    assert ax.get_ylabel() == "makespan (s)"
     assert infermax_opt.plot_convergence(list(result.events)) is not None
     with pytest.raises(InputError, match="events: there are none"):
         infermax_opt.plot_convergence(replace(result, events=()))

@@ -37,6 +37,9 @@ TOY = str(ROOT / "instances" / "toy.json")
 PROGRAM = [sys.executable, "-c", "from infermax_opt.cli.main import main; main()"]
 
 
+WITH_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+
+
 def run(*args: str | Path) -> Done:
     return CliRunner().invoke(cli, [str(arg) for arg in args])
 
@@ -431,7 +434,37 @@ def test_a_closed_pipe_is_silent() -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("full", [False, pytest.param(True, marks=WITH_FULL)])
+def test_files_are_written_where_nobody_reads_the_report(full: bool, tmp_path: Path) -> None:
+    ok("schedule", TOY, "--scheduler", "vllm", "-o", tmp_path / "made.json")
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = [sys.executable, "-c", "from infermax_opt.cli.main import main; main()", "gap", str(TOY)]
+    command += [
+        "made.json",
+        "--metric",
+        "makespan",
+        "--time-limit",
+        "1",
+        "-o",
+        "gap.json",
+        "--csv",
+        "gap.csv",
+    ]
+    with os.fdopen(theirs, "w") as closed, open("/dev/full" if full else os.devnull, "w") as other:
+        stdout = other if full else closed
+        done = subprocess.run(
+            command, cwd=tmp_path, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert json.loads((tmp_path / "gap.json").read_text())["schema"] == "infermax-opt/gap/1"
+    assert (tmp_path / "gap.csv").read_text().count("\n") == 2
+    if full:
+        assert (done.returncode, done.stderr) == (2, "infermax-opt: output: No space left on device\n")
+    else:
+        assert (done.returncode, done.stderr) == (141, "")
+
+
+@WITH_FULL
 def test_a_full_standard_output_is_one_line() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -486,7 +519,7 @@ def test_a_failing_bound_search_costs_no_schedule(monkeypatch: pytest.MonkeyPatc
 def test_a_certificate_that_cannot_be_written_costs_no_result(tmp_path: Path) -> None:
     write_instance(crowd(), tmp_path / "crowd.json")
     (tmp_path / "result.certificate.json.gz").mkdir()
-    done = run("solve", tmp_path / "crowd.json", "--time-limit", "2", "-o", tmp_path / "result.json")
+    done = run("solve", tmp_path / "crowd.json", "--time-limit", "6", "-o", tmp_path / "result.json")
     assert done.exit_code == 2
     assert "certificate.json.gz" in done.stderr
     claim = read_schedule_or_claim(tmp_path / "result.json")

@@ -8,9 +8,10 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
+import infermax_opt
 from infermax_opt.cli.main import cli
 from infermax_opt.core.registry import problems
-from infermax_opt.files.report import counted
+from infermax_opt.files.report import bounds_text, counted
 from tests.support import ROOT
 
 #: Options whose value is a time.
@@ -50,3 +51,16 @@ def test_counts_say_what_they_count() -> None:
     text = CliRunner().invoke(cli, ["simulate", str(ROOT / "instances" / "stream-poisson-8.json")]).stdout
     assert re.search(r"\n  requests +483 requests  ", text)
     assert re.search(r"\n  mean_workers +4\.[0-9]+ workers  ", text)
+
+
+@pytest.mark.parametrize("row", ["i64", "i128"])
+def test_bounds_of_a_report_are_none_above_what_they_are(row: str) -> None:
+    instance = infermax_opt.read_instance(ROOT / "instances" / "paper-csp" / f"{row}.json")
+    bounds = infermax_opt.bound(instance, time_limit=0.1)
+    text = bounds_text(instance, bounds)
+    told = re.findall(r"^  ([0-9.e-]+) s +.*?  +(?:certificate|closed-form)", text, re.MULTILINE)
+    both = [(Fraction(value), bound.value) for value, bound in zip(told, bounds, strict=True)]
+    assert len(both) > 5
+    assert all(value <= true < value * (1 + Fraction(1, 10**5)) for value, true in both)
+    # Among them is one that the nearest number is above.
+    assert any(Fraction(f"{float(true):.6g}") > true for _, true in both)

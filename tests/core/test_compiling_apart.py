@@ -175,15 +175,29 @@ print(json.dumps([result.upper.source.partition(":")[0], dict([UNCOMPILED]) == n
 
 
 def test_bounds_and_gaps_end_with_the_limit(tmp_path: Path) -> None:
-    """Where compiling takes a minute."""
+    """Where compiling takes a minute; both say what they had no time for, commands on standard error."""
     script = """
 import infermax_opt as i
 from numba.core.dispatcher import _FunctionCompiler
 _FunctionCompiler.compile = lambda *_: time.sleep(60)
 instance = i.load_instance("paper-b32/b32-i32-o32-m1000-p4096")
 began = time.monotonic()
-bounds = i.bound(instance, time_limit=0.5)
-gaps = i.gap(instance, i.schedule(instance, "vllm"), metrics=["makespan", "mean_e2e"], time_limit=0.5)
-print(json.dumps([len(bounds) > 3, len(gaps.bounds), children(), here, time.monotonic() - began < 50]))
+told = []
+bounds = i.bound(instance, time_limit=0.5, progress=told.append)
+metrics = ["makespan", "mean_e2e"]
+gaps = i.gap(instance, i.schedule(instance, "vllm"), metrics=metrics, time_limit=0.5, progress=told.append)
+late = time.monotonic() - began > 50
+untried = {event.source for event in told if event.step == "untried"}
+
+from click.testing import CliRunner
+from infermax_opt.cli.main import cli
+i.write_instance(instance, "row.json")
+done = CliRunner().invoke(cli, ["bound", "row.json", "--time-limit", "0.5"])
+line = done.stderr.splitlines()
+heard = [None in untried, len(untried) > 1, line]
+print(json.dumps([len(bounds) > 3, len(gaps.bounds), children(), here, late, *heard]))
 """
-    assert said(script, tmp_path) == [True, 2, [], [], True]
+    line = (
+        "infermax-opt: compiled kernels: not compiled within the time limit; infermax-opt warm does it ahead"
+    )
+    assert said(script, tmp_path) == [True, 2, [], [], False, True, True, [line]]

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import math
+import random
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 
+from infermax_opt.checking.envelope import seconds as checked
 from infermax_opt.core.columns import gap_text
-from infermax_opt.core.exact import Rounding, decimal_text, fixed_text, percent_text, to_fraction
+from infermax_opt.core.exact import (
+    Rounding,
+    decimal_text,
+    figures_text,
+    fixed_text,
+    lower_rounding,
+    percent_text,
+    to_fraction,
+)
 from infermax_opt.files.report import percent
+from infermax_opt.infermax import columns as infermax
+from infermax_opt.iteration import columns as iteration
+from infermax_opt.pipelining import columns as pipelining
 
 ALMOST = Fraction(9996, 10_000)
 
@@ -48,3 +63,43 @@ def test_fixed_decimals() -> None:
 def test_what_may_be_put_in_is_written_out_exactly() -> None:
     for text in ("1" * 40 + "." + "1" * 40, "0." + "0" * 39 + "1", "9" * 40):
         assert decimal_text(to_fraction(text)) == text
+
+
+def test_a_lower_bound_is_never_shown_above_what_it_is() -> None:
+    rng = random.Random(18)
+    for _ in range(2000):
+        value = Fraction(rng.randrange(1, 10**12), rng.randrange(1, 10**12)) * Fraction(10) ** rng.randint(
+            -9, 9
+        )
+        told = Fraction(figures_text(value, rounding=lower_rounding()))
+        assert 0 <= value - told < value / 10**5
+        assert told == Fraction(figures_text(value, rounding=lower_rounding(Fraction(1, 10**9))))
+        assert 0 <= value - Fraction(checked(value)) <= value / 10**15
+        # One that a schedule meets looks as the schedule does.
+        assert figures_text(value, rounding=lower_rounding(Fraction(0))) == f"{float(value):.6g}"
+
+
+def test_figures_of_floats_are_those_of_their_repr() -> None:
+    assert figures_text(0.3, rounding="floor") == figures_text(0.3, rounding="ceiling") == "0.3"
+    assert figures_text(0.1 + 0.2, rounding="ceiling") == "0.300001"
+    assert figures_text(math.inf, rounding="floor") == "inf"
+    assert figures_text(Fraction(2, 3), 4, "floor") == "0.6666"
+    assert figures_text(0, rounding="floor") == "0"
+    assert checked(Fraction("8.33")) == "8.33"
+
+
+def test_tables_show_no_bound_better_than_it_is() -> None:
+    third = Fraction(2, 3)
+
+    def cells(gap: Fraction) -> list[str]:
+        row = SimpleNamespace(gap=gap, lower_bound=third, own={"most": third, "bound_rate": third})
+        told = {**infermax.ROW_KIND.columns.markdown, **pipelining.ROW_KIND.columns.markdown}
+        told |= iteration.ROW_KIND.columns.markdown
+        return [str(told[name](row)) for name in ("lower bound, s", "bound, / M", "bound, /s")]
+
+    assert cells(Fraction(1, 10**9)) == ["0.666666666", "0.6667", "0.66667"]
+    assert cells(Fraction(0)) == ["0.666666667", "0.6667", "0.66667"]
+    low = Fraction(33334, 10**5) + Fraction(1, 10**9)
+    row = SimpleNamespace(gap=Fraction(1), own={"most": low, "bound_rate": low})
+    assert pipelining.ROW_KIND.columns.markdown["bound, / M"](row) == "0.3334"
+    assert iteration.ROW_KIND.columns.markdown["bound, /s"](row) == "0.33335"

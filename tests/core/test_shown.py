@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import infermax_opt
+from infermax_opt.core.progress import ProgressEvent
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.shown import ShownInstance, ShownMetrics, ShownSchedule
 from tests.support import ROOT
@@ -154,3 +155,14 @@ def test_without_pandas_one_line_says_what_to_install() -> None:
     assert done.stdout == (
         "data frames cannot be had: pandas is not installed; pip install 'infermax-opt[frames]'\n"
     )
+
+
+def test_a_line_shows_no_bound_above_and_no_gap_below_what_it_is() -> None:
+    third = Fraction(2, 3)
+    bound = infermax_opt.LowerBound(third, "own", infermax_opt.Proof.CLOSED_FORM)
+    assert "value 0.666666," in repr(bound)
+    assert "<td style='text-align:left'>0.666666</td>" in bound._repr_html_()
+    event = ProgressEvent("", 0.0, value=1.0, bound=2 / 3)
+    assert "bound 0.666666, gap 0.333334," in repr(event)
+    met = ProgressEvent("", 0.0, value=2 / 3, bound=2 / 3)
+    assert "value 0.666667, bound 0.666667, gap 0," in repr(met)

@@ -118,3 +118,13 @@ def test_the_site_check_sees_what_notebooks_show(tmp_path: Path, text: str, said
     assert silent(site.parent, notebooks) == [f"{source}: {line}" for line in said]
     (notebooks / "left.csv").touch()
     assert f"{notebooks / 'left.csv'}: left behind by a notebook" in silent(site.parent, notebooks)
+
+
+def test_cells_of_the_archive_show_no_bound_above_what_it_is() -> None:
+    pytest.importorskip("sphinx")
+    short = runpy.run_path(str(ROOT / "docs" / "_ext" / "site_tables.py"))["short"]
+    row = {"lower_bound_s": "0.66666666", "upper_bound_s": "0.88888888", "gap_percent": "25.0000011"}
+    assert [short(row, name) for name in row] == ["0.666666", "0.888889", "25.0001"]
+    met = {"lower_bound_s": "0.66666666", "upper_bound_s": "0.66666666", "gap_percent": "0"}
+    assert [short(met, name) for name in met] == ["0.666667", "0.666667", "0"]
+    assert short({"bound": "state flow", "lower_bound_s": ""}, "lower_bound_s") == ""

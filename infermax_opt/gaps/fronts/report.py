@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.core.exact import decimal_text
-from infermax_opt.core.values import SHARE_REACHED, amount
+from infermax_opt.core.exact import decimal_text, lower_rounding
+from infermax_opt.core.values import amount
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.report import metric_text
 from infermax_opt.files.schemas import SCHEMAS
@@ -34,7 +34,11 @@ def front_text(front: Front) -> str:
         f"  other schedules, no better in either: {len(front.others)}",
         "no schedule is below these",
         *aligned(
-            (plane.instance.objective_name, f">= {amount(plane.instance, plane.bound.value)}", _how(plane))
+            (
+                plane.instance.objective_name,
+                f">= {amount(plane.instance, plane.bound.value, lower_rounding())}",
+                _how(plane),
+            )
             for plane in front.half_planes
         ),
     ]
@@ -44,7 +48,7 @@ def front_text(front: Front) -> str:
 def _point(front: Front, point: Point) -> tuple[str, ...]:
     return (
         _value(front.x, point.x), _value(front.y, point.y),
-        _bound(front.x, front.least_x(point)), _bound(front.y, front.least_y(point)),
+        _bound(front.x, front.least_x(point), point.x), _bound(front.y, front.least_y(point), point.y),
         percent(front.gap(point), "ceiling"), point.source,
     )  # fmt: skip
 
@@ -57,12 +61,11 @@ def _how(plane: HalfPlane) -> str:
     return f"{plane.bound.source} ({plane.bound.proof.value})"
 
 
-def _bound(axis: Axis, value: Fraction) -> str:
-    """The same, of what no schedule is better than: a share to be reached is rounded up."""
-    shown = axis.shown(value)
-    return (
-        percent(shown, "ceiling") if shown is not None and axis.unit == SHARE_REACHED else _value(axis, value)
-    )
+def _bound(axis: Axis, value: Fraction, reached: Fraction) -> str:
+    """The same, of what no schedule is better than: down, what is to be high up, unless it is reached."""
+    if value == reached:
+        return _value(axis, value)
+    return metric_text(axis.shown(value), axis.unit or None, "floor" if axis.reading is None else "ceiling")
 
 
 def front_to_json(front: Front) -> dict[str, Any]:

@@ -43,6 +43,7 @@ from fractions import Fraction
 from itertools import groupby
 from math import gcd, lcm
 
+from infermax_opt.core.exact import figures_text
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.pipelining.data.instance import PipeliningInstance
 
@@ -71,7 +72,8 @@ def lower_bound(
     parts = [instance.values[k] for k in instance.useful]
     part = Fraction(gcd(*(v.numerator for v in parts)), lcm(*(v.denominator for v in parts)))
     most = part * (most // part)
-    reason = f"starting together, no selection has more {instance.objective} than {float(most):.6g}"
+    limit = figures_text(most, rounding="ceiling")
+    reason = f"starting together, no selection has more {instance.objective} than {limit}"
     value = Fraction(instance.capacity) / most
     return LowerBound(value, source, proof, reason=reason, **more)  # type: ignore[arg-type]
 

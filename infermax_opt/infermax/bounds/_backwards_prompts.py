@@ -97,10 +97,8 @@ class PromptPaths:
         outputs = np.array([kind.output_tokens for kind in types])
         place = np.empty(len(types), np.int64)
         place[np.argsort(prices, kind="stable")] = np.arange(len(types))
-        bits = np.zeros((len(kinds), len(kinds) // kernel.WORD + 1), np.uint64)
-        for j, k in enumerate(kinds):
-            for other in np.nonzero(np.abs(place[kinds] - place[k]) <= near)[0].tolist():
-                bits[j, other // kernel.WORD] |= np.uint64(1) << np.uint64(other % kernel.WORD)
+        places = place[kinds]
+        bits = kernel.bits_of(np.abs(places[:, None] - places) <= near)
         sort = np.array(relaxation.sort_numbers)
         return kernel.Tasks(
             (inputs + outputs - 1)[kinds], (inputs - 1)[kinds], cost[kinds], sort[kinds], twin, bits

@@ -11,7 +11,7 @@ import numpy as np
 
 __all__ = [
     "CUT", "DONE", "HELPERS", "KEPT", "LIMIT", "MADE", "PARTS_BELOW", "TRIED", "WORD", "Costs", "Nodes",
-    "Tasks", "advance", "cost_to_go", "least_with", "room",
+    "Tasks", "advance", "bits_of", "cost_to_go", "least_with", "room",
 ]  # fmt: skip
 
 #: Entries of the counters of `advance`: nodes kept, how often some had to be dropped, the limit on costs, the
@@ -39,6 +39,18 @@ class Tasks(NamedTuple):
     sort: Any
     twin: Any
     near: Any
+
+
+def bits_of(those: Any) -> Any:
+    """Requests as bits, a row for each row, in as many words as a node has.
+
+    Parameters
+    ----------
+    those : array of bool, rows by requests
+    """
+    wide = np.zeros((len(those), -(-those.shape[1] // WORD) * WORD), np.bool_)
+    wide[:, : those.shape[1]] = those
+    return np.packbits(wide, axis=1, bitorder="little").view(np.uint64)
 
 
 class Costs(NamedTuple):

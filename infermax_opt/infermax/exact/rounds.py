@@ -230,7 +230,8 @@ class RoundsSearch:
         """
         layer, top = self._layer, len(may) - 1
         lowest = may.argmax(axis=0)
-        every, must = self._bits((lowest >= 0)[None])[0], self._bits(lowest >= np.arange(top + 1)[:, None])
+        every = kernel.bits_of(np.ones((1, len(lowest)), np.bool_))[0]
+        must = kernel.bits_of(lowest >= np.arange(top + 1)[:, None])
         base = int(self._tasks.leave.max()) + 1
         counts = np.array([1, 0, limit * self._unit - self._paid, -1, 0, 0], np.int64)
         for column in layer:
@@ -282,13 +283,6 @@ class RoundsSearch:
                 return ends
             ended, parents = log[r]
             fresh, node = ended[node], int(parents[node])
-
-    def _bits(self, those: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
-        """Requests as bits, a row for each row."""
-        words = -(-those.shape[1] // kernel.WORD)
-        wide = np.zeros((len(those), words * kernel.WORD), np.bool_)
-        wide[:, : those.shape[1]] = those
-        return np.packbits(wide, axis=1, bitorder="little").view(np.uint64)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from infermax_opt.checking.meaning import Meaning
 from infermax_opt.checking.profiles import spelled_out
 from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.pieces import Piece, read_cost
-from infermax_opt.infermax.checker.terms import Promise, read_release, read_terms
+from infermax_opt.infermax.checker.terms import PLAIN, Promise, read_plain, read_release, read_terms
 
 #: All metrics, in the order in which the hash of an instance has their weights.
 METRICS = (
@@ -95,12 +95,20 @@ class Instance:
         #: Requests that count, by what they do if they keep their limits.
         self.promised: dict[tuple[int, int, Fraction, Promise], int] = {}
         classes, total = top["classes"] if "classes" in top else Field({}, "instance.classes"), 0
-        for entry in top["requests"].items():
-            total += self._read_entry(entry, classes, meaning)
+        for k, value in enumerate(top["requests"].values()):
+            plain = read_plain(value)
+            if plain is None:
+                entry = Field(value, f"{top['requests'].path}[{k}]")
+                total += self._read_entry(entry, classes, meaning)
+            else:
+                meaning.feed(*plain)
+                self.entries.append((*plain[1:], PLAIN, False, 1))
+                total += 1
             if total > MAX_REQUESTS:
                 top["requests"].fail(f"more than {MAX_REQUESTS} requests in all")
         if not self.entries:
             top["requests"].fail("holds no request")
+        self._count_kinds()
         self.sha256 = meaning.hexdigest()
 
     def _read_entry(self, entry: Field, classes: Field, meaning: Meaning) -> int:
@@ -112,12 +120,25 @@ class Instance:
         terms, promise = read_terms(entry, classes)
         times = meaning.feed_requests(entry, i, o, arrival, *terms)
         optional = "optional" in terms[1:]
-        if not optional:  # these may be left out, so the bounds are about the others
-            self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
         self.entries.append((i, o, arrival, promise, optional, times))
         if self.released and "class" in entry and entry["class"].text() == self.released:
             self._check_release(promise, optional)
         return int(times)
+
+    def _count_kinds(self) -> None:
+        """Count those of each kind that must be served: the others may be left out, no bound is about them.
+
+        They are counted by whole numbers, as to hash a fraction takes long, and once for each kind is enough.
+        """
+        counts: dict[tuple[int, int, int, int], int] = {}
+        for i, o, arrival, _, optional, times in self.entries:
+            if not optional:
+                key = (i, o, *arrival.as_integer_ratio())
+                counts[key] = counts.get(key, 0) + times
+        for i, o, arrival, _, optional, _ in self.entries:
+            count = 0 if optional else counts.pop((i, o, *arrival.as_integer_ratio()), 0)
+            if count:
+                self.kinds[i, o, arrival] = count
 
     def _check_release(self, promise: Promise, optional: bool) -> None:
         """Bounds are those without a closed loop, so no latency of a released request may count."""

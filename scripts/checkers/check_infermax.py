@@ -638,8 +638,8 @@ def read_terms(entry: Field, classes: Field) -> tuple[list[object], Promise]:
 def read_plain(value: Any) -> tuple[str, int, int, Fraction] | None:
     """Name, lengths and arrival of an entry that holds these alone, all of them in order.
 
-    None says nothing of an entry: it is read value by value then.  So is each of a file, where an arrival is a
-    text.  Of a million most are plain, and a field for each of their values takes several times as long.
+    None says nothing of an entry: it is read value by value then.  So is each of a file, where arrivals are
+    texts.  Of a million most are plain, and a field for each of their values takes several times as long.
     """
     if type(value) is not dict or value.keys() != PLAIN_KEYS:
         return None

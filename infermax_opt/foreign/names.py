@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from infermax_opt.foreign.columns import plain_tokens
 
-__all__ = ["codes_of", "first_twice", "joined_names", "listed", "names_of"]
+__all__ = ["codes_of", "first_twice", "is_among", "joined_names", "listed", "names_of"]
 
 #: Largest number that is held in 64 bits.
 MOST = 2**63 - 1
@@ -27,6 +27,13 @@ def names_of(given: Sequence[str | int]) -> NDArray[Any]:
     if numbers is not None and list(map(str, numbers.tolist())) == texts:
         return numbers
     return np.array(texts, dtype=object)
+
+
+def is_among(name: str, names: NDArray[Any]) -> bool:
+    """Whether there is such a name."""
+    if names.dtype == object:
+        return name in names.tolist()
+    return bool((names == names_of([name])).any())
 
 
 def joined_names(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

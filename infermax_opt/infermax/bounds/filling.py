@@ -45,8 +45,9 @@ rounded down to ticks, which only lowers e.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from itertools import islice
 from math import ceil
 from typing import Any
 
@@ -127,7 +128,8 @@ class FillingProof:
         #: Works are in ticks / unit.
         self.unit = self.capacity * system.prefill_budget
         alike, counts = _by_lengths(instance)
-        prompts = {kind.input_tokens: self._prompt(kind) for kind in alike.values()}
+        by_prompt = {kind.input_tokens: kind for kind in alike.values()}
+        prompts = {tokens: self._prompt(kind) for tokens, kind in by_prompt.items()}
         dated = ((kind, self._dates_of(kind, prompts[kind.input_tokens])) for kind in instance.types)
         self._dated = sorted(dated, key=lambda pair: pair[1][0])
         self._firsts = [first for _, (first, _) in self._dated]
@@ -163,7 +165,7 @@ class FillingProof:
         low, high = 0, max(0, end)
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.most_held(middle) < self.capacity else (low, middle - 1)
+            low, high = (low, middle - 1) if self._may_be_full(middle) else (middle, high)
         number = min(CELLS, max(1, ALL_CELLS // len(self.instance.types)))
         found: list[tuple[int, int]] = []
         for k in range(number):
@@ -175,16 +177,28 @@ class FillingProof:
 
     def most_held(self, end: int) -> int:
         """C before some moment, in ticks."""
-        held = self.instance.system.held
-        return sum(
-            len(kind.members) * (1 if self.by_slots else held(kind.input_tokens + last - 1))
-            for kind, dates in self._begun(end)
-            if (last := self._last_before(kind, dates, end))
-        )
+        return sum(self._held(end))
 
-    def _begun(self, end: int) -> list[tuple[RequestType, tuple[int, int]]]:
+    def _may_be_full(self, end: int) -> bool:
+        """Whether C before some moment is the capacity or more, which the first requests can show."""
+        held = 0
+        for one in self._held(end):
+            held += one
+            if held >= self.capacity:
+                return True
+        return False
+
+    def _held(self, end: int) -> Iterator[int]:
+        """What the requests of each type hold at most before some moment, in ticks."""
+        held = self.instance.system.held
+        for kind, dates in self._begun(end):
+            last = self._last_before(kind, dates, end)
+            if last:
+                yield len(kind.members) * (1 if self.by_slots else held(kind.input_tokens + last - 1))
+
+    def _begun(self, end: int) -> Iterator[tuple[RequestType, tuple[int, int]]]:
         """Requests for which something may be done before some moment, in ticks, and their dates."""
-        return self._dated[: bisect_left(self._firsts, end)]
+        return islice(self._dated, bisect_left(self._firsts, end))
 
     def _dates_of(self, kind: RequestType, prompt: int) -> tuple[int, int]:
         """Least moments, in ticks, at which something is done for the first and for the second token."""

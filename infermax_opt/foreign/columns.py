@@ -113,6 +113,12 @@ class Times:
         nearest: NDArray[Any] = ticks + ((twice > parts) | ((twice == parts) & (ticks % 2 == 1)))
         return nearest
 
+    def floored(self, unit: int) -> Times:
+        """Rounded down to ticks of any unit."""
+        fine = lcm(self.unit, unit)
+        found, parts = self.at(fine), fine // unit
+        return Times((found if parts < SMALL else found.astype(object)) // parts, unit)
+
     def take(self, where: NDArray[Any] | slice) -> Times:
         """Some of them."""
         return Times(self.ticks[where], self.unit)

@@ -190,6 +190,8 @@ def longest_each(instance: Instance) -> Fraction | None:
     own = one_after_another(longest)
     end = max(request.arrival for request in instance.requests)
     end += len(instance.requests) * measure(longest, replay(longest, own)).makespan
-    weight = sum(request.terms.weight for request in instance.requests)
-    most = dict.fromkeys(BY_COUNT, weight) | {Metric.UNSERVED_TOKENS: instance.output_tokens}
+    most: dict[Metric, Fraction | int] = {}
+    if not set(instance.objective.metrics).isdisjoint(BY_COUNT):
+        weight = sum((request.terms.weight for request in instance.requests), Fraction(0))
+        most = dict.fromkeys(BY_COUNT, weight) | {Metric.UNSERVED_TOKENS: instance.output_tokens}
     return instance.objective.value(lambda metric: most.get(metric, end))

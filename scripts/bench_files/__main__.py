@@ -6,10 +6,10 @@ Protocol: of each format a file of so many megabytes (10**6 bytes) is drawn (see
 Poisson arrivals, prompts of 20 to 2,000 and outputs of 2 to 400 tokens, times as Python prints floats.  Files
 called "tiny" have prompts of 1 to 9 and outputs of two tokens, so that the most requests fit: "vllm:tiny"
 with times of microseconds and no texts, "vllm:tiny-floats" with all digits.  Those called "overloaded" have
-the usual lengths, times of milliseconds, so that rows are short, and 1,000 requests a second, thirty times what
-the machine serves; "vllm:tiny-overloaded" is "vllm:tiny" with a million a second.  ``infermax-opt import`` runs
-as a process of its own, then ``infermax-opt gap`` on the makespan with one second for the search; the machine is
-one H100 (Llama-3.1-8B).
+the usual lengths, times of milliseconds, so that rows are short, and 1,000 requests a second, thirty times
+what the machine serves; "vllm:tiny-overloaded" is "vllm:tiny" with a million a second.  ``infermax-opt
+import`` runs as a process of its own, then ``infermax-opt gap`` on the makespan with one second for the
+search; the machine is one H100 (Llama-3.1-8B).
 An instance holds a million requests: of a file with more, `import` takes the first million, and `gap` refuses
 it.  Seconds are those of the processor, user and system; memory is the peak.  The first run after install
 compiles: run the script once with ``--megabytes 1`` before.

@@ -643,7 +643,7 @@ def read_plain(value: Any) -> tuple[str, int, int, Fraction] | None:
     """
     if type(value) is not dict or value.keys() != PLAIN_KEYS:
         return None
-    name, i, o, arrival = (value[key] for key in ("id", "input_tokens", "output_tokens", "arrival"))
+    name, i, o, arrival = value["id"], value["input_tokens"], value["output_tokens"], value["arrival"]
     if type(name) is not str or not name.isascii() or type(i) is not int or type(o) is not int:
         return None
     if not (1 <= i <= MAX_WHOLE and 1 <= o <= MAX_WHOLE):

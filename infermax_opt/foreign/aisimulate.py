@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from infermax_opt.files.rows import Row, json_rows
-from infermax_opt.foreign.blocks import plain_columns, plain_names, read_rows
-from infermax_opt.foreign.columns import Times, plain_times, plain_tokens
 from infermax_opt.foreign.formats import Choices, RunFormat
 from infermax_opt.foreign.head import Head
 from infermax_opt.foreign.requests import MS, Collected, Values
 from infermax_opt.foreign.run import ForeignRequest, Run
-from infermax_opt.foreign.run_columns import RequestColumns
+
+if TYPE_CHECKING:
+    from infermax_opt.foreign.run_columns import RequestColumns
 
 __all__ = ["AISIMULATE"]
 
@@ -35,6 +36,9 @@ class _Reader:
 
     def plain(self, rows: Sequence[Row]) -> RequestColumns | None:
         """Requests of rows that are plain, as `single` reads them."""
+        from infermax_opt.foreign.blocks import plain_columns, plain_names
+        from infermax_opt.foreign.columns import Times, plain_times, plain_tokens
+
         lines, values = zip(*rows, strict=True)
         times = [plain_times([row.get(key) for row in values], 3) for key in (ARRIVAL, FIRST, LAST, E2E)]
         counts = [plain_tokens([row.get(key) for row in values]) for key in COUNTS]
@@ -86,6 +90,8 @@ class _Reader:
 
 
 def _read(path: str, choices: Choices) -> Run:
+    from infermax_opt.foreign.blocks import read_rows
+
     reader = _Reader(path)
     rows = json_rows(path, (ARRIVAL, "input_length", "output_length"), finite=False)
     read_rows(reader.found, rows, reader.plain, reader.single)

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
+from typing import TYPE_CHECKING
 
 from infermax_opt.files.rows import Row, json_rows
-from infermax_opt.foreign.blocks import plain_columns, plain_names, read_rows
-from infermax_opt.foreign.columns import plain_times, plain_tokens
 from infermax_opt.foreign.formats import Choices, RunFormat
 from infermax_opt.foreign.head import Head
 from infermax_opt.foreign.requests import Collected, Values
 from infermax_opt.foreign.run import ForeignRequest, Run
-from infermax_opt.foreign.run_columns import RequestColumns
+
+if TYPE_CHECKING:
+    from infermax_opt.foreign.run_columns import RequestColumns
 
 __all__ = ["LLMSERVINGSIM"]
 
@@ -31,6 +32,9 @@ def _moment(values: Values, key: str) -> Fraction | None:
 
 
 def _plain(rows: Sequence[Row]) -> RequestColumns | None:
+    from infermax_opt.foreign.blocks import plain_columns, plain_names
+    from infermax_opt.foreign.columns import plain_times, plain_tokens
+
     lines, values = zip(*rows, strict=True)
     queued, first, last = (plain_times([row.get(key) for row in values]) for key in (QUEUED, FIRST, LAST))
     inputs, outputs = (plain_tokens([row.get(key) for row in values]) for key in TOKENS)
@@ -60,6 +64,8 @@ def _add(found: Collected, row: Row) -> None:
 
 
 def _read(path: str, choices: Choices) -> Run:
+    from infermax_opt.foreign.blocks import read_rows
+
     found = Collected(path, "llmservingsim")
     read_rows(found, json_rows(path, COLUMNS, finite=False), _plain, partial(_add, found))
     found.say(

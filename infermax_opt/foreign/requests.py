@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import shown
 from infermax_opt.files.rows import BLOCK, MAX_ROWS, number, token_count
 from infermax_opt.foreign.run import ForeignBatch, ForeignRequest, Run
-from infermax_opt.foreign.run_columns import RequestColumns, columns_of
+
+if TYPE_CHECKING:
+    from infermax_opt.foreign.run_columns import RequestColumns
 
 __all__ = ["MS", "NS", "ROUNDING", "US", "Collected", "S", "Values"]
 
@@ -199,6 +201,8 @@ class Collected:
     def _pack(self) -> None:
         """Hold the last requests by column: one by one each takes ten times as much memory."""
         if self._last:
+            from infermax_opt.foreign.run_columns import columns_of
+
             self._parts.append(columns_of(self._last))
             self._last = []
 
@@ -220,6 +224,8 @@ class Collected:
         InputError
             If no request is left.
         """
+        from infermax_opt.foreign.run_columns import RequestColumns
+
         self._pack()
         self._check_some(self._parts)
         found, self._parts = RequestColumns.joined(self._parts), []

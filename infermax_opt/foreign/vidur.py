@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from infermax_opt.files.rows import Cells, csv_cells
-from infermax_opt.foreign.blocks import plain_columns, plain_names, read_rows
-from infermax_opt.foreign.columns import Times, plain_times, plain_tokens
 from infermax_opt.foreign.formats import Choices, RunFormat
 from infermax_opt.foreign.head import Head
 from infermax_opt.foreign.requests import Collected, Values
 from infermax_opt.foreign.run import ForeignRequest, Run
-from infermax_opt.foreign.run_columns import RequestColumns
+
+if TYPE_CHECKING:
+    from infermax_opt.foreign.run_columns import RequestColumns
 
 __all__ = ["VIDUR", "read_metrics"]
 
@@ -39,6 +38,11 @@ class _Reader:
 
     def plain(self, rows: Sequence[Cells]) -> RequestColumns | None:
         """Requests of rows that are plain, as `single` reads them; not of the first, which has no delay."""
+        import numpy as np
+
+        from infermax_opt.foreign.blocks import plain_columns, plain_names
+        from infermax_opt.foreign.columns import Times, plain_times, plain_tokens
+
         lines, names, *columns = zip(*rows, strict=True)
         e2e, ttft, delays = map(plain_times, columns[:3])
         inputs, outputs, restarts = map(plain_tokens, columns[3:])
@@ -91,6 +95,8 @@ def read_metrics(path: str, form: str) -> Run:
     InputError
         Naming line and column.
     """
+    from infermax_opt.foreign.blocks import read_rows
+
     reader = _Reader(path, form)
     read_rows(reader.found, csv_cells(path, COLUMNS), reader.plain, reader.single)
     found = reader.found

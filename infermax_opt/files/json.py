@@ -166,13 +166,10 @@ def parse_json(text: str, *, finite: bool = True) -> Any:
         If it is no JSON, repeats a key, or holds NaN or Infinity where it must not.
     """
     try:
-        value = json.loads(
-            text,
-            parse_float=Decimal,
-            parse_constant=_reject_constant if finite else Decimal,
-            object_pairs_hook=_object,
-        )
-        if "\\ud" in text.lower():
+        if text.startswith("\ufeff"):
+            json.loads(text)  # says so
+        value = (_FINITE if finite else _ANY).decode(text)
+        if "\\" in text and "\\ud" in text.lower():
             # An escape can name half a character, which no output could hold.
             json.dumps(value, ensure_ascii=False, default=str).encode()
         return value
@@ -214,6 +211,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             seen.add(key)
     return result
 
+
+#: Made once, as a file can be a million lines of JSON.
+_FINITE, _ANY = (
+    json.JSONDecoder(parse_float=Decimal, parse_constant=constant, object_pairs_hook=_object)
+    for constant in (_reject_constant, Decimal)
+)
 
 #: Writers of single values, of which files hold millions.
 _SINGLE: dict[type, Callable[[Any], str]] = {str: encode_basestring_ascii, int: repr}

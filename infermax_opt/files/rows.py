@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from operator import itemgetter
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
@@ -22,10 +21,13 @@ from infermax_opt.files.streams import open_text
 __all__ = [
     "MAX_ROWS",
     "Block",
+    "Cells",
     "Row",
     "csv_blocks",
+    "csv_cells",
     "csv_rows",
     "fault",
+    "in_blocks",
     "json_rows",
     "number",
     "token_count",
@@ -45,8 +47,14 @@ _POWERS = [10**k for k in range(19)]
 Row = tuple[int, Mapping[str, object]]
 """Line, from 1, and values by column."""
 
+Cells = tuple[Any, ...]
+"""Line, from 1, and cells of some columns."""
+
 Block = tuple[tuple[int, ...], Mapping[str, tuple[str, ...]]]
 """Lines of rows, from 1, and by column the cells of these."""
+
+
+T = TypeVar("T")
 
 
 def fault(path: str, line: int, column: str | None, problem: str) -> NoReturn:
@@ -144,12 +152,34 @@ def csv_blocks(path: str | os.PathLike[str], columns: tuple[str, ...]) -> Iterat
     InputError
         Naming file and line.
     """
+    for block in in_blocks(csv_cells(path, columns)):
+        lines, *cells = zip(*block, strict=True)
+        yield lines, dict(zip(columns, cells, strict=True))
+
+
+def csv_cells(path: str | os.PathLike[str], columns: tuple[str, ...]) -> Iterator[Cells]:
+    """Read these columns of a CSV file with a header, row by row; otherwise as `csv_blocks`."""
     rows = _csv_cells(os.fspath(path), columns, ())
     _, header = next(rows)
     chosen = itemgetter(*map(header.index, columns))
-    while block := [(line, *chosen(row)) for line, row in itertools.islice(rows, BLOCK)]:
-        lines, *cells = zip(*block, strict=True)
-        yield lines, dict(zip(columns, cells, strict=True))
+    return ((line, *chosen(row)) for line, row in rows)
+
+
+def in_blocks(rows: Iterator[T]) -> Iterator[Sequence[T]]:
+    """Thousands of rows at a time; what is wrong with one comes after those before it."""
+    block: list[T] = []
+    try:
+        for row in rows:
+            block.append(row)
+            if len(block) == BLOCK:
+                yield block
+                block = []
+    except InputError:
+        if block:
+            yield block
+        raise
+    if block:
+        yield block
 
 
 def _csv_cells(

@@ -88,7 +88,7 @@ def _read(path: str, choices: Choices) -> Run:
             e2e=values.span(START, "metadata.request_end_ns", NS) if e2e is None else e2e,
         )
         found.add(values, request)
-    if not found.requests and not found.left_out and not phases:
+    if not found.count and not found.left_out and not phases:
         raise InputError("holds no record", source=path)
     _check_phases(path, phases, choices.benchmark)
     found.say(

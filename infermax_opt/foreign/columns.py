@@ -20,7 +20,16 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import MAX_DIGITS
 from infermax_opt.files.rows import number, token_count
 
-__all__ = ["Column", "Mask", "Times", "exact_times", "read_times", "read_tokens"]
+__all__ = [
+    "Column",
+    "Mask",
+    "Times",
+    "exact_times",
+    "plain_times",
+    "plain_tokens",
+    "read_times",
+    "read_tokens",
+]
 
 Mask = NDArray[np.bool_]
 #: Ticks below this are held in 64 bits: two of them can be added there.
@@ -103,6 +112,12 @@ class Times:
         ticks, twice = found // parts, 2 * (found % parts)
         nearest: NDArray[Any] = ticks + ((twice > parts) | ((twice == parts) & (ticks % 2 == 1)))
         return nearest
+
+    def floored(self, unit: int) -> Times:
+        """Rounded down to ticks of any unit."""
+        fine = lcm(self.unit, unit)
+        found, parts = self.at(fine), fine // unit
+        return Times((found if parts < SMALL else found.astype(object)) // parts, unit)
 
     def take(self, where: NDArray[Any] | slice) -> Times:
         """Some of them."""
@@ -190,6 +205,29 @@ def exact_times(values: Sequence[Any]) -> Times:
     return _plain(values) or Times.of([Fraction(value) for value in values])
 
 
+def plain_times(values: Sequence[Any], places: int = 0) -> Times | None:
+    """Times as `number` reads them; None where one is no plain number of at least 0.
+
+    Parameters
+    ----------
+    values : sequence
+    places : int
+        They are in units of ``10**-places`` s.
+    """
+    found = _plain(values) if {*map(type, values)} <= {int, Decimal, str} else None
+    return None if found is None else Times(found.ticks, found.unit * 10**places)
+
+
+def plain_tokens(values: Sequence[Any]) -> NDArray[np.int64] | None:
+    """Numbers of tokens as `token_count` reads them; None where one is no plain number."""
+    kinds = {*map(type, values)}
+    if kinds == {int} and min(values) >= 0 and max(values) <= MAX_TOKENS:
+        return np.array(values, dtype=np.int64)
+    plain = _plain(values) if kinds == {str} else None
+    whole = plain is not None and plain.unit == 1 and _most(plain.ticks) <= MAX_TOKENS
+    return plain.ticks if plain is not None and whole else None
+
+
 def read_times(name: str, values: Sequence[Any], places: int = 0) -> Column[Times]:
     """Read times as `number` does.
 
@@ -200,7 +238,7 @@ def read_times(name: str, values: Sequence[Any], places: int = 0) -> Column[Time
     places : int
         They are in units of ``10**-places`` s.
     """
-    found = _plain(values) if {*map(type, values)} <= {int, Decimal, str} else None
+    found = plain_times(values)
     absent, faults = np.zeros(len(values), dtype=bool), dict[int, str]()
     if found is None:
         numbers, absent, faults = _one_by_one(values, number)
@@ -210,12 +248,9 @@ def read_times(name: str, values: Sequence[Any], places: int = 0) -> Column[Time
 
 def read_tokens(name: str, values: Sequence[Any]) -> Column[NDArray[np.int64]]:
     """Read numbers of tokens as `token_count` does."""
-    kinds = {*map(type, values)}
-    if kinds == {int} and min(values) >= 0 and max(values) <= MAX_TOKENS:
-        return Column(name, np.array(values, dtype=np.int64), np.zeros(len(values), dtype=bool), {})
-    plain = _plain(values) if kinds == {str} else None
-    if plain is not None and plain.unit == 1 and _most(plain.ticks) <= MAX_TOKENS:
-        return Column(name, plain.ticks, np.zeros(len(values), dtype=bool), {})
+    plain = plain_tokens(values)
+    if plain is not None:
+        return Column(name, plain, np.zeros(len(values), dtype=bool), {})
     found, absent, faults = _one_by_one(values, token_count)
     return Column(name, np.array(found, dtype=np.int64), absent, faults)
 

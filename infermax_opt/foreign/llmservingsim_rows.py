@@ -60,6 +60,7 @@ def _columns(path: str, block: Block) -> tuple[NDArray[Any], RequestColumns]:
         e2e=e2e,
         ended=known,
         evictions=np.full(len(lines), -1),
+        cached=np.full(len(lines), -1),
     )
     return names_of(cells[INSTANCE]), found
 

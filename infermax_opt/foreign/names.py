@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from infermax_opt.foreign.columns import read_tokens
+from infermax_opt.foreign.columns import plain_tokens
 
-__all__ = ["codes_of", "first_twice", "joined_names", "listed", "names_of"]
+__all__ = ["codes_of", "first_twice", "is_among", "joined_names", "listed", "names_of"]
 
 #: Largest number that is held in 64 bits.
 MOST = 2**63 - 1
@@ -23,10 +23,17 @@ def names_of(given: Sequence[str | int]) -> NDArray[Any]:
     if {*map(type, given)} == {int} and min(given) >= -MOST and max(given) <= MOST:  # type: ignore[operator]
         return np.array(given, dtype=np.int64)
     texts = list(map(str, given))
-    numbers = read_tokens("", texts)
-    if numbers.plain and list(map(str, numbers.values.tolist())) == texts:
-        return numbers.values
+    numbers = plain_tokens(texts)
+    if numbers is not None and list(map(str, numbers.tolist())) == texts:
+        return numbers
     return np.array(texts, dtype=object)
+
+
+def is_among(name: str, names: NDArray[Any]) -> bool:
+    """Whether there is such a name."""
+    if names.dtype == object:
+        return name in names.tolist()
+    return bool((names == names_of([name])).any())
 
 
 def joined_names(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

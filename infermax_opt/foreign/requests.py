@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import shown
-from infermax_opt.files.rows import MAX_ROWS, number, token_count
+from infermax_opt.files.rows import BLOCK, MAX_ROWS, number, token_count
 from infermax_opt.foreign.run import ForeignBatch, ForeignRequest, Run
 
 if TYPE_CHECKING:
@@ -153,7 +153,10 @@ class Collected:
     def __init__(self, path: str, form: str):
         self.path = path
         self.form = form
-        self.requests: list[ForeignRequest] = []
+        #: Requests by column, thousands at a time, and those that came since.
+        self._parts: list[RequestColumns] = []
+        self._last: list[ForeignRequest] = []
+        self.count = 0
         self.left_out: dict[str, int] = {}
         self.remarks: list[str] = []
 
@@ -182,8 +185,26 @@ class Collected:
             if ttft > e2e + ROUNDING:
                 values.fault(None, _too_late(ttft, e2e))
             request = replace(request, ttft=e2e)
-        self.requests.append(request)
-        self.check_rows(len(self.requests))
+        self._last.append(request)
+        self.count += 1
+        self.check_rows(self.count)
+        if len(self._last) == BLOCK:
+            self._pack()
+
+    def add_columns(self, columns: RequestColumns) -> None:
+        """Add finished requests of which each has tokens, and latencies that fit together."""
+        self._pack()
+        self._parts.append(columns)
+        self.count += len(columns)
+        self.check_rows(self.count)
+
+    def _pack(self) -> None:
+        """Hold the last requests by column: one by one each takes ten times as much memory."""
+        if self._last:
+            from infermax_opt.foreign.run_columns import columns_of
+
+            self._parts.append(columns_of(self._last))
+            self._last = []
 
     def check_rows(self, count: int) -> None:
         """Check that there are not too many requests.
@@ -195,7 +216,7 @@ class Collected:
         if count > MAX_ROWS:
             raise InputError(f"more than {MAX_ROWS} requests", source=self.path)
 
-    def run(self, batches: tuple[ForeignBatch, ...] | None = None) -> Run:
+    def run(self) -> Run:
         """The run: requests by arrival, which counts from the first of them.
 
         Raises
@@ -203,14 +224,12 @@ class Collected:
         InputError
             If no request is left.
         """
-        self._check_some(self.requests)
-        found, self.requests = self.requests, []
-        found.sort(key=lambda request: request.arrival)
-        origin = found[0].arrival
-        # One by one in their places: there can be millions, and none is needed twice.
-        for k, request in enumerate(found):
-            found[k] = _after(request, origin)
-        return self.made(tuple(found), batches)
+        from infermax_opt.foreign.run_columns import RequestColumns
+
+        self._pack()
+        self._check_some(self._parts)
+        found, self._parts = RequestColumns.joined(self._parts), []
+        return self.made(found.by_arrival())
 
     def ordered(self, columns: RequestColumns, place: str = "request") -> RequestColumns:
         """The same, of finished requests in columns: `add` and `run` for all of them at once.
@@ -238,7 +257,7 @@ class Collected:
             raise InputError(problem, field=f"{place} {columns.lines[wrong]}", source=self.path)
         return found.by_arrival()
 
-    def _check_some(self, requests: Sequence[ForeignRequest]) -> None:
+    def _check_some(self, requests: Sequence[object]) -> None:
         if not requests:
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
             said = f" (left out: {reasons})" if reasons else ""
@@ -262,21 +281,4 @@ def _too_late(ttft: Fraction, e2e: Fraction) -> str:
     return (
         f"the first token took {float(ttft):g} s, which is more than the {float(e2e):g} s "
         "that the whole request took"
-    )
-
-
-def _after(request: ForeignRequest, origin: Fraction) -> ForeignRequest:
-    if not origin:
-        return request
-    # `replace` takes several times as long, which counts for millions.
-    return ForeignRequest(
-        request.name,
-        request.line,
-        request.arrival - origin,
-        request.input_tokens,
-        request.output_tokens,
-        request.ttft,
-        request.e2e,
-        request.evictions,
-        request.cached_tokens,
     )

@@ -31,8 +31,8 @@ class RequestColumns(ByColumn):
     arrivals, ttft, e2e : Times
     streamed, ended : array of bool
         Where TTFT and end-to-end latency are known.
-    evictions : array of int
-        -1 where they are not known.
+    evictions, cached : array of int
+        See `ForeignRequest`; -1 where they are not known.
     """
 
     names: NDArray[Any]
@@ -45,6 +45,7 @@ class RequestColumns(ByColumn):
     e2e: Times
     ended: Mask
     evictions: NDArray[np.int64]
+    cached: NDArray[np.int64]
 
     @classmethod
     def joined(cls, parts: Sequence[RequestColumns]) -> RequestColumns:
@@ -78,10 +79,13 @@ class RequestColumns(ByColumn):
             [time if there else None for time, there in zip(times.list(), mask.tolist(), strict=True)]
             for times, mask in ((self.ttft, self.streamed), (self.e2e, self.ended))
         )
-        evictions = (count if count >= 0 else None for count in self.evictions.tolist())
-        rest = (*known, map(str, self.names.tolist()), evictions)
-        for (line, at, inputs, outputs), ttft, e2e, name, evicted in zip(self.arrived(), *rest, strict=True):
-            yield ForeignRequest(name, line, at, inputs, outputs, ttft, e2e, evicted)
+        counts = (
+            (count if count >= 0 else None for count in some.tolist())
+            for some in (self.evictions, self.cached)
+        )
+        rest = (*known, map(str, self.names.tolist()), *counts)
+        for (line, at, inputs, outputs), ttft, e2e, name, *more in zip(self.arrived(), *rest, strict=True):
+            yield ForeignRequest(name, line, at, inputs, outputs, ttft, e2e, *more)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
@@ -136,13 +140,15 @@ class RequestColumns(ByColumn):
 
 
 def columns_of(requests: Sequence[ForeignRequest]) -> RequestColumns:
-    """Requests by column; what prefix caches held is left out."""
+    """Requests by column."""
     if isinstance(requests, RequestColumns):
         return requests
-    names, lines, arrivals, inputs, outputs, evictions = (
+    names, lines, arrivals, inputs, outputs, evictions, cached = (
         list(map(attrgetter(name), requests))
-        for name in ("name", "line", "arrival", "input_tokens", "output_tokens", "evictions")
-    )
+        for name in (
+            "name", "line", "arrival", "input_tokens", "output_tokens", "evictions", "cached_tokens",
+        )
+    )  # fmt: skip
     ttft, streamed = _known([request.ttft for request in requests])
     e2e, ended = _known([request.e2e for request in requests])
     return RequestColumns(
@@ -155,8 +161,14 @@ def columns_of(requests: Sequence[ForeignRequest]) -> RequestColumns:
         streamed=streamed,
         e2e=e2e,
         ended=ended,
-        evictions=np.array([-1 if count is None else count for count in evictions], dtype=np.int64),
+        evictions=_counts(evictions),
+        cached=_counts(cached),
     )
+
+
+def _counts(given: Sequence[int | None]) -> NDArray[np.int64]:
+    """Numbers, -1 where there is none."""
+    return np.array([-1 if count is None else count for count in given], dtype=np.int64)
 
 
 def _known(times: Sequence[Fraction | None]) -> tuple[Times, Mask]:

@@ -304,6 +304,7 @@ def read_serving(path: str, form: str, choices: Choices, option: str) -> Run:
         e2e=latencies.e2e,
         ended=latencies.ended & (not arrivals.waited),
         evictions=np.full(count, -1),
+        cached=np.full(count, -1),
     )
     ordered = found.ordered(columns.of(kept))
     traced = choices.trace is not None and "start_times" not in results.times

@@ -276,6 +276,7 @@ def _requests(batches: list[_Batch], found: Collected) -> RequestColumns:
         e2e=Times.zero(len(starts)),
         ended=unknown,
         evictions=evictions,
+        cached=np.full(len(starts), -1),
     )
     return found.ordered(columns.of(kept))
 

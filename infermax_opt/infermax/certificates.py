@@ -93,7 +93,6 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.certification import CertificateRejected, Certification
-from infermax_opt.files.certificates import exact_text
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.intervals import fastest
@@ -116,21 +115,12 @@ class InferMaxCertification(Certification[Instance]):
         """Bound that a certificate proves, in seconds; raises `CertificateRejected`."""
         from infermax_opt.infermax import checker
 
-        # As the checker would read it from a file: numbers as text, the cost model spelled out.
-        shown = _spelled({**instance_to_json(fastest(instance)), "cost": cost_to_json(instance.cost)})
+        # As the checker would read it from a file, but that its fractions need not be text; cost spelled out.
+        shown = {**instance_to_json(fastest(instance)), "cost": cost_to_json(instance.cost)}
         try:
             return checker.check(shown, certificate)
         except checker.Rejected as problem:
             raise CertificateRejected(f"certificate rejected: {problem}") from None
-
-
-def _spelled(value: Any) -> Any:
-    """A JSON value with its fractions as text."""
-    if isinstance(value, dict):
-        return {key: _spelled(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_spelled(item) for item in value]
-    return exact_text(value) if isinstance(value, Fraction) else value
 
 
 CERTIFICATION = InferMaxCertification()

@@ -88,9 +88,9 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
         )
 
     def trivial() -> Fraction | None:
-        own = one_after_another(instance)
-        if own.length > MAX_OWN_BATCHES:
+        if _batches_alone(instance) > MAX_OWN_BATCHES:
             return longest_each(instance)
+        own = one_after_another(instance)
         return objective_value(instance.objective, measure(instance, replay(instance, own)))
 
     counted = {metric.value for metric in instance.objective.metrics}
@@ -141,6 +141,12 @@ def _why_not_enumerated(instance: Instance) -> str:
     return exhaustive.why_not(instance) or f"enumerating takes more than {exhaustive.MAX_STEPS} steps"
 
 
+def _batches_alone(instance: Instance) -> int:
+    """Batches of `one_after_another`, without making it: of a million requests that takes long."""
+    budget = instance.system.prefill_budget
+    return sum(-(-some.input_tokens // budget) + some.output_tokens - 1 for some in instance.requests)
+
+
 def one_after_another(instance: Instance) -> Schedule:
     """Each request alone, in the order of arrival: a schedule of every instance.
 
@@ -179,11 +185,13 @@ def longest_each(instance: Instance) -> Fraction | None:
         system=replace(instance.system, kv_capacity=capacity),
         release=None,  # sets come in this order, each after the one before
     )
-    own = one_after_another(longest)
-    if own.length > MAX_OWN_BATCHES:
+    if _batches_alone(longest) > MAX_OWN_BATCHES:
         return None
+    own = one_after_another(longest)
     end = max(request.arrival for request in instance.requests)
     end += len(instance.requests) * measure(longest, replay(longest, own)).makespan
-    weight = sum(request.terms.weight for request in instance.requests)
-    most = dict.fromkeys(BY_COUNT, weight) | {Metric.UNSERVED_TOKENS: instance.output_tokens}
+    most: dict[Metric, Fraction | int] = {}
+    if not set(instance.objective.metrics).isdisjoint(BY_COUNT):
+        weight = sum((request.terms.weight for request in instance.requests), Fraction(0))
+        most = dict.fromkeys(BY_COUNT, weight) | {Metric.UNSERVED_TOKENS: instance.output_tokens}
     return instance.objective.value(lambda metric: most.get(metric, end))

@@ -5,9 +5,11 @@ Usage: ``python -m scripts.bench_files [FORMAT ...] [--megabytes N] [--commands 
 Protocol: of each format a file of so many megabytes (10**6 bytes) is drawn (seed 0) as its tool writes it:
 Poisson arrivals, prompts of 20 to 2,000 and outputs of 2 to 400 tokens, times as Python prints floats.  Files
 called "tiny" have prompts of 1 to 9 and outputs of two tokens, so that the most requests fit: "vllm:tiny"
-with times of microseconds and no texts, "vllm:tiny-floats" with all digits.  ``infermax-opt import`` runs as
-a process of its own, then ``infermax-opt gap`` on the makespan with one second for the search; the machine is
-one H100 (Llama-3.1-8B).
+with times of microseconds and no texts, "vllm:tiny-floats" with all digits.  Those called "overloaded" have
+the usual lengths, times of milliseconds, so that rows are short, and 1,000 requests a second, thirty times
+what the machine serves; "vllm:tiny-overloaded" is "vllm:tiny" with a million a second.  ``infermax-opt
+import`` runs as a process of its own, then ``infermax-opt gap`` on the makespan with one second for the
+search; the machine is one H100 (Llama-3.1-8B).
 An instance holds a million requests: of a file with more, `import` takes the first million, and `gap` refuses
 it.  Seconds are those of the processor, user and system; memory is the peak.  The first run after install
 compiles: run the script once with ``--megabytes 1`` before.
@@ -29,6 +31,7 @@ from typing import NamedTuple
 
 from infermax_opt.files.csv_rows import rows_text
 from scripts.bench_files import lists, rows
+from scripts.bench_files.drawn import CROWD, TINY
 
 #: Most requests of an instance.
 MOST = 10**6
@@ -38,11 +41,12 @@ FILES: dict[str, tuple[Callable[[int], Iterator[str]], str]] = {
     "vllm": (lists.vllm, "json"),
     "vllm:texts": (lists.vllm_texts, "json"),
     "vllm:tiny": (lists.vllm_tiny, "json"),
+    "vllm:tiny-overloaded": (lists.vllm_tiny_crowd, "json"),
     "vllm:tiny-floats": (lists.vllm_tiny_floats, "json"),
     "sglang": (lists.sglang, "jsonl"),
     "sglang:tiny": (lists.sglang_tiny, "jsonl"),
 }
-#: Those that have a row for each request, and so a tiny file, too.
+#: Those that have a row for each request, and so files of other loads, too.
 ROWS: dict[str, tuple[Callable[..., Iterator[str]], str]] = {
     "vidur": (rows.vidur, "csv"),
     "infermax": (rows.vidur, "csv"),
@@ -57,7 +61,9 @@ ROWS: dict[str, tuple[Callable[..., Iterator[str]], str]] = {
     "aisimulate": (rows.aisimulate, "jsonl"),
 }
 FILES |= ROWS
-FILES |= {f"{name}:tiny": (partial(write, tiny=True), ending) for name, (write, ending) in ROWS.items()}
+LOADS = {"tiny": TINY, "overloaded": CROWD}
+for load, what in LOADS.items():
+    FILES |= {f"{name}:{load}": (partial(write, load=what), end) for name, (write, end) in ROWS.items()}
 
 
 class Took(NamedTuple):

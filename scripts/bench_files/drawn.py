@@ -6,10 +6,27 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["CLOCK", "EPOCH", "Drawn", "drawn"]
+__all__ = ["CLOCK", "CROWD", "EPOCH", "TINY", "TINY_CROWD", "USUAL", "Drawn", "Load", "drawn"]
 
 #: When clocks begin: seconds since 1970, and since the machine was started.
 EPOCH, CLOCK = 1790000000, 54321.5
+
+
+class Load(NamedTuple):
+    """What comes: whether requests are tiny, how many a second, and decimals of their times, None for all."""
+
+    tiny: bool = False
+    rate: int = 10
+    digits: int | None = None
+
+    def shown(self, time: float) -> float:
+        """A time as a file holds it."""
+        return time if self.digits is None else round(time, self.digits)
+
+
+#: What one machine serves; and a hundred times as much as it can, which takes short rows.
+USUAL, TINY = Load(), Load(tiny=True)
+CROWD, TINY_CROWD = Load(rate=1000, digits=3), Load(tiny=True, rate=10**6, digits=6)
 
 
 class Drawn(NamedTuple):
@@ -28,15 +45,13 @@ class Drawn(NamedTuple):
         return self.ttft + sum(self.gaps)
 
 
-def drawn(tiny: bool = False, digits: int | None = None) -> Iterator[Drawn]:
-    """Requests without end; times have so many decimals."""
+def drawn(load: Load = USUAL) -> Iterator[Drawn]:
+    """Requests without end."""
     draw, at = random.Random(0), 0.0
     for k in range(10**9):
-        outputs = 2 if tiny else draw.randint(2, 400)
+        outputs = 2 if load.tiny else draw.randint(2, 400)
         times = [draw.uniform(0.05, 2), *(draw.uniform(0.01, 0.05) for _ in range(outputs - 1))]
-        at += draw.expovariate(10)
-        if digits is not None:
-            times, at = [round(time, digits) for time in times], round(at, digits)
-        yield Drawn(
-            k, at, draw.randint(1, 9) if tiny else draw.randint(20, 2000), outputs, times[0], times[1:]
-        )
+        at += draw.expovariate(load.rate)
+        inputs = draw.randint(1, 9) if load.tiny else draw.randint(20, 2000)
+        times = [load.shown(time) for time in times]
+        yield Drawn(k, load.shown(at), inputs, outputs, times[0], times[1:])

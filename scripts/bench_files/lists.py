@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from scripts.bench_files.drawn import CLOCK, Drawn, drawn
+from scripts.bench_files.drawn import CLOCK, TINY, TINY_CROWD, Drawn, Load, drawn
 
 
 def _lists(
@@ -59,18 +59,23 @@ def vllm(size: int) -> Iterator[str]:
 
 def vllm_texts(size: int) -> Iterator[str]:
     """The same where answers are long: two tokens between which nobody looked, and their text."""
-    long = (one._replace(outputs=400) for one in drawn(tiny=True))
+    long = (one._replace(outputs=400) for one in drawn(TINY))
     return _lists(size, VLLM, long, True, True)
 
 
 def vllm_tiny(size: int) -> Iterator[str]:
     """Answers of two tokens, times of microseconds."""
-    return _lists(size, VLLM, drawn(tiny=True, digits=6), True, True, "")
+    return _lists(size, VLLM, drawn(Load(tiny=True, digits=6)), True, True, "")
+
+
+def vllm_tiny_crowd(size: int) -> Iterator[str]:
+    """The same, far more than can be served."""
+    return _lists(size, VLLM, drawn(TINY_CROWD), True, True, "")
 
 
 def vllm_tiny_floats(size: int) -> Iterator[str]:
     """All digits."""
-    return _lists(size, VLLM, drawn(tiny=True), True, False)
+    return _lists(size, VLLM, drawn(TINY), True, False)
 
 
 def sglang(size: int) -> Iterator[str]:
@@ -80,4 +85,4 @@ def sglang(size: int) -> Iterator[str]:
 
 def sglang_tiny(size: int) -> Iterator[str]:
     """Answers of two tokens."""
-    return _lists(size, SGLANG, drawn(tiny=True), False, True)
+    return _lists(size, SGLANG, drawn(TINY), False, True)

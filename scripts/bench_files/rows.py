@@ -6,16 +6,16 @@ import json
 import random
 from collections.abc import Callable, Iterator
 
-from scripts.bench_files.drawn import CLOCK, EPOCH, Drawn, drawn
+from scripts.bench_files.drawn import CLOCK, EPOCH, USUAL, Drawn, Load, drawn
 
 
 def _rows(
-    size: int, tiny: bool, row: Callable[[Drawn], str], first: str = "", last: str = "", by: str = ""
+    size: int, load: Load, row: Callable[[Drawn], str], first: str = "", last: str = "", by: str = ""
 ) -> Iterator[str]:
     """Rows with `by` between them, about so many bytes."""
     yield first
     count = len(first)
-    for one in drawn(tiny):
+    for one in drawn(load):
         text = (by if one.k else "") + row(one)
         count += len(text)
         yield text
@@ -34,25 +34,25 @@ VIDUR = (
 )
 
 
-def vidur(size: int, tiny: bool = False) -> Iterator[str]:
+def vidur(size: int, load: Load = USUAL) -> Iterator[str]:
     """``request_metrics.csv``; that of InferMax's fork is the same."""
     draw = random.Random(1)
 
     def row(one: Drawn) -> str:
         i, o, e2e, ttft = one.inputs, one.outputs, one.e2e, one.ttft
-        delay = draw.expovariate(10) if one.k else ""
+        delay = draw.expovariate(load.rate) if one.k else 0
         own = e2e - 0.01
-        return (
-            f"{one.k},{e2e},{e2e / o},{own},{own / o},{own},{own / o},0.0,0.01,{own},{own / o},"
-            f"{ttft},{ttft - 0.01},{ttft / i},{(e2e - ttft) / o},{delay},{i + o},{i},{o},{i / o},0\n"
-        )
+        times = [e2e, e2e / o, own, own / o, own, own / o, 0.0, 0.01, own, own / o]
+        times += [ttft, ttft - 0.01, ttft / i, (e2e - ttft) / o]
+        cells = [one.k, *map(load.shown, times), load.shown(delay) if one.k else ""]
+        return ",".join(map(str, [*cells, i + o, i, o, load.shown(i / o), 0])) + "\n"
 
-    return _rows(size, tiny, row, VIDUR)
+    return _rows(size, load, row, VIDUR)
 
 
-def vidur_chrome_trace(size: int, tiny: bool = False) -> Iterator[str]:
+def vidur_chrome_trace(size: int, load: Load = USUAL) -> Iterator[str]:
     """``chrome_trace.json``: 64 requests of 200 output tokens at a time, or of two, one after the other."""
-    outputs = 2 if tiny else 200
+    outputs = 2 if load.tiny else 200
     yield '{"traceEvents": ['
     count = number = 0
     now, draw = 0.0, random.Random(0)
@@ -69,7 +69,7 @@ def vidur_chrome_trace(size: int, tiny: bool = False) -> Iterator[str]:
     yield "]}\n"
 
 
-def vllm_otlp(size: int, tiny: bool = False) -> Iterator[str]:
+def vllm_otlp(size: int, load: Load = USUAL) -> Iterator[str]:
     """Spans, one request a line, as a collector writes them."""
 
     def row(one: Drawn) -> str:
@@ -91,10 +91,10 @@ def vllm_otlp(size: int, tiny: bool = False) -> Iterator[str]:
         }  # fmt: skip
         return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}) + "\n"
 
-    return _rows(size, tiny, row)
+    return _rows(size, load, row)
 
 
-def inference_perf(size: int, tiny: bool = False) -> Iterator[str]:
+def inference_perf(size: int, load: Load = USUAL) -> Iterator[str]:
     """A list of requests."""
 
     def row(one: Drawn) -> str:
@@ -120,10 +120,10 @@ def inference_perf(size: int, tiny: bool = False) -> Iterator[str]:
         }
         return json.dumps({**found, "error": None}, indent=1)
 
-    return _rows(size, tiny, row, "[\n", "\n]\n", ",\n")
+    return _rows(size, load, row, "[\n", "\n]\n", ",\n")
 
 
-def guidellm(size: int, tiny: bool = False) -> Iterator[str]:
+def guidellm(size: int, load: Load = USUAL) -> Iterator[str]:
     """One benchmark."""
 
     def row(one: Drawn) -> str:
@@ -152,10 +152,10 @@ def guidellm(size: int, tiny: bool = False) -> Iterator[str]:
 
     head = '{"metadata": {"version": 2, "guidellm_version": "0.8.1"}, "config": {}, "benchmarks": [{"type_": '
     head += '"generative_benchmark", "requests": {"successful": ['
-    return _rows(size, tiny, row, head, '], "incomplete": [], "errored": []}}]}\n', ",\n")
+    return _rows(size, load, row, head, '], "incomplete": [], "errored": []}}]}\n', ",\n")
 
 
-def aiperf(size: int, tiny: bool = False) -> Iterator[str]:
+def aiperf(size: int, load: Load = USUAL) -> Iterator[str]:
     """Records."""
 
     def row(one: Drawn) -> str:
@@ -175,25 +175,25 @@ def aiperf(size: int, tiny: bool = False) -> Iterator[str]:
         }
         return json.dumps({"metadata": metadata, "metrics": metrics, "error": None}) + "\n"
 
-    return _rows(size, tiny, row)
+    return _rows(size, load, row)
 
 
-def blis(size: int, tiny: bool = False) -> Iterator[str]:
+def blis(size: int, load: Load = USUAL) -> Iterator[str]:
     """File of ``--metrics-path``."""
 
     def row(one: Drawn) -> str:
         found = {
             "arrived_at": one.at, "requestID": f"request_{one.k}", "num_prefill_tokens": one.inputs,
-            "num_decode_tokens": one.outputs, "ttft_ms": one.ttft * 1000, "itl_ms": 30.0,
-            "e2e_ms": one.e2e * 1000, "scheduling_delay_ms": 10.0, "round_index": 0,
+            "num_decode_tokens": one.outputs, "ttft_ms": load.shown(one.ttft * 1000), "itl_ms": 30.0,
+            "e2e_ms": load.shown(one.e2e * 1000), "scheduling_delay_ms": 10.0, "round_index": 0,
         }  # fmt: skip
         return json.dumps(found, indent=2)
 
     head = '{"instance_id": "cluster", "injected_requests": 1, "vllm_estimated_duration_s": 1, "requests": ['
-    return _rows(size, tiny, row, head, "]}\n", ",\n")
+    return _rows(size, load, row, head, "]}\n", ",\n")
 
 
-def llmservingsim_sim(size: int, tiny: bool = False) -> Iterator[str]:
+def llmservingsim_sim(size: int, load: Load = USUAL) -> Iterator[str]:
     """``sim.csv``."""
 
     def row(one: Drawn) -> str:
@@ -206,37 +206,37 @@ def llmservingsim_sim(size: int, tiny: bool = False) -> Iterator[str]:
         )
 
     head = "instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL\n"
-    return _rows(size, tiny, row, head)
+    return _rows(size, load, row, head)
 
 
-def llmservingsim(size: int, tiny: bool = False) -> Iterator[str]:
+def llmservingsim(size: int, load: Load = USUAL) -> Iterator[str]:
     """``requests.jsonl`` of runs of vLLM."""
 
     def row(one: Drawn) -> str:
         queued = CLOCK + one.at
-        found = {
-            "request_id": f"bench-{one.k}", "input_toks": one.inputs, "output_toks": one.outputs,
+        times = {
             "arrival_time": EPOCH + one.at, "queued_ts": queued, "scheduled_ts": queued + 0.01,
             "first_token_ts": queued + one.ttft, "last_token_ts": queued + one.e2e,
         }  # fmt: skip
-        return json.dumps(found) + "\n"
+        found = {"request_id": f"bench-{one.k}", "input_toks": one.inputs, "output_toks": one.outputs}
+        return json.dumps({**found, **{key: load.shown(time) for key, time in times.items()}}) + "\n"
 
-    return _rows(size, tiny, row)
+    return _rows(size, load, row)
 
 
-def aisimulate(size: int, tiny: bool = False) -> Iterator[str]:
+def aisimulate(size: int, load: Load = USUAL) -> Iterator[str]:
     """``requests.jsonl``."""
 
     def row(one: Drawn) -> str:
-        at = one.at * 1000
-        last = at + one.e2e * 1000
+        at = load.shown(one.at * 1000)
+        last = load.shown(at + one.e2e * 1000)
         found = {
-            "admission_count": 1, "arrival_time_ms": at, "first_admit_ms": at + 10,
-            "first_token_ms": at + one.ttft * 1000, "last_token_ms": last,
-            "e2e_latency_ms": last - at, "itl_ms": 30.0, "input_length": one.inputs,
+            "admission_count": 1, "arrival_time_ms": at, "first_admit_ms": load.shown(at + 10),
+            "first_token_ms": load.shown(at + one.ttft * 1000), "last_token_ms": last,
+            "e2e_latency_ms": load.shown(last - at), "itl_ms": 30.0, "input_length": one.inputs,
             "output_length": one.outputs, "requested_output_length": one.outputs, "readmission_count": 0,
             "reused_input_tokens": 0, "session_id": f"session_{one.k}",
         }  # fmt: skip
         return json.dumps(found) + "\n"
 
-    return _rows(size, tiny, row)
+    return _rows(size, load, row)

@@ -29,6 +29,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from copy import copy
 from fractions import Fraction
+from functools import cached_property
 from itertools import accumulate, chain, groupby, pairwise
 from operator import le
 from pathlib import Path
@@ -77,6 +78,8 @@ MAX_INTEGER = 2**256
 # Values of a file, read exactly, with messages that say what is wrong where.
 
 NUMBER = re.compile(r"-?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,2})?")
+#: A whole number is at most this, unless told otherwise.
+MAX_WHOLE = 10**18
 RATIO = re.compile(r"[0-9]{1,600}/[1-9][0-9]{0,600}")
 
 
@@ -122,11 +125,16 @@ class Field:
 
     def items(self, length: int | None = None) -> list[Field]:
         """The fields of a list, of so many if a length is given."""
+        values = self.values()
+        if length is not None and len(values) != length:
+            self.fail(f"wrong length of a list: holds {len(values)} values, not {length}")
+        return [Field(value, f"{self.path}[{k}]") for k, value in enumerate(values)]
+
+    def values(self) -> list[Any]:
+        """The values of a list, of which there may be too many for a field each."""
         if not isinstance(self.value, list):
             self.fail(f"{shown(self.value)} is not a list")
-        if length is not None and len(self.value) != length:
-            self.fail(f"wrong length of a list: holds {len(self.value)} values, not {length}")
-        return [Field(value, f"{self.path}[{k}]") for k, value in enumerate(self.value)]
+        return self.value
 
     def integers(self, length: int | None = None, nulls: bool = False) -> list[Any]:
         """A list of whole numbers, written without point or quotes; or nulls where these are allowed."""
@@ -149,6 +157,8 @@ class Field:
         return self._number(RATIO if isinstance(self.value, str) and "/" in self.value else NUMBER)
 
     def _number(self, pattern: re.Pattern[str]) -> Fraction:
+        if type(self.value) is Fraction:  # of no file: one that the package holds, which needs no text
+            return self.value
         if self.value is None or isinstance(self.value, bool | list | dict):
             self.fail(f"{shown(self.value)} is no number")
         if type(self.value) is int and -MAX_INTEGER < self.value < MAX_INTEGER:
@@ -158,7 +168,7 @@ class Field:
             self.fail(f"{shown(self.value)} is no number, or has too many digits")
         return Fraction(text)
 
-    def whole(self, least: int, most: int = 10**18) -> int:
+    def whole(self, least: int, most: int = MAX_WHOLE) -> int:
         """A whole number within limits."""
         value = self.value if type(self.value) is int else self._number(NUMBER)
         if not (least <= value <= most and value == int(value)):
@@ -598,6 +608,10 @@ def read_cost(
 
 #: Weight of a request, and its limits of TTFT, TPOT and end-to-end latency, in seconds.
 Promise = tuple[Fraction, Any, Any, Any]
+#: That of a request of which nothing is said.
+PLAIN: Promise = (Fraction(1), None, None, None)
+#: All that an entry of ``requests`` holds which says nothing of what it is promised, and is one request.
+PLAIN_KEYS = {"id", "input_tokens", "output_tokens", "arrival"}
 
 
 def read_terms(entry: Field, classes: Field) -> tuple[list[object], Promise]:
@@ -622,6 +636,24 @@ def read_terms(entry: Field, classes: Field) -> tuple[list[object], Promise]:
     if "predicted_output_tokens" in entry:
         terms += ["predicted", entry["predicted_output_tokens"].whole(1)]
     return terms, (weight, limits[0], limits[1], limits[2])
+
+
+def read_plain(value: Any) -> tuple[str, int, int, Fraction] | None:
+    """Name, lengths and arrival of an entry that holds these alone, all of them in order.
+
+    None says nothing of an entry: it is read value by value then.  So is each of a file, where arrivals are
+    texts.  Of a million most are plain, and a field for each of their values takes several times as long.
+    """
+    if type(value) is not dict or value.keys() != PLAIN_KEYS:
+        return None
+    name, i, o, arrival = value["id"], value["input_tokens"], value["output_tokens"], value["arrival"]
+    if type(name) is not str or not name.isascii() or type(i) is not int or type(o) is not int:
+        return None
+    if not (1 <= i <= MAX_WHOLE and 1 <= o <= MAX_WHOLE):
+        return None
+    if type(arrival) is not Fraction or arrival.numerator < 0:
+        return None
+    return name, i, o, arrival
 
 
 def read_release(given: Field, meaning: Meaning) -> str:
@@ -706,16 +738,24 @@ class Instance:
         meaning = self._machine(top)
         #: Those that must be served; there may be none.
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
-        #: Input and output tokens, arrival, weight and limits, whether they are optional, and how many.
+        #: Of requests of which more is said: input and output tokens, arrival, weight and limits, whether
+        #: they are optional, and how many.
         self.entries: list[tuple[int, int, Fraction, Promise, bool, int]] = []
         #: Requests that count, by what they do if they keep their limits.
         self.promised: dict[tuple[int, int, Fraction, Promise], int] = {}
         classes, total = top["classes"] if "classes" in top else Field({}, "instance.classes"), 0
-        for entry in top["requests"].items():
-            total += self._read_entry(entry, classes, meaning)
+        for k, value in enumerate(top["requests"].values()):
+            plain = read_plain(value)
+            if plain is None:
+                entry = Field(value, f"{top['requests'].path}[{k}]")
+                total += self._read_entry(entry, classes, meaning)
+            else:
+                meaning.feed(*plain)
+                self._count(*plain[1:], 1)
+                total += 1
             if total > MAX_REQUESTS:
                 top["requests"].fail(f"more than {MAX_REQUESTS} requests in all")
-        if not self.entries:
+        if not total:
             top["requests"].fail("holds no request")
         self.sha256 = meaning.hexdigest()
 
@@ -729,11 +769,19 @@ class Instance:
         times = meaning.feed_requests(entry, i, o, arrival, *terms)
         optional = "optional" in terms[1:]
         if not optional:  # these may be left out, so the bounds are about the others
-            self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
-        self.entries.append((i, o, arrival, promise, optional, times))
+            self._count(i, o, arrival, times)
+        if optional or promise != PLAIN:
+            self.entries.append((i, o, arrival, promise, optional, times))
         if self.released and "class" in entry and entry["class"].text() == self.released:
             self._check_release(promise, optional)
         return int(times)
+
+    def _count(self, i: int, o: int, arrival: Fraction, times: int) -> None:
+        """Count requests that must be served."""
+        known, key = len(self.kinds), (i, o, arrival)
+        before = self.kinds.setdefault(key, times)
+        if len(self.kinds) == known:  # to hash a fraction takes long, and most are there once
+            self.kinds[key] = before + times
 
     def _check_release(self, promise: Promise, optional: bool) -> None:
         """Bounds are those without a closed loop, so no latency of a released request may count."""
@@ -799,8 +847,22 @@ class Instance:
 
     def since(self, time: Fraction = Fraction(0)) -> Kinds:
         """Kinds of the requests that arrive at `time` or later."""
-        chosen = self.kinds.items() if time <= 0 else [k for k in self.kinds.items() if k[0][2] >= time]
-        return [(i, o, count) for (i, o, _), count in chosen]
+        if time <= 0:
+            return self._whole
+        return [(i, o, count) for (i, o, arrival), count in self.kinds.items() if arrival >= time]
+
+    @cached_property
+    def _whole(self) -> Kinds:
+        """All kinds, which no proof changes."""
+        return [(i, o, count) for (i, o, _), count in self.kinds.items()]
+
+    @cached_property
+    def prompts(self) -> list[tuple[int, int]]:
+        """Input tokens, rising, and how many requests have so many."""
+        found = Counter[int]()
+        for i, _, count in self.since():
+            found[i] += count
+        return sorted(found.items())
 
     def token_work(self, kinds: Kinds, beta: int) -> int:
         """Least work but for the attention of the prompts, in ticks."""
@@ -4689,7 +4751,7 @@ def prompts_in_chunks(instance: Instance, piece: Piece, given: Field, percent: i
         width = max(1, min(width, math.ceil(Fraction(piece.alpha - alpha, beta - piece.beta))))
         dear = Fraction(percent, 100) * (beta - piece.beta)
     total = Fraction(0)
-    for i, _, count in instance.since():
+    for i, count in instance.prompts:
         instance.work.spend(60)
         chunks = -(-i // width)  # the last one, of those counted from the end, may be smaller
         last = i - (chunks - 1) * width
@@ -4717,7 +4779,7 @@ def ramp_terms(instance: Instance, piece: Piece, length: int, percent: int) -> F
     """
     most, free = instance.batch_tokens, instance.capacity // instance.block
     full, together = free * instance.block, 0
-    for i, _, count in sorted(instance.since()):
+    for i, count in instance.prompts:
         size = -(-i // instance.block)
         fitting = min(count, free // size)
         together, free = together + fitting, free - fitting * size

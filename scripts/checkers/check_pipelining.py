@@ -71,6 +71,8 @@ MAX_INTEGER = 2**256
 # Values of a file, read exactly, with messages that say what is wrong where.
 
 NUMBER = re.compile(r"-?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,2})?")
+#: A whole number is at most this, unless told otherwise.
+MAX_WHOLE = 10**18
 RATIO = re.compile(r"[0-9]{1,600}/[1-9][0-9]{0,600}")
 
 
@@ -116,11 +118,16 @@ class Field:
 
     def items(self, length: int | None = None) -> list[Field]:
         """The fields of a list, of so many if a length is given."""
+        values = self.values()
+        if length is not None and len(values) != length:
+            self.fail(f"wrong length of a list: holds {len(values)} values, not {length}")
+        return [Field(value, f"{self.path}[{k}]") for k, value in enumerate(values)]
+
+    def values(self) -> list[Any]:
+        """The values of a list, of which there may be too many for a field each."""
         if not isinstance(self.value, list):
             self.fail(f"{shown(self.value)} is not a list")
-        if length is not None and len(self.value) != length:
-            self.fail(f"wrong length of a list: holds {len(self.value)} values, not {length}")
-        return [Field(value, f"{self.path}[{k}]") for k, value in enumerate(self.value)]
+        return self.value
 
     def integers(self, length: int | None = None, nulls: bool = False) -> list[Any]:
         """A list of whole numbers, written without point or quotes; or nulls where these are allowed."""
@@ -143,6 +150,8 @@ class Field:
         return self._number(RATIO if isinstance(self.value, str) and "/" in self.value else NUMBER)
 
     def _number(self, pattern: re.Pattern[str]) -> Fraction:
+        if type(self.value) is Fraction:  # of no file: one that the package holds, which needs no text
+            return self.value
         if self.value is None or isinstance(self.value, bool | list | dict):
             self.fail(f"{shown(self.value)} is no number")
         if type(self.value) is int and -MAX_INTEGER < self.value < MAX_INTEGER:
@@ -152,7 +161,7 @@ class Field:
             self.fail(f"{shown(self.value)} is no number, or has too many digits")
         return Fraction(text)
 
-    def whole(self, least: int, most: int = 10**18) -> int:
+    def whole(self, least: int, most: int = MAX_WHOLE) -> int:
         """A whole number within limits."""
         value = self.value if type(self.value) is int else self._number(NUMBER)
         if not (least <= value <= most and value == int(value)):

@@ -188,3 +188,10 @@ def test_the_first_wrong_request_that_counts_is_named(tmp_path: Path) -> None:
     path.write_text(json.dumps(values))
     with pytest.raises(InputError, match=r"request 6\.ttfts: is missing"):
         read_run(path, "vllm")
+
+
+@pytest.mark.parametrize("unit", [1, 7, 10**9, 10**30])
+def test_times_are_rounded_down(unit: int) -> None:
+    draw = random.Random(unit)
+    times = [Fraction(draw.randrange(10**12), 10 ** draw.randrange(13)) for _ in range(20)]
+    assert Times.of(times).floored(unit).list() == [Fraction(time * unit // 1, unit) for time in times]

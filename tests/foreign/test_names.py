@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from infermax_opt.foreign.names import codes_of, first_twice, joined_names, listed, names_of
+from infermax_opt.foreign.names import codes_of, first_twice, is_among, joined_names, listed, names_of
 
 TEXTS = ["0", "7", "07", "-7", "7.0", "", "a", "٣", "9" * 18, "9" * 30, " 7"]
 
@@ -49,3 +49,9 @@ def test_a_message_lists_the_first_names_and_no_long_ones() -> None:
     assert listed(["b", "a"]) == "a, b"
     assert listed(map(str, range(100))).endswith(", ...")
     assert len(listed(["x" * 100])) == 40
+
+
+@pytest.mark.parametrize("count", [2, 11], ids=["numbers", "texts"])
+def test_whether_there_is_a_name(count: int) -> None:
+    given = TEXTS[1:count]
+    assert [is_among(text, names_of(given)) for text in TEXTS] == [text in given for text in TEXTS]

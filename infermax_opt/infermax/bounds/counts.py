@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["BatchCounts", "blocks_upto", "count_batches", "count_batches_of"]
+__all__ = ["BatchCounts", "blocks_of", "blocks_upto", "count_batches", "count_batches_of"]
 
 #: Largest KV size (in blocks) for which the sizes are tabulated.
 MAX_TABLE = 20_000_000
@@ -111,7 +111,7 @@ def _area(instance: Instance, sizes: Sizes) -> tuple[tuple[int, int], tuple[int,
     capacity = instance.system.kv_capacity // block
     i, o, count = sizes
     top = int((-(-(i + o - 1) // block)).max())
-    volume = int(((blocks_upto(i + o - 1, block) - blocks_upto(i - 1, block)) * count).sum())
+    volume = blocks_of(sizes, block)
     items = int((o * count).sum())
     if top > MAX_TABLE or max(volume, items * capacity) >= 2**62:
         # Too much for a table, or for its 64-bit sums: the volume alone.
@@ -124,6 +124,13 @@ def blocks_upto(last: Any, block: int) -> Any:
     """Sum of ceil(x / block) for x = 1..last, a number or a column of them."""
     full, rest = last // block, last % block
     return block * full * (full + 1) // 2 + rest * (full + 1)
+
+
+def blocks_of(sizes: Sizes, block: int) -> int:
+    """Blocks that all requests hold when they generate a token, summed over their tokens."""
+    before = sizes.inputs - 1
+    each = blocks_upto(before + sizes.outputs, block) - blocks_upto(before, block)
+    return int((each * sizes.counts).sum())
 
 
 def _histogram(sizes: Sizes, block: int, top: int) -> npt.NDArray[np.int64]:

@@ -45,15 +45,17 @@ rounded down to ticks, which only lowers e.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from itertools import islice
 from math import ceil
 from typing import Any
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds.counts import blocks_upto
-from infermax_opt.infermax.bounds.least_work import prompt_pairs
+from infermax_opt.infermax.bounds.counts import blocks_of
+from infermax_opt.infermax.bounds.least_work import Totals, prompt_pairs
 from infermax_opt.infermax.bounds.pieces import best_piece
+from infermax_opt.infermax.bounds.sizes import Sizes
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
 __all__ = ["filling_bound"]
@@ -126,13 +128,12 @@ class FillingProof:
         self._step = most + min(ticks.d0 + ticks.d1, ticks.p0 + ticks.p1)
         #: Works are in ticks / unit.
         self.unit = self.capacity * system.prefill_budget
-        alike, counts = _by_lengths(instance)
-        prompts = {kind.input_tokens: self._prompt(kind) for kind in alike.values()}
+        by_prompt = {kind.input_tokens: kind for kind in instance.types}
+        prompts = {tokens: self._prompt(kind) for tokens, kind in by_prompt.items()}
         dated = ((kind, self._dates_of(kind, prompts[kind.input_tokens])) for kind in instance.types)
         self._dated = sorted(dated, key=lambda pair: pair[1][0])
         self._firsts = [first for _, (first, _) in self._dated]
-        area = sum(self._area(alike[each]) * count for each, count in counts.items())
-        work = sum(self._work(alike[each], 1, each[1]) * count for each, count in counts.items())
+        area, work = self._area(Sizes.of(instance.types)), self._work_of(Totals.of(instance, instance.types))
         #: Area and work, in ticks / unit.
         self._base = ticks.alpha[piece] * area * system.prefill_budget + work
 
@@ -163,7 +164,7 @@ class FillingProof:
         low, high = 0, max(0, end)
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.most_held(middle) < self.capacity else (low, middle - 1)
+            low, high = (low, middle - 1) if self._may_be_full(middle) else (middle, high)
         number = min(CELLS, max(1, ALL_CELLS // len(self.instance.types)))
         found: list[tuple[int, int]] = []
         for k in range(number):
@@ -175,16 +176,28 @@ class FillingProof:
 
     def most_held(self, end: int) -> int:
         """C before some moment, in ticks."""
-        held = self.instance.system.held
-        return sum(
-            len(kind.members) * (1 if self.by_slots else held(kind.input_tokens + last - 1))
-            for kind, dates in self._begun(end)
-            if (last := self._last_before(kind, dates, end))
-        )
+        return sum(self._held(end))
 
-    def _begun(self, end: int) -> list[tuple[RequestType, tuple[int, int]]]:
+    def _may_be_full(self, end: int) -> bool:
+        """Whether C before some moment is the capacity or more, which the first requests can show."""
+        held = 0
+        for one in self._held(end):
+            held += one
+            if held >= self.capacity:
+                return True
+        return False
+
+    def _held(self, end: int) -> Iterator[int]:
+        """What the requests of each type hold at most before some moment, in ticks."""
+        held = self.instance.system.held
+        for kind, dates in self._begun(end):
+            last = self._last_before(kind, dates, end)
+            if last:
+                yield len(kind.members) * (1 if self.by_slots else held(kind.input_tokens + last - 1))
+
+    def _begun(self, end: int) -> Iterator[tuple[RequestType, tuple[int, int]]]:
         """Requests for which something may be done before some moment, in ticks, and their dates."""
-        return self._dated[: bisect_left(self._firsts, end)]
+        return islice(self._dated, bisect_left(self._firsts, end))
 
     def _dates_of(self, kind: RequestType, prompt: int) -> tuple[int, int]:
         """Least moments, in ticks, at which something is done for the first and for the second token."""
@@ -211,26 +224,27 @@ class FillingProof:
             return kind.output_tokens
         return int(min(kind.output_tokens, 2 + (end - 1 - second) // self._step))
 
-    def _area(self, kind: RequestType) -> int:
-        """Sizes of the tokens of one request, summed."""
+    def _area(self, sizes: Sizes) -> int:
+        """Sizes of the tokens of all requests, summed."""
         if self.by_slots:
-            return kind.output_tokens
-        block, before = self.instance.system.block_size, kind.input_tokens - 1
-        return int(block * (blocks_upto(before + kind.output_tokens, block) - blocks_upto(before, block)))
+            return int((sizes.outputs * sizes.counts).sum())
+        return self.instance.system.block_size * blocks_of(sizes, self.instance.system.block_size)
 
     def _work(self, kind: RequestType, first: int, last: int) -> int:
         """Works of tokens `first` to `last` of one request, the prompt being that of token 1."""
-        instance, prompt, total = self.instance, kind.input_tokens, 0
-        ticks = instance.cost.ticks
+        prompt = pairs = 0
         if first == 1:
-            whole = self._beta * prompt + ticks.p1 * prompt_pairs(instance, kind)
-            total += self.unit * whole + self.capacity * ticks.p0 * prompt
-            first = 2
+            prompt, pairs, first = kind.input_tokens, prompt_pairs(self.instance, kind), 2
         count = max(0, last - first + 1)
-        cached = count * prompt + count * (first + last) // 2  # sum of I + n
-        total += self.unit * (self._beta * count + self._d1 * (cached - 2 * count))
-        paid = count if self.by_slots else cached - count
-        return int(total + instance.system.prefill_budget * self._d0 * paid)
+        reads = count * (kind.input_tokens - 2) + count * (first + last) // 2  # sum of I + n - 2
+        return self._work_of(Totals(prompt, count, reads, pairs))
+
+    def _work_of(self, some: Totals) -> int:
+        """Work of prompts and later tokens."""
+        ticks, budget = self.instance.cost.ticks, self.instance.system.prefill_budget
+        whole = self._beta * (some.prompts + some.later) + self._d1 * some.reads + ticks.p1 * some.pairs
+        paid = some.later if self.by_slots else some.later + some.reads
+        return int(self.unit * whole + self.capacity * ticks.p0 * some.prompts + budget * self._d0 * paid)
 
     def _early(self, cells: Sequence[tuple[int, int]]) -> int:
         """Work times the level of g at its date."""
@@ -243,19 +257,6 @@ class FillingProof:
                     total += level * self._work(kind, done + 1, last) * len(kind.members)
                     done = last
         return total
-
-
-def _by_lengths(
-    instance: Instance,
-) -> tuple[dict[tuple[int, int], RequestType], dict[tuple[int, int], int]]:
-    """A type of each lengths, and how many requests have these."""
-    alike: dict[tuple[int, int], RequestType] = {}
-    counts: dict[tuple[int, int], int] = {}
-    for kind in instance.types:
-        lengths = kind.input_tokens, kind.output_tokens
-        alike.setdefault(lengths, kind)
-        counts[lengths] = counts.get(lengths, 0) + len(kind.members)
-    return alike, counts
 
 
 def _spans(cells: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:

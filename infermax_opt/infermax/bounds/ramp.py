@@ -59,8 +59,9 @@ from typing import Any, NamedTuple
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.closed_form import presence_ticks
-from infermax_opt.infermax.bounds.counts import BatchCounts, blocks_upto, count_batches
+from infermax_opt.infermax.bounds.counts import BatchCounts, blocks_of, count_batches
 from infermax_opt.infermax.bounds.least_work import Totals
+from infermax_opt.infermax.bounds.sizes import Sizes
 from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["ramp_bound"]
@@ -85,8 +86,8 @@ def _piece_bound(instance: Instance, counts: BatchCounts, piece: int) -> LowerBo
     kinds, system, ticks = instance.types, instance.system, instance.cost.ticks
     block, alpha = system.block_size, ticks.alpha[piece]
     blocks = system.kv_capacity // block
-    sizes = [(k.input_tokens, k.output_tokens, len(k.members)) for k in kinds]
-    volume = sum((blocks_upto(i + o - 1, block) - blocks_upto(i - 1, block)) * c for i, o, c in sizes)
+    sizes = Sizes.of(kinds)
+    volume = blocks_of(sizes, block)
     least = -(-volume // blocks)
     room = blocks * block - (block - 1) * _together(sizes, block, blocks)
     saved, length, prompts = max(
@@ -105,12 +106,15 @@ def _piece_bound(instance: Instance, counts: BatchCounts, piece: int) -> LowerBo
     return LowerBound(paid / instance.cost.ticks_per_second, "ramp", Proof.CERTIFICATE, evidence=evidence)
 
 
-def _together(sizes: list[tuple[int, int, int]], block: int, blocks: int) -> int:
+def _together(sizes: Sizes, block: int, blocks: int) -> int:
     """Most requests whose prompts fit together."""
     number = 0
-    for i, _, count in sorted(sizes):
-        fitting = min(count, blocks // -(-i // block))
-        number, blocks = number + fitting, blocks - fitting * -(-i // block)
+    for k in sizes.inputs.argsort(kind="stable"):
+        each, count = -(-int(sizes.inputs[k]) // block), int(sizes.counts[k])
+        fitting = min(count, blocks // each)
+        number, blocks = number + fitting, blocks - fitting * each
+        if fitting < count:  # those behind it are no smaller
+            break
     return number
 
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from copy import copy
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from infermax_opt.checking.meaning import Meaning
 from infermax_opt.checking.profiles import spelled_out
 from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.pieces import Piece, read_cost
-from infermax_opt.infermax.checker.terms import Promise, read_release, read_terms
+from infermax_opt.infermax.checker.terms import PLAIN, Promise, read_plain, read_release, read_terms
 
 #: All metrics, in the order in which the hash of an instance has their weights.
 METRICS = (
@@ -90,16 +91,24 @@ class Instance:
         meaning = self._machine(top)
         #: Those that must be served; there may be none.
         self.kinds: dict[tuple[int, int, Fraction], int] = {}
-        #: Input and output tokens, arrival, weight and limits, whether they are optional, and how many.
+        #: Of requests of which more is said: input and output tokens, arrival, weight and limits, whether
+        #: they are optional, and how many.
         self.entries: list[tuple[int, int, Fraction, Promise, bool, int]] = []
         #: Requests that count, by what they do if they keep their limits.
         self.promised: dict[tuple[int, int, Fraction, Promise], int] = {}
         classes, total = top["classes"] if "classes" in top else Field({}, "instance.classes"), 0
-        for entry in top["requests"].items():
-            total += self._read_entry(entry, classes, meaning)
+        for k, value in enumerate(top["requests"].values()):
+            plain = read_plain(value)
+            if plain is None:
+                entry = Field(value, f"{top['requests'].path}[{k}]")
+                total += self._read_entry(entry, classes, meaning)
+            else:
+                meaning.feed(*plain)
+                self._count(*plain[1:], 1)
+                total += 1
             if total > MAX_REQUESTS:
                 top["requests"].fail(f"more than {MAX_REQUESTS} requests in all")
-        if not self.entries:
+        if not total:
             top["requests"].fail("holds no request")
         self.sha256 = meaning.hexdigest()
 
@@ -113,11 +122,19 @@ class Instance:
         times = meaning.feed_requests(entry, i, o, arrival, *terms)
         optional = "optional" in terms[1:]
         if not optional:  # these may be left out, so the bounds are about the others
-            self.kinds[i, o, arrival] = self.kinds.get((i, o, arrival), 0) + times
-        self.entries.append((i, o, arrival, promise, optional, times))
+            self._count(i, o, arrival, times)
+        if optional or promise != PLAIN:
+            self.entries.append((i, o, arrival, promise, optional, times))
         if self.released and "class" in entry and entry["class"].text() == self.released:
             self._check_release(promise, optional)
         return int(times)
+
+    def _count(self, i: int, o: int, arrival: Fraction, times: int) -> None:
+        """Count requests that must be served."""
+        known, key = len(self.kinds), (i, o, arrival)
+        before = self.kinds.setdefault(key, times)
+        if len(self.kinds) == known:  # to hash a fraction takes long, and most are there once
+            self.kinds[key] = before + times
 
     def _check_release(self, promise: Promise, optional: bool) -> None:
         """Bounds are those without a closed loop, so no latency of a released request may count."""
@@ -183,8 +200,22 @@ class Instance:
 
     def since(self, time: Fraction = Fraction(0)) -> Kinds:
         """Kinds of the requests that arrive at `time` or later."""
-        chosen = self.kinds.items() if time <= 0 else [k for k in self.kinds.items() if k[0][2] >= time]
-        return [(i, o, count) for (i, o, _), count in chosen]
+        if time <= 0:
+            return self._whole
+        return [(i, o, count) for (i, o, arrival), count in self.kinds.items() if arrival >= time]
+
+    @cached_property
+    def _whole(self) -> Kinds:
+        """All kinds, which no proof changes."""
+        return [(i, o, count) for (i, o, _), count in self.kinds.items()]
+
+    @cached_property
+    def prompts(self) -> list[tuple[int, int]]:
+        """Input tokens, rising, and how many requests have so many."""
+        found = Counter[int]()
+        for i, _, count in self.since():
+            found[i] += count
+        return sorted(found.items())
 
     def token_work(self, kinds: Kinds, beta: int) -> int:
         """Least work but for the attention of the prompts, in ticks."""

@@ -68,7 +68,7 @@ def prompts_in_chunks(instance: Instance, piece: Piece, given: Field, percent: i
         width = max(1, min(width, math.ceil(Fraction(piece.alpha - alpha, beta - piece.beta))))
         dear = Fraction(percent, 100) * (beta - piece.beta)
     total = Fraction(0)
-    for i, _, count in instance.since():
+    for i, count in instance.prompts:
         instance.work.spend(60)
         chunks = -(-i // width)  # the last one, of those counted from the end, may be smaller
         last = i - (chunks - 1) * width
@@ -96,7 +96,7 @@ def ramp_terms(instance: Instance, piece: Piece, length: int, percent: int) -> F
     """
     most, free = instance.batch_tokens, instance.capacity // instance.block
     full, together = free * instance.block, 0
-    for i, _, count in sorted(instance.since()):
+    for i, count in instance.prompts:
         size = -(-i // instance.block)
         fitting = min(count, free // size)
         together, free = together + fitting, free - fitting * size

@@ -232,7 +232,7 @@ class RequestGroup:
     count: int | None = None
     class_name: str | None = None
     weight: Number | None = None
-    slo: ServiceLevel | Mapping[str, Number] | None = None
+    slo: ServiceLevel | Mapping[str, Number] | None = UNLIMITED
     predicted_output_tokens: int | None = None
     optional: bool | None = None
 
@@ -241,9 +241,8 @@ class RequestGroup:
         _check_flag(self.optional, "optional")
         for name in ("input_tokens", "output_tokens"):
             given = getattr(self, name)
-            number = checked_whole(given, name, 1, MAX_TOKENS)
-            if number is not given:
-                object.__setattr__(self, name, number)
+            if type(given) is not int or not 1 <= given <= MAX_TOKENS:
+                object.__setattr__(self, name, checked_whole(given, name, 1, MAX_TOKENS))
         for name, most in (("count", MAX_REQUESTS), ("predicted_output_tokens", MAX_TOKENS)):
             value = getattr(self, name)
             if value is not None:
@@ -255,7 +254,8 @@ class RequestGroup:
             checked_text(self.class_name, "class")
         if self.weight is not None:
             object.__setattr__(self, "weight", _checked_weight(self.weight, "weight"))
-        object.__setattr__(self, "slo", ServiceLevel.of(self.slo, "slo"))
+        if self.slo is not UNLIMITED:
+            object.__setattr__(self, "slo", ServiceLevel.of(self.slo, "slo"))
 
     def terms(self, classes: Mapping[str, RequestClass]) -> Terms:
         """Its terms."""

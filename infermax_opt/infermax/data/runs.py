@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from itertools import starmap
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import shown
 from infermax_opt.files.json import read_as
 from infermax_opt.files.traces import Trace, TraceRequest
 from infermax_opt.foreign.run import Run
+from infermax_opt.foreign.run_columns import columns_of
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import instance_from_json
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, System
@@ -80,12 +81,6 @@ def _numbers(limits: Mapping[str, str]) -> dict[str, int]:
     return {name: int(value) for name, value in limits.items()}
 
 
-def _floor(arrival: Fraction) -> Fraction:
-    # Most are whole parts, and a fraction takes long to be formed.
-    whole, rest = divmod(arrival.numerator * PARTS, arrival.denominator)
-    return Fraction(whole, PARTS) if rest else arrival
-
-
 def run_instance(machine: Machine, run: Run, name: str) -> Instance:
     """The requests of a run, named ``r1``, ``r2``, ... by arrival, on a machine.
 
@@ -101,9 +96,7 @@ def run_instance(machine: Machine, run: Run, name: str) -> Instance:
         If a request can never fit, or the run is a summary without requests.
     """
     run.require_requests()
-    requests = tuple(
-        TraceRequest(line, _floor(arrival), inputs, outputs)
-        for line, arrival, inputs, outputs in run.arrived()
-    )
-    trace = Trace(run.path, requests, run.left_out)
+    columns = columns_of(run.requests)
+    columns = replace(columns, arrivals=columns.arrivals.floored(PARTS))
+    trace = Trace(run.path, tuple(starmap(TraceRequest, columns.arrived())), run.left_out)
     return trace_instance(trace, name, machine.system, machine.cost, machine.policy, machine.objective)

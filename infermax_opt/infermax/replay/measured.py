@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, partial
 from math import lcm
 from typing import Any, overload
 
@@ -13,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.measured import Measured
+from infermax_opt.core.measured import Formed, Measured
 from infermax_opt.files.text import seconds
 from infermax_opt.foreign.columns import Times
+from infermax_opt.foreign.names import is_among
 from infermax_opt.foreign.run import Run
 from infermax_opt.foreign.run_columns import RequestColumns, columns_of
 from infermax_opt.infermax.data.instance import Instance
@@ -45,8 +48,9 @@ def measure_run(instance: Instance, run: Run) -> Measured:
     if run.summary is not None:
         return measure_summary(instance, run, run.summary)
     columns = columns_of(run.requests)
-    seen = columns.take(_matched(instance, run, columns))
-    made, late = _latencies(instance, run, seen)
+    arrivals = Times.of([request.arrival for request in instance.requests])
+    seen = columns.take(_matched(instance, arrivals, run, columns))
+    made, late = _latencies(instance, arrivals, run, seen)
     known = {Latency.TTFT: bool(seen.streamed.all()), Latency.E2E: bool(seen.ended.all())}
     known[Latency.TPOT] = all(known.values())
     evictions = int(seen.evictions.sum()) if (seen.evictions >= 0).all() else None
@@ -55,13 +59,14 @@ def measure_run(instance: Instance, run: Run) -> Measured:
     if late * TICKS >= 1:
         text = f"requests came up to {seconds(late)} later than in the instance; that counts as waiting"
         remarks.append(text)
-    metrics = {**_metrics(made, known), "evictions": evictions}
+    metrics = Formed({**_metrics(made, known), "evictions": lambda: evictions})
     return Measured(metrics, latencies_by_name(made, known), tuple(remarks))
 
 
-def _latencies(instance: Instance, run: Run, seen: RequestColumns) -> tuple[Latencies, Fraction]:
+def _latencies(
+    instance: Instance, arrivals: Times, run: Run, seen: RequestColumns
+) -> tuple[Latencies, Fraction]:
     """Latencies after the run was moved, and seconds by which requests come later than in the instance."""
-    arrivals = Times.of([Fraction(request.arrival) for request in instance.requests])
     unit = lcm(TICKS, arrivals.unit)
     ahead = arrivals - seen.arrivals
     most, least = int(np.argmax(ahead.ticks)), int(np.argmin(ahead.ticks))
@@ -72,7 +77,14 @@ def _latencies(instance: Instance, run: Run, seen: RequestColumns) -> tuple[Late
     )
     for ends in (firsts, lasts):
         _check_ends(run, seen, ends, unit)
-    return Latencies(instance, unit, firsts.tolist(), lasts.tolist()), ahead[most] - ahead[least]
+    return Latencies(instance, unit, _held(firsts), _held(lasts)), ahead[most] - ahead[least]
+
+
+def _held(ticks: NDArray[Any]) -> Sequence[int]:
+    """Python's whole numbers, which take 8 bytes each where they fit."""
+    if ticks.dtype == object:
+        return list(ticks.tolist())
+    return array("q", ticks.astype(np.int64, copy=False).tobytes())
 
 
 def _check_ends(run: Run, seen: RequestColumns, ends: NDArray[Any], unit: int) -> None:
@@ -85,14 +97,20 @@ def _check_ends(run: Run, seen: RequestColumns, ends: NDArray[Any], unit: int) -
 
 def latencies_by_name(
     made: Latencies, known: Mapping[Latency, bool] | None = None
-) -> dict[str, Sequence[Fraction]]:
+) -> Mapping[str, Sequence[Fraction]]:
     """Latencies of single requests that there are, s."""
-    ticks = {Latency.TTFT: made.ttft, Latency.E2E: made.e2e}
-    return {
-        latency.value: _Seconds([some for some in found if some < NEVER], made.unit)
-        for latency, found in ticks.items()
-        if known is None or known[latency]
-    }
+    ticks = {Latency.TTFT: lambda: made.ttft, Latency.E2E: lambda: made.e2e}
+    return Formed(
+        {
+            latency.value: partial(_finished, found, made.unit)
+            for latency, found in ticks.items()
+            if known is None or known[latency]
+        }
+    )
+
+
+def _finished(ticks: Callable[[], Sequence[int]], unit: int) -> Sequence[Fraction]:
+    return _Seconds([some for some in ticks() if some < NEVER], unit)
 
 
 @dataclass(frozen=True)
@@ -129,24 +147,41 @@ def _needed(metric: Metric) -> tuple[Latency, ...]:
     return (Latency.TTFT, Latency.E2E) if metric in BY_COUNT else (Latency.E2E,)
 
 
-def _metrics(made: Latencies, known: Mapping[Latency, bool]) -> dict[str, Fraction | int | None]:
-    found: dict[str, Fraction | int | None] = {
-        metric.value: made.metric(metric) if all(known[one] for one in _needed(metric)) else None
-        for metric in Metric
-    }
-    makespan = found[Metric.MAKESPAN.value]
-    tokens = made.instance.output_tokens
-    found["tokens_per_second"] = tokens / Fraction(makespan) if makespan else None
+def _metrics(
+    made: Latencies, known: Mapping[Latency, bool]
+) -> dict[str, Callable[[], Fraction | int | None]]:
+    """What forms each metric."""
+    whole = known[Latency.E2E]
     formed = LatencyMetrics(made) if known[Latency.TPOT] else None
-    found["goodput"] = formed.kept_per_second(Fraction(makespan or 0)) if formed else None
-    found["attainment"] = formed.attainment if formed else None
-    return found
+
+    @cache
+    def makespan() -> Fraction:
+        return (made.metric(Metric.MAKESPAN) if whole else None) or Fraction(0)
+
+    def tokens_per_second() -> Fraction | None:
+        return made.instance.output_tokens / makespan() if makespan() else None
+
+    return {
+        **{
+            metric.value: partial(made.metric, metric)
+            if all(known[one] for one in _needed(metric))
+            else _unknown
+            for metric in Metric
+        },
+        "tokens_per_second": tokens_per_second,
+        "goodput": lambda: formed.kept_per_second(makespan()) if formed else None,
+        "attainment": lambda: formed.attainment if formed else None,
+    }
+
+
+def _unknown() -> None:
+    return None
 
 
 # --- the requests of the run --------------------------------------------------------------------
 
 
-def _matched(instance: Instance, run: Run, columns: RequestColumns) -> NDArray[np.int64]:
+def _matched(instance: Instance, arrivals: Times, run: Run, columns: RequestColumns) -> NDArray[np.int64]:
     """Places in the run of the instance's requests: by name where all agree, else by lengths and arrival.
 
     Requests of equal lengths are told apart by nothing but their arrivals, terms aside.
@@ -159,8 +194,8 @@ def _matched(instance: Instance, run: Run, columns: RequestColumns) -> NDArray[n
     requests = instance.requests
     inputs = np.array([request.input_tokens for request in requests])
     outputs = np.array([request.output_tokens for request in requests])
-    names = list(map(str, columns.names.tolist()))
-    if requests[0].id in names:  # else a million need not be compared
+    if is_among(requests[0].id, columns.names):  # else a million need not be compared
+        names = list(map(str, columns.names.tolist()))
         places = {name: k for k, name in enumerate(names)}
         if len(places) == len(names) and places.keys() == {request.id for request in requests}:
             found = np.array([places[request.id] for request in requests])
@@ -172,11 +207,12 @@ def _matched(instance: Instance, run: Run, columns: RequestColumns) -> NDArray[n
                 here = f"in the instance {inputs[k]} + {outputs[k]}"
                 raise InputError(f"{text}; {here}", field=f"request {came.name!r}", source=run.path)
             return found
-    _check_lengths(run, Counter(zip(inputs.tolist(), outputs.tolist(), strict=True)), columns)
-    arrivals = Times.of([Fraction(request.arrival) for request in requests]).ticks
     # The run is by arrival.
     theirs = np.lexsort((columns.outputs, columns.inputs))
-    ours = np.lexsort((arrivals, outputs, inputs))
+    ours = np.lexsort((arrivals.ticks, outputs, inputs))
+    pairs = (inputs, columns.inputs), (outputs, columns.outputs)
+    if not all(np.array_equal(own[ours], other[theirs]) for own, other in pairs):
+        _check_lengths(run, Counter(zip(inputs.tolist(), outputs.tolist(), strict=True)), columns)
     found = np.empty(len(requests), dtype=np.int64)
     found[ours] = theirs
     return found

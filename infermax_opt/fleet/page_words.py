@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from infermax_opt.fleet.figures import bounds
+
 __all__ = ["VARIED", "answer", "at_reference", "enough", "enough_apart", "price", "rates", "reference"]
 
 LIMITS = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end-to-end latency"}
@@ -71,8 +73,7 @@ def price(row: Row) -> str:
     least, most = row["cost_per_million_lower"], row["cost_per_million_upper"]
     if most is None:
         return ""
-    costs = f"{most:.4g}" if least == most else f"{least:.4g} to {most:.4g}"
-    return f", at {costs} for a million output tokens"
+    return f", at {bounds(least, most)} for a million output tokens"
 
 
 def enough_apart(row: Row) -> str:

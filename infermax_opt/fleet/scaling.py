@@ -69,8 +69,8 @@ class Scaled:
     peak : int
         Most machines that are on at once.
     always : Fraction
-        The same as `upper` with the fewest machines, all on from a start-up before 0 to the last batch, and for
-        the minimum stay.
+        The same as `upper` with the fewest machines, all on from a start-up before 0 to the last batch, and
+        for the minimum stay.
     """
 
     lower: Fraction

@@ -186,8 +186,7 @@ def plan_to_json(
         "predict_errors": [float(error) for error in options.errors],
         "seed": options.seed if options.errors else None,
         "variants": [
-            {"cost_factor": number(one.factor), "overhead": number(one.overhead)}
-            for one in options.variants
+            {"cost_factor": number(one.factor), "overhead": number(one.overhead)} for one in options.variants
         ],
         "split": options.split and _asked_apart(options.split),
         "machines": [_machine(kind) for kind in _types(rows, options).values()],

@@ -157,8 +157,6 @@ def trace_front(
         raise InputError(f"{y!r} says the same as {x!r}", field="y")
     if read_whole(directions, "directions") < 2:
         raise InputError(f"{directions} is too few; a front has 2 at least", field="directions")
-    for axis in axes:  # what cannot be minimised is refused before anything runs
-        problem.aimed(instance, json.dumps({axis.metric: 1}), ())
     tracer = _Tracer(problem, instance, axes, Teller(progress))
     return tracer.run(directions, time_limit, seed)
 

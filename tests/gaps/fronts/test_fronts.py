@@ -126,8 +126,16 @@ def test_what_cannot_be_traced_is_one_line(words: tuple[str, ...], expected: str
     assert expected in outcome.output + str(outcome.exception)
 
 
+def test_an_error_lists_only_what_can_be_an_axis() -> None:
+    told = run(TOY, "--x", "goodput", "--y", "mean_e2e").output
+    assert told.startswith("infermax-opt: x: 'goodput' is none of makespan, ")
+    assert "tokens_per_second" in told
+    assert "batches" not in told
+    assert told.count("goodput") == 1
+
+
 def test_other_problems_have_no_fronts() -> None:
-    with pytest.raises(InputError, match="placement instances are solved for workers alone"):
+    with pytest.raises(InputError, match="x: 'workers' is no axis of placement instances"):
         trace_front(read_instance("instances/placement-toy.json"), "workers", "gpus")
 
 

@@ -22,7 +22,7 @@ from tests.placement.oracle import fewest_workers, tiny_placement
 
 
 def test_no_bound_exceeds_the_fewest_of_all_placements() -> None:
-    kinds, seeds = Counter[tuple[str, bool]](), campaign(180, 5_000)
+    kinds, seeds = Counter[tuple[str, bool]](), campaign(300, 5_000)
     for seed in seeds:
         rng = random.Random(seed)
         stream = saving_stream(rng) if seed % 3 else tight_stream(rng, requests=6 if seed % 4 == 0 else 5)
@@ -59,7 +59,7 @@ def test_a_prefill_after_a_preemption_may_be_faster_than_decoding() -> None:
 
 
 def test_both_checks_of_the_limits_agree() -> None:
-    kept, seeds = Counter[bool](), campaign(36, 200)
+    kept, seeds = Counter[bool](), campaign(60, 200)
     for seed in seeds:
         rng = random.Random(seed)
         stream = tight_stream(rng, requests=5)
@@ -74,7 +74,7 @@ def test_both_checks_of_the_limits_agree() -> None:
 
 def test_what_policies_place_is_among_all_placements() -> None:
     """The limits at each heartbeat hold by both checks, and no policy uses fewer workers than any can."""
-    for seed in campaign(36, 200):
+    for seed in campaign(60, 200):
         stream = tight_stream(random.Random(seed), requests=5)
         policies = Policies(stream)
         if not policies.any:
@@ -104,7 +104,7 @@ def instances_of(stream: Stream) -> list[PlacementInstance]:
 
 
 def test_fewest_at_every_heartbeat() -> None:
-    better, exhausted, seeds = 0, 0, campaign(60, 200, first=1000)
+    better, exhausted, seeds = 0, 0, campaign(100, 200, first=1000)
     for seed in seeds:
         stream = tight_stream(random.Random(seed), requests=9)
         for instance in instances_of(stream):
@@ -119,7 +119,7 @@ def test_fewest_at_every_heartbeat() -> None:
 
 
 def test_exhaustive_search_is_exact() -> None:
-    placed, busy, split, seeds = 0, 0, 0, campaign(120, 800)
+    placed, busy, split, seeds = 0, 0, 0, campaign(200, 800)
     for seed in seeds:
         instance = tiny_placement(random.Random(seed))
         least = fewest_workers(instance)
@@ -141,7 +141,7 @@ def test_exhaustive_search_is_exact() -> None:
 
 
 def test_exhaustive_search_gives_up() -> None:
-    decided, seeds = Counter[bool](), campaign(44, 300)
+    decided, seeds = Counter[bool](), campaign(75, 300)
     for seed in seeds:
         instance = tiny_placement(random.Random(seed))
         for nodes in (1, 3, 6):

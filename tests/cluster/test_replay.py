@@ -94,7 +94,7 @@ def test_every_stream_goes_as_the_naive_simulator_says(split_phase: bool) -> Non
 
 def test_limits_without_too_low_predictions_never_lead_to_a_preemption() -> None:
     """Whatever a policy does within the limits, on every worker."""
-    several, wrong, seeds = 0, 0, campaign(120, 400)
+    several, wrong, seeds = 0, 0, campaign(200, 400)
     for seed in seeds:
         stream = tight_stream(random.Random(seed), requests=5, right=0.5)
         if seed % 2:

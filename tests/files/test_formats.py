@@ -239,7 +239,7 @@ def test_what_a_schema_refuses_its_reader_refuses(name: str) -> None:
     checker(name).validate(value)
     assert not refuses(reader, value)
     rng, wrong = random.Random(name), 0
-    for _ in campaign(120, 20_000):
+    for _ in campaign(200, 20_000):
         other = mutated(value, rng)
         if not checker(name).is_valid(other):
             wrong += 1
@@ -256,7 +256,7 @@ def test_what_the_schema_of_certificates_refuses_is_rejected(tmp_path: Path) -> 
     infermax_opt.write_certificate(instance, min(proved, key=lambda bound: len(str(bound.evidence))), path)
     value, rng, wrong = load(path), random.Random(0), 0
     checker("certificate").validate(value)
-    for _ in campaign(60, 5_000):
+    for _ in campaign(100, 5_000):
         other = mutated(value, rng)
         if not checker("certificate").is_valid(other):
             wrong += 1

@@ -66,7 +66,7 @@ def served(seed: int) -> FleetQuestion:
     return FleetQuestion(workload, Fraction(9, 10))
 
 
-@in_blocks(campaign(8, 600), 4)
+@in_blocks(campaign(12, 600), 4)
 def test_simulated_clocks_are_those_of_the_replay(seeds: range) -> None:
     for seed in seeds:
         question, rng = served(seed), random.Random(seed)
@@ -116,7 +116,7 @@ def test_compiled_dispatch_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> 
     assert [known.pilot(2, way) for way in ways] == plain
 
 
-@in_blocks(campaign(24, 2_000), 20)
+@in_blocks(campaign(40, 2_000), 20)
 def test_planned_machines_lie_above_the_optimum(seeds: range) -> None:
     for seed in seeds:
         question = tiny_fleet(seed)
@@ -220,7 +220,7 @@ def most_in_time(sizes: Sequence[int], limits: Sequence[Fraction]) -> int:
     return 0
 
 
-@in_blocks(campaign(24, 3_000), 20)
+@in_blocks(campaign(40, 3_000), 20)
 def test_promises_of_one_machine_are_as_many_as_can_be_kept(seeds: range) -> None:
     replaced = 0
     for seed in seeds:

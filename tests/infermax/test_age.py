@@ -28,7 +28,7 @@ def by_tokens(sizes: list[tuple[int, int, int]], capacity: int, horizon: int | N
     return -(-(volume + waste) // capacity) if horizon is None else (volume + waste) // capacity
 
 
-@in_blocks(campaign(60, 5_000), 100)
+@in_blocks(campaign(100, 5_000), 100)
 def test_the_number_is_that_of_the_greedy(seeds: range) -> None:
     for seed in seeds:
         check_the_number(seed)
@@ -67,7 +67,7 @@ def tight(seed: int) -> Instance:
     return Instance(f"tight-{seed}", tuple(groups), system, costs(rng), policy)
 
 
-@in_blocks(campaign(36, 5_000), 30)
+@in_blocks(campaign(60, 5_000), 30)
 def test_no_age_bound_exceeds_the_optimum(seeds: range) -> None:
     stronger = 0
     for seed in seeds:

@@ -20,7 +20,7 @@ from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.data.suites import paper_cost
 from infermax_opt.infermax.exact.staged import staged_search
-from tests.campaign import campaign, in_blocks
+from tests.campaign import campaign, in_blocks, size
 from tests.infermax.occupancy_adversary import signed
 from tests.infermax.oracle import optimum
 from tests.infermax.test_many_bounds import submit
@@ -201,7 +201,7 @@ def test_changed_certificates_prove_nothing_false(name: str) -> None:
 
 def mutants(original: dict[str, Any], rng: random.Random) -> Any:
     """Certificates with one change each: of prices, boxes, limits, numbers of batches, nodes and trees."""
-    for _ in range(250):
+    for _ in range(size(90, 250)):
         mutant = copy.deepcopy(original)
         trees = mutant["evidence"]["trees"]
         tree = rng.choice(trees)

@@ -67,7 +67,7 @@ def promised(seed: int) -> Instance:
 
 @pytest.mark.parametrize("make", [tiny, waiting, crowded, promised])
 def test_schedules_are_valid_and_the_clock_is_right(make: object) -> None:
-    for seed in campaign(16, 3_000):
+    for seed in campaign(27, 3_000):
         instance = replace(make(seed), objective=Objective.of(OBJECTIVES[seed % len(OBJECTIVES)]))  # type: ignore[operator]
         planner = FirstTokensPlanner(instance, seed=seed)
         for choice in itertools.islice(planner._choices(), 0, 60, 9):
@@ -85,7 +85,7 @@ def test_schedules_are_valid_and_the_clock_is_right(make: object) -> None:
 
 def test_they_are_near_the_optimum_and_never_below() -> None:
     met = []
-    for seed in campaign(24, 3_000):
+    for seed in campaign(40, 3_000):
         base = waiting(seed) if seed % 3 > 0 else tiny(seed)
         instance = replace(base, objective=Objective.of("mean_ttft"))
         met.append(is_met(instance, seed, optimum(instance)))
@@ -95,7 +95,7 @@ def test_they_are_near_the_optimum_and_never_below() -> None:
 @pytest.mark.parametrize("objective", OBJECTIVES[1:6])
 def test_ranks_weights_and_levels_are_near_the_optimum_and_never_below(objective: str) -> None:
     met = []
-    for seed in campaign(11, 1_500):
+    for seed in campaign(18, 1_500):
         make = droppable if seed % 4 == 0 else served
         instance = first_only(make(seed, objective, arrivals=seed % 3 > 0))
         if only_first_tokens(instance):  # no horizon
@@ -189,7 +189,7 @@ def kept(arrival: list[float], work: list[float], due: list[float], members: tup
 
 
 def test_as_few_as_possible_are_given_up_where_all_are_there() -> None:
-    for seed in campaign(60, 5_000):
+    for seed in campaign(100, 5_000):
         rng = random.Random(seed)
         n = rng.randint(1, 7)
         arrival, work = [0.0] * n, [float(rng.randint(1, 9)) for _ in range(n)]
@@ -208,7 +208,7 @@ def test_who_weighs_more_stays() -> None:
 
 
 def test_a_percentile_gives_up_no_more_than_it_may() -> None:
-    for seed in campaign(30, 2_000):
+    for seed in campaign(50, 2_000):
         rng = random.Random(seed)
         n = rng.randint(1, 40)
         arrival = np.sort([rng.random() * 20 for _ in range(n)])
@@ -223,7 +223,7 @@ def test_a_percentile_gives_up_no_more_than_it_may() -> None:
 
 
 def test_the_least_limit_is_that_of_all_sets() -> None:
-    for seed in campaign(36, 2_000):
+    for seed in campaign(60, 2_000):
         rng = np.random.default_rng(seed)
         arrival, work = np.sort(rng.integers(0, 12, 7)).astype(float), rng.integers(1, 9, 7).astype(float)
         for percent in (50, 80):

@@ -27,7 +27,7 @@ TOY = ROOT / "instances" / "toy.json"
 @pytest.fixture(scope="module")
 def cell() -> object:
     """A cell of the grid whose best bound takes a search, which ends by itself."""
-    (found,) = (some for some in get_suite("paper-b32").cases if some.name == "b32-i32-o8-m100-p4096")
+    (found,) = (some for some in get_suite("paper-b32").cases if some.name == "b32-i1-o32-m1000-p4096")
     return found.build()
 
 

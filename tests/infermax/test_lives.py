@@ -51,7 +51,7 @@ def says(instance: Instance, span: int) -> tuple[float, Schedule] | None:
 
 
 @pytest.mark.usefixtures("quick")
-@examples(36, 1500)
+@examples(60, 1500)
 @given(instance=instances(arrivals=False, max_requests=8, max_tokens=30))
 def test_schedules_take_as_long_as_the_search_says(instance: Instance) -> None:
     """Evictions, refills, idling, blocks, pieces and limits; in longer steps the limits are kept as well."""
@@ -79,7 +79,7 @@ def test_longer_steps_estimate_well() -> None:
 def test_tiny_optima() -> None:
     """Without chunks, whole lives hold an optimum; most are found."""
     found = tried = 0
-    for seed in campaign(36, 2000):
+    for seed in campaign(60, 2000):
         instance = tiny(seed)
         policy = replace(instance.policy, chunked_prefill=False, hybrid_batching=True)
         try:
@@ -97,7 +97,7 @@ def test_tiny_optima() -> None:
     assert found >= 0.8 * tried
 
 
-@examples(24, 400)
+@examples(40, 400)
 @given(instance=instances(arrivals=False, max_requests=6, max_tokens=20))
 def test_schedules_become_lives_and_again_schedules(instance: Instance) -> None:
     try:

@@ -53,7 +53,7 @@ def searched(instance: Instance, options: PlannerOptions, seed: int = 0) -> plan
     return planner._Search(instance, options.in_order(), None, seed)
 
 
-@examples(48, 2000)
+@examples(80, 2000)
 @given(instance=instances(arrivals=False, max_requests=6, max_tokens=20))
 def test_a_plan_takes_as_long_as_the_planner_says(instance: Instance) -> None:
     """Blocks, pieces, chunks, groups and limits; also where only the end of the order is placed anew."""
@@ -80,7 +80,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-@examples(24, 1000)
+@examples(40, 1000)
 @given(instance=instances(arrivals=False, max_requests=6, max_tokens=20))
 def test_plans_are_valid_and_ever_better(instance: Instance) -> None:
     start = Planner(instance)
@@ -148,7 +148,7 @@ def test_moves_are_swaps_and_shifts() -> None:
 
 def test_best_orders_of_few_requests() -> None:
     best = tried = 0
-    for seed in campaign(8, 200):
+    for seed in campaign(12, 200):
         instance = different(seed, 6)
         instance = replace(instance, system=System(130, 64, 64))
         options = PlannerOptions(reserve=0.0).in_order()

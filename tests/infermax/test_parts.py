@@ -41,7 +41,7 @@ def weighed(seed: int) -> Instance:
     return replace(base, objective=Objective.of(weights))
 
 
-@in_blocks(campaign(12, 5_000), 20)
+@in_blocks(campaign(20, 5_000), 20)
 def test_no_bound_is_above_the_optimum(seeds: range) -> None:
     decided = better = 0
     for seed in seeds:
@@ -62,7 +62,7 @@ def test_no_bound_is_above_the_optimum(seeds: range) -> None:
     assert better >= 1
 
 
-@pytest.mark.parametrize("seed", campaign(8, 120))
+@pytest.mark.parametrize("seed", campaign(12, 120))
 def test_missed_levels_are_a_part(seed: int) -> None:
     instance = served(seed, {"missed": "1", "makespan": "0.1"}, arrivals=seed % 2 == 0)
     try:

@@ -107,7 +107,7 @@ def test_a_term_for_mixed_batches(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "  mixed      " in done.output
     assert any(read_profile(out).cost.mixed)
-    refused = run("solve", TOY, "--cost", out, "--solver", "search")
+    refused = run("solve", TOY, "--cost", out, "--solver", "highs")
     assert refused.exit_code == 2
     assert refused.stderr.endswith(
         "batches take longer than the terms say that it knows (cost.mixed, cost.prefix)\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from infermax_opt.core.exact import Rounding, figures_text, lower_rounding
+from infermax_opt.core.exact import Rounding, decimal_text, figures_text, lower_rounding
 from infermax_opt.files.text import UNKNOWN
 
-__all__ = ["bounds", "cell", "least", "number", "short"]
+__all__ = ["bounds", "cell", "least", "number", "share", "short"]
 
 Value = Fraction | float | None
 
@@ -30,6 +30,12 @@ def cell(value: int | None) -> str:
 def short(value: Value, rounding: Rounding = "nearest", digits: int = 4) -> str:
     """With few digits, for a text."""
     return UNKNOWN if value is None else figures_text(value, digits, rounding)
+
+
+def share(value: Fraction | float) -> str:
+    """What has to be kept, in percent and with all digits: 99.9999 % is not all."""
+    exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+    return f"{decimal_text(100 * exact)} %"
 
 
 def bounds(lower: Value, upper: Value, unit: int = 1) -> str:

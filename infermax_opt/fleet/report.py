@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.schemas import SCHEMAS
-from infermax_opt.files.text import UNKNOWN, aligned, percent
+from infermax_opt.files.text import UNKNOWN, aligned
 from infermax_opt.fleet.autoscaling import Autoscaled
-from infermax_opt.fleet.figures import bounds, cell, least, number, short
+from infermax_opt.fleet.figures import bounds, cell, least, number, share, short
 from infermax_opt.fleet.machine_types import AS_GIVEN, MachineType
 from infermax_opt.fleet.mix import Mix
 from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow, Split
@@ -280,7 +280,7 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
     """A plan in words."""
     limits = ", ".join(f"{name} {float(limit):g} s" for name, limit in options.slo.given().items())
     lines = [
-        f"fewest machines so that {percent(options.share)} of the requests keep {limits}; TTFT from arrival"
+        f"fewest machines so that {share(options.share)} of the requests keep {limits}; TTFT from arrival"
     ]
     lines += aligned(_table(plan))
     for row in plan.rows:
@@ -346,8 +346,9 @@ def _remarks(row: PlanRow) -> list[str]:
     if row.split is not None:
         lines.append(f"{name}, prefill and decode apart: {_apart(row.split)}")
     if row.machine.price is not None:
-        costs = bounds(row.cost_per_million(row.lower), row.cost_per_million(row.upper))
-        lines.append(f"{name}: {costs} for a million output tokens")
+        costs = row.cost_per_million(row.lower), row.cost_per_million(row.upper)
+        if costs != (None, None):  # as where all arrive at once
+            lines.append(f"{name}: {bounds(*costs)} for a million output tokens")
     return lines
 
 

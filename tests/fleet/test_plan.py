@@ -181,10 +181,23 @@ def test_each_policy_by_itself(trace: str) -> None:
 def test_an_impossible_limit_names_request_and_limit(trace: str) -> None:
     done = run(trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "0.01")
     assert done.exit_code == 1
-    assert "request 'r1' (4000 input, 5 output tokens): first token after" in done.stdout
+    assert "request 'r1' (line 2; 4000 input, 5 output tokens): first token after" in done.stdout
     assert "the limit ttft is 0.01 s" in done.stdout
     slow = run(trace, "--format", "vidur", "--machines", PROFILE, "--tpot", "0.001", "--ttft", "9")
     assert "the limit tpot is 0.001 s" in slow.stdout
+
+
+def test_a_share_that_is_nearly_all_is_not_called_all(trace: str) -> None:
+    Path(trace).write_text("\n".join(Path(trace).read_text().splitlines()[:2]) + "\n")
+    done = run(trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "9", "--share", "0.999999")
+    assert "so that 99.9999 % of the requests keep ttft 9 s" in done.stdout
+
+
+def test_no_cost_is_told_where_all_arrive_at_once(trace: str) -> None:
+    Path(trace).write_text("\n".join(Path(trace).read_text().splitlines()[:2]) + "\n")
+    Path("prices.csv").write_text(f"machine,price_per_hour\n{PROFILE},4\n")
+    words = (trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "9", "--prices", "prices.csv")
+    assert "for a million output tokens" not in run(*words).stdout
 
 
 def test_who_fits_no_machine_is_named_and_misses(trace: str) -> None:

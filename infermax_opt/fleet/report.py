@@ -32,6 +32,8 @@ COLUMNS = (
     "certified", "split_certified", "question_sha256", "split_question_sha256",
 )  # fmt: skip
 
+#: What routing policies know that nobody knows online.
+KNOWN_AHEAD = {"least_work": "least_work knows outputs, or what is predicted of them"}
 #: What is said of a proof that no checker would read to its end.
 NOT_CERTIFIED = "its certificate takes longer than a checker works: not certified"
 
@@ -295,10 +297,19 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
     if plan.stopped is not None:
         lines.append(f"stopped by {plan.stopped}; what is above is what was known")
     lines.append(
-        "lower: every routing and schedule needs that many, proved by a certificate; upper: replayed, "
-        "online: of these those without knowledge of the future"
+        "lower: every routing and schedule needs that many, proved by a certificate; upper: replayed; "
+        f"online: of these without the plan that knows the future{_known_ahead(plan)}"
     )
     return "\n".join(lines)
+
+
+def _known_ahead(plan: Plan) -> str:
+    """What the numbers of online schedulers rest on that nobody knows online; nothing if on nothing."""
+    found = [row.online for row in plan.rows if row.online is not None]
+    said = {KNOWN_AHEAD[one.policy] for one in found if one.policy in KNOWN_AHEAD}
+    if any(one.again for one in found):
+        said.add("whom to refuse is known from a first run")
+    return "".join(f"; {text}" for text in sorted(said))
 
 
 def _table(plan: Plan) -> list[tuple[str, ...]]:

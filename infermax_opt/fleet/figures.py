@@ -28,7 +28,14 @@ def cell(value: int | None) -> str:
 
 
 def short(value: Value, rounding: Rounding = "nearest", digits: int = 4) -> str:
-    """With few digits, for a text."""
+    """With few digits, for a text.
+
+    Parameters
+    ----------
+    value : Fraction, float or None
+    rounding : {"floor", "ceiling", "nearest"}
+    digits : int
+    """
     return UNKNOWN if value is None else figures_text(value, digits, rounding)
 
 

@@ -240,9 +240,10 @@ PLAIN_WINGS: dict[str, dict[str, str]] = {
         "sweep": "mix plan question sustains",
         "rehearsal": "dispatch question routing",
         "prices": "",
-        "report": "autoscaling machine_types mix plan split sustains sweep",
-        "page_words": "",
-        "page": "page_words",
+        "figures": "",
+        "report": "autoscaling figures machine_types mix plan split sustains sweep",
+        "page_words": "figures",
+        "page": "figures page_words",
     },
     "latency": {
         "_least_squares": "",

@@ -5,7 +5,7 @@ A limit is ``METRIC=LIMIT``.  LIMIT is a number, or a share of what a heuristic 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,12 @@ __all__ = ["parsed_limits"]
 
 
 def parsed_limits(
-    problem: AnyProblem, instance: AnyInstance, texts: Sequence[str], field: str = "at_most"
+    problem: AnyProblem,
+    instance: AnyInstance,
+    texts: Sequence[str],
+    field: str = "at_most",
+    *,
+    names: Collection[str] | None = None,
 ) -> dict[str, Fraction]:
     """Limits by metric.
 
@@ -34,14 +39,16 @@ def parsed_limits(
         ``METRIC=LIMIT`` each.
     field : str
         Names them in an error.
+    names : collection of str, optional
+        Metrics that may have such a limit; None: all.
 
     Raises
     ------
     InputError
-        If one cannot be read, names no metric, or a metric has two.
+        If one cannot be read, names no such metric, or a metric has two.
     """
     limits: dict[str, Fraction] = {}
-    known = problem.metrics.definitions
+    known = problem.metrics.definitions if names is None else names
     for text in texts:
         name, equals, limit = text.partition("=")
         if not equals:

@@ -133,7 +133,7 @@ def band_chart(title: str, lower: Points, upper: Points, across: str, up: str, *
     """
     everything = [*lower, *upper]
     xs = sorted({x for x, _ in everything})
-    plot = _Plot(_ticks(0, xs[-1]), _ticks(0, max(y for _, y in everything), whole), HEIGHT)
+    plot = _Plot(_ticks(0, xs[-1] or 1), _ticks(0, max(y for _, y in everything), whole), HEIGHT)
     plot.axis_across(across, plot.across)
     plot.axis_up(up)
     below, above = dict(lower), dict(upper)

@@ -20,6 +20,7 @@ from infermax_opt.files.page import (
     table,
 )
 from infermax_opt.files.text import UNKNOWN
+from infermax_opt.fleet.figures import share
 from infermax_opt.fleet.page_words import (
     VARIED,
     answer,
@@ -293,10 +294,10 @@ def _ranges(unit: str, rows: Sequence[Row], keys: tuple[str, str]) -> str:
     )
 
 
-def _attained(row: Row, share: float) -> str:
+def _attained(row: Row, asked: float) -> str:
     title = f"{row['machine']} at rate {row['rate']:g}: share of requests within the limits"
     points = [(one["machines"], one["share"]) for one in row["attained"]]
-    picture = line_chart(title, points, share, "machines", "share")
+    picture = line_chart(title, points, asked, "machines", "share")
     return figure(title, picture, table(title, ("machines", "share"), points))
 
 
@@ -361,7 +362,7 @@ def _assumptions(plan: Mapping[str, Any]) -> str:
         ("TPOT", "of a request: the mean time of its later tokens"),
         (
             "share",
-            f"{100 * plan['share']:g} % of all requests keep all limits; {row['may_miss']} may miss them",
+            f"{share(plan['share'])} of all requests keep all limits; {row['may_miss']} may miss them",
         ),
         (
             "machines",

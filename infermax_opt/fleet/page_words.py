@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from infermax_opt.fleet.figures import bounds, share
+
 __all__ = ["VARIED", "answer", "at_reference", "enough", "enough_apart", "price", "rates", "reference"]
 
 LIMITS = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end-to-end latency"}
@@ -39,7 +41,7 @@ def answer(plan: Mapping[str, Any]) -> str:
     rows = at_reference(plan["rows"])
     best = rows[0]
     limits = " and ".join(f"{LIMITS[name]} {limit:g} s" for name, limit in plan["slo"].items())
-    who = f"{100 * plan['share']:g} % of the {best['requests']:,} requests at rate {best['rate']:g}"
+    who = f"{share(plan['share'])} of the {best['requests']:,} requests at rate {best['rate']:g}"
     if best["lower"] is None:
         if any(row["split_lower"] is not None for row in rows):
             return f"No number of machines that prefill and decode keeps {limits} for {who}; pools apart may."
@@ -71,8 +73,7 @@ def price(row: Row) -> str:
     least, most = row["cost_per_million_lower"], row["cost_per_million_upper"]
     if most is None:
         return ""
-    costs = f"{most:.4g}" if least == most else f"{least:.4g} to {most:.4g}"
-    return f", at {costs} for a million output tokens"
+    return f", at {bounds(least, most)} for a million output tokens"
 
 
 def enough_apart(row: Row) -> str:

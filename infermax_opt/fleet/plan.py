@@ -328,9 +328,9 @@ def rows_at(
     question, left_out = question_of(trace, machine, rate, options)
     # It holds for schedulers that know all outputs, so for any prediction.
     bound, known = pooled_bound(question), list[PlanRow]()
-    row = PlanRow(
-        machine, rate, question, bound, None, None, reasons(question, bound.lost), left_out=left_out
-    )
+    lines = {f"r{k + 1}": request.line for k, request in enumerate(trace.requests)}
+    why = reasons(question, bound.lost, lines)
+    row = PlanRow(machine, rate, question, bound, None, None, why, left_out=left_out)
     errors: Sequence[Fraction | None] = options.errors or (None,)
     for error in errors:
         at = question if error is None else predicted(question, error, options.seed)

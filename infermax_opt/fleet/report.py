@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from infermax_opt.core.exact import Rounding, figures_text
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.schemas import SCHEMAS
-from infermax_opt.files.text import UNKNOWN, aligned, percent
+from infermax_opt.files.text import UNKNOWN, aligned
 from infermax_opt.fleet.autoscaling import Autoscaled
+from infermax_opt.fleet.figures import bounds, cell, least, number, share, short
 from infermax_opt.fleet.machine_types import AS_GIVEN, MachineType
 from infermax_opt.fleet.mix import Mix
 from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow, Split
@@ -32,6 +32,8 @@ COLUMNS = (
     "certified", "split_certified", "question_sha256", "split_question_sha256",
 )  # fmt: skip
 
+#: What routing policies know that nobody knows online.
+KNOWN_AHEAD = {"least_work": "least_work knows outputs, or what is predicted of them"}
 #: What is said of a proof that no checker would read to its end.
 NOT_CERTIFIED = "its certificate takes longer than a checker works: not certified"
 
@@ -44,40 +46,36 @@ class Proofs(NamedTuple):
     decode_certificate: str | None = None
 
 
-def _number(value: Fraction | float | None, rounding: Rounding = "nearest") -> float | None:
-    return None if value is None else float(figures_text(value, rounding=rounding))
-
-
 def _values(row: PlanRow) -> dict[str, Any]:
     """A row by column; None is unknown."""
     found, question, lower, upper, hours = row.found, row.question, row.lower, row.upper, row.scaled
     return {
         "machine": row.machine.name,
-        "rate": _number(row.rate),
-        "cost_factor": _number(row.machine.variant.factor),
-        "overhead": _number(row.machine.variant.overhead),
-        "predict_error": _number(row.error),
+        "rate": number(row.rate),
+        "cost_factor": number(row.machine.variant.factor),
+        "overhead": number(row.machine.variant.overhead),
+        "predict_error": number(row.error),
         "requests": question.size,
         "left_out": len(row.left_out),
-        "share": _number(Fraction(question.share)),
+        "share": number(Fraction(question.share)),
         "may_miss": question.may_miss,
         "lower": lower,
         "upper": upper,
         "online": row.online and row.online.machines,
         "status": row.status,
-        "gap": None if lower is None or not upper else _number(Fraction(upper - lower, upper), "ceiling"),
-        "relaxed": _number(row.bound.relaxed, "floor"),
+        "gap": None if lower is None or not upper else number(Fraction(upper - lower, upper), "ceiling"),
+        "relaxed": number(row.bound.relaxed, "floor"),
         "policy": found and found.policy,
         "scheduler": found and found.scheduler,
         "missed": found and question.size - len(found.replay.good),
         "refused": found and found.refused,
         "unfit": len(question.unfit),
-        "price_per_hour": _number(row.machine.price),
-        "cost_per_million_lower": _number(row.cost_per_million(lower), "floor"),
-        "cost_per_million_upper": _number(row.cost_per_million(upper)),
+        "price_per_hour": number(row.machine.price),
+        "cost_per_million_lower": least(row.cost_per_million(lower), row.cost_per_million(upper)),
+        "cost_per_million_upper": number(row.cost_per_million(upper)),
         "never_in_time": len(row.bound.lost),
-        "machine_hours_lower": hours and _number(hours.lower / HOUR, "floor"),
-        "machine_hours_upper": hours and _number(hours.upper / HOUR),
+        "machine_hours_lower": hours and least(hours.lower / HOUR, hours.upper / HOUR),
+        "machine_hours_upper": hours and number(hours.upper / HOUR),
         "peak_on": hours and hours.peak,
         "hours_policy": hours and hours.policy,
         **_window_values(row.windows),
@@ -95,12 +93,13 @@ def _window_values(found: Autoscaled | None) -> dict[str, Any]:
         for k, name in enumerate(("lower", "upper")):
             counts = [getattr(window, name) for window in found.windows]
             means[k] = None if None in counts else Fraction(sum(counts), len(counts))
-    low, high = (None, None) if found is None else (found.lower, found.upper)
+    hours = (None, None) if found is None else (found.lower, found.upper)
+    low, high = (None if time is None else time / HOUR for time in hours)
     return {
-        "windows_lower": _number(means[0], "floor"),
-        "windows_upper": _number(means[1]),
-        "windows_hours_lower": None if low is None else _number(low / HOUR, "floor"),
-        "windows_hours_upper": None if high is None else _number(high / HOUR),
+        "windows_lower": least(*means),
+        "windows_upper": number(means[1]),
+        "windows_hours_lower": least(low, high),
+        "windows_hours_upper": number(high),
     }
 
 
@@ -122,8 +121,8 @@ def _split_values(row: PlanRow) -> dict[str, Any]:
         "split_left_out": split.left_out,
         "split_certified": split.certified,
         "split_question_sha256": split.prefill.certificate["question"],
-        "split_ratio": found and _number(Fraction(found.decode, found.prefill)),
-        "split_work_ratio": _number(busy[1] / busy[0]) if busy[0] else None,
+        "split_ratio": found and number(Fraction(found.decode, found.prefill)),
+        "split_work_ratio": number(busy[1] / busy[0]) if busy[0] else None,
         "split_cost_per_million_lower": prices["lower"],
         "split_cost_per_million_upper": prices["upper"],
     }
@@ -134,7 +133,7 @@ def _split_prices(row: PlanRow, split: SplitPlan) -> dict[str, Any]:
     found = split.found
     low = row.per_million(split.price(split.prefill.machines, split.decode.machines))
     high = None if found is None else row.per_million(split.price(found.prefill, found.decode))
-    return {"lower": _number(low, "floor"), "upper": _number(high)}
+    return {"lower": least(low, high), "upper": number(high)}
 
 
 def _tried_apart(split: SplitPlan | None) -> list[dict[str, Any]]:
@@ -155,8 +154,8 @@ def _windows(found: Autoscaled | None) -> list[dict[str, Any]]:
     """Machines of each window."""
     return [
         {
-            "begin": _number(window.begin),
-            "end": _number(window.end),
+            "begin": number(window.begin),
+            "end": number(window.end),
             "requests": len(window.members),
             "lower": window.lower,
             "upper": window.upper,
@@ -189,8 +188,7 @@ def plan_to_json(
         "predict_errors": [float(error) for error in options.errors],
         "seed": options.seed if options.errors else None,
         "variants": [
-            {"cost_factor": _number(one.factor), "overhead": _number(one.overhead)}
-            for one in options.variants
+            {"cost_factor": number(one.factor), "overhead": number(one.overhead)} for one in options.variants
         ],
         "split": options.split and _asked_apart(options.split),
         "machines": [_machine(kind) for kind in _types(rows, options).values()],
@@ -223,7 +221,7 @@ def _types(rows: Sequence[PlanRow], options: PlanOptions) -> dict[str, MachineTy
 def _asked_apart(split: Split) -> dict[str, Any]:
     """What pools are asked for."""
     return {
-        "transfer_seconds_per_token": _number(split.transfer),
+        "transfer_seconds_per_token": number(split.transfer),
         "decode_machine": None if split.decode is None else split.decode.name,
     }
 
@@ -233,8 +231,8 @@ def _sustained(name: str, one: Sustained) -> dict[str, Any]:
     return {
         "machine": name,
         "machines": one.machines,
-        "lower": _number(one.lower),
-        "upper": _number(one.upper),
+        "lower": number(one.lower),
+        "upper": number(one.upper),
         "policy": one.found and one.found.policy,
         "scheduler": one.found and one.found.scheduler,
     }
@@ -245,10 +243,10 @@ def _mix(rate: Fraction, mix: Mix, rows: Sequence[PlanRow]) -> dict[str, Any]:
     names = dict.fromkeys(row.machine.name for row in rows)
     lower, upper = mix.lower, mix.price
     return {
-        "rate": _number(rate),
-        "price_per_hour_lower": _number(lower, "floor"),
-        "price_per_hour_upper": _number(upper),
-        "gap": None if lower is None or not upper else _number((upper - lower) / upper, "ceiling"),
+        "rate": number(rate),
+        "price_per_hour_lower": least(lower, upper),
+        "price_per_hour_upper": number(upper),
+        "gap": None if lower is None or not upper else number((upper - lower) / upper, "ceiling"),
         "machines": {name: n for name, n in zip(names, mix.machines or (0,) * len(names), strict=True) if n},
     }
 
@@ -262,7 +260,7 @@ def _machine(kind: MachineType) -> dict[str, Any]:
         "max_batch_tokens": system.max_batch_tokens,
         "max_prefill_tokens": system.prefill_budget,
         "max_running": system.max_running,
-        "price_per_hour": _number(kind.price),
+        "price_per_hour": number(kind.price),
     }
 
 
@@ -272,7 +270,7 @@ def _attained(row: PlanRow) -> list[dict[str, Any]]:
         return []
     total = row.question.size
     known = sorted(row.found.attained.items())
-    return [{"machines": machines, "share": _number(Fraction(good, total))} for machines, good in known]
+    return [{"machines": machines, "share": number(Fraction(good, total))} for machines, good in known]
 
 
 def plan_csv(rows: Sequence[PlanRow]) -> str:
@@ -284,7 +282,7 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
     """A plan in words."""
     limits = ", ".join(f"{name} {float(limit):g} s" for name, limit in options.slo.given().items())
     lines = [
-        f"fewest machines so that {percent(options.share)} of the requests keep {limits}; TTFT from arrival"
+        f"fewest machines so that {share(options.share)} of the requests keep {limits}; TTFT from arrival"
     ]
     lines += aligned(_table(plan))
     for row in plan.rows:
@@ -294,15 +292,24 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
     for rate, mix in plan.mixes:
         told = _mix(rate, mix, plan.rows)
         parts = " + ".join(f"{n} x {name}" for name, n in told["machines"].items()) or UNKNOWN
-        least, most = _short(mix.lower, "floor"), _short(mix.price)
-        lines.append(f"cheapest mix at rate {float(rate):g}: {parts}; {least} to {most} an hour")
+        prices = bounds(mix.lower, mix.price)
+        lines.append(f"cheapest mix at rate {float(rate):g}: {parts}; {prices} an hour")
     if plan.stopped is not None:
         lines.append(f"stopped by {plan.stopped}; what is above is what was known")
     lines.append(
-        "lower: every routing and schedule needs that many, proved by a certificate; upper: replayed, "
-        "online: of these those without knowledge of the future"
+        "lower: every routing and schedule needs that many, proved by a certificate; upper: replayed; "
+        f"online: of these without the plan that knows the future{_known_ahead(plan)}"
     )
     return "\n".join(lines)
+
+
+def _known_ahead(plan: Plan) -> str:
+    """What the numbers of online schedulers rest on that nobody knows online; nothing if on nothing."""
+    found = [row.online for row in plan.rows if row.online is not None]
+    said = {KNOWN_AHEAD[one.policy] for one in found if one.policy in KNOWN_AHEAD}
+    if any(one.again for one in found):
+        said.add("whom to refuse is known from a first run")
+    return "".join(f"; {text}" for text in sorted(said))
 
 
 def _table(plan: Plan) -> list[tuple[str, ...]]:
@@ -317,8 +324,8 @@ def _table(plan: Plan) -> list[tuple[str, ...]]:
         given = [row.machine.variant.words or "as given"] if varied else []
         given += [] if row.error is None else [f"{float(row.error):g}"]
         online = None if row.online is None else row.online.machines
-        bounds = _cell(row.lower), _cell(row.upper), _cell(online)
-        table.append((row.machine.name, f"{float(row.rate):g}", *given, *bounds, row.status, by))
+        counts = cell(row.lower), cell(row.upper), cell(online)
+        table.append((row.machine.name, f"{float(row.rate):g}", *given, *counts, row.status, by))
     return table
 
 
@@ -329,8 +336,8 @@ def _remarks(row: PlanRow) -> list[str]:
     if row.error is not None:
         name += f", error {float(row.error):g}"
     if row.policies:
-        each = ", ".join(f"{policy} {_cell(count)}" for policy, count in row.policies.items())
-        lines.append(f"{name}, each policy alone: {each}; bound {_cell(row.lower)}")
+        each = ", ".join(f"{policy} {cell(count)}" for policy, count in row.policies.items())
+        lines.append(f"{name}, each policy alone: {each}; bound {cell(row.lower)}")
     if row.impossible:
         unfit, never, may = len(row.question.unfit), len(row.bound.lost), row.question.may_miss
         said = (
@@ -342,29 +349,28 @@ def _remarks(row: PlanRow) -> list[str]:
         lines.append(f"{name}: {NOT_CERTIFIED}")
     if row.scaled is not None:
         hours = row.scaled
-        least, most = _short(hours.lower, "floor", HOUR), _short(hours.upper, unit=HOUR)
-        static = _short(hours.always, unit=HOUR)
-        how = f"by {hours.policy}, {hours.peak} at once; {static} if always on"
-        lines.append(f"{name}, switched on and off: {least} to {most} machine-hours ({how})")
+        how = f"by {hours.policy}, {hours.peak} at once; {short(hours.always / HOUR)} if always on"
+        on = bounds(hours.lower, hours.upper, HOUR)
+        lines.append(f"{name}, switched on and off: {on} machine-hours ({how})")
     if row.windows is not None:
         lines += _by_window(name, row.windows)
     if row.split is not None:
         lines.append(f"{name}, prefill and decode apart: {_apart(row.split)}")
     if row.machine.price is not None:
-        least = _short(row.cost_per_million(row.lower), "floor")
-        most = _short(row.cost_per_million(row.upper))
-        lines.append(f"{name}: {least} to {most} for a million output tokens")
+        costs = row.cost_per_million(row.lower), row.cost_per_million(row.upper)
+        if costs != (None, None):  # as where all arrive at once
+            lines.append(f"{name}: {bounds(*costs)} for a million output tokens")
     return lines
 
 
 def _by_window(name: str, found: Autoscaled) -> list[str]:
     """Machines by window, in words."""
-    counts = " ".join(f"{_cell(w.lower)}/{_cell(w.upper)}" for w in found.windows)
+    counts = " ".join(f"{cell(w.lower)}/{cell(w.upper)}" for w in found.windows)
     length = float(found.windows[0].end)
     by = "" if found.policy is None else f", found by {found.policy} with {found.scheduler}"
-    hours = _short(found.lower, "floor", HOUR), _short(found.upper, unit=HOUR)
+    hours = bounds(found.lower, found.upper, HOUR)
     return [
-        f"{name}, windows of {length:g} s, each keeps the share: {hours[0]} to {hours[1]} machine-hours{by}",
+        f"{name}, windows of {length:g} s, each keeps the share: {hours} machine-hours{by}",
         f"  machines by window, lower/upper: {counts}",
     ]
 
@@ -379,14 +385,6 @@ def _apart(split: SplitPlan) -> str:
     if split.found is None:
         return f"{proved}; how many are enough was not found"
     return f"{split.found.prefill} + {split.found.decode} are enough, {proved}"
-
-
-def _cell(value: int | None) -> str:
-    return UNKNOWN if value is None else str(value)
-
-
-def _short(value: Fraction | None, rounding: Rounding = "nearest", unit: Fraction | int = 1) -> str:
-    return UNKNOWN if value is None else figures_text(value / unit, 4, rounding)
 
 
 def _rates(one: Sustained) -> str:

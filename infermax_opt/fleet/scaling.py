@@ -10,8 +10,9 @@ start-up besides what it is busy for, and for a start-up and the minimum stay at
 the pooled bound says.
 
 *Upper bound.*  Routes are replayed exactly.  A machine is on from a start-up time before its first batch;
-it stays on over a pause that is no longer than a start-up, and for the minimum stay.  This is planned with
-what is to come in mind, as the bound is.
+it stays on over a pause that is no longer than a start-up, and serves for the minimum stay from when it was
+switched on.  This is planned with what is to come in mind, as the bound is.  Where that takes longer than to
+leave all machines on, they are left on.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Scaled:
     peak : int
         Most machines that are on at once.
     always : Fraction
-        The same as `upper` with the fewest machines, all on from a start-up before 0 to the last batch.
+        The same as `upper` with the fewest machines, all on from a start-up before 0 to the last batch, and
+        for the minimum stay.
     """
 
     lower: Fraction
@@ -138,11 +140,11 @@ def on_times(
     """
     found: list[tuple[Fraction, Fraction]] = []
     for start, end in stretches:
-        begin, until = start - scaling.start_up, max(end, start + scaling.min_stay)
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(until, found[-1][1])
+        begin = start - scaling.start_up
+        if found and begin <= found[-1][1]:  # it is on already: the minimum stay has begun before
+            found[-1] = found[-1][0], max(end, found[-1][1])
         else:
-            found.append((begin, until))
+            found.append((begin, max(end, start + scaling.min_stay)))
     return found
 
 
@@ -173,9 +175,10 @@ def scaled(
                 replay = replay_fleet(question, pilot.routes, run)
                 if replay.keeps(question):
                     tried.append((*machine_time(replay, scaling), "first_fit"))
-    upper, peak, policy = min(tried)
     end = max(stretches[-1][1] for stretches in found.replay.busy)
-    return Scaled(lower, upper, policy, certificate, peak, found.machines * (end + scaling.start_up))
+    always = found.machines * (max(end, scaling.min_stay) + scaling.start_up)
+    upper, peak, policy = min([*tried, (always, found.machines, found.policy)])
+    return Scaled(lower, upper, policy, certificate, peak, always)
 
 
 def machine_time(replay: FleetReplay, scaling: Scaling) -> tuple[Fraction, int]:

@@ -47,6 +47,8 @@ class Found:
     replay : FleetReplay
     attained : mapping of int to int
         Requests in time by simulated clocks at each number of machines that was tried, at least.
+    again : bool
+        Who is refused was seen in a first run: the longest of those who missed.
     """
 
     machines: int
@@ -56,6 +58,7 @@ class Found:
     routes: list[int]
     replay: FleetReplay
     attained: Mapping[int, int] = field(default_factory=dict)
+    again: bool = False
 
     def with_attained(self, others: Mapping[int, int]) -> Found:
         """The same, with what others attained, where that is more."""
@@ -79,22 +82,22 @@ class _Search:
         self.attained[machines] = max(good, self.attained.get(machines, 0))
         return pilot
 
-    def candidates(self, machines: int) -> Iterator[tuple[Pilot, str, str]]:
-        """Routes that reach the share by simulated clocks, each with policy and scheduler."""
+    def candidates(self, machines: int) -> Iterator[tuple[Pilot, str, str, bool]]:
+        """Routes that reach the share by simulated clocks, with policy, scheduler, and if in a second run."""
         spare = self.question.spare
         near: list[tuple[int, Pilot, str, str]] = []
         for policy in self.policies:
             for name in self.routers:
                 pilot = self._route(machines, policy, name)
                 if len(pilot.missed) <= spare:
-                    yield pilot, policy, name
+                    yield pilot, policy, name, False
                 near.append((len(pilot.missed), pilot, policy, name))
         near.sort(key=lambda some: some[0])
         for count, pilot, policy, name in near[:2]:
             if spare < count <= WORTHWHILE * spare:
                 again = self._route(machines, policy, name, longest_missed(self.question, pilot))
                 if len(again.missed) <= spare:
-                    yield again, policy, name
+                    yield again, policy, name, True
 
     def reached(self, machines: int) -> bool:
         """Whether some routes reach the share by simulated clocks."""
@@ -102,11 +105,12 @@ class _Search:
 
     def verified(self, machines: int) -> Found | None:
         """Routes that reach the share by exact replay."""
-        for pilot, policy, name in self.candidates(machines):
+        for pilot, policy, name, again in self.candidates(machines):
             replay = replay_fleet(self.question, pilot.routes, partial(schedule, options=preset(name)))
             if replay.keeps(self.question):
                 refused = sum(route < 0 for route in pilot.routes)
-                return Found(machines, policy, name, refused, pilot.routes, replay, dict(self.attained))
+                seen = dict(self.attained)
+                return Found(machines, policy, name, refused, pilot.routes, replay, seen, again)
         return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from click.testing import CliRunner
 from infermax_opt.cli.main import cli
 from infermax_opt.files.page import cell
 from infermax_opt.fleet.checker.certificate import least_apart, least_price, machine_seconds
+from infermax_opt.fleet.figures import bounds, least, share
 from infermax_opt.fleet.page import plan_page
-from infermax_opt.fleet.page_words import answer, enough_apart
+from infermax_opt.fleet.page_words import answer, enough_apart, price
 from tests.accessible import check_page
 
 PROFILE = "llama-3.1-8b_h100"
@@ -223,3 +225,14 @@ def test_answers_where_one_pool_is_not_enough() -> None:
     other = {**row, "machine": "fast", "lower": 1, "split_lower": None}
     plan["rows"] = [{**row, "split_lower": None}, other]
     assert answer(plan).endswith("no number of slow is enough.")
+
+
+def test_bounds_that_meet_are_one_number_and_others_are_rounded_down() -> None:
+    assert bounds(Fraction("1.13576"), Fraction("1.13576")) == "1.136"
+    assert bounds(0.212955, 0.319433) == "0.2129 to 0.3194"
+    assert bounds(Fraction(3600), None, 3600) == "1 to -"
+    assert least(Fraction(2, 3), Fraction(2, 3)) == 0.666667
+    assert least(Fraction(2, 3), Fraction(1)) == 0.666666
+    assert [share(Fraction(99, 100)), share(0.999999), share(1)] == ["99 %", "99.9999 %", "100 %"]
+    row = {"cost_per_million_lower": 0.212955, "cost_per_million_upper": 0.319433}
+    assert price(row) == ", at 0.2129 to 0.3194 for a million output tokens"

@@ -7,12 +7,14 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from infermax_opt.cli.main import cli
 from infermax_opt.files.csv_rows import read_rows
+from infermax_opt.fleet import upper
 from infermax_opt.fleet.checker.certificate import least_machines, machines_from
 from infermax_opt.fleet.routing.policies import POLICIES
 from infermax_opt.infermax.data.cost_format import cost_to_json
@@ -181,10 +183,38 @@ def test_each_policy_by_itself(trace: str) -> None:
 def test_an_impossible_limit_names_request_and_limit(trace: str) -> None:
     done = run(trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "0.01")
     assert done.exit_code == 1
-    assert "request 'r1' (4000 input, 5 output tokens): first token after" in done.stdout
+    assert "request 'r1' (line 2; 4000 input, 5 output tokens): first token after" in done.stdout
     assert "the limit ttft is 0.01 s" in done.stdout
     slow = run(trace, "--format", "vidur", "--machines", PROFILE, "--tpot", "0.001", "--ttft", "9")
     assert "the limit tpot is 0.001 s" in slow.stdout
+
+
+def test_what_online_numbers_know_ahead_is_told(trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "1", "--schedulers", "sarathi")
+    assert run(*words).stdout.endswith("without the plan that knows the future\n")
+    made = upper._Search.candidates
+
+    def only_work(self: Any, machines: int) -> Any:
+        for pilot, _, name, _ in made(self, machines):
+            yield pilot, "least_work", name, True
+
+    monkeypatch.setattr(upper._Search, "candidates", only_work)
+    told = run(*words).stdout
+    assert "; least_work knows outputs, or what is predicted of them" in told
+    assert told.endswith("; whom to refuse is known from a first run\n")
+
+
+def test_a_share_that_is_nearly_all_is_not_called_all(trace: str) -> None:
+    Path(trace).write_text("\n".join(Path(trace).read_text().splitlines()[:2]) + "\n")
+    done = run(trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "9", "--share", "0.999999")
+    assert "so that 99.9999 % of the requests keep ttft 9 s" in done.stdout
+
+
+def test_no_cost_is_told_where_all_arrive_at_once(trace: str) -> None:
+    Path(trace).write_text("\n".join(Path(trace).read_text().splitlines()[:2]) + "\n")
+    Path("prices.csv").write_text(f"machine,price_per_hour\n{PROFILE},4\n")
+    words = (trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "9", "--prices", "prices.csv")
+    assert "for a million output tokens" not in run(*words).stdout
 
 
 def test_who_fits_no_machine_is_named_and_misses(trace: str) -> None:

@@ -31,8 +31,19 @@ def test_when_machines_are_on() -> None:
     assert on_times(busy, Scaling()) == busy
     # A pause no longer than a start-up is bridged.
     assert on_times(busy, Scaling(Fraction(1))) == seconds((-1, 4), (19, 21))
-    assert on_times(busy, Scaling(Fraction(1), Fraction(10))) == seconds((-1, 13), (19, 30))
-    assert on_times(busy, Scaling(Fraction(1), Fraction(19))) == seconds((-1, 39))
+    # The minimum stay counts from when a machine was switched on, not again after each pause.
+    assert on_times(busy, Scaling(Fraction(1), Fraction(10))) == seconds((-1, 10), (19, 30))
+    assert on_times(busy, Scaling(Fraction(1), Fraction(19))) == seconds((-1, 21))
+    assert on_times(seconds((0, 2), (8, 12)), Scaling(Fraction(1), Fraction(10))) == seconds((-1, 12))
+
+
+def test_switching_takes_no_longer_than_all_on() -> None:
+    for stay in (0, 3, 1000):
+        question, scaling = stream(3), Scaling(Fraction(1), Fraction(stay))
+        found = fewest_machines(question, 1)
+        assert found is not None
+        result = scaled(question, pooled_bound(question), found, found, scaling)
+        assert result.lower <= result.upper <= result.always, stay
 
 
 def test_equal_requests() -> None:

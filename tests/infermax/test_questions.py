@@ -141,6 +141,13 @@ def test_what_cannot_be_asked_is_one_line(options: list[str], words: str) -> Non
     assert outcome.exit_code != 0
 
 
+def test_an_error_lists_only_what_can_be_asked() -> None:
+    for option in ("--at-most", "--at-least"):
+        told = CliRunner().invoke(cli, ["solve", TOY, option, "speed=1"]).stderr
+        assert "goodput" not in told, option
+        assert "batches" not in told, option
+
+
 def test_other_problems_are_asked_for_their_objective() -> None:
     instance = read_instance("instances/placement-toy.json")
     problem = problem_of(instance)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from infermax_opt.fleet.checker.machine import later_ticks, prompt_ticks
 from infermax_opt.fleet.machine import machine_of
@@ -14,7 +14,7 @@ __all__ = ["NAMED", "reasons"]
 NAMED = 3
 
 
-def reasons(question: FleetQuestion, lost: Sequence[int]) -> list[str]:
+def reasons(question: FleetQuestion, lost: Sequence[int], lines: Mapping[str, int]) -> list[str]:
     """A line for each of the first ones: those that do not fit, then by what each takes at least alone.
 
     Parameters
@@ -22,6 +22,8 @@ def reasons(question: FleetQuestion, lost: Sequence[int]) -> list[str]:
     question : FleetQuestion
     lost : sequence of int
         Places of requests that never keep their limits, as the pooled bound finds them.
+    lines : mapping of str to int
+        Line of each request in the trace, by its id.
     """
     machine, unit = machine_of(question.workload), question.workload.cost.ticks_per_second
     found = [f"request {one.request.id!r} ({one.line}): {one.reason}" for one in question.unfit[:NAMED]]
@@ -30,7 +32,8 @@ def reasons(question: FleetQuestion, lost: Sequence[int]) -> list[str]:
         first = prompt_ticks(machine, request.input_tokens) / unit
         steps = request.output_tokens - 1
         later = later_ticks(machine, request.input_tokens, 2, request.output_tokens) / unit
-        told = f"request {request.id!r} ({request.input_tokens} input, {request.output_tokens} output tokens)"
+        tokens = f"{request.input_tokens} input, {request.output_tokens} output tokens"
+        told = f"request {request.id!r} (line {lines[request.id]}; {tokens})"
         if slo.ttft is not None and first > slo.ttft:
             limit = f"first token after {first:.4g} s at least; the limit ttft is {float(slo.ttft):g} s"
         elif slo.tpot is not None and steps and later > slo.tpot * steps:

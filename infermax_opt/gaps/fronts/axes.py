@@ -6,6 +6,7 @@ makespan, or the weight of missed service levels.  A front is computed in what i
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -58,13 +59,15 @@ class Axis:
         InputError
             If there is no such metric, or the instance has not what it is about.
         """
-        known = problem.metrics.definitions
-        if name not in known:
-            raise InputError(f"{name!r} is none of {', '.join(known)}", field=field)
         unit = problem.metrics.units.get(name, "")
         with under(field):
             reading = problem.reading(instance, name)
-        return cls(name, name if reading is None else reading.metric, unit, reading)
+        axis = cls(name, name if reading is None else reading.metric, unit, reading)
+        if name not in problem.metrics.definitions or not _minimised(problem, instance, axis.metric):
+            able = [other for other in problem.metrics.definitions if _able(problem, instance, other)]
+            others = f"none of {', '.join(able)}" if able else f"no axis of {problem.name} instances"
+            raise InputError(f"{name!r} is {others}", field=field)
+        return axis
 
     def value(self, metrics: AnyMetrics) -> Fraction:
         """What is to be low; 0 where it is undefined."""
@@ -82,3 +85,21 @@ class Axis:
     def divides(self) -> bool:
         """Whether it is undefined at 0, and without limit near it."""
         return isinstance(self.reading, Quotient)
+
+
+def _minimised(problem: AnyProblem, instance: AnyInstance, metric: str) -> bool:
+    """Whether schedules of the instance can be asked for the least of it."""
+    try:
+        problem.aimed(instance, json.dumps({metric: 1}), ())
+    except InputError:
+        return False
+    return True
+
+
+def _able(problem: AnyProblem, instance: AnyInstance, name: str) -> bool:
+    """Whether a metric can be an axis."""
+    try:
+        reading = problem.reading(instance, name)
+    except InputError:
+        return False
+    return _minimised(problem, instance, name if reading is None else reading.metric)

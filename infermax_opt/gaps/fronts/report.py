@@ -36,13 +36,19 @@ def front_text(front: Front) -> str:
         *aligned(
             (
                 plane.instance.objective_name,
-                f">= {amount(plane.instance, plane.bound.value, lower_rounding())}",
+                f">= {amount(plane.instance, plane.bound.value, lower_rounding(_above(front, plane)))}",
                 _how(plane),
             )
             for plane in front.half_planes
         ),
     ]
     return "\n".join(lines)
+
+
+def _above(front: Front, plane: HalfPlane) -> Fraction | None:
+    """By how much the lowest schedule is above a line; None if there is no schedule."""
+    known = (plane.u * point.x + plane.v * point.y for point in (*front.points, *front.others))
+    return min((value - plane.bound.value for value in known), default=None)
 
 
 def _point(front: Front, point: Point) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from infermax_opt import api
 from infermax_opt.core.checks import checked_seconds
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text, read_whole
+from infermax_opt.core.interrupts import patient
 from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.progress import Progress, Teller
 from infermax_opt.core.registry import problem_of
@@ -157,8 +158,6 @@ def trace_front(
         raise InputError(f"{y!r} says the same as {x!r}", field="y")
     if read_whole(directions, "directions") < 2:
         raise InputError(f"{directions} is too few; a front has 2 at least", field="directions")
-    for axis in axes:  # what cannot be minimised is refused before anything runs
-        problem.aimed(instance, json.dumps({axis.metric: 1}), ())
     tracer = _Tracer(problem, instance, axes, Teller(progress))
     return tracer.run(directions, time_limit, seed)
 
@@ -175,7 +174,9 @@ class _Tracer:
     def run(self, directions: int, time_limit: float, seed: int) -> Front:
         """Schedulers, then one weighted sum after the other; Ctrl-C ends it early."""
         began = time.monotonic()
-        with suppress(KeyboardInterrupt):
+        # One that comes while a sum is solved ends this one only, with what it has: so it is noted, too.
+        with suppress(KeyboardInterrupt), patient() as patience:
+            patience.searching = True
             for name in self.problem.heuristics_for(self.instance):
                 with suppress(InputError):  # one that makes no schedule of this instance
                     self.take(api.schedule(self.instance, name), name)
@@ -184,6 +185,8 @@ class _Tracer:
             for done, (u, v) in enumerate(self.weights(directions)):
                 left = time_limit - (time.monotonic() - began)
                 self.solve(u, v, max(0.1, left / (directions - done)), seed)
+                if patience.stopped:
+                    break
         points = sorted(self.points, key=lambda point: (point.x, point.y))
         kept = [point for point in points if not any(other.beats(point) for other in points)]
         # Of several schedules with the same values the first is kept.

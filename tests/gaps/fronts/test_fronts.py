@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,6 +20,7 @@ from infermax_opt.core.readings import Quotient
 from infermax_opt.files.csv_rows import read_rows
 from infermax_opt.files.instances import read_instance, write_instance
 from infermax_opt.files.results import read_schedule_or_claim
+from infermax_opt.gaps.fronts import trace as trace_module
 from infermax_opt.gaps.fronts.axes import Axis
 from infermax_opt.gaps.fronts.plot import plot_front
 from infermax_opt.gaps.fronts.report import front_text
@@ -126,8 +130,42 @@ def test_what_cannot_be_traced_is_one_line(words: tuple[str, ...], expected: str
     assert expected in outcome.output + str(outcome.exception)
 
 
+def test_an_interrupt_ends_the_front_and_not_one_sum_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    solve, calls = trace_module.api.solve, []
+
+    def stopped(*args: Any, **options: Any) -> Any:
+        # As `solve` does: Ctrl-C ends the search, and what it has is returned.
+        calls.append(options)
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return solve(*args, **options)
+
+    monkeypatch.setattr(trace_module.api, "solve", stopped)
+    front = trace_front(read_instance(TOY), "mean_tpot", "tokens_per_second", time_limit=20)
+    assert len(calls) == 1
+    assert len(front.half_planes) == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_line_that_a_schedule_meets_reads_as_its_value() -> None:
+    front = trace_front(read_instance(TOY), "mean_ttft", "mean_e2e", directions=2, time_limit=20)
+    assert [plane.bound.value for plane in front.half_planes] == [front.points[0].x, front.points[-1].y]
+    text = front_text(front)
+    # Rounded down these are 0.00790004 and 0.0412428.
+    assert ">= 0.00790005 s" in text
+    assert ">= 0.0412429 s" in text
+
+
+def test_an_error_lists_only_what_can_be_an_axis() -> None:
+    told = run(TOY, "--x", "goodput", "--y", "mean_e2e").output
+    assert told.startswith("infermax-opt: x: 'goodput' is none of makespan, ")
+    assert "tokens_per_second" in told
+    assert "batches" not in told
+    assert told.count("goodput") == 1
+
+
 def test_other_problems_have_no_fronts() -> None:
-    with pytest.raises(InputError, match="placement instances are solved for workers alone"):
+    with pytest.raises(InputError, match="x: 'workers' is no axis of placement instances"):
         trace_front(read_instance("instances/placement-toy.json"), "workers", "gpus")
 
 

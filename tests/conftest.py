@@ -1,9 +1,11 @@
-"""The option of the tests, their order, and what makes them cheaper."""
+"""The option of the tests, their order, what makes them cheaper, and what tests of several rooms need."""
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,11 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector all that was collected here, which it would go through again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """Programs that a shell starts in the background ignore SIGINT unless told otherwise."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from infermax_opt.core.exact import Rounding, decimal_text, figures_text, lower_rounding
+from infermax_opt.core.exact import Rounding, decimal_text, figures_text, lower_rounding, to_fraction
 from infermax_opt.files.text import UNKNOWN
 
 __all__ = ["bounds", "cell", "least", "number", "share", "short"]
@@ -41,8 +41,7 @@ def short(value: Value, rounding: Rounding = "nearest", digits: int = 4) -> str:
 
 def share(value: Fraction | float) -> str:
     """What has to be kept, in percent and with all digits: 99.9999 % is not all."""
-    exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
-    return f"{decimal_text(100 * exact)} %"
+    return f"{decimal_text(100 * to_fraction(value))} %"
 
 
 def bounds(lower: Value, upper: Value, unit: int = 1) -> str:

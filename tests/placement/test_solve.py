@@ -6,7 +6,6 @@ import _thread
 import itertools
 import json
 import random
-import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -219,14 +218,6 @@ def test_a_bound_that_a_placement_refutes_is_discarded(engines: dict[str, Any]) 
     assert result.solver.termination == "failed"
     assert counts(result) == [0, 1, 2]
     assert verify(OPEN, result).ok
-
-
-@pytest.fixture
-def hears_ctrl_c() -> Iterator[None]:
-    """Programs that a shell starts in the background ignore SIGINT unless told otherwise."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("hears_ctrl_c")

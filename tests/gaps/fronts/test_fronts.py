@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -131,15 +130,7 @@ def test_what_cannot_be_traced_is_one_line(words: tuple[str, ...], expected: str
     assert expected in outcome.output + str(outcome.exception)
 
 
-@pytest.fixture
-def heeding() -> Iterator[None]:
-    """Ctrl-C raises, also where this process was started to ignore it, in the background of a shell."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("heeding")
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_an_interrupt_ends_the_front_and_not_one_sum_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     solve, calls = trace_module.api.solve, []
 

@@ -149,9 +149,8 @@ def compiled(
     register = register_jitable(no_cfunc_wrapper=True, **({} if counts else {"_nrt": False}))
     for helper in helpers:
         register(helper)
-    sources = _sources(function, helpers)
     keyed = FunctionType(function.__code__, function.__globals__, function.__name__)
-    keyed.__qualname__ = f"{function.__qualname__}_{zlib.crc32(sources.encode()):08x}"
+    keyed.__qualname__ = f"{function.__qualname__}_{_checksum(function, helpers):08x}"
     keyed.__module__ = function.__module__
     try:
         dispatcher = numba.njit(cache=True, nogil=True, **options)(keyed)
@@ -251,12 +250,20 @@ def rehearsing(tell: Callable[[str, float], object]) -> Iterator[Rehearsal]:
         _rehearsal = before
 
 
-def _sources(function: Any, helpers: Sequence[Callable[..., Any]]) -> str:
-    """Text of every module in the folders of the function and its helpers."""
+def _checksum(function: Any, helpers: Sequence[Callable[..., Any]]) -> int:
+    """Of every module in the folders of the function and its helpers."""
     homes = {sys.modules[some.__module__].__file__ or "" for some in (function, *helpers)}
-    folders = sorted({Path(home).parent for home in homes})
-    files = [path for folder in folders for path in sorted(folder.glob("*.py"))]
-    return "".join(path.read_text(encoding="utf-8") for path in files)
+    return _checksum_of(tuple(sorted({Path(home).parent for home in homes})))
+
+
+@functools.cache
+def _checksum_of(folders: tuple[Path, ...]) -> int:
+    """Of the modules in some folders, read once although they hold several kernels."""
+    value = 0
+    for folder in folders:
+        for path in sorted(folder.glob("*.py")):
+            value = zlib.crc32(path.read_bytes(), value)
+    return value
 
 
 def _plain(function: Any) -> Callable[..., Any]:

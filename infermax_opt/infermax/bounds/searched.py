@@ -1,4 +1,8 @@
-"""Bounds with parameters that have to be searched for, the more promising first."""
+"""Bounds with parameters that have to be searched for, the more promising first.
+
+Each is loaded where its objective is asked for: a command asks for one, and all of them take longer to load
+than many a search.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from infermax_opt.core.result import LowerBound
-from infermax_opt.infermax.bounds._occupancy_graph import MAX_ACTIVE
-from infermax_opt.infermax.bounds.attainment import attainment_bounds
-from infermax_opt.infermax.bounds.backwards import backwards_bounds
-from infermax_opt.infermax.bounds.branching import branching_bound
 from infermax_opt.infermax.bounds.closed_form import makespan_bounds
-from infermax_opt.infermax.bounds.filling import filling_bound
-from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
-from infermax_opt.infermax.bounds.interaction import interaction_bound
-from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
-from infermax_opt.infermax.bounds.levels import levels_bounds
-from infermax_opt.infermax.bounds.mutual import mutual_bound
-from infermax_opt.infermax.bounds.occupancy import occupancy_bound
-from infermax_opt.infermax.bounds.overload import overload_bound
-from infermax_opt.infermax.bounds.pace import pace_bound
-from infermax_opt.infermax.bounds.parts import part_bounds
-from infermax_opt.infermax.bounds.progress import progress_bound
-from infermax_opt.infermax.bounds.ramp import ramp_bound
-from infermax_opt.infermax.bounds.ranks import rank_bounds
-from infermax_opt.infermax.bounds.state_flow import state_flow_bound
-from infermax_opt.infermax.bounds.waves import waves_bound
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective
 from infermax_opt.infermax.data.objective import BY_COUNT, SEARCHED_QUANTILES, UNSERVED, ratio
 
@@ -57,6 +42,8 @@ def searched_bounds(instance: Instance, *, stop: Callable[[], bool] | None = Non
     if objective.limits:
         yield from _on_each_limit(whole, stop)
     elif set(objective.metrics) <= set(BY_COUNT):  # also of requests that need not be finished
+        from infermax_opt.infermax.bounds.attainment import attainment_bounds
+
         yield from attainment_bounds(whole, stop=stop)
     elif whole.required is not None:
         yield from _on_times(whole, whole.required, stop)
@@ -75,15 +62,21 @@ def _on_times(whole: Instance, instance: Instance, stop: Callable[[], bool] | No
     """
     objective = whole.objective
     if objective.name is None:
+        from infermax_opt.infermax.bounds.parts import part_bounds
+
         # Levels count for requests, too, that need not be finished.
         yield from part_bounds(
             instance, lambda aim: searched_bounds(replace(whole, objective=aim), stop=stop)
         )
         if not UNSERVED.isdisjoint(objective.metrics):
+            from infermax_opt.infermax.bounds.attainment import attainment_bounds
+
             yield from attainment_bounds(whole, stop=stop)
     elif objective.is_makespan:
         yield from _on_the_makespan(instance, stop)
     elif Metric(objective.name) in SEARCHED_QUANTILES:
+        from infermax_opt.infermax.bounds.ranks import rank_bounds
+
         yield from rank_bounds(instance, stop=stop)
     elif objective.is_searched:
         # The mean arrival is subtracted, which may leave less than nothing.
@@ -102,6 +95,15 @@ def _on_each_limit(instance: Instance, stop: Callable[[], bool] | None) -> Itera
 
 def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
     """Those that are far better where they apply first, then by what they cost."""
+    from infermax_opt.infermax.bounds.backwards import backwards_bounds
+    from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
+    from infermax_opt.infermax.bounds.interaction import interaction_bound
+    from infermax_opt.infermax.bounds.mutual import mutual_bound
+    from infermax_opt.infermax.bounds.overload import overload_bound
+    from infermax_opt.infermax.bounds.pace import pace_bound
+    from infermax_opt.infermax.bounds.progress import progress_bound
+    from infermax_opt.infermax.bounds.waves import waves_bound
+
     yield from backwards_bounds(instance, stop=stop)
     others = (pace_bound, overload_bound, interaction_bound)
     # Where most requests wait, progress is nearly always the best, and is done before any of these.
@@ -120,6 +122,14 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
 
 def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
     """How memory fills; three searches, in an order that depends on how many requests fit, then levels."""
+    from infermax_opt.infermax.bounds.branching import branching_bound
+    from infermax_opt.infermax.bounds.filling import filling_bound
+    from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
+    from infermax_opt.infermax.bounds.levels import levels_bounds
+    from infermax_opt.infermax.bounds.occupancy import occupancy_bound
+    from infermax_opt.infermax.bounds.ramp import ramp_bound
+    from infermax_opt.infermax.bounds.state_flow import state_flow_bound
+
     few = _holds_few(instance)
     others = (occupancy_bound, lagrangian_bound) if few else (lagrangian_bound, occupancy_bound)
     ramp = ramp_bound(instance)
@@ -145,6 +155,8 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
 
 def _holds_few(instance: Instance) -> bool:
     """Whether so few requests fit that whole ones matter, and they follow each other for long."""
+    from infermax_opt.infermax.bounds._occupancy_graph import MAX_ACTIVE
+
     tokens = volume = 0
     for kind in instance.types:
         i, o = kind.input_tokens, kind.output_tokens

@@ -34,8 +34,9 @@ def in_time(
         Whether attention is.
     """
     count = len(arrival)
-    left = np.where(gone, 0, inputs)
-    chunk = np.zeros(count, np.int64)
+    left, chunk = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for i in range(count):
+        left[i] = 0 if gone[i] else inputs[i]
     now = 0.0
     while left.any():
         parts, tokens, work, coming = 0, 0, 0, np.inf

@@ -52,11 +52,10 @@ solve: .venv/.installed
 # A file runs in one of the three processes: what its tests have made and compiled serves all of them.  Those of
 # tests/longest.txt come first, so that no process is left alone with one.  Three, since one often waits for a clock.
 # Kernels are compiled before, by two processes: tests in both would compile the same at the same time.
-# Statements `assert` stay as they are, since each process would rewrite all of them; what fails is run again with
-# their values.
-# So is the package, once, for all processes that tests start, even where Python is told not to keep what it compiled.
+# So are the modules, once, for all processes that tests start, even where Python is told not to keep what it compiled.
+# Statements `assert` stay as they are, as each process would rewrite all of them; what fails runs again, with values.
 test: .venv/.installed-dev
-	$(BIN)/python -m compileall -q infermax_opt models
+	$(BIN)/python -m compileall -q infermax_opt models scripts tests
 	$(BIN)/infermax-opt warm --jobs 2
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --assert=plain || { \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none; false; }

@@ -242,6 +242,7 @@ PLAIN_WINGS: dict[str, dict[str, str]] = {
         "prices": "",
         "figures": "",
         "report": "autoscaling figures machine_types mix plan split sustains sweep",
+        "report_text": "autoscaling figures machine_types plan report split sustains sweep",
         "page_words": "figures",
         "page": "figures page_words",
     },

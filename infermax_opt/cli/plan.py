@@ -245,7 +245,8 @@ def plan(
     """  # noqa: D301
     from infermax_opt.files.proofs import check_folder
     from infermax_opt.files.writing import all_written
-    from infermax_opt.fleet.report import plan_text, plan_to_json
+    from infermax_opt.fleet.report import plan_to_json
+    from infermax_opt.fleet.report_text import plan_text
     from infermax_opt.fleet.sweep import Sweep, sweep
     from infermax_opt.foreign.traces import read_trace
 
@@ -305,7 +306,7 @@ def _asked(
     options: dict[str, Any],
 ) -> PlanOptions:
     from infermax_opt.fleet.plan import PlanOptions
-    from infermax_opt.fleet.planned import PLANNED
+    from infermax_opt.fleet.planned import PLANNED, check_schedulers
     from infermax_opt.fleet.scaling import Scaling
     from infermax_opt.fleet.upper import SCHEDULERS
     from infermax_opt.infermax.data.instance import ServiceLevel
@@ -317,6 +318,7 @@ def _asked(
         raise InputError("0 s is no length of windows; it has to be above 0", field="windows")
     errors: tuple[Fraction, ...] = options["errors"]
     names = schedulers or (*SCHEDULERS, *(["srpt"] if errors else []), PLANNED)
+    check_schedulers(names, compare, errors)
     rest = options["windows"], errors, options["seed"], _split(options), _variants(options)
     return PlanOptions(slo, share, names, compare, skip_unfit, scaling, *rest)
 

@@ -190,9 +190,10 @@ def worthwhile(
     steps : int
         Of the work.
     first : int
-        Below so many plain Python takes less time than loading compiled code.
+        Below so many plain Python takes less time than loading compiled code.  Where numba is at hand, which
+        is most of that time, these are all steps of a process.
     later : int
-        The same once it is loaded.
+        The same of one piece of work, once it is loaded.
     uncompiled : int
         Of the work of a process as long as there is no compiled code: so many take plain Python less time
         than compiling would.
@@ -200,11 +201,12 @@ def worthwhile(
     if in_rehearsal():
         return True
     loaded = kernel.cache_info().currsize > 0  # type: ignore[attr-defined]
-    if steps < (later if loaded else first):
+    before = _plain_steps.get(kernel, 0)
+    if steps + (before if "numba" in sys.modules and not loaded else 0) < (later if loaded else first):
+        _plain_steps[kernel] = before + steps
         return False
-    enough = COMPILING_STEPS if _hurry.on else uncompiled
-    before = 0 if _hurry.on else _plain_steps.get(kernel, 0)
-    if steps + before >= enough or absent("numba") or _at_hand(kernel()):
+    enough, done = (COMPILING_STEPS, 0) if _hurry.on else (uncompiled, before)
+    if steps + done >= enough or absent("numba") or _at_hand(kernel()):
         return True
     _plain_steps[kernel] = before + steps
     return False

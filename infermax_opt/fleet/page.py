@@ -22,11 +22,13 @@ from infermax_opt.files.page import (
 from infermax_opt.files.text import UNKNOWN
 from infermax_opt.fleet.figures import share
 from infermax_opt.fleet.page_words import (
+    STATUSES,
     VARIED,
     answer,
     at_reference,
     enough,
     enough_apart,
+    meanings,
     price,
     rates,
     reference,
@@ -34,27 +36,6 @@ from infermax_opt.fleet.page_words import (
 
 __all__ = ["plan_page"]
 
-STATUSES = {
-    "optimal": "lower and upper bound meet",
-    "feasible": "bounds are apart",
-    "bound-only": "no number of machines was found that reaches the share",
-    "infeasible": "no number of machines reaches the share",
-}
-MEANINGS = (
-    (
-        "lower",
-        "Every routing and every schedule needs that many machines, also such that know the future. In "
-        "windows of time, what requests need at least is set against what machines can do; an adversary "
-        "chooses who misses. A certificate holds all numbers, and a checker that needs only the standard "
-        "library recomputes them.",
-    ),
-    (
-        "upper",
-        "That many reach the share, with a routing policy and an online scheduler or with a plan that knows "
-        "the future, as its row says. Every batch of every machine was replayed in exact numbers; a request "
-        "that nobody serves misses.",
-    ),
-)
 Row = Mapping[str, Any]
 
 
@@ -81,7 +62,7 @@ def plan_page(plan: Mapping[str, Any], beside: Sequence[str] = (), folder: str =
         _machines_section(first),
         *([_sensitivity(plan)] if len(plan["variants"]) > 1 else []),
         *_optional_sections({**plan, "rows": first}),
-        _proof_section(rows, folder),
+        _proof_section(rows, plan["online_knows"], folder),
         _assumptions(plan),
         section("All numbers", *files, _all_numbers(rows)),
     ]
@@ -301,7 +282,7 @@ def _attained(row: Row, asked: float) -> str:
     return figure(title, picture, table(title, ("machines", "share"), points))
 
 
-def _proof_section(rows: Sequence[Row], folder: str) -> str:
+def _proof_section(rows: Sequence[Row], online_knows: Sequence[str], folder: str) -> str:
     """What was proved of each row and how, with its certificate."""
     lines = []
     for row in rows:
@@ -319,7 +300,7 @@ def _proof_section(rows: Sequence[Row], folder: str) -> str:
     ]
     return section(
         "What was proved, and how",
-        definitions(MEANINGS),
+        definitions(meanings(online_knows)),
         table("Proof of each row", head, lines),
         *(
             [

@@ -7,12 +7,42 @@ from typing import Any
 
 from infermax_opt.fleet.figures import bounds, share
 
-__all__ = ["VARIED", "answer", "at_reference", "enough", "enough_apart", "price", "rates", "reference"]
+__all__ = [
+    "STATUSES", "VARIED", "answer", "at_reference", "enough", "enough_apart", "meanings", "price", "rates",
+    "reference",
+]  # fmt: skip
 
 LIMITS = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end-to-end latency"}
 #: What tells variants of a type of machines apart.
 VARIED = ("cost_factor", "overhead")
+STATUSES = {
+    "optimal": "lower and upper bound meet",
+    "feasible": "bounds are apart",
+    "bound-only": "no number of machines was found that reaches the share",
+    "infeasible": "no number of machines reaches the share",
+}
+MEANINGS = (
+    (
+        "lower",
+        "Every routing and every schedule needs that many machines, also such that know the future. In "
+        "windows of time, what requests need at least is set against what machines can do; an adversary "
+        "chooses who misses. A certificate holds all numbers, and a checker that needs only the standard "
+        "library recomputes them.",
+    ),
+    (
+        "upper",
+        "That many reach the share, with a routing policy and an online scheduler or with a plan that knows "
+        "the future, as its row says. Every batch of every machine was replayed in exact numbers; a request "
+        "that nobody serves misses.",
+    ),
+)
+ONLINE = "The same without the plan that knows the future."
 Row = Mapping[str, Any]
+
+
+def meanings(online_knows: Sequence[str]) -> list[tuple[str, str]]:
+    """What the bounds mean; `online_knows`: what those of online schedulers rest on that no server knows."""
+    return [*MEANINGS, ("online", " ".join([ONLINE, *(f"Yet {text}." for text in online_knows)]))]
 
 
 def reference(rows: Sequence[Row]) -> float:

@@ -12,16 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
+from infermax_opt.core.errors import InputError
 from infermax_opt.fleet.bounds.pooled import MachineBound
 from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way, dispatches
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import replay_fleet
 from infermax_opt.fleet.routing.policies import Pilot
 from infermax_opt.fleet.upper import MOST, Found, fewest_machines, longest_missed
+from infermax_opt.infermax.schedulers.presets import preset
 
 __all__ = [
-    "PLANNED", "PROMISES", "QUEUE", "fewest_planned", "may_plan", "online_of", "planned_with", "routing_of",
-    "uppers",
+    "PLANNED", "PROMISES", "QUEUE", "check_schedulers", "fewest_planned", "may_plan", "online_of",
+    "planned_with", "routing_of", "uppers",
 ]  # fmt: skip
 
 #: Its name among schedulers, and those of its routings among policies.
@@ -60,6 +62,34 @@ def may_plan(question: FleetQuestion, schedulers: Sequence[str]) -> bool:
 def online_of(schedulers: Sequence[str]) -> tuple[str, ...]:
     """The schedulers that do not know the future."""
     return tuple(name for name in schedulers if name != PLANNED)
+
+
+def check_schedulers(schedulers: Sequence[str], compare: str | None, errors: Sequence[object]) -> None:
+    """Refuse names that are none, and a plan that knows all outputs where outputs are predicted.
+
+    Parameters
+    ----------
+    schedulers : sequence of str
+    compare : str or None
+        With which each routing policy is tried by itself.
+    errors : sequence
+        Of predictions; none: nothing is predicted.
+
+    Raises
+    ------
+    InputError
+    """
+    given = [("schedulers", name, [PLANNED]) for name in online_of(schedulers)]
+    for field, name, others in [*given, *([] if compare is None else [("compare", compare, [])])]:
+        try:
+            preset(name, others)
+        except InputError as error:
+            raise InputError(error.problem, field=field) from None
+    if errors and not online_of(schedulers):
+        raise InputError(
+            f"{PLANNED!r} knows all outputs, so it plans nothing where they are predicted; name others, too",
+            field="schedulers",
+        )
 
 
 def routing_of(way: Way) -> str:

@@ -1,4 +1,4 @@
-"""A plan as text, JSON and CSV."""
+"""A plan as JSON and CSV."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 from infermax_opt.files.csv_rows import rows_text
 from infermax_opt.files.schemas import SCHEMAS
-from infermax_opt.files.text import UNKNOWN, aligned
 from infermax_opt.fleet.autoscaling import Autoscaled
-from infermax_opt.fleet.figures import bounds, cell, least, number, share, short
-from infermax_opt.fleet.machine_types import AS_GIVEN, MachineType
+from infermax_opt.fleet.figures import least, number
+from infermax_opt.fleet.machine_types import MachineType
 from infermax_opt.fleet.mix import Mix
 from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow, Split
 from infermax_opt.fleet.split import SplitPlan
 from infermax_opt.fleet.sustains import Sustained
 from infermax_opt.fleet.sweep import Plan
+from infermax_opt.infermax.schedulers.presets import preset
 
-__all__ = ["Proofs", "plan_csv", "plan_text", "plan_to_json"]
+__all__ = ["Proofs", "known_ahead", "mix_to_json", "plan_csv", "plan_to_json"]
 
 COLUMNS = (
     "machine", "rate", "cost_factor", "overhead", "predict_error", "requests", "left_out", "share",
@@ -34,8 +34,6 @@ COLUMNS = (
 
 #: What routing policies know that nobody knows online.
 KNOWN_AHEAD = {"least_work": "least_work knows outputs, or what is predicted of them"}
-#: What is said of a proof that no checker would read to its end.
-NOT_CERTIFIED = "its certificate takes longer than a checker works: not certified"
 
 
 class Proofs(NamedTuple):
@@ -205,8 +203,9 @@ def plan_to_json(
             }
             for k, row in enumerate(rows)
         ],
-        "mixes": [_mix(rate, mix, rows) for rate, mix in plan.mixes],
+        "mixes": [mix_to_json(rate, mix, rows) for rate, mix in plan.mixes],
         "sustained": [_sustained(name, one) for name, one in plan.sustained],
+        "online_knows": known_ahead(plan),
         "stopped": plan.stopped,
     }
 
@@ -238,8 +237,16 @@ def _sustained(name: str, one: Sustained) -> dict[str, Any]:
     }
 
 
-def _mix(rate: Fraction, mix: Mix, rows: Sequence[PlanRow]) -> dict[str, Any]:
-    """A mix, with prices of an hour."""
+def mix_to_json(rate: Fraction, mix: Mix, rows: Sequence[PlanRow]) -> dict[str, Any]:
+    """A mix, with prices of an hour.
+
+    Parameters
+    ----------
+    rate : Fraction
+    mix : Mix
+    rows : sequence of PlanRow
+        All of the plan, for the names of the types.
+    """
     names = dict.fromkeys(row.machine.name for row in rows)
     lower, upper = mix.lower, mix.price
     return {
@@ -278,120 +285,11 @@ def plan_csv(rows: Sequence[PlanRow]) -> str:
     return rows_text(COLUMNS, [[_values(row)[name] for name in COLUMNS] for row in rows])
 
 
-def plan_text(plan: Plan, options: PlanOptions) -> str:
-    """A plan in words."""
-    limits = ", ".join(f"{name} {float(limit):g} s" for name, limit in options.slo.given().items())
-    lines = [
-        f"fewest machines so that {share(options.share)} of the requests keep {limits}; TTFT from arrival"
-    ]
-    lines += aligned(_table(plan))
-    for row in plan.rows:
-        lines += _remarks(row)
-    for name, one in plan.sustained:
-        lines.append(f"{one.machines} x {name}: {_rates(one)}")
-    for rate, mix in plan.mixes:
-        told = _mix(rate, mix, plan.rows)
-        parts = " + ".join(f"{n} x {name}" for name, n in told["machines"].items()) or UNKNOWN
-        prices = bounds(mix.lower, mix.price)
-        lines.append(f"cheapest mix at rate {float(rate):g}: {parts}; {prices} an hour")
-    if plan.stopped is not None:
-        lines.append(f"stopped by {plan.stopped}; what is above is what was known")
-    lines.append(
-        "lower: every routing and schedule needs that many, proved by a certificate; upper: replayed; "
-        f"online: of these without the plan that knows the future{_known_ahead(plan)}"
-    )
-    return "\n".join(lines)
-
-
-def _known_ahead(plan: Plan) -> str:
+def known_ahead(plan: Plan) -> list[str]:
     """What the numbers of online schedulers rest on that nobody knows online; nothing if on nothing."""
     found = [row.online for row in plan.rows if row.online is not None]
     said = {KNOWN_AHEAD[one.policy] for one in found if one.policy in KNOWN_AHEAD}
+    said |= {f"{one.scheduler} knows outputs" for one in found if preset(one.scheduler).knows_outputs}
     if any(one.again for one in found):
         said.add("whom to refuse is known from a first run")
-    return "".join(f"; {text}" for text in sorted(said))
-
-
-def _table(plan: Plan) -> list[tuple[str, ...]]:
-    """The bounds of each row, below their names."""
-    errors = any(row.error is not None for row in plan.rows)
-    varied = any(row.machine.variant != AS_GIVEN for row in plan.rows)
-    more = [*(["batches"] if varied else []), *(["error"] if errors else [])]
-    head = ("machine", "rate", *more, "lower", "upper", "online", "status", "found by")
-    table: list[tuple[str, ...]] = [head]
-    for row in plan.rows:
-        by = row.found_by or UNKNOWN
-        given = [row.machine.variant.words or "as given"] if varied else []
-        given += [] if row.error is None else [f"{float(row.error):g}"]
-        online = None if row.online is None else row.online.machines
-        counts = cell(row.lower), cell(row.upper), cell(online)
-        table.append((row.machine.name, f"{float(row.rate):g}", *given, *counts, row.status, by))
-    return table
-
-
-def _remarks(row: PlanRow) -> list[str]:
-    """What else is known of a row."""
-    kind = f"{row.machine.name} {row.machine.variant.words}".strip()
-    lines, name = list[str](), f"{kind} at rate {float(row.rate):g}"
-    if row.error is not None:
-        name += f", error {float(row.error):g}"
-    if row.policies:
-        each = ", ".join(f"{policy} {cell(count)}" for policy, count in row.policies.items())
-        lines.append(f"{name}, each policy alone: {each}; bound {cell(row.lower)}")
-    if row.impossible:
-        unfit, never, may = len(row.question.unfit), len(row.bound.lost), row.question.may_miss
-        said = (
-            f"{name}, requests that count as missed: {unfit} too large, {never} never in time; {may} may miss"
-        )
-        lines.append(said)
-        lines += [f"  {reason}" for reason in row.impossible]
-    if not row.bound.certified:
-        lines.append(f"{name}: {NOT_CERTIFIED}")
-    if row.scaled is not None:
-        hours = row.scaled
-        how = f"by {hours.policy}, {hours.peak} at once; {short(hours.always / HOUR)} if always on"
-        on = bounds(hours.lower, hours.upper, HOUR)
-        lines.append(f"{name}, switched on and off: {on} machine-hours ({how})")
-    if row.windows is not None:
-        lines += _by_window(name, row.windows)
-    if row.split is not None:
-        lines.append(f"{name}, prefill and decode apart: {_apart(row.split)}")
-    if row.machine.price is not None:
-        costs = row.cost_per_million(row.lower), row.cost_per_million(row.upper)
-        if costs != (None, None):  # as where all arrive at once
-            lines.append(f"{name}: {bounds(*costs)} for a million output tokens")
-    return lines
-
-
-def _by_window(name: str, found: Autoscaled) -> list[str]:
-    """Machines by window, in words."""
-    counts = " ".join(f"{cell(w.lower)}/{cell(w.upper)}" for w in found.windows)
-    length = float(found.windows[0].end)
-    by = "" if found.policy is None else f", found by {found.policy} with {found.scheduler}"
-    hours = bounds(found.lower, found.upper, HOUR)
-    return [
-        f"{name}, windows of {length:g} s, each keeps the share: {hours} machine-hours{by}",
-        f"  machines by window, lower/upper: {counts}",
-    ]
-
-
-def _apart(split: SplitPlan) -> str:
-    """Machines of both pools, in words."""
-    if split.lower is None:
-        return "no number of machines is enough"
-    proved = f"at least {split.prefill.machines} + {split.decode.machines}"
-    if not split.certified:
-        proved = f"{proved} ({NOT_CERTIFIED})"
-    if split.found is None:
-        return f"{proved}; how many are enough was not found"
-    return f"{split.found.prefill} + {split.found.decode} are enough, {proved}"
-
-
-def _rates(one: Sustained) -> str:
-    """Rates that a number of machines sustains, in words."""
-    reached = "no rate was found at which the share is reached"
-    if one.lower is not None:
-        reached = f"the share is reached at rate {float(one.lower):g}"
-    if one.upper is None:
-        return f"{reached}; no rate is refuted"
-    return f"{reached}, and never from rate {float(one.upper):g} on"
+    return sorted(said)

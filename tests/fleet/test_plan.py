@@ -185,6 +185,7 @@ def test_an_impossible_limit_names_request_and_limit(trace: str) -> None:
     assert done.exit_code == 1
     assert "request 'r1' (line 2; 4000 input, 5 output tokens): first token after" in done.stdout
     assert "the limit ttft is 0.01 s" in done.stdout
+    assert "needs that many (-: no number is enough), proved" in done.stdout
     slow = run(trace, "--format", "vidur", "--machines", PROFILE, "--tpot", "0.001", "--ttft", "9")
     assert "the limit tpot is 0.001 s" in slow.stdout
 
@@ -192,6 +193,8 @@ def test_an_impossible_limit_names_request_and_limit(trace: str) -> None:
 def test_what_online_numbers_know_ahead_is_told(trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = (trace, "--format", "vidur", "--machines", PROFILE, "--ttft", "1", "--schedulers", "sarathi")
     assert run(*words).stdout.endswith("without the plan that knows the future\n")
+    known = run(*words[:-1], "sarathi_ef").stdout
+    assert known.endswith("; sarathi_ef knows outputs\n")
     made = upper._Search.candidates
 
     def only_work(self: Any, machines: int) -> Any:
@@ -249,7 +252,13 @@ def test_who_fits_no_machine_is_named_and_misses(trace: str) -> None:
         (("--machines", PROFILE, "--ttft", "1", "--share", "2"), "share: 2 is not above 0 and at most 1"),
         (("--machines", PROFILE, "--ttft", "1", "--rates", "0"), "not a list of numbers above 0"),
         (("--machines", PROFILE, "--ttft", "1", "--rates", "x"), "'x'"),
-        (("--machines", PROFILE, "--ttft", "1", "--schedulers", "magic"), "no scheduler 'magic'"),
+        (("--machines", PROFILE, "--ttft", "1", "--schedulers", "magic"), "schedulers: no scheduler 'magic'"),
+        (("--machines", PROFILE, "--ttft", "1", "--schedulers", "magic"), "planned (presets"),
+        (("--machines", PROFILE, "--ttft", "1", "--compare", "planned"), "compare: no scheduler 'planned'"),
+        (
+            ("--machines", PROFILE, "--ttft", "1", "--schedulers", "planned", "--predict-error", "0.1"),
+            "schedulers: 'planned' knows all outputs",
+        ),
         (("--machines", PROFILE, "--ttft", "1", "--prices", "none.csv"), "none.csv: has no price"),
         (("--machines", PROFILE, "--ttft", "1", "--prices", "free.csv"), "free.csv: line 2"),
         (("--machines", PROFILE, "--ttft", "1", "--mix"), "mix: needs the prices"),

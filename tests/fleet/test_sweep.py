@@ -13,7 +13,8 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.files.traces import Trace, TraceRequest
 from infermax_opt.fleet.page import plan_page
 from infermax_opt.fleet.plan import MachineType, PlanOptions, Split
-from infermax_opt.fleet.report import plan_text, plan_to_json
+from infermax_opt.fleet.report import plan_to_json
+from infermax_opt.fleet.report_text import plan_text
 from infermax_opt.fleet.split import _fewest
 from infermax_opt.fleet.sweep import Plan, Sweep, sweep
 from infermax_opt.infermax.data.instance import ServiceLevel, System

@@ -82,7 +82,7 @@ def least_latency(of: Instance) -> Fraction:
     return alpha * Fraction(best[0], len(todo))
 
 
-@in_blocks(campaign(60, 5_000), 50)
+@in_blocks(campaign(36, 5_000), 36)
 def test_no_bound_exceeds_the_best_start_rounds(seeds: range) -> None:
     shares = []
     for seed in seeds:
@@ -97,7 +97,7 @@ def test_no_bound_exceeds_the_best_start_rounds(seeds: range) -> None:
     assert sum(shares) > Fraction(96, 100) * len(shares)
 
 
-@in_blocks(campaign(18, 1_000, first=1000), 30)
+@in_blocks(campaign(12, 1_000, first=1000), 30)
 def test_no_prices_and_no_relaxation_exceed_it(seeds: range) -> None:
     for seed in seeds:
         of, rng = in_rounds(seed), random.Random(seed)
@@ -116,7 +116,7 @@ def test_no_prices_and_no_relaxation_exceed_it(seeds: range) -> None:
                 assert paths.least(prices, exits) <= total * timing.unit, (seed, relaxation.leave)
 
 
-@in_blocks(campaign(24, 1_000, first=3000), 40)
+@in_blocks(campaign(16, 1_000, first=3000), 40)
 def test_prices_of_leaving_are_worth_more_than_few_classes(seeds: range) -> None:
     """The checker says the same, and prices of zero say what the one hold of the last class says."""
     better = linked = 0

@@ -201,7 +201,7 @@ def test_changed_certificates_prove_nothing_false(name: str) -> None:
 
 def mutants(original: dict[str, Any], rng: random.Random) -> Any:
     """Certificates with one change each: of prices, boxes, limits, numbers of batches, nodes and trees."""
-    for _ in range(size(90, 250)):
+    for _ in range(size(50, 250)):
         mutant = copy.deepcopy(original)
         trees = mutant["evidence"]["trees"]
         tree = rng.choice(trees)

@@ -18,6 +18,8 @@ __all__ = ["Dispatcher", "Way", "dispatches"]
 
 #: Output tokens up to which plain Python takes less time than loading compiled code, for some dozens of ways.
 PLAIN_WORK = 100
+#: The same once the compiled code is loaded.
+PLAIN_WORK_LOADED = 10
 #: The same as long as there is none: compiling takes a dozen seconds.
 UNCOMPILED = 2_400
 #: Least tokens of a prompt to which a batch is limited, if at all.
@@ -77,7 +79,7 @@ class Dispatcher:
             min(system.max_running or len(requests), system.max_batch_tokens), system.block_size,
             int(workload.cost.exact_attention), _best_chunk(workload),
         )  # fmt: skip
-        self._long = worthwhile(_compiled, workload.output_tokens, PLAIN_WORK, PLAIN_WORK, UNCOMPILED)
+        self._long = worthwhile(_compiled, workload.output_tokens, PLAIN_WORK, PLAIN_WORK_LOADED, UNCOMPILED)
 
     def pilot(
         self, machines: int, way: Way, refused: Collection[int] = (), among: Sequence[int] | None = None

@@ -41,6 +41,8 @@ ABOUT = {
 
 #: Output tokens up to which plain Python takes less time than loading compiled code.
 PLAIN_WORK = 3_000
+#: The same once the compiled code is loaded.
+PLAIN_WORK_LOADED = 10
 #: The same as long as there is none: so many take some seconds, and compiling a dozen.
 UNCOMPILED = 200_000
 #: Limit of a request that was promised none, seconds.
@@ -110,7 +112,7 @@ class Router:
         shared = type(start.state)(*(column.copy() for column in start.state))
         tokens = self.question.workload.output_tokens
         # Asked each time, so that all that is done in plain Python counts.
-        long = worthwhile(_compiled, tokens, PLAIN_WORK, PLAIN_WORK, UNCOMPILED)
+        long = worthwhile(_compiled, tokens, PLAIN_WORK, PLAIN_WORK_LOADED, UNCOMPILED)
         loop = _compiled() if long else plain
         loop(*start[:3], shared, *start[4:], fleet, POLICIES.index(policy))
         return Pilot(fleet.route.tolist(), late_places(self.question, fleet.route, fleet.first, fleet.last))

@@ -73,6 +73,10 @@ class Axis:
         """What is to be low; 0 where it is undefined."""
         return Fraction(dict(metrics.items())[self.metric] or 0)
 
+    def defined(self, metrics: AnyMetrics) -> bool:
+        """Whether a schedule has what is to be low."""
+        return dict(metrics.items())[self.metric] is not None
+
     def shown(self, value: Fraction) -> Fraction | None:
         """The metric as people read it, given what is to be low; None where it is undefined."""
         return value if self.reading is None else self.reading.shown(value)

@@ -41,6 +41,8 @@ def front_text(front: Front) -> str:
             )
             for plane in front.half_planes
         ),
+        *(f"{name} is undefined in some schedules and counts as 0 there" for name in front.undefined),
+        *(["stopped early: not all weighted sums were solved"] if front.stopped else []),
     ]
     return "\n".join(lines)
 
@@ -83,6 +85,8 @@ def front_to_json(front: Front) -> dict[str, Any]:
         "instance_sha256": front.instance.sha256,
         "x": {"name": front.x.name, "metric": front.x.metric},
         "y": {"name": front.y.name, "metric": front.y.metric},
+        "undefined": list(front.undefined),
+        "stopped": front.stopped,
         "points": [
             {
                 front.x.metric: _digits(point.x),

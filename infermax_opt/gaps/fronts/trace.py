@@ -73,6 +73,10 @@ class Front(ShownRows):
         Those that no other one beats, by rising x.
     others : tuple of Point
     half_planes : tuple of HalfPlane
+    undefined : tuple of str
+        Metrics of both that some schedule has not, which count as 0 then.
+    stopped : bool
+        Whether Ctrl-C or SIGTERM came before all weighted sums were solved.
     """
 
     instance: AnyInstance
@@ -81,6 +85,8 @@ class Front(ShownRows):
     points: tuple[Point, ...]
     others: tuple[Point, ...]
     half_planes: tuple[HalfPlane, ...]
+    undefined: tuple[str, ...] = ()
+    stopped: bool = False
 
     def facts(self) -> Mapping[str, Any]:
         """The instance, both metrics, and how much is known."""
@@ -90,6 +96,7 @@ class Front(ShownRows):
             "y": self.y.name,
             "points": len(self.points),
             "half_planes": len(self.half_planes),
+            "stopped": self.stopped,
             "largest_gap": max(map(self.gap, self.points), default=None),
         }
 
@@ -169,13 +176,14 @@ class _Tracer:
         self.problem, self.instance, self.axes, self.say = problem, instance, axes, say
         self.points: list[Point] = []
         self.half_planes: list[HalfPlane] = []
+        self.undefined: set[Axis] = set()
         self.known = set(problem.heuristics_for(instance))
 
     def run(self, directions: int, time_limit: float, seed: int) -> Front:
         """Schedulers, then one weighted sum after the other; Ctrl-C ends it early."""
         began = time.monotonic()
         # One that comes while a sum is solved ends this one only, with what it has: so it is noted, too.
-        with suppress(KeyboardInterrupt), patient() as patience:
+        with patient() as patience, suppress(KeyboardInterrupt):
             patience.searching = True
             for name in self.problem.heuristics_for(self.instance):
                 with suppress(InputError):  # one that makes no schedule of this instance
@@ -192,13 +200,16 @@ class _Tracer:
         # Of several schedules with the same values the first is kept.
         first = list({(point.x, point.y): point for point in reversed(kept)}.values())[::-1]
         others = tuple(point for point in points if point not in first)
-        return Front(self.instance, *self.axes, tuple(first), others, tuple(self.half_planes))
+        undefined = tuple(axis.name for axis in self.axes if axis in self.undefined)
+        planes, stopped = tuple(self.half_planes), patience.stopped
+        return Front(self.instance, *self.axes, tuple(first), others, planes, undefined, stopped)
 
     def take(self, schedule: AnySchedule, source: str) -> None:
         """Keep a schedule, if it is one, by its metrics."""
         check = api.verify(self.instance, schedule)
         if check.ok and check.metrics is not None:
             x, y = (axis.value(check.metrics) for axis in self.axes)
+            self.undefined.update(axis for axis in self.axes if not axis.defined(check.metrics))
             self.points.append(Point(x, y, source, schedule))
 
     def weights(self, directions: int) -> Iterator[tuple[Fraction, Fraction]]:

@@ -28,6 +28,8 @@ __all__ = ["replay", "replay_compiled", "valid_replay"]
 
 #: Below so many request-tokens the plain path takes less time than loading compiled code.
 PLAIN_WORK = 20_000
+#: The same once the compiled code is loaded.
+PLAIN_WORK_LOADED = 60
 #: What it does in all before the kernel is compiled: about as long as compiling takes.
 UNCOMPILED = 200_000
 
@@ -48,7 +50,7 @@ def replay(instance: Instance, schedule: Schedule) -> Replay:
     check_length(schedule)
     named = sum(len(batch.tokens) for batch in schedule.batches)
     work = instance.output_tokens + named + schedule.length
-    if not worthwhile(_kernel, work, PLAIN_WORK, PLAIN_WORK, UNCOMPILED):
+    if not worthwhile(_kernel, work, PLAIN_WORK, PLAIN_WORK_LOADED, UNCOMPILED):
         return replay_plain(instance, schedule)
     return replay_compiled(instance, schedule) or replay_plain(instance, schedule)
 

@@ -118,6 +118,11 @@ class Options:
     max_running: int | None = None
     resume: bool = False
 
+    @property
+    def knows_outputs(self) -> bool:
+        """Whether it goes by how many tokens a request will generate, which no server is told."""
+        return self.eviction_free or self.order in (Order.RANK_OUTPUT, Order.QUALITY)
+
 
 class LoopInput(NamedTuple):
     """What `infermax_opt.infermax.schedulers._algorithm1_loop.schedule_loop` takes."""

@@ -145,6 +145,8 @@ def test_an_interrupt_ends_the_front_and_not_one_sum_alone(monkeypatch: pytest.M
     front = trace_front(read_instance(TOY), "mean_tpot", "tokens_per_second", time_limit=20)
     assert len(calls) == 1
     assert len(front.half_planes) == 1
+    assert front.stopped
+    assert front_text(front).endswith("\nstopped early: not all weighted sums were solved")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -155,6 +157,13 @@ def test_a_line_that_a_schedule_meets_reads_as_its_value() -> None:
     # Rounded down these are 0.00790004 and 0.0412428.
     assert ">= 0.00790005 s" in text
     assert ">= 0.0412429 s" in text
+
+
+def test_a_metric_that_schedules_have_not_is_said_to_count_as_0() -> None:
+    front = trace_front(read_instance(TOY), "missed", "makespan", directions=2, time_limit=20)
+    assert front.undefined == ("missed",)
+    assert front_text(front).endswith("\nmissed is undefined in some schedules and counts as 0 there")
+    assert not front.stopped
 
 
 def test_an_error_lists_only_what_can_be_an_axis() -> None:

@@ -170,7 +170,7 @@ def test_what_is_proved_is_true(seed: int) -> None:
 
 def test_solve_proves_few_requests() -> None:
     full = mcsf_instance(1, 1)
-    of = replace(full, groups=full.groups[:7])
+    of = replace(full, groups=full.groups[:6])
     found = solve(of, time_limit=15)
     assert found.status is Status.OPTIMAL
     assert found.lower is not None

@@ -78,7 +78,7 @@ def test_certificates_and_schedules_of_a_front_stand_alone(tmp_path: Path) -> No
     parts, out = tmp_path / "parts", tmp_path / "front.json"
     pair = ("--x", "mean_e2e", "--y", "makespan")
     outcome = run(
-        case, *pair, "--directions", "3", "--time-limit", "8", "--parts", str(parts), "-o", str(out)
+        case, *pair, "--directions", "3", "--time-limit", "6", "--parts", str(parts), "-o", str(out)
     )
     assert outcome.exit_code == 0, outcome.output
     found = json.loads(out.read_text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -51,13 +52,61 @@ def test_schedules_are_valid_and_the_clock_is_right(make: object) -> None:
         planner = AdmissionPlanner(instance, seed=seed)
         for choice in itertools.islice(planner._choices(), 12, 40, 3):
             planner._try(choice)
-            finished, first, last, *_ = planner._run(choice, record=False)
+            finished, first, last = planner._timed(choice)
             assert finished
             check = verify(instance, planner.schedule(choice))
             assert check.ok, (seed, choice, check.violations[:2])
             assert check.metrics is not None
             told = planner._estimate.value(first, last)
             assert told == pytest.approx(float(objective_value(instance.objective, check.metrics)), rel=1e-6)
+
+
+def test_evicted_requests_go_on_and_the_clock_is_right() -> None:
+    evictions = 0
+    for seed in range(60):
+        instance = crowded(seed)
+        if not instance.policy.preemption:
+            continue
+        instance = replace(instance, objective=OBJECTIVES[seed % len(OBJECTIVES)])
+        planner = AdmissionPlanner(instance, seed=seed)
+        for choice in itertools.islice(planner._choices(), 12):
+            planner._try(choice)
+        choice = planner.best
+        assert choice is not None
+        for _ in range(12):
+            other = planner._split(choice)
+            finished, first, last = planner._timed(other)
+            if not finished:  # nobody else was there for the batch that evicts
+                continue
+            choice = other
+            planner._times = first, last
+            check = verify(instance, planner.schedule(choice))
+            assert check.ok, (seed, choice, check.violations[:2])
+            assert check.metrics is not None
+            evictions += check.metrics.evictions
+            told = planner._estimate.value(first, last)
+            assert told == pytest.approx(float(objective_value(instance.objective, check.metrics)), rel=1e-6)
+    assert evictions > 300
+
+
+def test_a_long_request_makes_room_for_short_ones() -> None:
+    """One that takes the whole memory for 400 batches; ten short ones come after half of them."""
+    groups = (
+        RequestGroup("long", 100, 400),
+        *(RequestGroup(f"short{k}", 300, 4, Fraction("1.5")) for k in range(10)),
+    )
+    instance = Instance("room", groups, System(500, 1024, 1024), PAPER, objective="mean_e2e")  # type: ignore[arg-type]
+    *_, (_, made) = AdmissionPlanner(instance).plans(time.monotonic() + 1.5)
+    check = verify(instance, made)
+    assert check.ok
+    assert check.metrics is not None
+    assert check.metrics.evictions == 1
+    kept = Policy(preemption=False)
+    *_, (_, other) = AdmissionPlanner(replace(instance, policy=kept)).plans(time.monotonic() + 0.5)
+    assert all(not batch.evict for batch in other.batches)
+    waits = verify(instance, other).metrics
+    assert waits is not None
+    assert check.metrics.mean_e2e < Fraction("0.9") * waits.mean_e2e
 
 
 @pytest.mark.parametrize("capacity", [64, 79])

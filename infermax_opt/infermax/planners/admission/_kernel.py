@@ -1,7 +1,9 @@
 """The loop of the admission planner: all that run decode in every batch, and who starts when is chosen.
 
-Nobody is evicted or paused.  So the KV of every later batch is known, and a request is admitted only if
-it fits until it ends: memory is projected to every finish to come, where it is largest.
+Nobody is paused, and evicted only where that is chosen beforehand: such a request comes in two parts, of
+which the second has all tokens of the first in its prompt, and waits like any other.  So the KV of every
+later batch is known, and a part is admitted only if it fits until it ends: memory is projected to every
+finish to come, where it is largest.
 
 The functions run as plain Python or compiled.
 """
@@ -37,9 +39,10 @@ class Machine(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """Columns per request, and two orders of all: by arrival, and by how soon they should start.
+    """Columns per request, and two orders: by arrival, and of all by how soon they should start.
 
-    `place`: where each is in `order`.
+    `place`: where each is in `order`.  `rest`: the second part of a request, or -1; these are behind all
+    requests, and have no arrival.
     """
 
     inputs: Any
@@ -48,6 +51,7 @@ class Queue(NamedTuple):
     arriving: Any
     order: Any
     place: Any
+    rest: Any
 
 
 class Knobs(NamedTuple):
@@ -108,6 +112,12 @@ def insert(run: Any, count: Any, end: Any, base: Any, who: Any) -> None:
     run[k, END], run[k, BASE], run[k, WHO] = end, base, who
 
 
+def part_of(left: Any, room: Any, again: Any) -> Any:
+    """Prompt tokens of a chunk; of who was evicted no single one is left, for that would be a decode."""
+    chunk = min(left, room)
+    return chunk - 1 if again and chunk == left - 1 else chunk
+
+
 def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches: Any, record: Any) -> Any:
     """Run to the end.
 
@@ -134,11 +144,17 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
     named_end, decode, repeat, start : list of int
         Per entry: where its prompts end, whether all that run decode, batches, and the request whose
         arrival it awaits, or -1.
+    evicted, evicted_end : list of int
+        Who is evicted, and per entry where its evictions end.
     """
     named = [0 for _ in range(0)]
     chunks = [0 for _ in range(0)]
-    named_end, decode, repeat, start = [0], [0], [0], [-1]
-    n = len(queue.inputs)
+    evicted = [0 for _ in range(0)]
+    named_end, decode, repeat, start, evicted_end = [0], [0], [0], [-1], [0]
+    n, all_arrive = len(queue.inputs), len(queue.arriving)
+    # Requests whose first part has ended: the next batch evicts them, and they may run again after it.
+    leaving, joining = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    leave = join = 0
     first, last = np.zeros(n), np.zeros(n)
     line = np.zeros(n, np.int64)  # places in the order of those that wait, rising
     cap = max(1, min(knobs.cap, machine.running, machine.tokens - 1))
@@ -149,16 +165,22 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
     now = 0.0
     least = max(1, min(knobs.budget, machine.prefill, machine.tokens - cap))
     while finished < n:
-        while arrived < n and queue.arrival[queue.arriving[arrived]] <= now:
-            place = queue.place[queue.arriving[arrived]]
+        while join > 0 or (arrived < all_arrive and queue.arrival[queue.arriving[arrived]] <= now):
+            if join > 0:
+                join -= 1
+                place = queue.place[queue.rest[joining[join]]]
+            else:
+                place = queue.place[queue.arriving[arrived]]
+                arrived += 1
             k = queued
             while k > 0 and line[k - 1] > place:
                 line[k] = line[k - 1]
                 k -= 1
             line[k] = place
             queued += 1
-            arrived += 1
         if count == 0 and partial < 0 and queued == 0:
+            if arrived == all_arrive:
+                break  # nobody is there for the batch that would evict
             now = queue.arrival[queue.arriving[arrived]]
             continue
         if batches == most_batches:
@@ -175,8 +197,10 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
         room = min(room, machine.tokens)
         # The step after which first tokens of this batch count; their decodes follow.
         after = step + 1 if machine.hybrid and decoders > 0 else step
+        chunk = 0
         if partial >= 0 and room > 0:
-            chunk = min(room, queue.inputs[partial] - cached)
+            chunk = part_of(queue.inputs[partial] - cached, room, partial >= all_arrive)
+        if chunk > 0:
             work += prefill_work(machine.exact, chunk, cached)
             cached += chunk
             tokens += chunk
@@ -207,13 +231,18 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
                     break
                 if limit < 1 or (whole > limit and not machine.chunked):
                     continue
+                again = i >= all_arrive
+                chunk = part_of(whole, limit, again)
                 late = 0
+                if chunk < 1 or (again and whole > limit and least < 2):
+                    continue
                 if whole > limit and machine.hybrid:
                     late = (whole - limit + least - 1) // least
+                    if again:
+                        late += 1
                 end = after + queue.outputs[i] - 1 + late
                 if not forced and not fits(machine, run, count, end, whole - after):
                     continue
-                chunk = min(whole, limit)
                 kept -= 1
                 taken += 1
                 tokens += chunk
@@ -237,6 +266,8 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
                     line[k - taken] = line[k]
                 queued -= taken
                 since = 0
+        if decoders == 0 and prefills == 0:
+            break  # only who may not be in this batch, or would be left with one token of a prompt
         # --- the batch ---
         if prefills > 0 and not machine.hybrid:
             decoders = kv = 0
@@ -246,9 +277,13 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
         )  # fmt: skip
         more = len(named) - before
         if record:
-            if len(repeat) > 1 and more == 0 and decode[-1] == 1 and named_end[-1] == named_end[-2]:
+            same = len(repeat) > 1 and more == 0 and leave == 0
+            if same and decode[-1] == 1 and named_end[-1] == named_end[-2]:
                 repeat[-1] += 1
             else:
+                for k in range(leave):
+                    evicted.append(leaving[k])
+                evicted_end.append(len(evicted))
                 named_end.append(len(named))
                 decode.append(1 if decoders > 0 else 0)
                 repeat.append(1)
@@ -260,9 +295,15 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
             i = named[k]
             if i != partial:
                 first[i] = now
+        for k in range(leave):
+            joining[k] = leaving[k]
+        join, leave = leave, 0
         gone = 0
         while gone < count and run[gone, END] <= step:
             last[run[gone, WHO]] = now
+            if queue.rest[run[gone, WHO]] >= 0:
+                leaving[leave] = run[gone, WHO]
+                leave += 1
             bases -= run[gone, BASE]
             gone += 1
         if gone > 0:
@@ -274,8 +315,8 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
         if not record:
             named.clear()
             chunks.clear()
-    return finished == n, first, last, named, chunks, named_end, decode, repeat, start
+    return finished == n, first, last, named, chunks, named_end, decode, repeat, start, evicted, evicted_end
 
 
-HELPERS = (batch_time, prefill_work, held, spills, fits, insert)
+HELPERS = (batch_time, prefill_work, held, spills, fits, insert, part_of)
 """What `admission_loop` calls, callees first."""

@@ -35,6 +35,8 @@ RUNS = 200
 SETTLED = 300
 #: Share of the tries that do so then.
 MOVING = 0.8
+#: Share of these that split a request: it is evicted, and waits again.
+SPLITTING = 0.3
 #: Most requests that are moved at once.
 MOVED = 3
 #: By how many places they are moved, typically: one of these each time.  Where requests arrive over time only
@@ -59,6 +61,9 @@ class Choice:
         As in `_kernel.Knobs`.
     moves : tuple of (int, int)
         Requests, each with the place in the order to which it is moved then, one after the other.
+    splits : tuple of (int, int, int)
+        Requests that are evicted, each once: after how many tokens, and the place in the order at which each
+        waits then, one after the other.
     """
 
     work: float = 0.0
@@ -71,6 +76,7 @@ class Choice:
     pause: int = 0
     look: int = 1
     moves: tuple[tuple[int, int], ...] = ()
+    splits: tuple[tuple[int, int, int], ...] = ()
 
 
 class AdmissionPlanner:
@@ -98,6 +104,7 @@ class AdmissionPlanner:
         self._arriving = np.argsort(self._arrival, kind="stable")
         self._work = self._service()
         gap = float(self._arrival.max()) / len(requests)
+        self._may_split = instance.policy.preemption
         #: Logarithms and arrivals, a row for each weight of a `Choice`.
         self._features = np.array([
             np.log(np.maximum(self._work, 1e-12)), np.log(self._inputs), np.log(self._outputs),
@@ -107,6 +114,8 @@ class AdmissionPlanner:
         self.best: Choice | None = None
         self.value = float("inf")
         self.runs = 0
+        #: First and last tokens by the best choice.
+        self._times = self._arrival, self._arrival
         self._coming = self._choices()
         #: Weights, moves and order of a choice that was the best.
         self._ordered: tuple[tuple[float, ...], tuple[tuple[int, int], ...], list[int]] = (), (), []
@@ -144,18 +153,22 @@ class AdmissionPlanner:
     def _try(self, choice: Choice) -> None:
         """Run a choice, and keep it if it is the best."""
         self.runs += 1
-        finished, first, last, *_ = self._run(choice, record=False)
+        finished, first, last = self._timed(choice)
         value = self._estimate.value(first, last) if finished else float("inf")
         if value < self.value:
-            self.best, self.value = choice, value
+            self.best, self.value, self._times = choice, value, (first, last)
 
     def _choices(self) -> Iterator[Choice]:
         """Choices to try: known ones, then changes to the best, without end."""
         yield from self._known()
         while True:
             best = self.best or Choice()
-            moving = self.runs >= SETTLED and self.rng.random() < MOVING
-            yield self._moved(best) if moving else self._changed(best)
+            if self.runs < SETTLED or self.rng.random() >= MOVING:
+                yield self._changed(best)
+            elif self._may_split and self.rng.random() < SPLITTING:
+                yield self._split(best)
+            else:
+                yield self._moved(best)
 
     def _known(self) -> Iterator[Choice]:
         """Orders and caps that are good somewhere."""
@@ -207,6 +220,7 @@ class AdmissionPlanner:
             pause=int(rng.choice(pauses)),
             look=number(choice.look, 64),
             moves=choice.moves,
+            splits=choice.splits,
         )
 
     def _moved(self, choice: Choice) -> Choice:
@@ -217,6 +231,42 @@ class AdmissionPlanner:
             there = min(max(0, round(place + rng.normal(0.0, far))), len(order) - 1)
             moves.append((order[place], there))
         return replace(choice, moves=choice.moves + tuple(moves))
+
+    def _split(self, choice: Choice) -> Choice:
+        """The same with one more request evicted while another one waits, one less, or one elsewhere."""
+        import numpy as np
+
+        rng, splits = self.rng, list(choice.splits)
+        change, far = rng.random(), float(rng.choice(FAR))
+        if splits and change < 0.5:
+            request, tokens, place = splits.pop(int(rng.integers(len(splits))))
+            if change < 0.25:
+                return replace(choice, splits=tuple(splits))
+            tokens = round(tokens * float(rng.lognormal(0.0, 0.3)))
+            place = round(place + rng.normal(0.0, far))
+        else:
+            first, last = self._times
+            waits = int(rng.integers(len(first)))
+            moment = self._arrival[waits] + rng.random() * (first[waits] - self._arrival[waits])
+            whole = np.ones(len(first), np.bool_)
+            whole[[request for request, _, _ in splits]] = False
+            there = np.flatnonzero(whole & (first < moment) & (moment < last))
+            if not len(there):
+                return self._moved(choice)
+            request = int(rng.choice(there))
+            share = (moment - first[request]) / (last[request] - first[request])
+            tokens = 1 + round(share * float(self._outputs[request] - 1))
+            place = (
+                self._order(choice).index(waits) + 1 + round(abs(rng.normal(0.0, far)) * (rng.random() < 0.5))
+            )
+        # Where prompts stay whole, what is evicted has to fit into a batch again.
+        system, most = self.instance.system, int(self._outputs[request]) - 1
+        if not self.instance.policy.chunked_prefill:
+            most = min(most, system.prefill_budget - int(self._inputs[request]))
+        if most < 1:
+            return self._moved(choice)
+        splits.append((request, min(max(1, tokens), most), max(0, place)))
+        return replace(choice, splits=tuple(splits))
 
     # --- one run --------------------------------------------------------------------------------------
 
@@ -242,10 +292,19 @@ class AdmissionPlanner:
 
         from infermax_opt.infermax.planners.admission import _kernel
 
-        order = np.array(self._order(choice), np.int64)
+        ordered, inputs, outputs, arrival = self._order(choice)[:], self._inputs, self._outputs, self._arrival
+        rest = np.full(len(inputs) + len(choice.splits), -1, np.int64)
+        if choice.splits:
+            inputs, outputs, arrival = (np.resize(column, len(rest)) for column in (inputs, outputs, arrival))
+            for part, (request, tokens, where) in enumerate(choice.splits, len(self._inputs)):
+                ordered.insert(where, part)
+                rest[request], arrival[part] = part, 0.0
+                inputs[part], outputs[part] = inputs[request] + tokens, outputs[request] - tokens
+                outputs[request] = tokens
+        order = np.array(ordered, np.int64)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        return _kernel.Queue(self._inputs, self._outputs, self._arrival, self._arriving, order, place)
+        return _kernel.Queue(inputs, outputs, arrival, self._arriving, order, place, rest)
 
     def _machine(self) -> Machine:
         """Limits and policy of the instance."""
@@ -275,10 +334,19 @@ class AdmissionPlanner:
         )
         return found
 
+    def _timed(self, choice: Choice) -> tuple[bool, Floats, Floats]:
+        """Whether all end with a choice; first and last tokens of each request, in seconds."""
+        finished, first, last, *_ = self._run(choice, record=False)
+        count = len(self._inputs)
+        for part, (request, _, _) in enumerate(choice.splits, count):
+            last[request] = last[part]
+        return finished, first[:count], last[:count]
+
     def schedule(self, choice: Choice) -> Schedule:
         """The schedule that a choice makes."""
-        _, _, _, *entries = self._run(choice, record=True)
-        return Schedule(self.instance.name, tuple(self._batches(*entries)))
+        _, _, _, named, *entries = self._run(choice, record=True)
+        who = [*range(len(self._inputs)), *(request for request, _, _ in choice.splits)]
+        return Schedule(self.instance.name, tuple(self._batches([who[part] for part in named], *entries)))
 
     def _batches(
         self,
@@ -288,15 +356,19 @@ class AdmissionPlanner:
         decode: Sequence[int],
         repeat: Sequence[int],
         start: Sequence[int],
+        evicted: Sequence[int] = (),
+        evicted_end: Sequence[int] = (),
     ) -> list[Batch]:
         """The batches that a loop has listed."""
         requests = self.instance.requests
         batches = []
         for k in range(1, len(repeat)):
             part = range(named_end[k - 1], named_end[k])
+            gone = evicted[evicted_end[k - 1] : evicted_end[k]] if evicted_end else ()
             batches.append(
                 Batch(
                     tokens={requests[named[j]].id: int(chunks[j]) for j in part},
+                    evict=tuple(requests[i].id for i in gone),
                     start=requests[start[k]].arrival if start[k] >= 0 else None,
                     decode_all=bool(decode[k]),
                     repeat=int(repeat[k]),

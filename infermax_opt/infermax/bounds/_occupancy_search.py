@@ -20,7 +20,7 @@ ROWS, COARSE = 32, 100_000
 #: How far from where the search begins scaled prices may lie: on a graph with a smaller one before it, on one
 #: without at first, and at last there.  By what that grows where no better ones are within.
 NEAR, FAR_OFF, WIDER = 0.25, 16.0, 4.0
-#: Cutting planes in all, and in a row that do not settle; relative precision of what the prices earn; how much
+#: Cutting planes in all, and in a row that do not settle; relative precision of what prices earn; how much
 #: less than where the search begins is tried first.
 STEPS, PATIENCE, DRAFT_TOLERANCE, TOLERANCE, FIRST_STEP = 400, 80, 1e-3, 2e-4, 2e-3
 #: Share of the way to the point of the linear program that is gone first, and least; failures in a row after

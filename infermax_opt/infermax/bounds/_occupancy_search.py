@@ -30,7 +30,7 @@ WAY, LEAST_WAY, FAILURES, LONGER = 0.5, 1e-4, 4, 1.5
 #: outputs are short.
 YOUNG, FEW_YOUNG, SHORT = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16), (1, 2, 3), 32
 #: Where a graph promises this share of the best one, it is tried, too.
-CLOSE = 0.99
+CLOSE = 0.998
 
 
 class Draft(NamedTuple):

@@ -106,18 +106,14 @@ class OccupancyPrices:
         else:
             centre, most = graph.moved(draft.graph, draft.point), NEAR
             tables = graph.tables_like(draft.graph, draft.tables)
-        master = _OccupancyMaster(graph, centre)
+        master = _OccupancyMaster(graph, centre, most)
         best, level, less = np.zeros(len(centre)), 0.0, FIRST_STEP
-        way, reach, failed = WAY, NEAR, 0
+        way, failed = WAY, 0
         for _ in range(STEPS):
             if self.stop() or failed > PATIENCE:
                 break
-            target, furthest = master.solve()
-            while target - level <= tolerance * target and reach < most:
-                reach *= WIDER
-                master.reach(reach)
-                target, furthest = master.solve()
-            if target - level <= tolerance * target:
+            furthest = master.furthest(level, tolerance)
+            if furthest is None:
                 break
             point = best + (furthest - best) * way
             if level == 0 and less < 1:
@@ -156,10 +152,11 @@ def _smaller(centre: npt.NDArray[np.float64], less: float) -> npt.NDArray[np.flo
 class _OccupancyMaster(PriceProgram):
     """The LP over scaled prices: 1 earns as much as the area by `token` or `size`; shares of rho."""
 
-    def __init__(self, graph: OccupancyGraph, centre: npt.NDArray[np.float64]):
+    def __init__(self, graph: OccupancyGraph, centre: npt.NDArray[np.float64], most: float):
         import numpy as np
 
         self.graph, self.centre = graph, centre
+        self.reach, self.most = NEAR, most
         earned, count = graph.scale, sum(graph.starting)
         share = max(1, graph.rho)
         ends = np.full(len(graph.prompts) + len(graph.ends), earned / count)
@@ -167,20 +164,27 @@ class _OccupancyMaster(PriceProgram):
             [earned / graph.tokens, earned / graph.area, share * graph.ends[-1], float(share), *ends]
         )
         gain = np.array([1.0, 1.0, 0.0, 0.0, *(n / count for n in graph.starting + graph.ending)])
-        super().__init__(gain, *self.limits(NEAR), scale)
+        super().__init__(gain, *self.limits(), scale)
         # Idling must not earn.
         self.cut(np.array([0, 1, graph.prompts[0], *[0] * (len(centre) - 2)]))
 
-    def limits(self, reach: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Least and largest scaled prices."""
-        low, high = self.centre - reach, self.centre + reach
+    def limits(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Least and largest scaled prices within reach."""
+        low, high = self.centre - self.reach, self.centre + self.reach
         low[1] = max(0.0, low[1])
         low[4] = high[4] = 0.0  # as many requests start as finish
         return low, high
 
-    def reach(self, reach: float) -> None:
-        """Let scaled prices lie so far from where the search begins."""
-        self.solver.changeColsBounds(len(self.columns), self.columns, *self.limits(reach))
+    def furthest(self, level: float, tolerance: float) -> npt.NDArray[np.float64] | None:
+        """Prices that may earn more than `level`, by more than that share; None where none do."""
+        while True:
+            target, point = self.solve()
+            if target - level > tolerance * target:
+                return point
+            if self.reach >= self.most:
+                return None
+            self.reach *= WIDER
+            self.solver.changeColsBounds(len(self.columns), self.columns, *self.limits())
 
     def whole(self, point: npt.NDArray[np.float64]) -> Prices:
         """Prices in units; idling does not earn."""

@@ -76,6 +76,15 @@ def test_beats_the_area(count: int, i: int, o: int, m: int, preemption: bool, pe
     assert check_evidence(instance, bound) == bound.value
 
 
+def test_the_search_settles() -> None:
+    """A search that begins without prices, and always goes half way, ends at 75.88 s."""
+    instance = case(1024, 1, 128, 1000)
+    bound = occupancy_bound(instance)
+    assert bound is not None
+    assert bound.value > Fraction("76.7")
+    assert check_evidence(instance, bound) == bound.value
+
+
 def test_mixed_sizes() -> None:
     groups = (RequestGroup("a", 8, 40, count=12), RequestGroup("b", 30, 10, count=12))
     instance = Instance("mixed", groups, System(90, 512, 512), PAPER, Policy(preemption=False))

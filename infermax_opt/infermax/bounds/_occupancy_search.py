@@ -15,17 +15,22 @@ if TYPE_CHECKING:
 
 __all__ = ["OccupancyPrices"]
 
-#: Rows and states of the smaller graphs on which prices are sought first; how far from 0 the scaled
-#: prices there may lie, and those on the graph itself from them.
-ROWS, COARSE, FAR_OFF, NEAR = 32, 400_000, 16.0, 0.25
-#: Steps of the cutting planes, in all and in a row that do not settle; relative precision of what the
-#: prices earn; how much less than on the smaller graph is tried first.
-STEPS, PATIENCE, DRAFT_TOLERANCE, TOLERANCE, FIRST_STEP = 400, 60, 1e-3, 3e-4, 2e-3
+#: Rows of the smaller graphs on which prices are sought first, and about how many states these have.
+ROWS, COARSE = 32, 100_000
+#: How far from where the search begins scaled prices may lie: on a graph with a smaller one before it, on one
+#: without at first, and at last there.  By what that grows where no better ones are within.
+NEAR, FAR_OFF, WIDER = 0.25, 16.0, 4.0
+#: Cutting planes in all, and in a row that do not settle; relative precision of what prices earn; how much
+#: less than where the search begins is tried first.
+STEPS, PATIENCE, DRAFT_TOLERANCE, TOLERANCE, FIRST_STEP = 400, 80, 1e-3, 2e-4, 2e-3
+#: Share of the way to the point of the linear program that is gone first, and least; failures in a row after
+#: which it is halved; by what it grows again.
+WAY, LEAST_WAY, FAILURES, LONGER = 0.5, 1e-4, 4, 1.5
 #: First tokens that are tried to be left out, in 128ths of the longest output; and in tokens, where
 #: outputs are short.
-YOUNG, FEW_YOUNG, SHORT = (0, 1, 2, 4, 8, 16), (1, 2, 3), 32
+YOUNG, FEW_YOUNG, SHORT = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16), (1, 2, 3), 32
 #: Where a graph promises this share of the best one, it is tried, too.
-CLOSE = 0.99
+CLOSE = 0.998
 
 
 class Draft(NamedTuple):
@@ -41,9 +46,12 @@ class OccupancyPrices:
     """Search for prices by cutting planes.
 
     A cycle that gains at some prices is a linear constraint on all prices.  A linear program finds the
-    prices that earn most under those found so far; half way from the best prices that settled to those
-    either settles or gains on a new cycle.  First on graphs of fewer states, for several numbers of young
-    tokens; their prices then bound those to try.  Only prices that settle on the graph itself count.
+    prices that earn most under those found so far, within reach of where the search begins; half way from
+    the best prices that settled to those either settles or gains on a new cycle.  Where nothing settles any
+    more, the way becomes shorter; where nothing within reach earns more, the reach grows.  Without a smaller
+    graph the search begins with the area of the KV alone, somewhat less of which always settles.  First on
+    graphs of fewer states, for several numbers of young tokens; their prices then bound those to try.  Only
+    prices that settle on the graph itself count.
     """
 
     def __init__(self, graph: OccupancyGraph, stop: Callable[[], bool]):
@@ -57,7 +65,7 @@ class OccupancyPrices:
     def run(self) -> None:
         """Find prices and potentials, as good as time allows."""
         whole = self.whole
-        scale = max(1, min(ROWS * whole.capacity // COARSE, whole.ends[-1] // 8))
+        scale = max(1, min(-(-ROWS * whole.capacity // COARSE), whole.ends[-1] // 8))
         longest = max(o for _, o, _ in whole.kinds)
         drafts: list[tuple[OccupancyGraph, Draft]] = []
         # Large numbers first: their graphs are small.
@@ -92,34 +100,38 @@ class OccupancyPrices:
         """
         import numpy as np
 
-        centre, tables = np.zeros(graph.prices), None
-        if draft is not None:
-            centre = graph.moved(draft.graph, draft.point)
+        if draft is None:
+            centre, tables, most = np.zeros(graph.prices), None, FAR_OFF
+            centre[1] = 1.0
+        else:
+            centre, most = graph.moved(draft.graph, draft.point), NEAR
             tables = graph.tables_like(draft.graph, draft.tables)
-        master = _OccupancyMaster(graph, centre, FAR_OFF if draft is None else NEAR)
-        best, level, less, failed = np.zeros(len(centre)), 0.0, FIRST_STEP, 0
+        master = _OccupancyMaster(graph, centre, most)
+        best, level, less = np.zeros(len(centre)), 0.0, FIRST_STEP
+        way, failed = WAY, 0
         for _ in range(STEPS):
             if self.stop() or failed > PATIENCE:
                 break
-            target, furthest = master.solve()
-            if target - level <= tolerance * target:
+            furthest = master.furthest(level, tolerance)
+            if furthest is None:
                 break
-            point = (best + furthest) / 2
-            if level == 0 and less < 1 and centre.any():
+            point = best + (furthest - best) * way
+            if level == 0 and less < 1:
                 point = _smaller(centre, less)
                 less *= 2
             prices = master.whole(point)
             settled, weights = graph.settle(prices, tables)
             if settled is not None:
                 best, level, tables, failed = point, float(point @ master.gain), settled, 0
+                way = min(WAY, way * LONGER)
                 if counts:
                     self.note(graph, level * graph.scale, prices, settled[0])
-            elif len(weights):
-                failed += 1
-                for row in weights:
-                    master.cut(row)
-            else:
-                break
+                continue
+            failed += 1
+            for row in weights:
+                master.cut(row)
+            if failed % FAILURES == 0 or not len(weights):
+                way = max(LEAST_WAY, way / 2)
         return Draft(graph, best, level * graph.scale, tables)
 
     def note(
@@ -131,7 +143,7 @@ class OccupancyPrices:
 
 
 def _smaller(centre: npt.NDArray[np.float64], less: float) -> npt.NDArray[np.float64]:
-    """Prices somewhat smaller than those of a smaller graph, to begin with."""
+    """Prices somewhat smaller than where the search begins."""
     point = centre * (1 - less)
     point[2:4] = centre[2:4]
     return point
@@ -140,10 +152,11 @@ def _smaller(centre: npt.NDArray[np.float64], less: float) -> npt.NDArray[np.flo
 class _OccupancyMaster(PriceProgram):
     """The LP over scaled prices: 1 earns as much as the area by `token` or `size`; shares of rho."""
 
-    def __init__(self, graph: OccupancyGraph, centre: npt.NDArray[np.float64], reach: float):
+    def __init__(self, graph: OccupancyGraph, centre: npt.NDArray[np.float64], most: float):
         import numpy as np
 
-        self.graph = graph
+        self.graph, self.centre = graph, centre
+        self.reach, self.most = NEAR, most
         earned, count = graph.scale, sum(graph.starting)
         share = max(1, graph.rho)
         ends = np.full(len(graph.prompts) + len(graph.ends), earned / count)
@@ -151,12 +164,27 @@ class _OccupancyMaster(PriceProgram):
             [earned / graph.tokens, earned / graph.area, share * graph.ends[-1], float(share), *ends]
         )
         gain = np.array([1.0, 1.0, 0.0, 0.0, *(n / count for n in graph.starting + graph.ending)])
-        low, high = centre - reach, centre + reach
-        low[1] = max(0.0, low[1])
-        low[4] = high[4] = 0.0  # as many requests start as finish
-        super().__init__(gain, low, high, scale)
+        super().__init__(gain, *self.limits(), scale)
         # Idling must not earn.
         self.cut(np.array([0, 1, graph.prompts[0], *[0] * (len(centre) - 2)]))
+
+    def limits(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Least and largest scaled prices within reach."""
+        low, high = self.centre - self.reach, self.centre + self.reach
+        low[1] = max(0.0, low[1])
+        low[4] = high[4] = 0.0  # as many requests start as finish
+        return low, high
+
+    def furthest(self, level: float, tolerance: float) -> npt.NDArray[np.float64] | None:
+        """Prices that may earn more than `level`, by more than that share; None where none do."""
+        while True:
+            target, point = self.solve()
+            if target - level > tolerance * target:
+                return point
+            if self.reach >= self.most:
+                return None
+            self.reach *= WIDER
+            self.solver.changeColsBounds(len(self.columns), self.columns, *self.limits())
 
     def whole(self, point: npt.NDArray[np.float64]) -> Prices:
         """Prices in units; idling does not earn."""

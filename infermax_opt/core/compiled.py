@@ -41,6 +41,8 @@ PLAIN = "kernels run as plain Python, many times slower"
 COMPILING_STEPS = 5_000_000
 #: What plain Python did for want of compiled code, by the kernel that was not compiled.
 _plain_steps: dict[Callable[[], Callable[..., Any]], int] = {}
+#: Steps of work too small to load compiled code for, by the kernel that was not loaded.
+_small_steps: dict[Callable[[], Callable[..., Any]], int] = {}
 #: Where compiled code cannot be kept, in words.
 UNKEPT = "compiled kernels cannot be kept: no folder for them can be written; set NUMBA_CACHE_DIR"
 #: What spares one the wait.
@@ -190,8 +192,8 @@ def worthwhile(
     steps : int
         Of the work.
     first : int
-        Below so many plain Python takes less time than loading compiled code.  Where numba is at hand, which
-        is most of that time, these are all steps of a process.
+        Below so many plain Python takes less time than loading compiled code.  Where numba is loaded, which
+        is most of that time, all small work of a process counts together.
     later : int
         The same of one piece of work, once it is loaded.
     uncompiled : int
@@ -201,15 +203,22 @@ def worthwhile(
     if in_rehearsal():
         return True
     loaded = kernel.cache_info().currsize > 0  # type: ignore[attr-defined]
-    before = _plain_steps.get(kernel, 0)
-    if steps + (before if "numba" in sys.modules and not loaded else 0) < (later if loaded else first):
-        _plain_steps[kernel] = before + steps
+    if steps < (later if loaded else first) and (loaded or not _adds_up(kernel, steps, first)):
         return False
-    enough, done = (COMPILING_STEPS, 0) if _hurry.on else (uncompiled, before)
-    if steps + done >= enough or absent("numba") or _at_hand(kernel()):
+    enough = COMPILING_STEPS if _hurry.on else uncompiled
+    before = 0 if _hurry.on else _plain_steps.get(kernel, 0)
+    if steps + before >= enough or absent("numba") or _at_hand(kernel()):
         return True
     _plain_steps[kernel] = before + steps
     return False
+
+
+def _adds_up(kernel: Callable[[], Callable[..., Any]], steps: int, first: int) -> bool:
+    """Whether small work has come to `first` steps, where numba is loaded already."""
+    if "numba" not in sys.modules:
+        return False
+    _small_steps[kernel] = _small_steps.get(kernel, 0) + steps
+    return _small_steps[kernel] >= first
 
 
 @contextlib.contextmanager

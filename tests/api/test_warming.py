@@ -172,6 +172,17 @@ def test_when_work_is_enough_for_compiled_code() -> None:
         assert worthwhile(cold, 0, 10, 5)
 
 
+def test_small_work_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where numba is loaded, compiled code is loaded for small work, too, once there was enough of it."""
+    one, other = (functools.cache(lambda: Kernel(("types",))) for _ in "12")
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    assert [worthwhile(one, 4, 10, 2) for _ in range(5)] == [False] * 5
+    monkeypatch.setitem(sys.modules, "numba", SimpleNamespace())
+    assert [worthwhile(other, 4, 10, 2) for _ in range(5)] == [False, False, True, True, True]
+    other()
+    assert not worthwhile(other, 1, 10, 2)
+
+
 def test_plain_python_works_for_as_long_as_compiling_takes() -> None:
     cold, loaded, other = (functools.cache(lambda some=some: Kernel(some)) for some in ((), ("types",), ()))
     assert [worthwhile(cold, 40, 10, 5, 100) for _ in range(3)] == [False, False, True]

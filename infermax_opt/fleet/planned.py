@@ -79,12 +79,10 @@ def check_schedulers(schedulers: Sequence[str], compare: str | None, errors: Seq
     ------
     InputError
     """
-    given = [("schedulers", name, [PLANNED]) for name in online_of(schedulers)]
-    for field, name, others in [*given, *([] if compare is None else [("compare", compare, [])])]:
-        try:
-            preset(name, others)
-        except InputError as error:
-            raise InputError(error.problem, field=field) from None
+    for name in online_of(schedulers):
+        preset(name, [PLANNED], "schedulers")
+    if compare is not None:
+        preset(compare, field="compare")
     if errors and not online_of(schedulers):
         raise InputError(
             f"{PLANNED!r} knows all outputs, so it plans nothing where they are predicted; name others, too",

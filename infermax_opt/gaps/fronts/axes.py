@@ -69,13 +69,10 @@ class Axis:
             raise InputError(f"{name!r} is {others}", field=field)
         return axis
 
-    def value(self, metrics: AnyMetrics) -> Fraction:
-        """What is to be low; 0 where it is undefined."""
-        return Fraction(dict(metrics.items())[self.metric] or 0)
-
-    def defined(self, metrics: AnyMetrics) -> bool:
-        """Whether a schedule has what is to be low."""
-        return dict(metrics.items())[self.metric] is not None
+    def value(self, metrics: AnyMetrics) -> Fraction | None:
+        """What is to be low; None where it is undefined."""
+        found = dict(metrics.items())[self.metric]
+        return None if found is None else Fraction(found)
 
     def shown(self, value: Fraction) -> Fraction | None:
         """The metric as people read it, given what is to be low; None where it is undefined."""

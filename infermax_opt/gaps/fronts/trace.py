@@ -208,8 +208,9 @@ class _Tracer:
         """Keep a schedule, if it is one, by its metrics."""
         check = api.verify(self.instance, schedule)
         if check.ok and check.metrics is not None:
-            x, y = (axis.value(check.metrics) for axis in self.axes)
-            self.undefined.update(axis for axis in self.axes if not axis.defined(check.metrics))
+            found = {axis: axis.value(check.metrics) for axis in self.axes}
+            self.undefined.update(axis for axis, value in found.items() if value is None)
+            x, y = (value or Fraction(0) for value in found.values())
             self.points.append(Point(x, y, source, schedule))
 
     def weights(self, directions: int) -> Iterator[tuple[Fraction, Fraction]]:

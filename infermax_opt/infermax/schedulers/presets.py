@@ -74,10 +74,16 @@ ABOUT: dict[str, str] = {
 """What the names of some do not say."""
 
 
-def preset(name: str, others: Iterable[str] = ()) -> Options:
+def preset(name: str, others: Iterable[str] = (), field: str = "scheduler") -> Options:
     """Options of the scheduler called `name`.
 
-    `others` are names of schedulers that are no presets, for the message.
+    Parameters
+    ----------
+    name : str
+    others : iterable of str
+        Names of schedulers that are no presets, for the message.
+    field : str
+        Whose value the name is.
 
     Raises
     ------
@@ -90,7 +96,7 @@ def preset(name: str, others: Iterable[str] = ()) -> Options:
         choices = ", ".join([*PRESETS, *AIMED, *others])
         raise InputError(
             f"no scheduler {name!r}; choose from {choices} (presets also with @rN for at most N running)",
-            field="scheduler",
+            field=field,
         )
     if not at:
         return options
@@ -98,6 +104,6 @@ def preset(name: str, others: Iterable[str] = ()) -> Options:
     if match is None or not 1 <= int(match[1]) <= MAX_TOKENS:
         raise InputError(
             f"{name!r}: after @ comes r and a limit from 1 to {MAX_TOKENS}, as in {base}@r64",
-            field="scheduler",
+            field=field,
         )
     return replace(options, max_running=int(match[1]))

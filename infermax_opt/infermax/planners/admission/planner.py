@@ -292,9 +292,10 @@ class AdmissionPlanner:
 
         from infermax_opt.infermax.planners.admission import _kernel
 
-        ordered, inputs, outputs, arrival = self._order(choice)[:], self._inputs, self._outputs, self._arrival
+        ordered, inputs, outputs, arrival = self._order(choice), self._inputs, self._outputs, self._arrival
         rest = np.full(len(inputs) + len(choice.splits), -1, np.int64)
         if choice.splits:
+            ordered = ordered.copy()
             inputs, outputs, arrival = (np.resize(column, len(rest)) for column in (inputs, outputs, arrival))
             for part, (request, tokens, where) in enumerate(choice.splits, len(self._inputs)):
                 ordered.insert(where, part)

@@ -14,7 +14,9 @@ import pytest
 from infermax_opt.api import schedule, solve, verify
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
+from infermax_opt.infermax.planners.admission import _kernel
+from infermax_opt.infermax.planners.admission import planner as planner_module
+from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner, Choice
 from infermax_opt.infermax.replay.metrics import objective_value
 from infermax_opt.infermax.schedulers.presets import PRESETS
 from tests.infermax.tiny import cost_model, tiny
@@ -59,6 +61,31 @@ def test_schedules_are_valid_and_the_clock_is_right(make: object) -> None:
             assert check.metrics is not None
             told = planner._estimate.value(first, last)
             assert told == pytest.approx(float(objective_value(instance.objective, check.metrics)), rel=1e-6)
+
+
+def test_batches_that_are_taken_at_once_are_those_that_come_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stays_out, until, calls = _kernel.stays_out, _kernel.batches_until, [0, 0]
+
+    def run(planner: AdmissionPlanner, choice: Choice, most: int, fast: bool) -> tuple[list[int], ...]:
+        def asked(*given: int) -> int:
+            calls[fast] += 1
+            return min(most, stays_out(*given))
+
+        monkeypatch.setattr(_kernel, "stays_out", asked)
+        monkeypatch.setattr(_kernel, "batches_until", lambda *given: min(most, until(*given)))
+        return planner._run(choice, record=True)
+
+    monkeypatch.setattr(planner_module, "_loop", lambda: _kernel.admission_loop)
+    for seed in range(120):
+        planner = AdmissionPlanner(crowded(seed), seed=seed)
+        for choice in itertools.islice(planner._choices(), 12, 40, 5):
+            fast, slow = (run(planner, choice, most, most > 1) for most in (2**40, 1))
+            assert [list(column) for column in fast[3:]] == [list(column) for column in slow[3:]], seed
+            assert fast[1] == pytest.approx(slow[1])
+            assert fast[2] == pytest.approx(slow[2])
+    assert calls[True] < 0.7 * calls[False]
 
 
 def test_evicted_requests_go_on_and_the_clock_is_right() -> None:

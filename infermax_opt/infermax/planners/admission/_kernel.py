@@ -21,6 +21,8 @@ __all__ = ["HELPERS", "Knobs", "Machine", "Queue", "admission_loop"]
 
 #: Relative error granted to the simulated clock; what arrived within it gets an explicit start.
 CLOCK_MARGIN = 1e-7
+#: More batches than any schedule has.
+FAR = 2**40
 #: Columns of what runs: the step after which a request ends, its KV less the steps so far, itself.
 END, BASE, WHO = 0, 1, 2
 
@@ -68,10 +70,11 @@ class Knobs(NamedTuple):
     look: Any
 
 
-def fits(machine: Any, run: Any, count: Any, end: Any, base: Any) -> Any:
-    """Whether one more request fits, at every finish to come, until it ends itself.
+def stays_out(machine: Any, run: Any, count: Any, end: Any, base: Any) -> Any:
+    """How many batches at least pass before one more request fits, at every finish to come, until it ends.
 
-    Blocks are counted only where it depends on them.
+    0 if it fits now.  Each batch that it waits, it ends one later, and holds one token less at the finishes
+    of the others.
     """
     total = alive = 0
     placed = False
@@ -81,26 +84,43 @@ def fits(machine: Any, run: Any, count: Any, end: Any, base: Any) -> Any:
             alive += 1
             placed = True
             free = machine.capacity - total - alive * end
-            if free < alive * machine.reach and (free < 0 or spills(machine, run, count, base, end)):
-                return False
+            if free < alive * machine.reach and lack(machine, run, count, base, end, free) > 0:
+                # Those who are there at its end hold the more, the later that is, until one of them ends.
+                return max(1, run[k + 1, END] - end) if k + 1 < count else 1
         if k >= 0:
             total += run[k, BASE]
             alive += 1
             # Beyond its end nothing has changed.
             free = machine.capacity - total - alive * run[k, END]
-            tight = placed and free < alive * machine.reach
-            if tight and (free < 0 or spills(machine, run, count, base, run[k, END])):
-                return False
-    return True
+            if placed and free < alive * machine.reach:
+                more = lack(machine, run, count, base, run[k, END], free)
+                if more > 0:
+                    return more
+    return 0
 
 
-def spills(machine: Any, run: Any, count: Any, base: Any, finish: Any) -> Any:
-    """Whether the blocks of those that are there at a finish, and of one more request, exceed the memory."""
-    blocks = held(base + finish, machine.reach + 1)
+def lack(machine: Any, run: Any, count: Any, base: Any, finish: Any, free: Any) -> Any:
+    """Tokens by which one more request holds too many at a finish; 0 or less if it fits.
+
+    `free`: the KV left then, if nothing is rounded to blocks.
+    """
+    if machine.reach == 0:
+        return -free
+    block, room = machine.reach + 1, machine.capacity
     for k in range(count):
         if run[k, END] >= finish:
-            blocks += held(run[k, BASE] + finish, machine.reach + 1)
-    return blocks > machine.capacity
+            room -= held(run[k, BASE] + finish, block)
+    return base + finish - room // block * block
+
+
+def batches_until(span: Any, time: Any, more: Any) -> Any:
+    """Batches in a span of time: of the first one's time at most, each `more` longer than that before it.
+
+    The last one ends at the end of the span or after it.
+    """
+    half = time - more / 2
+    root = half + (half * half + 2 * more * span) ** 0.5
+    return max(1, int(np.ceil(min(2 * span / root, FAR)))) if root > 0 else FAR
 
 
 def insert(run: Any, count: Any, end: Any, base: Any, who: Any) -> None:
@@ -189,6 +209,7 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
         decoders, kv = count, bases + count * step
         tokens = prefills = work = 0
         newest = -1
+        hold = FAR  # batches before anybody who was tried may start
         before = len(named)
         # --- prompts ---
         room = min(knobs.budget, machine.prefill)
@@ -215,6 +236,8 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
                 bases += base
                 partial = -1
         alone = count == 0 and partial < 0
+        if since < knobs.pause:
+            hold = knobs.pause - since
         if partial < 0 and (since >= knobs.pause or alone):
             tried = taken = kept = 0
             while tried < queued and tried < knobs.look and taken < knobs.most and partial < 0:
@@ -241,7 +264,9 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
                     if again:
                         late += 1
                 end = after + queue.outputs[i] - 1 + late
-                if not forced and not fits(machine, run, count, end, whole - after):
+                out = 0 if forced else stays_out(machine, run, count, end, whole - after)
+                if out > 0:
+                    hold = min(hold, out)
                     continue
                 kept -= 1
                 taken += 1
@@ -271,26 +296,35 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
         # --- the batch ---
         if prefills > 0 and not machine.hybrid:
             decoders = kv = 0
-        now += batch_time(
+        time = batch_time(
             cost.alpha, cost.beta, cost.d0, cost.d1, cost.p0, cost.p1,
             tokens + decoders, decoders, kv, prefills, work,
         )  # fmt: skip
+        # Until somebody ends, arrives or may start, batches differ by the KV that they read only.
+        same, longer = 1, cost.d1 * decoders
+        if prefills == 0 and partial < 0 and leave == 0:
+            same = min(hold, run[0, END] - step, most_batches - batches + 1)
+            if arrived < all_arrive:
+                span = queue.arrival[queue.arriving[arrived]] - now
+                same = min(same, batches_until(span, time, longer))
+            batches += same - 1
+        now += same * time + longer * (same * (same - 1) / 2)
         more = len(named) - before
         if record:
-            same = len(repeat) > 1 and more == 0 and leave == 0
-            if same and decode[-1] == 1 and named_end[-1] == named_end[-2]:
-                repeat[-1] += 1
+            goes_on = len(repeat) > 1 and more == 0 and leave == 0
+            if goes_on and decode[-1] == 1 and named_end[-1] == named_end[-2]:
+                repeat[-1] += same
             else:
                 for k in range(leave):
                     evicted.append(leaving[k])
                 evicted_end.append(len(evicted))
                 named_end.append(len(named))
                 decode.append(1 if decoders > 0 else 0)
-                repeat.append(1)
+                repeat.append(same)
                 start.append(newest)
         if decoders > 0:
-            step += 1
-            since += 1
+            step += same
+            since += same
         for k in range(before, before + more):
             i = named[k]
             if i != partial:
@@ -318,5 +352,5 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
     return finished == n, first, last, named, chunks, named_end, decode, repeat, start, evicted, evicted_end
 
 
-HELPERS = (batch_time, prefill_work, held, spills, fits, insert, part_of)
+HELPERS = (batch_time, prefill_work, held, lack, stays_out, batches_until, insert, part_of)
 """What `admission_loop` calls, callees first."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infermax_opt.infermax.data.cost import batch_time, prefill_work
-from infermax_opt.infermax.planners.admission._kernel import BASE, CLOCK_MARGIN, END, WHO, fits, insert
+from infermax_opt.infermax.planners.admission._kernel import BASE, CLOCK_MARGIN, END, WHO, insert, stays_out
 from infermax_opt.infermax.planners.admission._kernel import HELPERS as ADMISSION
 
 __all__ = ["HELPERS", "Aims", "LevelKnobs", "levels_loop"]
@@ -195,7 +195,7 @@ def levels_loop(machine: Any, queue: Any, aims: Any, knobs: Any, cost: Any, most
             late = 0
             if chunk < whole:
                 late = LATE * (1 + whole // chunk)
-            if count > 0 and not fits(machine, run, count, end + late, whole - after):
+            if count > 0 and stays_out(machine, run, count, end + late, whole - after) > 0:
                 continue
             if queue.outputs[i] > 1:
                 each = min(aims.span[i], aims.last[i] - now - aims.prompt[i]) / (queue.outputs[i] - 1)

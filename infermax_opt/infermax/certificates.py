@@ -57,9 +57,12 @@ Certificates of the mean end-to-end latency are of these kinds:
 - ``mutual`` holds the ``piece`` and ``pairs``: for each request by arrival, I and O, three numbers for each
   of its pairs with an earlier one: how many requests before it that one is, and the shares of a' that it
   and that one pay, in units of 2**-16: see `infermax_opt.infermax.bounds.mutual`;
-- ``pace`` holds the ``piece``, ``cells`` as before, ``own``, a number for all requests of the same I, O and
-  arrival, in order of their first appearance, and ``members``, a list of [k, multiple of that number]; all
-  but the ends in units of 2**-12: see `infermax_opt.infermax.bounds.pace`;
+- ``pace`` holds the ``piece``, ``cells``, a list of [end, r, v], ``own``, a number q for all requests of the
+  same I, O and arrival, in order of their first appearance, ``parts``, in how many later tokens are cut,
+  ``bases``, for each of these requests a list of k, one for its prompt and one for each part, and
+  ``members``, a list of multiples of [k, q]; ends in ticks, v in units of 2**-24, all others of 2**-12.
+  Without ``bases`` each k is 1, there is one part, and cells are [end, r]: see
+  `infermax_opt.infermax.bounds.pace`;
 - ``overload`` holds the ``piece``, the ``exponent``, the number of ``groups`` of later tokens and of groups
   of tokens of a prompt, ``parts`` (0 or missing: prompts count whole), and ``cells``, a list of [end, price,
   level]: cells of time in ticks, prices in units of 2**-12, levels as above: see

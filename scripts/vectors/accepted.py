@@ -194,6 +194,15 @@ CROWDS = {
         },
     ],
 }  # fmt: skip
+#: Prices of time alone, as certificates had them before KV had a price.
+PACE = {
+    "kind": "pace", "piece": 0,
+    "cells": [[160, 4094], [320, 4122], [480, 4122], [640, 0], [800, 1]],
+    "members": [
+        *([k, 4096] for k in (5325, 4710, 4301, 4096, 3891, 3686, 3277, 2867, 2253, 1638, 819)), [4096, 0],
+    ],
+    "own": [3857, 3969],
+}  # fmt: skip
 #: Cells that are left of evidence that has many.
 FEW = 6
 
@@ -248,7 +257,11 @@ def of_infermax() -> Iterator[Accepted]:
             yield coarse(some) if some.kind == "filling" else some
     mean = arrivals("mean_e2e")
     for some in searched(mean):
-        yield coarse(some) if some.kind in ("interaction", "pace", "progress") else some
+        if some.kind == "pace":
+            yield coarse(some._replace(kind="pace-with-kv"))
+        else:
+            yield coarse(some) if some.kind in ("interaction", "progress") else some
+    yield written(mean, "pace", PACE)
     yield from (some for some in searched(rounds()) if some.kind == "backwards")
     yield from (some for some in searched(waves()) if some.kind == "waves")
     yield written(late(), "missed", MISSED)

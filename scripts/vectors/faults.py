@@ -189,6 +189,14 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("member-below-0", "evidence", "members.0.0", -1),
         ("own-missing", "malformed", "own.-1", ...),
     ),
+    "pace-with-kv": (
+        ("prices-that-prove-less", "claim", "cells.0.2", lambda rent: rent + 2**26),
+        ("price-below-0", "evidence", "cells.0.2", -1),
+        ("base-below-0", "evidence", "bases.0.1", -1),
+        ("base-missing", "malformed", "bases.0.-1", ...),
+        ("no-parts", "malformed", "parts", 0),
+        ("other-parts", "malformed", "parts", 1),
+    ),
     "overload": (
         ("level-above-its-price", "evidence", "cells.0.2", lambda level: level * 2),
         ("price-below-0", "evidence", "cells.0", lambda cell: [cell[0], -1, 0]),

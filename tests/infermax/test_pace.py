@@ -9,7 +9,9 @@ from fractions import Fraction
 
 import pytest
 
+from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds import _pace_search
+from infermax_opt.infermax.bounds._pace_search import Prices, first_prices, good_prices
 from infermax_opt.infermax.bounds.pace import ONE, PaceProof, pace_bound
 from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
@@ -18,26 +20,60 @@ from infermax_opt.infermax.data.requests import ServiceLevel
 from infermax_opt.infermax.exact.staged import staged_search
 from tests.campaign import campaign, in_blocks
 from tests.infermax.test_latency_certificates import shown
-from tests.infermax.test_mutual import company
+from tests.infermax.test_mutual import TICK, company
 from tests.infermax.waiting import waiting
 from tests.support import certificate_to_json, check_evidence
 
-#: Cells, own numbers of the kinds, and members.
-Evidence = tuple[list[tuple[int, int]], list[int], list[tuple[int, int]]]
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short searches."""
+    for key, value in (("CELLS_OF_ALL", 0), ("CELLS", 100), ("ROUNDS", 40), ("MOST_STEPS", 200)):
+        monkeypatch.setattr(_pace_search, key, value)
+
+
+def tight(seed: int) -> Instance:
+    """Requests that come together on a memory for the largest and little more; batches cost most."""
+    rng = random.Random(seed)
+    policy = Policy(rng.random() < 0.8, rng.random() < 0.5, rng.random() < 0.5)
+    # Where refills cost much, KV has a price although requests may be evicted.
+    inputs, most = (1, (2, 2, 1, 2, 30)) if policy.preemption else (3, (2, 2, 1, 2, 1))
+    beta, d0, d1, p0, p1 = (str(float(TICK * rng.randint(0, some))) for some in most)
+    pieces = [(str(float(TICK * rng.randint(2, 9))), beta)]
+    cost = CostModel(pieces, (d0, d1), (p0, p1), rng.choice(["square", "exact"]))
+    block, span = rng.choice([1, 1, 2, 3]), rng.choice([3, 15])
+    groups = tuple(
+        RequestGroup(
+            f"q{k}", rng.randint(1, inputs), rng.randint(2, 5), TICK * rng.randint(0, span) * (k > 0)
+        )
+        for k in range(rng.choice([2, 3, 3]))
+    )
+    peak = max(-(-(g.input_tokens + g.output_tokens - 1) // block) * block for g in groups)
+    system = System(peak + rng.choice([0, 0, 1, block]), 50, rng.choice([50, 4]), None, block)
+    return Instance(f"tight-{seed}", groups, system, cost, policy, Objective.of("mean_e2e"))
 
 
 def instance(seed: int) -> Instance:
-    """One where requests delay each other, or one where it may be worth waiting; arrivals in both."""
-    return replace(waiting(seed), objective=Objective.of("mean_e2e")) if seed % 3 == 0 else company(seed)
+    """One where it may be worth waiting, or one where requests delay each other; arrivals in both."""
+    if seed % 3 == 0:
+        return replace(waiting(seed), objective=Objective.of("mean_e2e"))
+    return company(seed) if seed % 6 == 1 else tight(seed)
 
 
-def any_prices(of: Instance, proof: PaceProof, span: int, rng: random.Random) -> Evidence:
-    """Prices of time at random: of any size, on few cells, rising, falling, or all the same."""
+def any_prices(proof: PaceProof, span: int, rng: random.Random) -> Prices:
+    """Prices at random: of any size, on few cells, rising, falling, or all the same."""
     ends = sorted({rng.randint(1, span) for _ in range(rng.randint(1, 8))})
-    top = rng.choice([0, 0.2, 0.5, 1, 2])
+    top, rent = rng.choice([0, 0.2, 0.5, 1, 2]), rng.choice([0, 0.3, 1, 5, 30])
     same = rng.random()
-    roots = [int(ONE * top * (same if rng.random() < 0.5 else rng.random())) for _ in ends]
+
+    def share() -> float:
+        return same if rng.random() < 0.5 else rng.random()
+
+    roots = [int(ONE * top * share()) for _ in ends]
+    rents = [int(ONE * ONE * rent * share()) for _ in ends]
     own = [int(ONE * top * rng.choice([same, rng.random(), 2])) for _ in proof.counts]
+    high = rng.choice([0.5, 1, 1, 2, 4])
+    bases = [[int(ONE * high * rng.choice([1, share()])) for _ in some.stages] for some in proof.travellers]
     members = [
         (
             int(ONE * rng.choice([0, 0.5, 0.9, 1, 1.1, 2 * rng.random()])),
@@ -45,12 +81,35 @@ def any_prices(of: Instance, proof: PaceProof, span: int, rng: random.Random) ->
         )
         for _ in range(rng.randint(1, 5))
     ]
-    return list(zip(ends, roots, strict=True)), own, members
+    return Prices(list(zip(ends, roots, rents, strict=True)), own, bases, members)
 
 
-@in_blocks(campaign(36, 5_000), 60)
-def test_no_prices_prove_more_than_the_optimum(seeds: range) -> None:
-    better = 0
+def near(proof: PaceProof, rng: random.Random) -> Prices:
+    """Prices near good ones, each a little above or below."""
+    first = first_prices(proof.instance, proof.piece, proof.setting(), lambda: False)
+    found, far = good_prices(first, proof.setting(), lambda: False), rng.choice([0, 0.02, 0.2])
+
+    def moved(value: int) -> int:
+        return round(value * (1 + far * rng.uniform(-1, 1)))
+
+    return Prices(
+        [(end, moved(r), moved(v)) for end, r, v in found.cells],
+        [moved(q) for q in found.own],
+        [[moved(k) for k in row] for row in found.bases],
+        found.members,
+    )
+
+
+def plain(proof: PaceProof) -> LowerBound:
+    """The bound without prices."""
+    bases = [[ONE] * len(some.stages) for some in proof.travellers]
+    return proof.bound(Prices([], [0] * len(proof.counts), bases, [(ONE, 0)]))
+
+
+@in_blocks(campaign(60, 6_000), 60)
+def test_no_prices_prove_more_than_the_optimum(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_pace_search, "CELLS", 20)
+    better = rented = 0
     for seed in seeds:
         of, rng = instance(seed), random.Random(seed)
         if of.offline:
@@ -58,24 +117,27 @@ def test_no_prices_prove_more_than_the_optimum(seeds: range) -> None:
         found = staged_search(of)
         assert found.upper is not None
         for piece in range(len(of.cost.batch)):
-            proof = PaceProof.of(of, piece)
+            proof = PaceProof.of(of, piece, rng.choice([1, 2, 5]))
             if proof is None:
                 continue
             span = int(found.upper * of.cost.ticks_per_second * 2) + 8
-            plain = proof.bound([], [0] * len(proof.counts), [(ONE, 0)])
-            made = [proof.bound(*any_prices(of, proof, span, rng)) for _ in range(6)]
-            for bound in [plain, *made]:
+            least = plain(proof)
+            prices = [near(proof, rng), *(any_prices(proof, span, rng) for _ in range(6))]
+            made = [proof.bound(some) for some in prices]
+            for bound in [least, *made]:
                 assert bound.value <= found.upper, seed
                 assert bound.value <= 0 or check_evidence(of, bound) == bound.value, seed
-            better += max(bound.value for bound in made) > plain.value
-    assert better > len(seeds) // 8
+            free = prices[0]._replace(cells=[(end, r, 0) for end, r, _ in prices[0].cells])
+            better += made[0].value > least.value
+            rented += made[0].value > proof.bound(free).value
+    assert better > len(seeds) // 4
+    assert rented
 
 
 @in_blocks(campaign(14, 3_000), 12)
 def test_the_best_prices_prove_no_more_than_the_optimum(seeds: range) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_pace_search, "CELLS", 30)
-        patch.setattr(_pace_search, "ROUNDS", 40)
         for seed in seeds:
             of = instance(seed)
             found = staged_search(of)
@@ -119,7 +181,7 @@ def test_alone_it_is_the_fixed_part_of_all_batches() -> None:
     of = crowd(2, "10")
     proof = PaceProof.of(of, 0)
     assert proof is not None
-    assert proof.bound([], [0, 0], [(ONE, 0)]).value == 20 * Fraction("0.01")
+    assert plain(proof).value == 20 * Fraction("0.01")
 
 
 def test_requests_that_differ_in_their_terms_alone_are_one_kind() -> None:
@@ -135,15 +197,22 @@ def test_requests_that_differ_in_their_terms_alone_are_one_kind() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "fault"),
     [
-        ("cells", [[5, 1], [5, 1]], "their ends do not rise"),
-        ("cells", [[0, 1]], "their ends do not rise"),
-        ("cells", [[5, -1]], "a root is below 0"),
+        ("cells", [[5, 1, 0], [5, 1, 0]], "their ends do not rise"),
+        ("cells", [[0, 1, 0]], "their ends do not rise"),
+        ("cells", [[5, -1, 0]], "a root is below 0"),
+        ("cells", [[5, 1, -1]], "a price of KV is below 0"),
         ("cells", [[5]], "wrong length of a list"),
         ("members", [[ONE, -1]], "a number is below 0"),
         ("members", [[-ONE, 1]], "a number is below 0"),
         ("members", [[ONE, 1, 1]], "wrong length of a list"),
         ("own", [0], "wrong length of a list"),
         ("own", [-1] * 30, "a number is below 0"),
+        ("parts", 0, "from 1 to 1000"),
+        ("parts", 1001, "from 1 to 1000"),
+        ("parts", 2, "wrong length of a list"),
+        ("bases", [[ONE, ONE]], "wrong length of a list"),
+        ("bases", [[ONE]] * 30, "wrong length of a list"),
+        ("bases", [[ONE, *[-1] * 8]] * 30, "a number is below 0"),
     ],
 )
 def test_evidence_that_is_none(key: str, value: object, fault: str) -> None:

@@ -1,6 +1,8 @@
-"""Cheapest ways of requests at prices of time, in floats; see `infermax_opt.infermax.bounds.pace`.
+"""Cheapest ways of requests at prices of time and of KV, in floats; see `infermax_opt.infermax.bounds.pace`.
 
 The functions run as plain Python or compiled.  What they say is checked exactly elsewhere.
+
+Columns of a stage: sums of e, sqrt(e w) and w; x from, to; the share f of the KV; R in units of e, or 0.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["drift", "retraced", "slopes", "travelled"]
+__all__ = ["drift", "is_refilled", "retraced", "slopes", "travelled"]
 
 #: More than any way costs.
 FAR = 1e300
+#: Columns of a stage.
+FIXED, ROOTS, WORKS, LOW, HIGH, KV, AGAIN = range(7)
 
 
 def drift(k: Any, q: Any, r: Any, low: Any, high: Any) -> Any:
@@ -21,25 +25,33 @@ def drift(k: Any, q: Any, r: Any, low: Any, high: Any) -> Any:
     return max(0.0, k + (q - r) * x)
 
 
+def is_refilled(most: Any, paid: Any, again: Any) -> Any:
+    """Whether a refill in short batches may pay less than the reward at most**2, so that no KV counts."""
+    return paid * again < most * most
+
+
 def travelled(
-    ends: Any, roots: Any, begin: Any, stages: Any, own: Any, scales: Any, value: Any, where: Any, member: Any
-) -> None:
+    ends: Any, roots: Any, rents: Any, begin: Any, stages: Any, own: Any, bases: Any, scales: Any, value: Any,
+    where: Any, member: Any,
+) -> None:  # fmt: skip
     """Least latency and pay of each request: `value`; and the cell in which it ends so: `where`.
 
-    `ends`, `roots`: cells; `begin`, `stages` (sums of e, sqrt(e w), w; x from, to), `own`: of requests.
-    `scales`: k of each member, and q as a multiple of `own`.  `member`: the best one of those whose ways cost
-    more the later they end, and the best one of the others; -1 where there is none.  Long on purpose: one
-    loop over cells, members and stages, which hands no arrays on.
+    `ends`, `roots`, `rents`: cells, with r and v; `begin`, `stages`, `own` (q), `bases` (k of each stage): of
+    requests.  `scales`: of each member, multiples of k and q.  `member`: the best one of those whose ways
+    cost more the later they end, and the best one of the others; -1 where there is none.  Long on purpose:
+    one loop over cells, members and stages, which hands no arrays on.
     """
     cells, members, depth = len(ends), len(scales), stages.shape[1]
     way = np.empty((members, depth))
     reward = np.empty(members)
     for i in range(len(begin)):
         for j in range(members):
-            k, q = scales[j, 0], scales[j, 1] * own[i]
+            q = scales[j, 1] * own[i]
             reward[j] = 0.0
             for s in range(depth):
-                reward[j] += k * k * stages[i, s, 0] + 2 * k * q * stages[i, s, 1] + q * q * stages[i, s, 2]
+                k = scales[j, 0] * bases[i, s]
+                reward[j] += k * k * stages[i, s, FIXED] + 2 * k * q * stages[i, s, ROOTS]
+                reward[j] += q * q * stages[i, s, WORKS]
                 way[j, s] = FAR if s else 0.0
         best, at = FAR, begin[i]
         for c in range(np.searchsorted(ends, begin[i], side="right"), cells + 1):
@@ -48,7 +60,7 @@ def travelled(
                 break
             rising, falling, up, down = elapsed, -FAR, -1, -1
             for j in range(members):
-                k, q = scales[j, 0], scales[j, 1] * own[i]
+                q = scales[j, 1] * own[i]
                 least, after = FAR, FAR
                 for s in range(depth):
                     least = min(least, way[j, s])
@@ -56,12 +68,21 @@ def travelled(
                     run = FAR
                     for s in range(depth):
                         run = min(run, way[j, s])
-                        y = drift(k, q, roots[c], stages[i, s, 3], stages[i, s, 4])
-                        way[j, s] = run + (ends[c] - at) * (1 - y * y)
+                        k = scales[j, 0] * bases[i, s]
+                        y = drift(k, q, roots[c], stages[i, s, LOW], stages[i, s, HIGH])
+                        enough = max(0.0, y * y - rents[c] * stages[i, s, KV])
+                        paid, again = roots[c] * roots[c] + enough, stages[i, s, AGAIN]
+                        most = k + q * stages[i, s, HIGH]
+                        if enough < y * y and again > 0 and is_refilled(most, paid, again):
+                            enough = y * y
+                        way[j, s] = run + (ends[c] - at) * (1 - enough)
                         after = min(after, way[j, s])
                 else:
                     for s in range(depth):
-                        if drift(k, q, 0.0, stages[i, s, 3], stages[i, s, 4]) > 1:
+                        if (
+                            drift(scales[j, 0] * bases[i, s], q, 0.0, stages[i, s, LOW], stages[i, s, HIGH])
+                            > 1
+                        ):
                             after = -FAR
                 if after >= least and least + reward[j] > rising:
                     rising, up = least + reward[j], j
@@ -75,62 +96,95 @@ def travelled(
 
 
 def retraced(
-    ends: Any, roots: Any, begin: Any, stages: Any, own: Any, scales: Any, where: Any, member: Any, slope: Any
-) -> Any:
-    """Add to `slope` by how much the value of a way rises with r in each cell; how it rises at its end.
+    ends: Any, roots: Any, rents: Any, begin: Any, stages: Any, own: Any, bases: Any, scale: Any, where: Any,
+    by_cell: Any, by_base: Any,
+) -> Any:  # fmt: skip
+    """How the value of a way rises with each price, with each k and with q; and with its end.
 
-    `begin`, `stages`, `own`, `where`, `member`: of one request and one member; the way goes through the cells
-    before `where`.
+    `begin`, `stages`, `own`, `bases`, `where`: of one request; `scale`: of one member.  The way goes through
+    the cells before `where`.  `by_cell`: with r and with v of each; `by_base`: with the k of each stage, and
+    with q in the last place.  They are set for that way.  Long on purpose: what a stage costs in a cell gives
+    four slopes at once.
     """
     depth = len(stages)
-    k, q = scales[member, 0], scales[member, 1] * own
+    q = scale[1] * own
     first = np.searchsorted(ends, begin, side="right")
     came = np.zeros((max(0, where - first), depth), np.int64)
-    way = np.empty(depth)
+    way, slope = np.empty(depth), np.zeros((max(0, where - first), depth, 4))
+    by_base[depth] = 0.0
     for s in range(depth):
+        k = scale[0] * bases[s]
         way[s] = FAR if s else 0.0
+        by_base[s] = 2 * scale[0] * (k * stages[s, FIXED] + q * stages[s, ROOTS])
+        by_base[depth] += 2 * scale[1] * (k * stages[s, ROOTS] + q * stages[s, WORKS])
     at = begin
-    for c in range(first, where):
+    # Beyond the end of the way, to see how it goes on.
+    last, least, after = 0, FAR, FAR
+    for c in range(first, min(where + 1, len(ends))):
         run, source = FAR, 0
         for s in range(depth):
             if way[s] < run:
                 run, source = way[s], s
-            y = drift(k, q, roots[c], stages[s, 3], stages[s, 4])
-            way[s] = run + (ends[c] - at) * (1 - y * y)
+            k, low, high = scale[0] * bases[s], stages[s, LOW], stages[s, HIGH]
+            y = drift(k, q, roots[c], low, high)
+            enough, counts = max(0.0, y * y - rents[c] * stages[s, KV]), 1.0
+            paid, again = roots[c] * roots[c] + enough, stages[s, AGAIN]
+            if enough < y * y and again > 0 and is_refilled(k + q * high, paid, again):
+                enough, counts = y * y, 0.0
+            new = run + (ends[c] - at) * (1 - enough)
+            if c == where:
+                after = min(after, new)
+                continue
+            way[s] = new
             came[c - first, s] = source
+            if enough > 0:
+                span, x = ends[c] - at, high if q > roots[c] else low
+                slope[c - first, s, 0] = 2 * y * x * span
+                slope[c - first, s, 1] = counts * stages[s, KV] * span
+                slope[c - first, s, 2] = -2 * y * scale[0] * span
+                slope[c - first, s, 3] = -2 * y * x * scale[1] * span
         at = ends[c]
-    s = depth - 1
+    for s in range(depth):
+        if way[s] < least:
+            least, last = way[s], s
+    s = last
     for c in range(where - 1, first - 1, -1):
-        x = stages[s, 4] if q > roots[c] else stages[s, 3]
-        y = drift(k, q, roots[c], stages[s, 3], stages[s, 4])
-        slope[c] += 2 * y * x * (ends[c] - (begin if c == first else ends[c - 1]))
+        by_cell[c, 0], by_cell[c, 1] = slope[c - first, s, 0], slope[c - first, s, 1]
+        by_base[s] += slope[c - first, s, 2]
+        by_base[depth] += slope[c - first, s, 3]
         s = came[c - first, s]
-    now = roots[where] if where < len(roots) else 0.0
-    y = drift(k, q, now, stages[depth - 1, 3], stages[depth - 1, 4])
-    return 1 - y * y
+    return after - least if where < len(ends) else 1.0
 
 
 def slopes(
-    ends: Any, roots: Any, begin: Any, stages: Any, own: Any, scales: Any, count: Any, where: Any,
-    member: Any, slope: Any,
+    ends: Any, roots: Any, rents: Any, begin: Any, stages: Any, own: Any, bases: Any, scales: Any, count: Any,
+    where: Any, member: Any, slope: Any, steep: Any,
 ) -> None:  # fmt: skip
-    """Add to `slope` by how much the value of each request rises with r in each cell, `count` times.
+    """How the bound rises with r and v of each cell, `slope`, and with k and q of each request, `steep`.
 
-    Where two members meet, one rising and one falling with the end, the least moves with both.
+    All are added, `count` times each.  Where two members meet, one rising and one falling with the end, the
+    least moves with both.
     """
-    up, down = np.zeros(len(ends)), np.zeros(len(ends))
+    depth = stages.shape[1]
+    up, down = np.zeros((len(ends), 2)), np.zeros((len(ends), 2))
+    high, deep = np.zeros(depth + 1), np.zeros(depth + 1)
     for i in range(len(begin)):
-        rises = falls = 0.0
-        up[:] = 0.0
-        down[:] = 0.0
-        if member[i, 0] >= 0:
-            rises = retraced(ends, roots, begin[i], stages[i], own[i], scales, where[i], member[i, 0], up)
-        if member[i, 1] >= 0 and where[i] < len(ends):
-            falls = -retraced(ends, roots, begin[i], stages[i], own[i], scales, where[i], member[i, 1], down)
-        share = 1.0
-        if member[i, 0] < 0 or rises <= 0:
-            share = 0.0
-        elif member[i, 1] >= 0 and falls > 0:
-            share = falls / (rises + falls)
-        for c in range(len(ends)):
-            slope[c] += count[i] * (share * up[c] + (1 - share) * down[c])
+        at, one, two = where[i], member[i, 0], member[i, 1]
+        cells = range(np.searchsorted(ends, begin[i], side="right"), at)
+        rises, falls = 1.0, 0.0  # time itself rises by 1, whatever the prices
+        if one >= 0:
+            rises = max(0.0, retraced(
+                ends, roots, rents, begin[i], stages[i], own[i], bases[i], scales[one], at, up, high
+            ))  # fmt: skip
+        if two >= 0 and at < len(ends):
+            falls = max(0.0, -retraced(
+                ends, roots, rents, begin[i], stages[i], own[i], bases[i], scales[two], at, down, deep
+            ))  # fmt: skip
+        share = falls / (rises + falls) if falls > 0 else 1.0
+        for part, (rate, by_cell, by_base) in enumerate(((share, up, high), (1 - share, down, deep))):
+            if rate > 0 and (part == 1 or one >= 0):
+                for c in cells:
+                    slope[c, 0] += count[i] * rate * by_cell[c, 0]
+                    slope[c, 1] += count[i] * rate * by_cell[c, 1]
+                for s in range(depth + 1):
+                    steep[i, s] += count[i] * rate * by_base[s]

@@ -1,7 +1,8 @@
-"""Prices of time for `pace`: the bound is concave in them, and its slope is followed, in floats.
+"""Prices of time and of KV for `pace`, in floats: their slope is followed.
 
-It begins with the prices of a fluid in which all requests decode together.  A step goes as far as the bound
-would be better by some aim, which becomes less where none is.
+The bound is concave in the prices, and in k and q of each request.  It begins with the prices of a fluid in
+which all requests decode together.  First each q is the mean price, and a step goes as far as the bound would
+be better by some aim, which becomes less where none is.  Then all move at once, by steps that become shorter.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.bounds._fluid import fluid_roots
+from infermax_opt.infermax.bounds._pace_stages import ROOT_BITS, Stage
 from infermax_opt.infermax.data.instance import Instance
 
 if TYPE_CHECKING:
@@ -20,10 +22,14 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Setting", "good_prices"]
+__all__ = ["FewPrices", "Prices", "Setting", "first_prices", "good_prices"]
 
-#: Cells of time before the last arrival: at most, and for each request.
-CELLS, CELLS_EACH = 400, 16
+#: Cells of time before the last arrival: at most for each request, and in all; more where there are so few
+#: requests that cells times requests are this.
+CELLS_EACH, CELLS, CELLS_OF_ALL = 16, 400, 80_000
+#: Members while r alone is searched, and while all are: multiples of k and of q.
+FIRST = (*((k, 1.0) for k in (1.3, 1.15, 1.05, 1.0, 0.95, 0.9, 0.8, 0.7, 0.55, 0.4, 0.2)), (1.0, 0.0))
+SECOND = tuple((z, z) for z in (1.15, 1.0, 0.85, 0.6, 0.3))
 #: Shares of the prices of the fluid that are tried first.
 SHARES = (0.0, 0.3, 0.5, 0.7, 0.9)
 #: Steps at most, steps without much gain before the aim is less, and by which factor.
@@ -32,23 +38,46 @@ ROUNDS, PATIENCE, LESS = 500, 7, 0.65
 AIM, LEAST_AIM, PART = 0.05, 1e-4, 0.25
 #: Cells over which slopes are spread, as a share of all.
 SPREAD = 0.004
-#: Multiples of its q that are tried for each request.
-OWN = (0.8, 0.9, 1.0, 1.1, 1.25)
+#: Steps in which all move, at least and at most; how often a member passes a cell in a stage in all, about.
+STEPS, MOST_STEPS, PASSES = 200, 2_000, 1e9
+#: Length of the first of them and of the last, for r; how much longer those for v are, and those for k and q.
+LONG, SHORT, RENTS, OWN = 0.05, 0.0005, 4.0, 0.5
+#: How much of the mean slope, and of the mean square, is kept from step to step.
+KEEP, KEEP_SQUARE = 0.9, 0.99
 
 
 class Setting(NamedTuple):
-    """Kinds of requests: begin, number, stages (sums and x in 2**-12); and members (k, multiple of q)."""
+    """Kinds of requests: begin, number, stages; and the KV of the machine."""
 
     begin: Sequence[int]
     numbers: Sequence[int]
-    stages: Sequence[Sequence[tuple[int, ...]]]
-    scales: Sequence[tuple[float, float]]
+    stages: Sequence[Sequence[Stage]]
+    room: int
 
 
-def good_prices(
-    instance: Instance, piece: int, setting: Setting, stop: Callable[[], bool]
-) -> tuple[list[int], list[float], list[float]]:
-    """Ends of cells in ticks, r in each, and q of each kind of requests.
+class Prices(NamedTuple):
+    """Cells (end in ticks, r, v); q of each kind of requests, k of each of its stages; and members.
+
+    Members are pairs of multiples of k and of q, which are tried for each request.  V is in units of
+    2**-(2 ROOT_BITS), all but the ends in units of 2**-ROOT_BITS.
+    """
+
+    cells: Sequence[tuple[int, int, int]]
+    own: Sequence[int]
+    bases: Sequence[Sequence[int]]
+    members: Sequence[tuple[int, int]]
+
+
+class FewPrices(NamedTuple):
+    """Ends of cells in ticks, r in each; and how many cells requests pass in all, about."""
+
+    ends: Sequence[int]
+    roots: Floats
+    passed: int
+
+
+def first_prices(instance: Instance, piece: int, setting: Setting, stop: Callable[[], bool]) -> FewPrices:
+    """Prices of time alone.
 
     Parameters
     ----------
@@ -61,14 +90,49 @@ def good_prices(
     """
     import numpy as np
 
-    ends, roots = fluid_roots(instance, piece, min(CELLS, CELLS_EACH * len(instance.requests)))
+    count = len(instance.requests)
+    cells = min(CELLS_EACH * count, max(CELLS, CELLS_OF_ALL // count))
+    ends, roots = fluid_roots(instance, piece, cells)
     ticks = instance.cost.ticks
     step = float(ticks.alpha[piece] + ticks.d0)
     search = _Search(ends, setting)
     fluid = np.array(roots) / step**0.5
-    search.begin_at(max((share * fluid for share in SHARES), key=lambda r: search.value(r, search.mean(r))))
+    search.begin_at(max((share * fluid for share in SHARES), key=lambda r: search.value(search.at(r))))
     search.climb(stop)
-    return ends, search.roots.tolist(), search.own.tolist()
+    return FewPrices(ends, search.found[0].roots, int((search.where - search.first).sum()))
+
+
+def good_prices(first: FewPrices, setting: Setting, stop: Callable[[], bool]) -> Prices:
+    """Prices of time and of KV, with k and q.
+
+    Parameters
+    ----------
+    first : FewPrices
+        With which to begin.
+    setting : Setting
+    stop : callable
+        Asked whether to end soon.
+    """
+    search = _Search(first.ends, setting)
+    search.begin_at(first.roots)
+    search.move_all(stop)
+    (r, v, q, k), scales = search.found
+    one = 1 << ROOT_BITS
+    return Prices(
+        [(end, round(a * one), int(b * one * one)) for end, a, b in zip(first.ends, r, v, strict=True)],
+        [round(some * one) for some in q],
+        [[round(some * one) for some in row[: len(own)]] for row, own in zip(k, setting.stages, strict=True)],
+        [(round(a * one), round(b * one)) for a, b in scales],
+    )
+
+
+class _Point(NamedTuple):
+    """R and v of cells, q of requests, and k of their stages."""
+
+    roots: Floats
+    rents: Floats
+    own: Floats
+    bases: Floats
 
 
 class _Search:
@@ -86,16 +150,20 @@ class _Search:
 
         depth = max(len(some) for some in setting.stages)
         self.best = 0.0
+        self.found: tuple[_Point, Floats]
         self.ends = np.array(ends, dtype=np.float64)
         self.spans = np.diff(self.ends, prepend=0.0)
         self.begin = np.array(setting.begin, dtype=np.float64)
         self.count = np.array(setting.numbers, dtype=np.float64)
-        self.scales = np.array(setting.scales)
-        self.stages = np.zeros((len(self.begin), depth, 5))
+        self.scales = np.array(FIRST)
+        self.stages = np.zeros((len(self.begin), depth, 7))
         for row, some in zip(self.stages, setting.stages, strict=True):
             for s in range(depth):  # those that have fewer stay in their last one, which then holds nothing
-                row[s] = some[s] if s < len(some) else (0, 0, 0, *some[-1][3:])
-        self.stages[:, :, 3:] /= 1 << 12
+                own = some[min(s, len(some) - 1)]
+                row[s] = *(own[:3] if s < len(some) else (0, 0, 0)), own.low, own.high, own.held, own.again
+                row[s, 6] /= own.each
+        self.stages[:, :, 3:5] /= 1 << ROOT_BITS
+        self.stages[:, :, 5] /= setting.room
         alone = self.stages[:, :, 0].sum(axis=1)
         #: Cells in which a request is, about.
         self.first = np.minimum(np.searchsorted(self.ends, self.begin, side="right"), len(ends) - 1)
@@ -115,68 +183,77 @@ class _Search:
         means: Floats = (sums[self.last] - sums[self.first]) / (self.last - self.first)
         return means
 
-    def values(self, roots: Floats, own: Floats) -> Floats:
-        """Least latency and pay of each request."""
+    def at(self, roots: Floats) -> _Point:
+        """The point with these r, in which KV costs nothing, each q is the mean r, and each k is 1."""
+        import numpy as np
+
+        return _Point(roots, np.zeros(len(roots)), self.mean(roots), np.ones(self.stages.shape[:2]))
+
+    def value(self, point: _Point) -> float:
+        """The bound, in ticks of all requests."""
         import numpy as np
 
         value = np.zeros(len(self.begin))
         _kernels()[0](
-            self.ends, roots, self.begin, self.stages, own, self.scales, value, self.where, self.member
-        )
-        return value
+            self.ends, point.roots, point.rents, self.begin, self.stages, point.own, point.bases, self.scales,
+            value, self.where, self.member,
+        )  # fmt: skip
+        return float(self.count @ value - self.spans @ (point.roots**2 + point.rents))
 
-    def value(self, roots: Floats, own: Floats) -> float:
-        """The bound, in ticks of all requests."""
-        return float(self.count @ self.values(roots, own) - self.spans @ roots**2)
-
-    def slope(self, roots: Floats, own: Floats) -> Floats:
-        """By how much the bound rises with r in each cell, after `value`."""
+    def slope(self, point: _Point) -> _Point:
+        """By how much the bound rises with each number of a point, after `value`."""
         import numpy as np
 
-        slope = np.zeros(len(roots))
+        by_cell, by_base = (
+            np.zeros((len(self.ends), 2)),
+            np.zeros((len(self.begin), self.stages.shape[1] + 1)),
+        )
         _kernels()[1](
-            self.ends, roots, self.begin, self.stages, own, self.scales, self.count, self.where,
-            self.member, slope,
+            self.ends, point.roots, point.rents, self.begin, self.stages, point.own, point.bases, self.scales,
+            self.count, self.where, self.member, by_cell, by_base,
         )  # fmt: skip
-        found: Floats = slope - 2 * self.spans * roots
-        return found
+        return _Point(
+            by_cell[:, 0] - 2 * self.spans * point.roots,
+            by_cell[:, 1] - self.spans,
+            by_base[:, -1],
+            by_base[:, :-1],
+        )
 
     def begin_at(self, roots: Floats) -> None:
         """Go on from these prices."""
-        self.roots, self.own = roots, self.mean(roots)
+        self.best, point = 0.0, self.at(roots)
+        self.keep(point, self.value(point))
 
     def climb(self, stop: Callable[[], bool]) -> None:
-        """Look for better prices: first each q moves with the mean price, then it is the best for itself."""
+        """Look for better r; each q moves with their mean."""
         import numpy as np
 
-        for moving in (True, False):
-            own = self.mean(self.roots) if moving else self.best_own(self.mean(self.roots))
-            roots, value = self.roots, self.value(self.roots, own)
-            self.best, self.own, aim, waited = value, own, AIM * abs(value), 0
-            for _ in range(ROUNDS):
-                if stop() or aim <= LEAST_AIM * abs(self.best):
-                    break
-                way, gain = self.uphill(roots, own)
-                if gain <= 0:
-                    break
-                roots = np.maximum(0.0, roots + PART * (self.best + aim - value) / gain * way)
-                own = self.mean(roots) if moving else own
-                value = self.value(roots, own)
-                waited = 0 if value > self.best + 0.05 * aim else waited + 1
-                if value > self.best:
-                    self.roots, self.own, self.best = roots, own, value
-                if waited >= PATIENCE:
-                    aim, waited, roots = LESS * aim, 0, self.roots
-                    own = self.own if moving else self.best_own(self.own)
-                    value = self.value(roots, own)
-                    if value > self.best:
-                        self.own, self.best = own, value
+        point, value, aim, waited = self.found[0], self.best, AIM * abs(self.best), 0
+        for _ in range(ROUNDS):
+            if stop() or aim <= LEAST_AIM * abs(self.best):
+                break
+            way, gain = self.uphill(point)
+            if gain <= 0:
+                break
+            step = PART * (self.best + aim - value) / gain
+            point = self.at(np.maximum(0.0, point.roots + step * way))
+            value = self.value(point)
+            waited = 0 if value > self.best + 0.05 * aim else waited + 1
+            self.keep(point, value)
+            if waited >= PATIENCE:
+                aim, waited, point = LESS * aim, 0, self.found[0]
+                value = self.value(point)
 
-    def uphill(self, roots: Floats, own: Floats) -> tuple[Floats, float]:
+    def keep(self, point: _Point, value: float) -> None:
+        """Remember the best point."""
+        if value > self.best or self.best == 0:
+            self.best, self.found = value, (point, self.scales)
+
+    def uphill(self, point: _Point) -> tuple[Floats, float]:
         """Where to go after `value`, and how the bound rises on the way."""
         import numpy as np
 
-        slope = self.slope(roots, own)
+        slope = self.slope(point).roots
         way = slope
         if len(slope) > len(self.spread):
             for _ in range(2):
@@ -186,20 +263,37 @@ class _Search:
             way = slope / self.spans
         return way, float(way @ slope)
 
-    def best_own(self, own: Floats) -> Floats:
-        """Q of each request: the multiple of another one by which it pays most."""
+    def move_all(self, stop: Callable[[], bool]) -> None:
+        """Look for better prices, k and q at once, by steps like those of Adam (Kingma and Ba 2015).
+
+        Each number goes as far as its mean slope is clear against the mean square.
+        """
         import numpy as np
 
-        tried = np.array([share * own for share in OWN])
-        values = np.array([self.values(self.roots, some) for some in tried])
-        best: Floats = tried[np.argmax(values, axis=0), np.arange(len(own))]
-        return best
+        passes = float((self.last - self.first).sum()) * self.stages.shape[1] * len(SECOND)
+        steps = min(MOST_STEPS, max(STEPS, int(PASSES / passes)))
+        lengths, units = (1.0, RENTS, OWN, OWN), (self.spans, self.spans, self.count, self.count[:, None])
+        self.scales, point = np.array(SECOND), self.found[0]
+        means, squares = ([np.zeros_like(some) for some in point] for _ in range(2))
+        for step in range(1, steps + 1):
+            if stop():
+                break
+            self.keep(point, self.value(point))
+            length = LONG * (SHORT / LONG) ** (step / steps)
+            moved = []
+            for z, (some, slope) in enumerate(zip(point, self.slope(point), strict=True)):
+                slope = slope / units[z]
+                means[z] = KEEP * means[z] + (1 - KEEP) * slope
+                squares[z] = KEEP_SQUARE * squares[z] + (1 - KEEP_SQUARE) * slope**2
+                mean, square = means[z] / (1 - KEEP**step), squares[z] / (1 - KEEP_SQUARE**step)
+                moved.append(np.maximum(0.0, some + length * lengths[z] * mean / (square**0.5 + 1e-9)))
+            point = _Point(*moved)
+        self.keep(point, self.value(point))
 
 
 @functools.cache
 def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
     from infermax_opt.infermax.bounds import _kernels_pace as kernels
 
-    return compiled(kernels.travelled, (kernels.drift,)), compiled(
-        kernels.slopes, (kernels.drift, kernels.retraced)
-    )
+    helpers = (kernels.drift, kernels.is_refilled)
+    return compiled(kernels.travelled, helpers), compiled(kernels.slopes, (*helpers, kernels.retraced))

@@ -19,14 +19,31 @@ PACE_BITS = 12
 STAGE_STEPS = 10
 
 
+#: Most parts of later tokens.
+MAX_PARTS = 1_000
+
+
 class Leg(NamedTuple):
-    """A prompt, or later tokens: sums of e, sqrt(e w) and w; least and largest x."""
+    """A prompt, or later tokens: sums of e, sqrt(e w) and w; least and largest x; e of one, R and KV.
+
+    R is the work of the least refill, KV that of the first token; both are 0 where KV does not count.
+    """
 
     fixed: int
     roots: int
     works: int
     low: int
     high: int
+    each: int
+    again: int
+    held: int
+
+
+class Member(NamedTuple):
+    """K of each leg of a request, and q."""
+
+    k: list[int]
+    q: int
 
 
 #: Sums of e, sqrt(e w), w over the tokens up to each number cached, where refills are cheap, and where not.
@@ -47,34 +64,53 @@ def pace(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
         Affine piece of the batch time.
     """
     require(piece.alpha + min(instance.d0, instance.p0) > 0, "piece: a batch takes no time")
-    cells, members = pace_cells(evidence["cells"]), pace_members(evidence["members"])
-    own = evidence["own"].integers(len(instance.kinds))
+    priced = "bases" in evidence
+    cells, members = pace_cells(evidence["cells"], priced), pace_members(evidence["members"])
+    own, parts = (
+        evidence["own"].integers(len(instance.kinds)),
+        evidence["parts"].whole(1, MAX_PARTS) if priced else 1,
+    )
     require(min(own) >= 0, "own: a number is below 0")
     longest = max(i + o for i, o, _ in instance.kinds)
-    instance.work.spend(2 * SIZE_STEPS * longest + REQUEST_STEPS * len(own))
+    instance.work.spend(2 * SIZE_STEPS * longest + (REQUEST_STEPS + SIZE_STEPS * parts) * len(own))
     sums = (leg_sums(instance, piece, longest, False), leg_sums(instance, piece, longest, True))
-    spans = (b - a for a, b in pairwise([0, *(end for end, _ in cells)]))
-    total = -sum(span * root**2 for span, (_, root) in zip(spans, cells, strict=True))
-    for (key, count), q in zip(instance.kinds.items(), own, strict=True):
-        pairs = [(k, q * more >> PACE_BITS) for k, more in members]
+    spans = (b - a for a, b in pairwise([0, *(end for end, _, _ in cells)]))
+    total = -sum(span * (root**2 + rent) for span, (_, root, rent) in zip(spans, cells, strict=True))
+    bases = list(evidence["bases"].items(len(own))) if priced else [None] * len(own)
+    for (key, count), q, given in zip(instance.kinds.items(), own, bases, strict=True):
+        legs = all_legs(instance, piece, (key[0], key[1]), sums, parts)
+        base = [1 << PACE_BITS] * len(legs) if given is None else given.integers(len(legs))
+        require(min(base) >= 0, "bases: a number is below 0")
+        pairs = [
+            Member([k * some >> PACE_BITS for some in base], q * more >> PACE_BITS) for k, more in members
+        ]
         date = key[2] * instance.scale
         begin, until = math.floor(date), math.ceil(date)
-        legs = all_legs(instance, piece, (key[0], key[1]), sums)
         least = cheapest_end(instance, legs, pairs, cells, begin)
         total += count * (least - (until - begin << 2 * PACE_BITS))
     return Fraction(total, (instance.scale << 2 * PACE_BITS) * sum(instance.kinds.values()))
 
 
-def pace_cells(given: Field) -> list[tuple[int, int]]:
-    """Ends of cells of time, and r in each."""
-    cells = [(end, root) for end, root in (cell.integers(2) for cell in given.items())]
-    require(all(a < b for a, b in pairwise([0, *(end for end, _ in cells)])), "cells: their ends do not rise")
-    require(all(root >= 0 for _, root in cells), "cells: a root is below 0")
-    return cells
+def pace_cells(given: Field, priced: bool) -> list[tuple[int, int, int]]:
+    """Ends of cells of time, and r and v in each.
+
+    Parameters
+    ----------
+    given : Field
+    priced : bool
+        Whether v is there; else it is 0.
+    """
+    cells = [cell.integers(3) if priced else [*cell.integers(2), 0] for cell in given.items()]
+    require(
+        all(a < b for a, b in pairwise([0, *(cell[0] for cell in cells)])), "cells: their ends do not rise"
+    )
+    require(all(root >= 0 for _, root, _ in cells), "cells: a root is below 0")
+    require(all(rent >= 0 for _, _, rent in cells), "cells: a price of KV is below 0")
+    return [(end, root, rent) for end, root, rent in cells]
 
 
 def pace_members(given: Field) -> list[tuple[int, int]]:
-    """K of each member, and what it multiplies a request's own number with."""
+    """What each member multiplies a request's own numbers k and q with."""
     members = [(k, more) for k, more in (pair.integers(2) for pair in given.items())]
     require(all(min(pair) >= 0 for pair in members), "members: a number is below 0")
     return members
@@ -123,8 +159,8 @@ def pace_root(work: int, fixed: int) -> int:
     return math.isqrt((work << 2 * PACE_BITS) // fixed)
 
 
-def all_legs(instance: Instance, piece: Piece, lengths: tuple[int, int], sums: Sums) -> list[Leg]:
-    """The prompt of a request and its later tokens, those of which a refill may be cheaper apart.
+def all_legs(instance: Instance, piece: Piece, lengths: tuple[int, int], sums: Sums, parts: int) -> list[Leg]:
+    """The prompt of a request and parts of its later tokens, those of which a refill may be cheaper apart.
 
     Parameters
     ----------
@@ -133,12 +169,13 @@ def all_legs(instance: Instance, piece: Piece, lengths: tuple[int, int], sums: S
     lengths : (int, int)
         Input and output tokens.
     sums : pair of lists
+    parts : int
     """
     i, o = lengths
     chunk = piece.alpha + instance.p0
     prompt = piece.beta * i + instance.p1 * (i if instance.spread else i * i)
     root = pace_root(prompt, chunk)
-    legs = [Leg(chunk, math.isqrt(chunk * prompt), prompt, root, root + 1)]
+    legs = [Leg(chunk, math.isqrt(chunk * prompt), prompt, root, root + 1, chunk, 0, 0)]
     first, last = i + 1, i + o - 1
     # What a refill works beyond a decode and its fixed part, at s cached tokens: a line.
     slope = piece.beta + instance.p1 - instance.d1
@@ -149,29 +186,75 @@ def all_legs(instance: Instance, piece: Piece, lengths: tuple[int, int], sums: S
     elif instance.preemption and slope * last + base < 0:
         dear = last + 1
     for a, b, dearer in ((first, dear - 1, False), (dear, last, True)):
-        if a <= b:
-            low, high = (pace_root(w, e) for e, w in (token_of(instance, piece, s, dearer) for s in (a, b)))
-            fixed, roots, works = (y - x for x, y in zip(sums[dearer][a - 1], sums[dearer][b], strict=True))
-            legs.append(Leg(fixed, roots, works, low, high + 1))
+        for part in range(parts):
+            begin, end = (a + (b - a + 1) * k // parts for k in (part, part + 1))
+            if begin < end:
+                legs.append(one_leg(instance, piece, (begin, end - 1), sums, dearer))
     return legs
 
 
-def largest_offsets(legs: list[Leg], q: int, root: int) -> list[int]:
-    """The largest (q - r) x of each leg, rounded up.
+def one_leg(instance: Instance, piece: Piece, ends: tuple[int, int], sums: Sums, dear: bool) -> Leg:
+    """Some later tokens.
 
     Parameters
     ----------
-    legs : list of Leg
+    instance : Instance
+    piece : Piece
+    ends : (int, int)
+        Tokens cached after the first and the last one.
+    sums : pair of lists
+    dear : bool
+        Whether a refill is never the cheaper way to make one; else no KV counts.
+    """
+    a, b = ends
+    low, high = (pace_root(w, e) for e, w in (token_of(instance, piece, s, dear) for s in ends))
+    fixed, roots, works = (y - x for x, y in zip(sums[dear][a - 1], sums[dear][b], strict=True))
+    each, again, held = token_of(instance, piece, a, dear)[0], 0, 0
+    if dear:
+        again = (piece.beta + instance.p1) * a if instance.preemption else 0
+        # A chunk of a refill may hold less than its share of the blocks.
+        held = (
+            a if instance.preemption and instance.chunked else math.ceil(a / instance.block) * instance.block
+        )
+    return Leg(fixed, roots, works, low, high + 1, each, again, held)
+
+
+def largest_offset(leg: Leg, q: int, root: int) -> int:
+    """The largest (q - r) x of a leg, rounded up.
+
+    Parameters
+    ----------
+    leg : Leg
     q, root : int
     """
-    return [-((root - q) * (leg.high if q > root else leg.low) >> PACE_BITS) for leg in legs]
+    return -((root - q) * (leg.high if q > root else leg.low) >> PACE_BITS)
+
+
+def enough(instance: Instance, leg: Leg, numbers: tuple[int, int], root: int, rent: int) -> int:
+    """L of a leg, rounded up: what a request may lose there of its rewards in a moment.
+
+    Parameters
+    ----------
+    instance : Instance
+    leg : Leg
+    numbers : (int, int)
+        k of the leg, and q.
+    root, rent : int
+    """
+    k, q = numbers
+    psi = max(0, k + largest_offset(leg, q, root)) ** 2
+    room = instance.capacity // instance.block * instance.block
+    less = max(0, psi - rent * leg.held // room)
+    most = k - (-q * leg.high >> PACE_BITS)
+    short = leg.again > 0 and (root**2 + less) * leg.again < leg.each * most**2
+    return psi if short else less
 
 
 def cheapest_end(
     instance: Instance,
     legs: list[Leg],
-    pairs: list[tuple[int, int]],
-    cells: list[tuple[int, int]],
+    pairs: list[Member],
+    cells: list[tuple[int, int, int]],
     begin: int,
 ) -> int:
     """Least latency and pay of a request over all ends, in units of 2**-24 ticks.
@@ -180,47 +263,51 @@ def cheapest_end(
     ----------
     instance : Instance
     legs : list of Leg
-    pairs : list of (int, int)
-        k and q of each member.
-    cells : list of (int, int)
-        End and r.
+    pairs : list of Member
+    cells : list of (int, int, int)
+        End, r and v.
     begin : int
         Arrival in ticks, rounded down.
     """
     least, at = None, begin
-    rewards = [all_rewards(legs, k, q) for k, q in pairs]
+    rewards = [all_rewards(legs, some) for some in pairs]
     #: Least costs of those that are in the first leg, in one of the first two, ...
     costs = [[0] * len(legs) for _ in pairs]
-    for end, root in cells[bisect_right(cells, begin, key=lambda cell: cell[0]) :]:
+    for end, root, rent in cells[bisect_right(cells, begin, key=lambda cell: cell[0]) :]:
         value = at - begin << 2 * PACE_BITS
         if least is not None and value >= least:
             break
         instance.work.spend(STAGE_STEPS * (1 + len(pairs) * len(legs)))
-        offsets = {q: largest_offsets(legs, q, root) for q in {q for _, q in pairs}}
         for (k, q), reward, cost in zip(pairs, rewards, costs, strict=True):
             before = cost[-1]
-            pass_time(cost, end - at, k, offsets[q])
+            lost = [enough(instance, leg, (own, q), root, rent) for leg, own in zip(legs, k, strict=True)]
+            pass_time(cost, end - at, lost)
             value = max(value, reward + min(before, cost[-1]))
         least, at = value if least is None else min(least, value), end
     value = at - begin << 2 * PACE_BITS
     for (k, q), reward, cost in zip(pairs, rewards, costs, strict=True):
-        if k + max(largest_offsets(legs, q, 0)) <= 1 << PACE_BITS:
+        drifts = (own + largest_offset(leg, q, 0) for leg, own in zip(legs, k, strict=True))
+        if max(drifts) <= 1 << PACE_BITS:
             value = max(value, reward + cost[-1])
     return value if least is None else min(least, value)
 
 
-def all_rewards(legs: list[Leg], k: int, q: int) -> int:
+def all_rewards(legs: list[Leg], member: Member) -> int:
     """Sum of e (k + q x)**2 over all that a request does.
 
     Parameters
     ----------
     legs : list of Leg
-    k, q : int
+    member : Member
     """
-    return sum(k * k * leg.fixed + 2 * k * q * leg.roots + q * q * leg.works for leg in legs)
+    q = member.q
+    return sum(
+        k * k * leg.fixed + 2 * k * q * leg.roots + q * q * leg.works
+        for leg, k in zip(legs, member.k, strict=True)
+    )
 
 
-def pass_time(cost: list[int], span: int, k: int, offsets: list[int]) -> None:
+def pass_time(cost: list[int], span: int, lost: list[int]) -> None:
     """Let so many ticks go by in each leg, or in a later one.
 
     Parameters
@@ -228,12 +315,8 @@ def pass_time(cost: list[int], span: int, k: int, offsets: list[int]) -> None:
     cost : list of int
         Least costs of those in one of the first legs; changed in place.
     span : int
-    k : int
-    offsets : list of int
-        The largest (q - r) x of each leg.
+    lost : list of int
+        L of each leg.
     """
-    spent = (
-        so_far + span * ((1 << 2 * PACE_BITS) - max(0, k + offset) ** 2)
-        for so_far, offset in zip(cost, offsets, strict=True)
-    )
+    spent = (so_far + span * ((1 << 2 * PACE_BITS) - some) for so_far, some in zip(cost, lost, strict=True))
     cost[:] = accumulate(spent, min)

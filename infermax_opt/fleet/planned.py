@@ -9,12 +9,14 @@ What counts is the exact replay of each machine.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from itertools import islice, product
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.fleet.bounds.pooled import MachineBound
 from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way, dispatches
+from infermax_opt.fleet.dispatch.refusals import Refusals
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import replay_fleet
 from infermax_opt.fleet.routing.policies import Pilot
@@ -28,12 +30,14 @@ __all__ = [
 
 #: Its name among schedulers, and those of its routings among policies.
 PLANNED, PROMISES, QUEUE = "planned", "promises", "one queue"
-#: Ways of promises, each with the part of those who may miss that is refused from the start.
+#: Ways of promises, each with the part of those who may miss that is refused from the start.  The more weight
+#: on batches that nobody shares, the more long outputs come together on few machines.
 PROMISED = (
-    *((Way(hold=True, promise=True), part) for part in (0.85, 0.6, 0.0)),
+    *((Way(hold=True, promise=True, joined=joined), 0.9) for joined in (0.42, 2.0, 0.8, 0.25)),
+    *((Way(hold=True, promise=True, joined=joined), 0.75) for joined in (2.0, 0.42, 0.8, 0.25)),
+    *((Way(hold=True, promise=True, joined=joined), part) for joined in (0.6, 1.2) for part in (0.9, 0.75)),
+    *((Way(hold=True, promise=True), part) for part in (0.6, 0.0)),
     (Way(promise=True), 0.0),
-    # More weight on batches that nobody shares: long outputs come together on fewer machines.
-    *((Way(hold=True, promise=True, joined=0.42), part) for part in (0.9, 0.75)),
 )
 #: How machines take requests from a queue, in the order in which it is tried.
 WAYS = tuple(Way(hold, shed) for shed, hold in product((0.7, 0.5, 0.6, 0.8, 0.4, 0.0), (False, True)))
@@ -46,6 +50,9 @@ ALL = (*PROMISED, *((way, part) for part, way in product(REFUSED, WAYS)))
 FEW, FAR, MORE = 4, 1.2, 20
 #: Of the ways that come closest, how many are tried again without those who missed.
 AGAIN = 3
+#: Of those by promises, how many are tried again with others refused, if no more miss than this multiple of
+#: those who may; and how often each.
+OTHERS, CLOSE, TRIES = 2, 1.06, 40
 
 Tell = Callable[[str], None] | None
 #: Machines' ways, requests refused from the start, and what comes of it by simulated clocks.
@@ -102,9 +109,10 @@ class _Search:
         self.question, self.dear = question, list(dear)
         self.dispatcher = Dispatcher(question)
         self.attained: dict[int, int] = {}
+        self._pilot = functools.cache(self.dispatcher.pilot)
 
     def _tried(self, machines: int, way: Way, refused: list[int]) -> Tried:
-        pilot = self.dispatcher.pilot(machines, way, refused)
+        pilot = self._pilot(machines, way, tuple(refused))
         good = len(self.question.workload.requests) - len(pilot.missed)
         self.attained[machines] = max(good, self.attained.get(machines, 0))
         return way, refused, pilot
@@ -124,6 +132,21 @@ class _Search:
             some = self._tried(machines, way, longest_missed(self.question, pilot))
             if len(some[2].missed) <= spare:
                 yield some
+        yield from self._with_others(machines, near)
+
+    def _with_others(self, machines: int, near: Sequence[Tried]) -> Iterator[Tried]:
+        """Ways that reach the share by simulated clocks with others refused, if some nearly do."""
+        spare, promised = self.question.spare, [one for one in near if one[0].promise][:OTHERS]
+        for way, refused, pilot in promised:
+            if len(pilot.missed) > CLOSE * spare:
+                return
+            search = Refusals(self.question, refused, pilot.missed)
+            for other in islice(search, TRIES):
+                some = self._tried(machines, way, other)
+                if len(some[2].missed) <= spare:
+                    yield some
+                    break
+                search.learn(other, some[2].missed)
 
     def reached(self, machines: int) -> bool:
         """Whether the share is reached by simulated clocks."""

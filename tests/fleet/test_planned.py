@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, combinations
+from itertools import accumulate, combinations, islice
 
 import pytest
 
@@ -14,6 +14,7 @@ from infermax_opt.files.traces import Trace, TraceRequest
 from infermax_opt.fleet.bounds.pooled import pooled_bound
 from infermax_opt.fleet.dispatch import dispatcher
 from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way, dispatches
+from infermax_opt.fleet.dispatch.refusals import Refusals
 from infermax_opt.fleet.plan import MachineType, PlanOptions, Split
 from infermax_opt.fleet.planned import (
     PLANNED,
@@ -298,3 +299,19 @@ def test_a_sweep_by_a_plan_alone_and_one_that_is_interrupted() -> None:
     assert plan.stopped is not None
     assert plan.stopped.startswith("an interrupt, at: planning ")
     assert plan.rows[0].found is plan.rows[0].online is not None
+
+
+def test_others_are_refused_where_fewer_miss_then() -> None:
+    fewer = 0
+    for seed in range(12):
+        question, way = served(seed), Way(hold=True, promise=True)
+        given = Dispatcher(question)
+        before = given.pilot(1, way)
+        refusals, least = Refusals(question, [], before.missed), len(before.missed)
+        for refused in islice(refusals, 30):
+            pilot = given.pilot(1, way, refused)
+            assert {*refused} <= {*pilot.missed}
+            refusals.learn(refused, pilot.missed)
+            least = min(least, len(pilot.missed))
+        fewer += least < len(before.missed)
+    assert fewer > 2

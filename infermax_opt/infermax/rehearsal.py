@@ -107,6 +107,7 @@ def _crowds() -> None:
 def _bounds() -> None:
     from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
     from infermax_opt.infermax.bounds.levels import Ladder
+    from infermax_opt.infermax.bounds.lingering import lingering_bound
     from infermax_opt.infermax.bounds.occupancy import occupancy_bound
     from infermax_opt.infermax.bounds.pace import pace_bound
     from infermax_opt.infermax.bounds.state_flow import state_flow_bound
@@ -121,6 +122,7 @@ def _bounds() -> None:
     steps = itertools.count()
     latency = replace(_offline(), groups=groups, objective=Objective.of("mean_e2e"))
     pace_bound(latency, stop=lambda: next(steps) > 1)
+    lingering_bound(latency, stop=lambda: True)
 
 
 def _rounds() -> None:

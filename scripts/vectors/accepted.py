@@ -248,7 +248,7 @@ def of_infermax() -> Iterator[Accepted]:
             yield coarse(some) if some.kind == "filling" else some
     mean = arrivals("mean_e2e")
     for some in searched(mean):
-        yield coarse(some) if some.kind in ("interaction", "pace", "progress") else some
+        yield coarse(some) if some.kind in ("interaction", "lingering", "pace", "progress") else some
     yield from (some for some in searched(rounds()) if some.kind == "backwards")
     yield from (some for some in searched(waves()) if some.kind == "waves")
     yield written(late(), "missed", MISSED)

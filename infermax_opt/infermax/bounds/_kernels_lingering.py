@@ -20,7 +20,7 @@ def prompt_price(work: Any, chunk: Any, chunks: Any, linear: Any, square: Any) -
     if square * work <= chunk * chunks * chunks:
         return work * (linear + square / chunks) + chunk * chunks, linear + square / chunks
     root = (chunk * square / work) ** 0.5
-    return work * (linear + root) + chunk * square / root, linear + root
+    return work * (linear + 2 * root), linear + root
 
 
 def falls(values: Any) -> Any:

@@ -54,6 +54,10 @@ Certificates of the mean end-to-end latency are of these kinds:
   clock of masses: see `infermax_opt.infermax.bounds.progress`;
 - ``interaction`` holds the ``piece``, ``theta`` (in units of 2**-10) and ``cells``, a list of [end, root]:
   cells of time in ticks, and roots in units of 2**-12: see `infermax_opt.infermax.bounds.interaction`;
+- ``lingering`` holds the ``piece``, ``theta`` and ``cells`` as before, the ``unit`` of roots of work in units
+  of 2**-12, the number of ``groups`` of later tokens, and ``stays``, for all requests of the same I, O and
+  arrival, in order of their first appearance, for how many ticks each is expected to stay: see
+  `infermax_opt.infermax.bounds.lingering`;
 - ``mutual`` holds the ``piece`` and ``pairs``: for each request by arrival, I and O, three numbers for each
   of its pairs with an earlier one: how many requests before it that one is, and the shares of a' that it
   and that one pay, in units of 2**-16: see `infermax_opt.infermax.bounds.mutual`;

@@ -79,7 +79,7 @@ def _searches() -> None:
 
 def _latency_planners() -> None:
     from infermax_opt.infermax.planners.admission.levels import LevelsPlanner
-    from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
+    from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner, Choice
     from infermax_opt.infermax.planners.first_tokens.planner import FirstTokensPlanner
 
     level = ServiceLevel(ttft=Fraction(1, 50), tpot=Fraction(1, 100))
@@ -87,6 +87,7 @@ def _latency_planners() -> None:
     instance = replace(_offline(), groups=groups, objective=Objective.of("missed"))
     next(LevelsPlanner(instance).plans(), None)
     next(AdmissionPlanner(instance).plans(), None)
+    AdmissionPlanner(instance).schedule(Choice(share=1))
     first = replace(instance, objective=Objective.of("mean_ttft"))
     next(FirstTokensPlanner(first).plans(), None)
     _crowds()
@@ -107,6 +108,7 @@ def _crowds() -> None:
 def _bounds() -> None:
     from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
     from infermax_opt.infermax.bounds.levels import Ladder
+    from infermax_opt.infermax.bounds.lingering import lingering_bound
     from infermax_opt.infermax.bounds.occupancy import occupancy_bound
     from infermax_opt.infermax.bounds.pace import pace_bound
     from infermax_opt.infermax.bounds.state_flow import state_flow_bound
@@ -121,6 +123,7 @@ def _bounds() -> None:
     steps = itertools.count()
     latency = replace(_offline(), groups=groups, objective=Objective.of("mean_e2e"))
     pace_bound(latency, stop=lambda: next(steps) > 1)
+    lingering_bound(latency, stop=lambda: True)
 
 
 def _rounds() -> None:

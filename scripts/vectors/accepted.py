@@ -260,7 +260,7 @@ def of_infermax() -> Iterator[Accepted]:
         if some.kind == "pace":
             yield coarse(some._replace(kind="pace-with-kv"))
         else:
-            yield coarse(some) if some.kind in ("interaction", "progress") else some
+            yield coarse(some) if some.kind in ("interaction", "lingering", "progress") else some
     yield written(mean, "pace", PACE)
     yield from (some for some in searched(rounds()) if some.kind == "backwards")
     yield from (some for some in searched(waves()) if some.kind == "waves")

@@ -175,6 +175,12 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("root-below-0", "evidence", "cells.0.1", -1),
         ("theta-above-1", "malformed", "theta", 1025),
     ),
+    "lingering": (
+        ("stays-that-prove-less", "claim", "stays.0", lambda stay: 10 * stay + 10**15),
+        ("stay-below-0", "evidence", "stays.0", -1),
+        ("stay-missing", "malformed", "stays.-1", ...),
+        ("no-groups", "malformed", "groups", 0),
+    ),
     "mutual": (
         ("share-above-1", "evidence", "pairs.1.1", 2**16 + 1),
         ("share-below-0", "evidence", "pairs.1.1", -1),

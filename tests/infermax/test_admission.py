@@ -14,9 +14,8 @@ import pytest
 from infermax_opt.api import schedule, solve, verify
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
-from infermax_opt.infermax.planners.admission import _kernel
-from infermax_opt.infermax.planners.admission import planner as planner_module
-from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner, Choice
+from infermax_opt.infermax.planners.admission import _kernel, _loops, _spread_kernel
+from infermax_opt.infermax.planners.admission.planner import ANY, AdmissionPlanner, Choice
 from infermax_opt.infermax.replay.metrics import objective_value
 from infermax_opt.infermax.schedulers.presets import PRESETS
 from tests.infermax.tiny import cost_model, tiny
@@ -73,19 +72,64 @@ def test_batches_that_are_taken_at_once_are_those_that_come_one_by_one(
             calls[fast] += 1
             return min(most, stays_out(*given))
 
-        monkeypatch.setattr(_kernel, "stays_out", asked)
-        monkeypatch.setattr(_kernel, "batches_until", lambda *given: min(most, until(*given)))
+        for kernel in (_kernel, _spread_kernel):
+            monkeypatch.setattr(kernel, "stays_out", asked)
+            monkeypatch.setattr(kernel, "batches_until", lambda *given: min(most, until(*given)))
         return planner._run(choice, record=True)
 
-    monkeypatch.setattr(planner_module, "_loop", lambda: _kernel.admission_loop)
+    monkeypatch.setattr(_loops, "_loop", lambda: _kernel.admission_loop)
+    monkeypatch.setattr(_loops, "_spread_loop", lambda: _spread_kernel.spread_loop)
     for seed in range(120):
         planner = AdmissionPlanner(crowded(seed), seed=seed)
-        for choice in itertools.islice(planner._choices(), 12, 40, 5):
+        choices = list(itertools.islice(planner._choices(), 12, 40, 5))
+        if planner._may_spread:
+            choices += [replace(choice, share=3, splits=()) for choice in choices[:3]]
+        for choice in choices:
             fast, slow = (run(planner, choice, most, most > 1) for most in (2**40, 1))
             assert [list(column) for column in fast[3:]] == [list(column) for column in slow[3:]], seed
             assert fast[1] == pytest.approx(slow[1])
             assert fast[2] == pytest.approx(slow[2])
     assert calls[True] < 0.7 * calls[False]
+
+
+def test_prompts_side_by_side_are_valid_and_the_clock_is_right() -> None:
+    together = 0
+    for seed in range(180):
+        instance = replace(
+            (crowded, waiting)[seed % 3 == 0](seed), objective=OBJECTIVES[seed % len(OBJECTIVES)]
+        )
+        if not (instance.policy.hybrid_batching and instance.policy.chunked_prefill):
+            continue
+        planner, rng = AdmissionPlanner(instance, seed=seed), random.Random(seed)
+        for _ in range(6):
+            choice = Choice(
+                work=rng.uniform(-1, 2), arrival=rng.random(), cap=rng.choice([ANY, 2, 8]),
+                budget=rng.choice([ANY, 1, 16]), look=rng.choice([1, 9]), share=rng.choice([1, 2, 5, 30]),
+            )  # fmt: skip
+            finished, first, last = planner._timed(choice)
+            assert finished
+            made = planner.schedule(choice)
+            check = verify(instance, made)
+            assert check.ok, (seed, choice, check.violations[:2])
+            assert check.metrics is not None
+            assert max(max(batch.tokens.values(), default=0) for batch in made.batches) <= choice.share
+            together += any(len(batch.tokens) > 1 for batch in made.batches)
+            told = planner._estimate.value(first, last)
+            assert told == pytest.approx(float(objective_value(instance.objective, check.metrics)), rel=1e-6)
+    assert together > 20
+
+
+def test_chunks_are_small_where_their_squares_are_dear() -> None:
+    cost = CostModel([("0.005", "0.00001")], ("0", "0"), ("0", "0.0000002"), "square")
+    groups = tuple(RequestGroup(f"r{k}", 1_000, 100, k * Fraction("0.2")) for k in range(30))
+    instance = Instance("squares", groups, System(10**5, 4_096, 4_096), cost, objective="mean_e2e")  # type: ignore[arg-type]
+    planner = AdmissionPlanner(instance)
+    *_, (_, made) = planner.plans()
+    assert planner.best is not None
+    assert planner.best.share <= 256
+    whole = AdmissionPlanner(replace(instance, policy=Policy(hybrid_batching=False)))
+    assert all(choice.share == ANY for choice in itertools.islice(whole._choices(), 60))
+    assert verify(instance, made).ok
 
 
 def test_evicted_requests_go_on_and_the_clock_is_right() -> None:

@@ -98,6 +98,7 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
     from infermax_opt.infermax.bounds.backwards import backwards_bounds
     from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
     from infermax_opt.infermax.bounds.interaction import interaction_bound
+    from infermax_opt.infermax.bounds.lingering import lingering_bound
     from infermax_opt.infermax.bounds.mutual import mutual_bound
     from infermax_opt.infermax.bounds.overload import overload_bound
     from infermax_opt.infermax.bounds.pace import pace_bound
@@ -105,7 +106,7 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
     from infermax_opt.infermax.bounds.waves import waves_bound
 
     yield from backwards_bounds(instance, stop=stop)
-    others = (pace_bound, overload_bound, interaction_bound)
+    others = (pace_bound, overload_bound, interaction_bound, lingering_bound)
     # Where most requests wait, progress is nearly always the best, and is done before any of these.
     searches = (
         (mutual_bound, progress_bound, *others)

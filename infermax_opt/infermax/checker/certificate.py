@@ -21,6 +21,7 @@ from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.interaction import interaction
 from infermax_opt.infermax.checker.lagrangian import lagrangian
 from infermax_opt.infermax.checker.levels import levels
+from infermax_opt.infermax.checker.lingering import lingering
 from infermax_opt.infermax.checker.mutual import mutual
 from infermax_opt.infermax.checker.occupancy import occupancy
 from infermax_opt.infermax.checker.on_time import on_time
@@ -135,6 +136,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "progress": progress,
         "waves": waves,
         "interaction": interaction,
+        "lingering": lingering,
         "mutual": mutual,
         "pace": pace,
         "overload": overload,

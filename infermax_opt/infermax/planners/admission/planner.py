@@ -6,13 +6,12 @@ first a few that are known to be good somewhere, then random changes to the best
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
@@ -44,6 +43,8 @@ MOVED = 3
 FAR = (3.0, 10.0, 40.0)
 #: Share of the tries that change the best choice by a little; the others change it by much.
 SMALL_CHANGES = 0.7
+#: Prompt tokens of a request in a batch, and of all, that are tried first where prompts are side by side.
+SPREADS, BUDGETS = (64, 128, 256), (512, 1024, 1536)
 #: Seconds between two choices that become schedules.
 PAUSE = 0.5
 
@@ -59,6 +60,9 @@ class Choice:
         and output, and `arrival` times its arrival in units of the mean time between arrivals.
     cap, budget, most, pause, look : int
         As in `_kernel.Knobs`.
+    share : int
+        Prompt tokens of a request in a batch, where several prompts are processed side by side: see
+        `_spread_kernel`.  `most`, `pause` and `splits` do not count then.
     moves : tuple of (int, int)
         Requests, each with the place in the order to which it is moved then, one after the other.
     splits : tuple of (int, int, int)
@@ -75,6 +79,7 @@ class Choice:
     most: int = ANY
     pause: int = 0
     look: int = 1
+    share: int = ANY
     moves: tuple[tuple[int, int], ...] = ()
     splits: tuple[tuple[int, int, int], ...] = ()
 
@@ -105,6 +110,7 @@ class AdmissionPlanner:
         self._work = self._service()
         gap = float(self._arrival.max()) / len(requests)
         self._may_split = instance.policy.preemption
+        self._may_spread = instance.policy.hybrid_batching and instance.policy.chunked_prefill
         #: Logarithms and arrivals, a row for each weight of a `Choice`.
         self._features = np.array([
             np.log(np.maximum(self._work, 1e-12)), np.log(self._inputs), np.log(self._outputs),
@@ -165,7 +171,7 @@ class AdmissionPlanner:
             best = self.best or Choice()
             if self.runs < SETTLED or self.rng.random() >= MOVING:
                 yield self._changed(best)
-            elif self._may_split and self.rng.random() < SPLITTING:
+            elif self._may_split and best.share == ANY and self.rng.random() < SPLITTING:
                 yield self._split(best)
             else:
                 yield self._moved(best)
@@ -190,6 +196,9 @@ class AdmissionPlanner:
             yield replace(self.best or loose, budget=budget)
         for most in (1, 2, 4):
             yield replace(self.best or loose, most=most)
+        if self._may_spread and int(self._inputs.max()) > min(SPREADS):
+            for share, budget in product(SPREADS, BUDGETS):
+                yield replace(self.best or loose, share=share, budget=budget, splits=())
 
     def _changed(self, choice: Choice) -> Choice:
         """A choice near the best one, or far from it."""
@@ -219,6 +228,7 @@ class AdmissionPlanner:
             most=number(choice.most, 64),
             pause=int(rng.choice(pauses)),
             look=number(choice.look, 64),
+            share=number(choice.share, system.prefill_budget) if choice.share < ANY else ANY,
             moves=choice.moves,
             splits=choice.splits,
         )
@@ -327,10 +337,10 @@ class AdmissionPlanner:
 
     def _run(self, choice: Choice, *, record: bool) -> tuple[Any, ...]:
         """What `admission_loop` gives for a choice."""
-        from infermax_opt.infermax.planners.admission import _kernel
+        from infermax_opt.infermax.planners.admission._loops import loop_of
 
-        knobs = _kernel.Knobs(choice.cap, choice.budget, choice.most, choice.pause, choice.look)
-        found: tuple[Any, ...] = _loop()(
+        loop, knobs = loop_of(choice, spread=choice.share < ANY and not choice.splits)
+        found: tuple[Any, ...] = loop(
             self._machine(), self._queue(choice), knobs, self._cost(), MAX_BATCHES, record
         )
         return found
@@ -376,11 +386,3 @@ class AdmissionPlanner:
                 )
             )
         return batches
-
-
-@functools.cache
-def _loop() -> Callable[..., Any]:
-    """The loop, compiled."""
-    from infermax_opt.infermax.planners.admission import _kernel
-
-    return compiled(_kernel.admission_loop, _kernel.HELPERS)

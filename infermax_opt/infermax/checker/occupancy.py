@@ -20,13 +20,13 @@ class Occupancy:
 
     See `infermax_opt.infermax.bounds.occupancy`.
 
-    `most`: active requests at most; `top`: the last list of potentials, which stands for `top` and more
-    where `wide`; `ranges`: tokens that each list is for.
+    `young_tokens`: first tokens that are not looked at; `most`: active requests at most; `top`: the last list
+    of potentials, which stands for `top` and more where `wide`; `ranges`: tokens that each list is for.
     """
 
     def __init__(self, instance: Instance, evidence: Field, piece: Piece):
         young, prices = evidence["young"].whole(0), evidence["prices"]
-        kinds, self.young = instance.since(), young > 0
+        kinds, self.young_tokens, self.young = instance.since(), young, young > 0
         self.old = [(i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in kinds]
         names = ("token", "size", "out_fixed", "out_size")
         self.token, self.size, *self.out = Field([prices[n].value for n in names], prices.path).integers()
@@ -87,7 +87,20 @@ def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
     piece : Piece
         Affine piece of the batch time.
     """
-    graph, kinds = Occupancy(instance, evidence, piece), instance.since()
+    return paid_in(Occupancy(instance, evidence, piece), instance, piece)
+
+
+def paid_in(graph: Occupancy, instance: Instance, piece: Piece) -> Payments:
+    """What each request pays, as no step of the graph earns more than it costs.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    instance : Instance
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    kinds = instance.since()
     layers = Layers(graph.potential[0], graph.potential[0], [FAR], [FAR])
     for k in range(1, graph.top + 1):
         layers = joined(graph, k, layers, instance.work)

@@ -20,6 +20,7 @@ from infermax_opt.infermax.data.instance import Instance
 from tests.infermax.occupancy_adversary import (
     BESIDES,
     EXPONENT,
+    LATE,
     SIZE,
     TOKEN,
     Edge,
@@ -98,9 +99,9 @@ def walk(graph: Graph, ends: Ends) -> Iterator[Step]:
         for edge in graph.edges:
             yield from at_stage(graph, ends, stage, edge)
         for k, u in states:
-            for layer in "PR":
-                yield Step("nothing", (stage, (k, u, layer)), (stage + 1, (k, u, "P")), pure, none)
-            for layer in "AU" if any("late return" in edge.kinds for edge in graph.edges) else "":
+            yield Step("nothing", (stage, (k, u, "P")), (stage + 1, (k, u, "P")), pure, none)
+            late = stage < 0 and any("late return" in edge.kinds for edge in graph.edges)
+            for layer in "AU" if late else "":
                 idle = [0] * graph.columns
                 idle[TOKEN], idle[SIZE] = 1, graph.shortest
                 yield Step("late", (stage, (k, u + 1, layer)), (stage, (k, u, layer)), 0, tuple(idle))
@@ -124,11 +125,12 @@ def at_stage(graph: Graph, ends: Ends, stage: int, edge: Edge) -> Iterator[Step]
     """The step that an edge is at some stage, if it is one."""
     kind, (least, most) = kind_of(edge), limits(graph, ends, stage)
     size = abs(edge.target[1] - edge.source[1]) - (kind == "pure return")
-    if kind == "late return":
-        return  # a return and an idle step
-    if kind in ("evict", "late entry", *RETURNS) and not least <= size <= most:
+    size += kind == "late return"
+    if kind in ("evict", *LATE, *RETURNS) and not least <= size <= most:
         return
-    if kind == "late entry":  # the same, but where there is no room for the return
+    if kind == "late return" and stage < 0:
+        return  # a return and an idle step
+    if kind == "late entry" and stage < 0:  # the same, but where there is no room for the return
         idle = list(edge.prices)
         idle[SIZE] -= size - graph.shortest
         yield Step("late", (stage, edge.source), (stage, edge.target), edge.cost, tuple(idle))
@@ -139,9 +141,6 @@ def at_stage(graph: Graph, ends: Ends, stage: int, edge: Edge) -> Iterator[Step]
         return
     target = stage + (kind in BATCHES)
     yield Step(kind, (stage, edge.source), (target, edge.target), edge.cost, edge.prices)
-    if edge.target[2] == "U" and edge.source[2] == "P":
-        ready = (*edge.source[:2], "R")
-        yield Step(kind, (stage, ready), (target, edge.target), edge.cost, edge.prices)
 
 
 def sensible(graph: Graph, ends: Ends, steps: Iterator[Step]) -> list[Step]:

@@ -149,6 +149,7 @@ def run(
 def pass_batches(
     table: Any, other: Any, came: Any, low: Any, lows: Any, highs: Any, capacity: Any, prompts: Any,
     ends: Any, shortest: Any, longest: Any, young: Any, evictions: Any, chunked: Any, costs: Any,
+    potential: Any, below: Any,
 ) -> Any:  # fmt: skip
     """Least distances after some batches, in the first layer of the table that is returned.
 
@@ -173,6 +174,10 @@ def pass_batches(
     young, evictions, chunked : bool
         `settle` of `_kernels_occupancy`.
     costs : Costs
+    potential : int64 array (rows, width)
+        Of the states.
+    below : int64 array
+        Becomes how many cost less than their potential before each batch, and after the last one.
     """
     _, rows, width = table.shape
     first, last, begin, final, beyond = np.empty((5, rows), np.int64)
@@ -180,6 +185,9 @@ def pass_batches(
     for step in range(batches + 1):
         base = step * 3 * rows * width
         bounds(rows, width, low, lows[step], highs[step], capacity, first, last)
+        for k in range(rows):
+            for x in range(first[k], last[k] + 1):
+                below[step] += table[0, k, x] < potential[k, x]
         fewest, most = max(lows[step], shortest + 1) - low, min(highs[step], longest) - low
         if not evictions or step == batches:
             most = -1

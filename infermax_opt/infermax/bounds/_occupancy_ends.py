@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["OccupancyEnds"]
 
-#: States before each of the first batches, together, and of the last ones: a checker looks at all of them.
-MAX_FIRST, MAX_LAST = 900_000, 150_000
+#: States before each of the first batches, together, of which a checker looks at few, and of the last ones,
+#: of which it looks at all.
+MAX_FIRST, MAX_LAST = 6_000_000, 150_000
+#: Those at the beginning that a checker looks at.
+MAX_CHEAP = 650_000
 #: Entries of the tables that remember how states were reached.
 MAX_ENTRIES = 2**26
 
@@ -48,6 +51,34 @@ class OccupancyEnds:
         first = min(shortest, batches - self.last) - self.idle
         self.first = _fitting(first, self._at_the_start, MAX_FIRST)
 
+    def _before(self, begin: _Window) -> Integers:
+        """Distances when a token is looked at for the first time."""
+        table = begin.table()
+        table[0, 0, 0] = self.idle * min(self.graph.plain, self.graph.pure)
+        return table
+
+    def shorten(self, prices: Prices, potential: Integers) -> bool:
+        """Whether a checker would look at too many states: then there are fewer first batches.
+
+        It looks at those that cost less than their potential.
+
+        Parameters
+        ----------
+        prices : Prices
+        potential : int64 array
+        """
+        begin = self._at_the_start(self.first)
+        known = begin.table()[0]
+        for k in range(begin.rows):
+            first, last = self.graph.ranges[k]
+            low = k * begin.low
+            last = min(last, low + begin.width - 1)
+            known[k, first - low : last - low + 1] = potential[k, first : last + 1]
+        if begin.run(self._before(begin), prices, known)[2] <= MAX_CHEAP:
+            return False
+        self.first -= max(1, self.first // 4)
+        return True
+
     def _at_the_start(self, batches: int) -> _Window:
         prompts = self.graph.prompts
         sizes = [(prompts[0], prompts[-1] + done) for done in range(batches + 1)]
@@ -74,9 +105,7 @@ class OccupancyEnds:
 
         graph = self.graph
         begin, finish = self._at_the_start(self.first), self._at_the_end(self.last)
-        table = begin.table()
-        table[0, 0, 0] = self.idle * min(graph.plain, graph.pure)
-        started, steps = begin.run(table, prices)
+        started, steps, _ = begin.run(self._before(begin), prices)
         tables, came = np.full(graph.shape, FAR, np.int64), np.full(graph.shape, -1, np.int64)
         begin.give(started[0], tables[0])
         settled, weights = graph.settle(prices, tables, came)
@@ -84,7 +113,7 @@ class OccupancyEnds:
             return 0, None, weights
         table = finish.table()
         finish.take(settled[0], table[0])
-        ended, last = finish.run(table, prices)
+        ended, last, _ = finish.run(table, prices)
         least, row = int(ended[0, 0, 0]), np.zeros((1, 1 + graph.prices), np.int64)
         if least >= FAR:
             return 0, None, row[:0]
@@ -178,11 +207,25 @@ class _Window:
             begin = first - k * self.low
             whole[k, first : first + count] = table[k, begin : begin + count]
 
-    def run(self, table: Integers, prices: Prices) -> tuple[Integers, Any]:
-        """Distances after these batches, and the last edge to each state."""
+    def run(
+        self, table: Integers, prices: Prices, potential: Integers | None = None
+    ) -> tuple[Integers, Any, int]:
+        """Distances after these batches, the last edge to each state, and how many states are cheap.
+
+        Parameters
+        ----------
+        table : int64 array
+            Distances before.
+        prices : Prices
+        potential : int64 array, optional
+            States are cheap that cost less than this.
+        """
         import numpy as np
 
         graph = self.graph
+        if potential is None:
+            potential = np.full(table.shape[1:], -1 << 62, np.int64)
+        below = np.zeros(len(self.sizes), np.int64)
         came = np.full((len(self.sizes), *table.shape), -1, np.int32)
         lows, highs = np.array(self.sizes, np.int64).T.copy()
         passing = _kernel(graph.is_tiny)
@@ -190,8 +233,9 @@ class _Window:
             table, np.empty_like(table), came, self.low, lows, highs, graph.capacity,
             np.array(self.prompts, np.int64), np.array(self.ends, np.int64), graph.prompts[0],
             graph.ends[-1] - 1, graph.young > 0, graph.evictions, graph.chunked, graph.costs(prices),
+            potential, below,
         )  # fmt: skip
-        return table, came
+        return table, came, int(below.sum())
 
     def weigh(self, came: Any, state: tuple[int, int], prices: Prices, weights: Integers) -> tuple[int, int]:
         """Add the weights of the path to a state after these batches; return the one that it begins with.

@@ -150,29 +150,59 @@ class OccupancyPrices:
         if draft.level == 0 or not self.ends_matter(graph):
             return
         ends = OccupancyEnds(graph, *self.least)
-        master = _EndsMaster(graph, draft.point)
-        best, level = np.append(draft.point, 0.0), draft.level / graph.scale
-        way, failed, point = WAY, 0, best
-        for _ in range(STEPS):
-            if self.stop() or failed > PATIENCE:
+        master, point = _EndsMaster(graph, draft.point), np.append(draft.point, 0.0)
+        while ends.last > 0:
+            point, found = self.improve_ends(ends, master, point)
+            if found is None:
                 return
+            prices, potential, least = found
+            # What is known of more first batches holds for fewer.
+            if not ends.shorten(prices, potential):
+                level = float(point[:-1] @ master.gain[:-1]) * graph.scale + least
+                self.note(graph, level, prices, potential, (ends.first, ends.last, least))
+                return
+
+    def improve_ends(
+        self, ends: OccupancyEnds, master: _EndsMaster, point: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float64], tuple[Prices, npt.NDArray[np.int64], int] | None]:
+        """Find the best prices with so many first and last batches, from a point on.
+
+        Parameters
+        ----------
+        ends : OccupancyEnds
+        master : _EndsMaster
+        point : float array
+            Scaled prices, the last one of the walk.
+
+        Returns
+        -------
+        point : float array
+        found : (Prices, int64 array, int) or None
+            The prices, their potentials, and what the walk costs; None where nothing settled.
+        """
+        import numpy as np
+
+        best, level, found = point, 0.0, None
+        way, failed = WAY, 0
+        for _ in range(STEPS):
             prices, value = master.whole(point[:-1]), 0.0
             least, potential, weights = ends.settle(prices)
             if potential is not None:
-                value = float(point[:-1] @ master.gain[:-1]) + least / graph.scale
-                self.note(graph, value * graph.scale, prices, potential, (ends.first, ends.last, least))
+                value = float(point[:-1] @ master.gain[:-1]) + least / ends.graph.scale
             for row in weights:
                 master.cut(np.append(row, 0 if potential is None else -1))
-            if value > level:
-                best, level, failed, way = point, value, 0, min(WAY, way * LONGER)
+            if potential is not None and value > level:
+                best, level, found = point, value, (prices, potential, least)
+                failed, way = 0, min(WAY, way * LONGER)
             else:
                 failed += 1
                 if failed % FAILURES == 0 or not len(weights):
                     way = max(LEAST_WAY, way / 2)
-            furthest = master.furthest(level, TOLERANCE)
+            furthest = None if self.stop() or failed > PATIENCE else master.furthest(level, TOLERANCE)
             if furthest is None:
-                return
+                break
             point = best + (furthest - best) * way
+        return best, found
 
     def ends_matter(self, graph: OccupancyGraph) -> bool:
         """Whether the ends are a part of the schedule that counts, and can be walked."""

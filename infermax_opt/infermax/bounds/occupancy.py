@@ -57,12 +57,12 @@ So, if 0 <= T <= least O - y0, 0 <= L < least O' and y0 + T + L <= J, the walk f
 to i + t before batch y0 + t + 1; then any steps; then L batches without first tokens, with sizes from e - t
 to the largest I' + O' when t are to come; and finishes.  J is at least the largest O, and the area of all KV
 through M.  Here any batch is a step: one without decodes, first tokens and returns costs alpha + p0 and
-changes nothing, one with nobody active alpha + d0 or that, as do the first y0; for y > 0 requests may turn up
-before any of them.  A late return counts as a
-return and an idle step: it costs -out and the token a + b (s-1) that is not made, and idling a + b min I or
-less.  The least cost z of such a walk comes from distances after 1, 2 ... T batches, the potentials, which
-must not be above those after batch T, and distances from them on through the last L batches.  The makespan is
-at least F plus all payments plus z.  The last k must not stand for others.
+changes nothing, one with nobody active alpha + d0 or that, as do the first y0.  In the last batches a late
+return counts as a return and an idle step: it would cost the token a + b (s-1) that is not made besides, and
+idling costs a + b min I or less.  The least cost z of such a walk comes from distances after 1, 2 ... T
+batches, the potentials, which must not be above those after batch T, and distances from them on through the
+last L batches.  Where a distance is above the potential already, so it stays along all steps.  The makespan
+is at least F plus all payments plus z.  The last k must not stand for others.
 
 Blocks of KV hold at least the tokens in them; P, C and arrivals only restrict schedules further.
 """

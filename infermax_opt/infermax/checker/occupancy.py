@@ -40,6 +40,8 @@ class Occupancy:
         self.late = self.evictions and instance.chunked
         self.plain, self.mixed, self.pure, self.rho = instance.presence(piece)
         self._read_potential(instance, evidence["potential"])
+        #: Of each number of active requests, as they are checked.
+        self.layers: list[Layers] = []
 
     def _read_potential(self, instance: Instance, given: Field) -> None:
         """A list for each number of active requests, from no tokens but the prompts up to a full memory."""
@@ -101,11 +103,11 @@ def paid_in(graph: Occupancy, instance: Instance, piece: Piece) -> Payments:
         Affine piece of the batch time.
     """
     kinds = instance.since()
-    layers = Layers(graph.potential[0], graph.potential[0], [FAR], [FAR])
+    graph.layers = [Layers(graph.potential[0], graph.potential[0], [FAR], [FAR])]
     for k in range(1, graph.top + 1):
-        layers = joined(graph, k, layers, instance.work)
-        instance.work.spend(6 * len(layers.between))
-        check_batches(graph, k, layers)
+        graph.layers.append(joined(graph, k, graph.layers[-1], instance.work))
+        instance.work.spend(6 * len(graph.potential[k]))
+        check_batches(graph, k, graph.layers[k])
         check_leaves(graph, k, instance.work)
     earned = [
         graph.size * (i * o + o * (o - 1) // 2) + graph.token * o + graph.starts[i] + graph.finishes[i + o]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from operator import le
 from typing import Any
 
 from infermax_opt.checking.errors import require
@@ -12,6 +11,7 @@ from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.occupancy import Occupancy, paid_in
+from infermax_opt.infermax.checker.occupancy_start import FirstBatches
 from infermax_opt.infermax.checker.pieces import FAR, Piece
 from infermax_opt.infermax.checker.steps import Step, reach
 
@@ -50,7 +50,7 @@ def walked_ends(graph: Occupancy, instance: Instance, first: int, last: int) -> 
     first, last : int
         Batches at the beginning, those before any token is looked at left out, and at the end.
     """
-    kinds, work = instance.since(), instance.work
+    kinds, work = instance.since(), Work()  # as long as a proof of its own
     shortest, longest = (some(o for _, o, _ in kinds) for some in (min, max))
     young = min(graph.young_tokens, shortest - 1)
     area = sum(c * (i * o + o * (o - 1) // 2) for i, o, c in kinds)
@@ -59,13 +59,7 @@ def walked_ends(graph: Occupancy, instance: Instance, first: int, last: int) -> 
     require(last < min(o for _, o, _ in graph.old), "ends: a request may start in the last batches")
     fewest = max(longest, -(-area // graph.capacity))
     require(young + first + last <= fewest, "ends: there may be fewer batches")
-    smallest, largest = min(graph.starts), max(graph.starts)
-    sizes = [(smallest, largest + done) for done in range(first + 1)]
-    rows: list[list[Any]] = [[FAR] * (high - low + 1) for low, high in token_spans(graph, *sizes[0])]
-    rows[0] = [young * min(graph.plain, graph.pure)]
-    rows = pass_batches(graph, rows, sizes, True, work)
-    for given, known in zip(cut_potentials(graph, sizes[-1]), rows, strict=True):
-        require(all(map(le, given, known)), "potential: the first batches cost less")
+    FirstBatches(graph, graph.layers, work).follow(first, young * min(graph.plain, graph.pure))
     smallest, largest = min(graph.finishes), max(graph.finishes)
     sizes = [(smallest - left, largest) for left in range(last, -1, -1)]
     rows = pass_batches(graph, cut_potentials(graph, sizes[0]), sizes, False, work)

@@ -13,7 +13,8 @@ ends.  Evidence of the kind
   generated token earns, fixed and for each token of KV), ``out_fixed`` and ``out_size`` (the eviction's
   share of the cost of recomputing, likewise), and the lists ``first`` and ``finish`` (what a first token
   and a finish earn besides, for each size of prompts, the ``young`` tokens included, and of finished
-  requests, smallest first): see `infermax_opt.infermax.bounds.occupancy`;
+  requests, smallest first); ``ends``, where it is there, are the numbers of first and last batches that are
+  walked one by one: see `infermax_opt.infermax.bounds.occupancy`;
 - ``state-flow`` holds the ``piece``, the ``exponent``, the ``potential`` in units, one for each state (null
   where none is reached), and the ``prices`` in units: ``first``, a number for each kind, and ``out``, a list
   for each kind, for n = 1 ... O-1.  Kinds are sorted by I, then O, elements (kind, n) likewise; a state is
@@ -47,8 +48,8 @@ ends.  Evidence of the kind
 
 Certificates of the mean end-to-end latency are of these kinds:
 
-- ``occupancy`` and ``state-flow`` as above, read as payments of the requests in the order in which they
-  finish: see `infermax_opt.infermax.bounds.finishing_order`;
+- ``occupancy``, ``ends`` left out, and ``state-flow`` as above, read as payments of the requests in the
+  order in which they finish: see `infermax_opt.infermax.bounds.finishing_order`;
 - ``progress`` holds the ``piece``, the ``exponent`` (levels are in units of 2**-exponent roots of a tick),
   ``by_slots`` (whether a token's size is one slot, not KV) and ``levels``, a list of [end, level]: cells of a
   clock of masses: see `infermax_opt.infermax.bounds.progress`;

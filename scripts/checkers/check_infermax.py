@@ -3648,18 +3648,27 @@ def reach(
     begin, stop = max(first, start + low), min(last, end + high)
     work.spend(20 + (len(source) + last - first) * (1 if low == high else 5))
     found: list[Any] = [FAR] * (last - first + 1)
+    if begin > stop:
+        return found
     if low == high:
         moved = source[max(0, begin - low - start) : max(0, stop - low - start + 1)]
         found[begin - first : begin - first + len(moved)] = [value + fixed + slope * low for value in moved]
         return found
-    queue, new = deque[tuple[Any, int]](), max(start, begin - high)
-    for u in range(begin, stop + 1):
-        while new <= min(u - low, end):
-            push(queue, source[new - start] - slope * new, new)
-            new += 1
-        if queue[0][1] < u - high:
-            queue.popleft()
-        found[u - first] = queue[0][0] + fixed + slope * u
+    # Windows of `size` values: each is the end of a block of so many, and the beginning of the next one.
+    size, before, after = high - low + 1, begin - high, stop - low
+    values = zip(range(max(start, before), end + 1), source[max(0, before - start) :], strict=False)
+    keys = [FAR] * (start - before) + [value - slope * u for u, value in values]
+    keys = keys[: max(0, after - before + 1)] + [FAR] * (after - end)
+    starts: list[Any] = []
+    ends: list[Any] = []
+    for block in range(0, len(keys), size):
+        some = keys[block : block + size]
+        starts += accumulate(some, min)
+        ends += list(accumulate(reversed(some), min))[::-1]
+    least = map(min, ends, starts[size - 1 :])
+    found[begin - first : stop - first + 1] = [
+        value + fixed + slope * u for u, value in zip(range(begin, stop + 1), least, strict=False)
+    ]
     return found
 
 
@@ -3698,13 +3707,13 @@ class Occupancy:
 
     See `infermax_opt.infermax.bounds.occupancy`.
 
-    `most`: active requests at most; `top`: the last list of potentials, which stands for `top` and more
-    where `wide`; `ranges`: tokens that each list is for.
+    `young_tokens`: first tokens that are not looked at; `most`: active requests at most; `top`: the last list
+    of potentials, which stands for `top` and more where `wide`; `ranges`: tokens that each list is for.
     """
 
     def __init__(self, instance: Instance, evidence: Field, piece: Piece):
         young, prices = evidence["young"].whole(0), evidence["prices"]
-        kinds, self.young = instance.since(), young > 0
+        kinds, self.young_tokens, self.young = instance.since(), young, young > 0
         self.old = [(i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in kinds]
         names = ("token", "size", "out_fixed", "out_size")
         self.token, self.size, *self.out = Field([prices[n].value for n in names], prices.path).integers()
@@ -3718,6 +3727,8 @@ class Occupancy:
         self.late = self.evictions and instance.chunked
         self.plain, self.mixed, self.pure, self.rho = instance.presence(piece)
         self._read_potential(instance, evidence["potential"])
+        #: Of each number of active requests, as they are checked.
+        self.layers: list[Layers] = []
 
     def _read_potential(self, instance: Instance, given: Field) -> None:
         """A list for each number of active requests, from no tokens but the prompts up to a full memory."""
@@ -3765,12 +3776,25 @@ def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
     piece : Piece
         Affine piece of the batch time.
     """
-    graph, kinds = Occupancy(instance, evidence, piece), instance.since()
-    layers = Layers(graph.potential[0], graph.potential[0], [FAR], [FAR])
+    return paid_in(Occupancy(instance, evidence, piece), instance, piece)
+
+
+def paid_in(graph: Occupancy, instance: Instance, piece: Piece) -> Payments:
+    """What each request pays, as no step of the graph earns more than it costs.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    instance : Instance
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    kinds = instance.since()
+    graph.layers = [Layers(graph.potential[0], graph.potential[0], [FAR], [FAR])]
     for k in range(1, graph.top + 1):
-        layers = joined(graph, k, layers, instance.work)
-        instance.work.spend(6 * len(layers.between))
-        check_batches(graph, k, layers)
+        graph.layers.append(joined(graph, k, graph.layers[-1], instance.work))
+        instance.work.spend(6 * len(graph.potential[k]))
+        check_batches(graph, k, graph.layers[k])
         check_leaves(graph, k, instance.work)
     earned = [
         graph.size * (i * o + o * (o - 1) // 2) + graph.token * o + graph.starts[i] + graph.finishes[i + o]
@@ -3901,6 +3925,485 @@ def check_leaves(graph: Occupancy, k: int, work: Work) -> None:
                 all(map(le, graph.potential[number][::-1], reached)),
                 "potential: finishing or an eviction earns",
             )
+
+
+# --- infermax_opt/infermax/checker/occupancy_start.py ---------------------------------------------
+# Proof: potentials in the graph of occupancy are costs of its first batches, or lower ones.
+#
+# Only states that cost less than their potentials are followed: whatever others lead to costs no less than the
+# potential there, as no step earns more than it costs.
+
+
+class Cheap(NamedTuple):
+    """Costs of states of some number of active requests, from `begin` tokens on, all others being FAR."""
+
+    begin: int
+    costs: list[Any]
+
+    @property
+    def end(self) -> int:
+        """The last tokens."""
+        return self.begin + len(self.costs) - 1
+
+
+NOTHING = Cheap(0, [])
+
+
+def merged(one: Cheap, other: Cheap) -> Cheap:
+    """The lower costs of two."""
+    if not one.costs or not other.costs:
+        return one if one.costs else other
+    begin, end = min(one.begin, other.begin), max(one.end, other.end)
+    padded = [[FAR] * (some.begin - begin) + some.costs + [FAR] * (end - some.end) for some in (one, other)]
+    return Cheap(begin, list(map(min, *padded)))
+
+
+def trimmed(costs: Cheap, first: int, potentials: list[Any]) -> Cheap:
+    """Without what is no less than the potentials, given from `first` on, at both ends.
+
+    Parameters
+    ----------
+    costs : Cheap
+    first : int
+    potentials : list
+    """
+    known = potentials[costs.begin - first :]
+    less = [cost < some for cost, some in zip(costs.costs, known, strict=False)]
+    if True not in less:
+        return NOTHING
+    start, end = less.index(True), len(less) - less[::-1].index(True)
+    return Cheap(costs.begin + start, costs.costs[start:end])
+
+
+def led(costs: Cheap, span: tuple[int, int], step: Step, work: Work) -> Cheap:
+    """Least costs of the states that a step leads to, within a span of tokens.
+
+    Parameters
+    ----------
+    costs : Cheap
+    span : (int, int)
+    step : Step
+    work : Work
+        Counts the steps.
+    """
+    low, high, *_ = step
+    first, last = max(span[0], costs.begin + low), min(span[1], costs.end + high)
+    if not costs.costs or first > last:
+        return NOTHING
+    return Cheap(first, reach(costs.costs, (costs.begin, costs.end), (first, last), step, work))
+
+
+class FirstBatches:
+    """The first batches, followed one by one.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    layers : list of Layers
+        Potentials by active requests.
+    work : Work
+        Counts the steps.
+    """
+
+    def __init__(self, graph: Occupancy, layers: list[Layers], work: Work):
+        self.graph, self.layers, self.work = graph, layers, work
+        self.rows = [NOTHING] * (graph.top + 1)
+
+    def follow(self, batches: int, before: int) -> None:
+        """Require that no potential is above the costs of so many batches.
+
+        Parameters
+        ----------
+        batches : int
+        before : int
+            What those before them cost.
+        """
+        graph = self.graph
+        self.rows[0] = self._trimmed(0, Cheap(0, [before]), "between")
+        largest = max(graph.starts)
+        for done in range(batches):
+            if any(row.costs for row in self.rows):
+                self._pass(largest + done)
+        require(not any(row.costs for row in self.rows), "potential: the first batches cost less")
+
+    def _trimmed(self, k: int, costs: Cheap, layer: str) -> Cheap:
+        self.work.spend(2 * len(costs.costs))
+        return trimmed(costs, self.graph.ranges[k][0] if k else 0, getattr(self.layers[k], layer))
+
+    def _span(self, k: int, largest: int, more: int = 0) -> tuple[int, int]:
+        """Tokens of k requests none of which is larger than that, in a batch as much larger as said."""
+        first, last = self.graph.ranges[k]
+        return first, min(last, k * (largest + more))
+
+    def _pass(self, largest: int) -> None:
+        """Follow one batch, before which no active request is larger than that."""
+        graph, rows = self.graph, self.rows
+        evicted = (graph.shortest + 1, min(largest, graph.longest), *graph.out)
+        returns = graph.evictions and evicted[0] <= evicted[1]
+        for k in range(len(rows) - 1, 0, -1) if returns else ():
+            self._evict(k, (-evicted[1], -evicted[0], graph.out[0], -graph.out[1]), largest)
+        for k in range(1, len(rows)):
+            rows[k] = self._trimmed(k, self._idle(k, rows[k]), "between")
+        mixed, pure = self._coming(evicted if returns else None)
+        alone = self._join(rows, pure, largest, 1, "pure")
+        alone = list(map(merged, rows, alone))
+        ready = rows
+        if graph.young:
+            starts: list[Step] = [(i, i, -pay, 0) for i, pay in graph.starts.items()]
+            ready = list(map(merged, rows, self._join(rows, starts, largest, 0, "ready")))
+        decoding = self._join(ready, mixed, largest, 0, "mixed")
+        self.rows = [
+            self._after(k, (ready[k], graph.plain), (decoding[k], graph.mixed), alone[k], largest + 1)
+            for k in range(len(rows))
+        ]
+
+    def _evict(self, k: int, step: Step, largest: int) -> None:
+        costs = led(self.rows[k], self._span(k - 1, largest), step, self.work)
+        self.rows[k - 1] = merged(self.rows[k - 1], self._trimmed(k - 1, costs, "between"))
+
+    def _idle(self, k: int, row: Cheap) -> Cheap:
+        """Costs if some make no token in the next batch."""
+        if not row.costs:
+            return row
+        first, each = self.graph.ranges[k][0], self.graph.idle
+        self.work.spend(3 * (row.end - first))
+        falling = row.costs[::-1] + [FAR] * (row.begin - first)
+        least = accumulate([value - x * each for x, value in enumerate(falling)], min)
+        return Cheap(first, [value + x * each for x, value in enumerate(least)][::-1])
+
+    def _coming(self, evicted: Any) -> tuple[list[Step], list[Step]]:
+        """Requests that come into a batch with decodes, and into one without."""
+        graph = self.graph
+        token, size, (fixed, slope) = graph.token, graph.size, graph.out
+        back, each = -graph.rho - fixed, graph.rho - slope
+        mixed: list[Step] = [] if graph.young else [(i, i, -pay, 0) for i, pay in graph.starts.items()]
+        pure: list[Step] = [(i + 1, i + 1, -pay - token - size * i, 0) for i, pay in graph.starts.items()]
+        if evicted is not None:
+            low, high, *_ = evicted
+            mixed.append((low, high, back, each))
+            pure.append((low + 1, high + 1, back - each - token + size, each - size))
+            if graph.late:
+                mixed.append((low - 1, high - 1, back + each + token, each + size))
+                pure.append((low, high, back, each))
+        return mixed, pure
+
+    def _join(self, rows: list[Cheap], steps: list[Step], largest: int, more: int, layer: str) -> list[Cheap]:
+        """Costs in a batch into which some requests came by these steps.
+
+        Parameters
+        ----------
+        rows : list of Cheap
+            Those without any of them.
+        steps : list of Step
+        largest, more : int
+            The largest size of a request before the batch, and by how much it may be more in it.
+        layer : str
+            Potentials there.
+        """
+        found = [NOTHING]
+        for k in range(1, len(rows)):
+            source, here = merged(rows[k - 1], found[k - 1]), NOTHING
+            for step in steps if source.costs else ():
+                here = merged(here, led(source, self._span(k, largest, more), step, self.work))
+            found.append(self._trimmed(k, here, layer))
+        return found
+
+    def _after(
+        self, k: int, plain: tuple[Cheap, int], mixed: tuple[Cheap, int], alone: Cheap, largest: int
+    ) -> Cheap:
+        """Costs after a batch, by its kind.
+
+        Parameters
+        ----------
+        k : int
+            Active requests.
+        plain, mixed : (Cheap, int)
+            Costs before it where somebody decodes, and what it costs.
+        alone : Cheap
+            Costs before it where nobody does.
+        largest : int
+            The largest size of an active request after it.
+        """
+        graph, (first, last) = self.graph, self._span(k, largest)
+        found = led(alone, (first, last), (0, 0, graph.pure, 0), self.work)
+        for costs, fixed in (plain, mixed):
+            self.work.spend(3 * len(costs.costs))
+            fitting = range(costs.begin, min(costs.end, graph.capacity, last - k) + 1)
+            made = [
+                value + fixed - graph.token * k - graph.size * u
+                for u, value in zip(fitting, costs.costs, strict=False)
+            ]
+            found = merged(found, Cheap(costs.begin + k, made))
+        return self._trimmed(k, found, "between")
+
+
+# --- infermax_opt/infermax/checker/occupancy_ends.py ----------------------------------------------
+# Proof: what the first and the last batches cost in the graph of occupancy, one by one.
+
+#: Fewest and most tokens of some number of active requests.
+Span = tuple[int, int]
+
+
+def occupancy_makespan(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Seconds that all requests pay, and what the walk costs beside that.
+
+    See `infermax_opt.infermax.bounds.occupancy`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    graph = Occupancy(instance, evidence, piece)
+    paid = sum((pay * c for pay, c in paid_in(graph, instance, piece)), Fraction(0))
+    if "ends" in evidence:
+        first, last = (number.whole(0) for number in evidence["ends"].items(2))
+        paid += walked_ends(graph, instance, first, last) / piece.unit
+    return paid / instance.scale
+
+
+def walked_ends(graph: Occupancy, instance: Instance, first: int, last: int) -> Fraction:
+    """Units that a walk costs at least, batch by batch at its beginning and its end.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    instance : Instance
+    first, last : int
+        Batches at the beginning, those before any token is looked at left out, and at the end.
+    """
+    kinds, work = instance.since(), Work()  # as long as a proof of its own
+    shortest, longest = (some(o for _, o, _ in kinds) for some in (min, max))
+    young = min(graph.young_tokens, shortest - 1)
+    area = sum(c * (i * o + o * (o - 1) // 2) for i, o, c in kinds)
+    require(not graph.wide, "ends: the last list stands for several numbers of requests")
+    require(first <= shortest - young, "ends: a request may finish in the first batches")
+    require(last < min(o for _, o, _ in graph.old), "ends: a request may start in the last batches")
+    fewest = max(longest, -(-area // graph.capacity))
+    require(young + first + last <= fewest, "ends: there may be fewer batches")
+    FirstBatches(graph, graph.layers, work).follow(first, young * min(graph.plain, graph.pure))
+    smallest, largest = min(graph.finishes), max(graph.finishes)
+    sizes = [(smallest - left, largest) for left in range(last, -1, -1)]
+    rows = pass_batches(graph, cut_potentials(graph, sizes[0]), sizes, False, work)
+    leave_memory(graph, rows, token_spans(graph, *sizes[-1]), leaving(graph, [], True), work)
+    require(rows[0][0] < FAR, "ends: no walk is known")
+    return Fraction(rows[0][0])
+
+
+def cut_potentials(graph: Occupancy, sizes: Span) -> list[list[Any]]:
+    """Potentials of those states in which active requests have some sizes.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    sizes : (int, int)
+        Least and largest.
+    """
+    lows = [low for low, _ in graph.ranges]
+    spans = enumerate(token_spans(graph, *sizes))
+    return [graph.potential[k][low - lows[k] : high - lows[k] + 1] for k, (low, high) in spans]
+
+
+def token_spans(graph: Occupancy, least: int, most: int, more: int = 0) -> list[Span]:
+    """Tokens of each number of requests of these sizes that are in memory between batches.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    least, most : int
+        Sizes.
+    more : int
+        Tokens that may be there beside them.
+    """
+    found = [(k * least, min(k * most, graph.capacity + k + more)) for k in range(graph.most + 1)]
+    return [(low, high) for low, high in found if low <= high]
+
+
+def pass_batches(
+    graph: Occupancy, rows: list[list[Any]], sizes: list[Span], begins: bool, work: Work
+) -> list[list[Any]]:
+    """Least costs after some batches, by active requests and tokens.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    rows : list of list
+        Those before, changed.
+    sizes : list of (int, int)
+        Least and largest size of an active request before each batch, and after the last.
+    begins : bool
+        Whether requests may start, but none may finish; else none may start.
+    work : Work
+        Counts the steps.
+    """
+    for (least, most), (later, grown) in pairwise(sizes):
+        held, wide = token_spans(graph, least, most), token_spans(graph, least, grown, 1)
+        begin, end = max(least, graph.shortest + 1), min(most, graph.longest)
+        evicted: list[Step] = [(begin, end, *graph.out)] if graph.evictions and begin <= end else []
+        leave_memory(graph, rows, held, leaving(graph, evicted, not begins), work)
+        rows = [idling(graph, row, work) for row in rows]
+        starts = started(graph, begins)
+        if graph.young:
+            rows = list(map(lower, rows, join(graph, rows, held, (starts, 0), work)))
+        mixed, alone = coming(graph, starts, evicted)
+        returns = len(evicted) if graph.late else 0
+        before = [row + [FAR] * (b - a + 1 - len(row)) for row, (a, b) in zip(rows, wide, strict=False)]
+        decoding = join(graph, rows, held, (mixed, returns), work)
+        pure = join(graph, before, wide, (alone, returns), work)
+        spans = zip(held, token_spans(graph, later, grown), strict=False)
+        layers = zip(rows, decoding, map(lower, before, pure), strict=True)
+        rows = [pass_one(graph, k, *both, work) for k, both in enumerate(zip(layers, spans, strict=False))]
+    return rows
+
+
+def leaving(graph: Occupancy, evicted: list[Step], finish: bool) -> list[Step]:
+    """Evictions, and finishes if there may be any.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    evicted : list of Step
+    finish : bool
+    """
+    return evicted + [(end, end, -pay, 0) for end, pay in graph.finishes.items() if finish]
+
+
+def leave_memory(
+    graph: Occupancy, rows: list[list[Any]], held: list[Span], leaves: list[Step], work: Work
+) -> None:
+    """Lower the costs by finishes and evictions, of the largest numbers of requests first.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    rows : list of list
+    held : list of (int, int)
+        Tokens that the rows are for.
+    leaves : list of Step
+    work : Work
+        Counts the steps.
+    """
+    for k in range(len(rows) - 1, 0, -1):
+        (first, last), (begin, end) = held[k], held[k - 1]
+        for some in leaves:
+            reached = reach(rows[k][::-1], (-last, -first), (-end, -begin), some, work)
+            rows[k - 1] = list(map(min, rows[k - 1], reversed(reached)))
+
+
+def idling(graph: Occupancy, row: list[Any], work: Work) -> list[Any]:
+    """Least costs if some make no token in the next batch.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    row : list
+        Costs by tokens.
+    work : Work
+        Counts the steps.
+    """
+    work.spend(2 * len(row))
+    last, each = len(row) - 1, graph.idle
+    least = accumulate([row[last - x] - x * each for x in range(last + 1)], min)
+    return [value + x * each for x, value in enumerate(least)][::-1]
+
+
+def join(
+    graph: Occupancy, before: list[list[Any]], held: list[Span], joins: tuple[list[Step], int], work: Work
+) -> list[list[Any]]:
+    """Least costs in a batch into which some requests came.
+
+    Who returns and makes no token counts as one that makes one and is idle, which costs no more.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    before : list of list
+        Costs without any of them, by active requests and tokens.
+    held : list of (int, int)
+        Tokens that the rows are for.
+    joins : (list of Step, int)
+        How many of them, the first ones, may make no token.
+    work : Work
+        Counts the steps.
+    """
+    steps, late = joins
+    rows = [[FAR] * len(row) for row in before]
+    for k in range(1, len(rows)):
+        source = lower(before[k - 1], rows[k - 1])
+        for number, some in enumerate(steps):
+            rows[k] = lower(rows[k], reach(source, held[k - 1], held[k], some, work))
+            if number < late:
+                rows[k] = idling(graph, rows[k], work)
+    return rows
+
+
+def lower(one: list[Any], other: list[Any]) -> list[Any]:
+    """The lower of two costs, state by state."""
+    return list(map(min, one, other))
+
+
+def started(graph: Occupancy, begins: bool) -> list[Step]:
+    """First tokens, if there may be any.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    begins : bool
+    """
+    return [(i, i, -pay, 0) for i, pay in graph.starts.items()] if begins else []
+
+
+def coming(graph: Occupancy, starts: list[Step], evicted: list[Step]) -> tuple[list[Step], list[Step]]:
+    """Requests that come into a batch with decodes, and into one without: returns before first tokens.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    starts : list of Step
+        First tokens.
+    evicted : list of Step
+        Evictions of those that return.
+    """
+    token, size = graph.token, graph.size
+    mixed: list[Step] = []
+    pure: list[Step] = []
+    for low, high, fixed, slope in evicted:
+        back, each = -graph.rho - fixed, graph.rho - slope
+        mixed.append((low, high, back, each))
+        pure.append((low + 1, high + 1, back - each - token + size, each - size))
+    mixed += [] if graph.young else starts
+    pure += [(i + 1, i + 1, pay - token - size * i, 0) for i, _, pay, _ in starts]
+    return mixed, pure
+
+
+def pass_one(
+    graph: Occupancy, k: int, layers: tuple[list[Any], ...], spans: tuple[Span, Span], work: Work
+) -> list[Any]:
+    """Least costs of k requests after a batch.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    k : int
+        Active requests.
+    layers : three lists
+        Costs before it, if it decodes only, if it prefills besides, and if it does not decode.
+    spans : two pairs
+        Tokens that the first two are for, the third begins with the same; and those of the result.
+    work : Work
+        Counts the steps.
+    """
+    ((first, last), (begin, end)), (plain, mixed, pure) = spans, layers
+    work.spend(6 * (last - first + 1))
+    row = [value + graph.pure for value in pure[begin - first : end - first + 1]]
+    fitting = zip(range(first, min(last, end - k, graph.capacity) + 1), plain, mixed, strict=False)
+    made = [min(p + graph.plain, m + graph.mixed) - graph.token * k - graph.size * u for u, p, m in fitting]
+    at = first + k - begin
+    row[at : at + len(made)] = map(min, row[at : at + len(made)], made)
+    return row
 
 
 # --- infermax_opt/checking/in_turn.py -------------------------------------------------------------
@@ -5533,7 +6036,7 @@ def prove_metric(instance: Instance, metric: str, evidence: Field) -> Fraction:
 PROOFS: dict[str, dict[str, Proof]] = {
     "makespan": {
         "closed-form": closed_form,
-        "occupancy": of_all(occupancy),
+        "occupancy": occupancy_makespan,
         "state-flow": of_all(state_flow),
         "levels": levels,
         "count-branching": branching,

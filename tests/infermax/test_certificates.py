@@ -28,6 +28,8 @@ from infermax_opt.core.certification import CertificateRejected
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.bounds.branching import branching_bound
+from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.ramp import ramp_bound
 from infermax_opt.infermax.bounds.searched import searched_bounds
 from infermax_opt.infermax.checker import Rejected, check
@@ -43,7 +45,7 @@ from infermax_opt.infermax.exact.staged import staged_search
 from tests.campaign import one_in, size
 from tests.infermax.occupancy_adversary import signed
 from tests.judged import judged_here
-from tests.support import ROOT, certificate_to_json, check_evidence, one_file, stand_alone
+from tests.support import ROOT, certificate_to_json, check_evidence, few, one_file, stand_alone
 
 CHECKER = stand_alone("infermax")
 #: The file that stands alone, as a module: what it judges, the package's parts judge, too.
@@ -82,6 +84,9 @@ def bounds(of: Instance) -> list[LowerBound]:
     equal = len({(kind.input_tokens, kind.output_tokens) for kind in of.types}) == 1
     assert [bound.source for bound in searched if bound.source != "count branching"] == sources
     assert equal or len(searched) == len(sources)
+    if len(searched) == len(sources):  # none better than those before
+        branched = branching_bound(of, stop=few(40))
+        searched += [branched] if branched is not None else []
     return [*closed_form_bounds(of), *searched]
 
 
@@ -435,8 +440,9 @@ def test_starts_and_finishes_earn_what_they_pay(field: str, index: int) -> None:
     """Less proves exactly so much less; more, as soon as it would prove what is not true, nothing."""
     of = instance("sizes")
     best = staged_search(of).upper
-    bound = named(of, "occupancy")
+    bound = occupancy_bound(of, ends=False)
     assert best is not None
+    assert bound is not None
     original = certificate(of, bound)
     units = Fraction(2) ** original["evidence"]["exponent"] * of.cost.ticks_per_second
     worth = (of.groups[index].count or 1) / units

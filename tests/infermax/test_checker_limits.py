@@ -242,7 +242,7 @@ def test_archived_certificates_stay_far_below_the_limit() -> None:
     """The largest state flow of the archive, the longest prices of a small batch, and levels."""
     shares = {
         "b32-i8-o8-m100-p4096": 0.15,
-        "b32-i1024-o512-m10000-p4096": 0.08,
+        "b32-i1024-o512-m10000-p4096": 0.08,  # occupancy, but for the ends, which have a limit of their own
         "b1024-i128-o32-m1000-p4096": 0.25,  # levels, which may take three times the limit
     }
     for name, most in shares.items():

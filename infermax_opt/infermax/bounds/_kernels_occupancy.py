@@ -285,22 +285,27 @@ def settle(
 
 
 def weigh(
-    came: Any, start: Any, wide: Any, prompts: Any, ends: Any, shortest: Any, costs: Any, weights: Any
-) -> None:
-    """Weights of a cycle: its cost is weights @ (1, token, size, out_fixed, out_size, *first, *finish).
+    came: Any, start: Any, wide: Any, low: Any, prompts: Any, ends: Any, shortest: Any, costs: Any,
+    weights: Any,
+) -> Any:  # fmt: skip
+    """Add the weights of the cycle through a state, or of the path to it; return where this begins.
+
+    Its cost is weights @ (1, token, size, out_fixed, out_size, *first, *finish).  Tokens are counted from
+    `low` for each active request.
 
     `rho` is what refilling costs more per token: costs.in_size + costs.out_size.  Long on purpose:
     one branch for each kind of edge.
     """
-    _, rows, width = came.shape
+    rows, width = came.shape[-2:]
     flat = came.reshape(came.size)
     rho = costs.in_size + costs.out_size
-    weights[:] = 0
     state = start
-    while True:
-        source, kind = flat[state] // EDGES, flat[state] % EDGES
-        k, u = source // width % rows, source % width
-        grown = state % width - u
+    while flat[state] >= 0:
+        edge = np.int64(flat[state])
+        source, kind = edge // EDGES, edge % EDGES
+        k = source // width % rows
+        u = source % width + k * low
+        grown = state % width + state // width % rows * low - u
         if kind in (ADMIT, FIRST):
             prompt = grown if kind == ADMIT else grown - 1
             weights[5 + np.searchsorted(prompts, prompt)] -= 1
@@ -334,4 +339,5 @@ def weigh(
             weights[4] -= grown
         state = source
         if state == start:
-            return
+            break
+    return state

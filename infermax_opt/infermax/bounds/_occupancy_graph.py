@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from infermax_opt.infermax.bounds._kernels_occupancy import Costs
+
 __all__ = ["MAX_ACTIVE", "OccupancyGraph", "Prices", "kernels"]
 
 #: Most active requests that are told apart.
@@ -186,41 +188,75 @@ class OccupancyGraph:
         at = np.minimum(np.arange(width) * other.capacity // self.capacity, tables.shape[2] - 1)
         return tables[:, rows][:, :, at]
 
-    def settle(
-        self, prices: Prices, start: npt.NDArray[np.int64] | None
-    ) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]]:
-        """Potentials that prove the prices; or, if none were found, the weights of cycles that gain.
-
-        Their costs at other prices are weights @ (1, token, size, out_fixed, out_size, *first, *finish).
-        The nearer to potentials `start` is, the faster.  Returns three tables: `settle` of the kernels.
-        """
+    def costs(self, prices: Prices) -> Costs:
+        """Weights of the edges at these prices."""
         import numpy as np
 
-        from infermax_opt.infermax.bounds._kernels_occupancy import FAR, Costs
+        from infermax_opt.infermax.bounds._kernels_occupancy import Costs
 
-        shortest = self.prompts[0]
-        shape = (3, self.rows, max(last for _, last in self.ranges) + 1)
-        tables = np.full(shape, FAR, np.int64) if start is None else start.copy()
-        tables[0, 0, 0] = min(0, tables[0, 0, 0])
-        came = np.full(shape, -1, np.int64)
-        first, last = np.array(self.ranges, dtype=np.int64).T.copy()
-        costs = Costs(
+        return Costs(
             self.plain, self.mixed, self.pure, prices.token, prices.size,
             prices.out_fixed, prices.out_size,
             -self.rho - prices.out_fixed, self.rho - prices.out_size,
             np.array(prices.first, np.int64), np.array(prices.finish, np.int64),
         )  # fmt: skip
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of tables of potentials: layers, numbers of active requests, and tokens."""
+        return 3, self.rows, max(last for _, last in self.ranges) + 1
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether plain Python does; few requests may have long prompts."""
+        return is_tiny(self.kinds) and self.states <= MOST_SIZES
+
+    def settle(
+        self,
+        prices: Prices,
+        start: npt.NDArray[np.int64] | None,
+        came: npt.NDArray[np.int64] | None = None,
+    ) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]]:
+        """Potentials that prove the prices; or, if none were found, the weights of cycles that gain.
+
+        Their costs at other prices are weights @ (1, token, size, out_fixed, out_size, *first, *finish).
+
+        Parameters
+        ----------
+        prices : Prices
+        start : int64 array or None
+            The nearer to potentials this is, the faster.
+        came : int64 array, optional
+            Filled with -1; becomes the last edge to each state.  Without it, potentials are from the empty
+            state on, with it from where `start` says.
+
+        Returns
+        -------
+        tables : int64 array or None
+            `settle` of the kernels.
+        weights : int64 array
+        """
+        import numpy as np
+
+        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+
+        shortest = self.prompts[0]
+        tables = np.full(self.shape, FAR, np.int64) if start is None else start.copy()
+        if came is None:
+            came = np.full(self.shape, -1, np.int64)
+            tables[0, 0, 0] = min(0, tables[0, 0, 0])
+        first, last = np.array(self.ranges, dtype=np.int64).T.copy()
+        costs = self.costs(prices)
         prompts, ends = np.array(self.prompts, np.int64), np.array(self.ends, np.int64)
         cycles = np.zeros(CYCLES, np.int64)
-        # Few requests may have long prompts.
-        settle, weigh = kernels(is_tiny(self.kinds) and self.states <= MOST_SIZES)
+        settle, weigh = kernels(self.is_tiny)
         found = settle(
             tables, came, first, last, self.capacity, self.wide, prompts, ends,
             shortest, self.ends[-1] - 1, self.young > 0, self.evictions, self.chunked, costs, SWEEPS, cycles,
         )  # fmt: skip
         weights = np.zeros((max(0, found), 5 + len(prompts) + len(ends)), np.int64)
         for row, state in zip(weights, cycles, strict=False):
-            weigh(came, state, self.wide, prompts, ends, shortest, costs, row)
+            weigh(came, state, self.wide, 0, prompts, ends, shortest, costs, row)
         return (tables if found == 0 else None), weights
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from infermax_opt.infermax.bounds._occupancy_ends import OccupancyEnds
 from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices
 from infermax_opt.infermax.bounds.pieces import PriceProgram
 
@@ -31,6 +32,9 @@ WAY, LEAST_WAY, FAILURES, LONGER = 0.5, 1e-4, 4, 1.5
 YOUNG, FEW_YOUNG, SHORT = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16), (1, 2, 3), 32
 #: Where a graph promises this share of the best one, it is tried, too.
 CLOSE = 0.998
+#: The first and the last batches count where the longest output fits into the schedule fewer times than this,
+#: and the graph has no more states.
+GENERATIONS, MAX_STATES = 60, 400_000
 
 
 class Draft(NamedTuple):
@@ -54,13 +58,17 @@ class OccupancyPrices:
     prices that settle on the graph itself count.
     """
 
-    def __init__(self, graph: OccupancyGraph, stop: Callable[[], bool]):
-        self.whole = graph
-        self.stop = stop
+    def __init__(self, graph: OccupancyGraph, stop: Callable[[], bool], counts_ends: bool = True):
+        self.whole, self.stop, self.counts_ends = graph, stop, counts_ends
+        shortest, longest = (some(o for _, o, _ in graph.kinds) for some in (min, max))
+        #: Output tokens of the shortest request, and batches that any schedule has.
+        self.least = shortest, max(longest, -(-graph.area // graph.capacity))
         #: The best graph, what prices earn there (units), these prices and their potentials.
         self.graph, self.level = graph, 0.0
         self.prices: Prices | None = None
         self.potential: npt.NDArray[np.int64] | None = None
+        #: First and last batches that count besides, and what a walk costs (units) beside what it earns.
+        self.ends: tuple[int, int, int] | None = None
 
     def run(self) -> None:
         """Find prices and potentials, as good as time allows."""
@@ -81,7 +89,7 @@ class OccupancyPrices:
         drafts.sort(key=lambda entry: -entry[1].level)
         for graph, draft in drafts[:2]:
             if draft.level >= CLOSE * drafts[0][1].level:
-                self.improve(graph, TOLERANCE, True, draft)
+                self.with_ends(self.improve(graph, TOLERANCE, True, draft))
 
     def improve(
         self, graph: OccupancyGraph, tolerance: float, counts: bool, draft: Draft | None = None
@@ -134,12 +142,97 @@ class OccupancyPrices:
                 way = max(LEAST_WAY, way / 2)
         return Draft(graph, best, level * graph.scale, tables)
 
+    def with_ends(self, draft: Draft) -> None:
+        """Find better prices with the ends of the schedule, near those that are best without."""
+        import numpy as np
+
+        graph = draft.graph
+        if draft.level == 0 or not self.ends_matter(graph):
+            return
+        ends = OccupancyEnds(graph, *self.least)
+        master, point = _EndsMaster(graph, draft.point), np.append(draft.point, 0.0)
+        while ends.last > 0:
+            point, found = self.improve_ends(ends, master, point)
+            if found is None:
+                return
+            prices, potential, least = found
+            # What is known of more first batches holds for fewer.
+            if not ends.shorten(prices, potential):
+                level = float(point[:-1] @ master.gain[:-1]) * graph.scale + least
+                self.note(graph, level, prices, potential, (ends.first, ends.last, least))
+                return
+
+    def improve_ends(
+        self, ends: OccupancyEnds, master: _EndsMaster, point: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float64], tuple[Prices, npt.NDArray[np.int64], int] | None]:
+        """Find the best prices with so many first and last batches, from a point on.
+
+        Parameters
+        ----------
+        ends : OccupancyEnds
+        master : _EndsMaster
+        point : float array
+            Scaled prices, the last one of the walk.
+
+        Returns
+        -------
+        point : float array
+        found : (Prices, int64 array, int) or None
+            The prices, their potentials, and what the walk costs; None where nothing settled.
+        """
+        import numpy as np
+
+        best, level, found = point, 0.0, None
+        way, failed = WAY, 0
+        for _ in range(STEPS):
+            prices, value = master.whole(point[:-1]), 0.0
+            least, potential, weights = ends.settle(prices)
+            if potential is not None:
+                value = float(point[:-1] @ master.gain[:-1]) + least / ends.graph.scale
+            for row in weights:
+                master.cut(np.append(row, 0 if potential is None else -1))
+            if potential is not None and value > level:
+                best, level, found = point, value, (prices, potential, least)
+                failed, way = 0, min(WAY, way * LONGER)
+            else:
+                failed += 1
+                if failed % FAILURES == 0 or not len(weights):
+                    way = max(LEAST_WAY, way / 2)
+            furthest = None if self.stop() or failed > PATIENCE else master.furthest(level, TOLERANCE)
+            if furthest is None:
+                break
+            point = best + (furthest - best) * way
+        return best, found
+
+    def ends_matter(self, graph: OccupancyGraph) -> bool:
+        """Whether the ends are a part of the schedule that counts, and can be walked."""
+        longest = max(o for _, o, _ in self.whole.kinds)
+        few = self.least[1] < GENERATIONS * longest and graph.states <= MAX_STATES
+        return self.counts_ends and few and not graph.wide
+
     def note(
-        self, graph: OccupancyGraph, level: float, prices: Prices, potential: npt.NDArray[np.int64]
+        self,
+        graph: OccupancyGraph,
+        level: float,
+        prices: Prices,
+        potential: npt.NDArray[np.int64],
+        ends: tuple[int, int, int] | None = None,
     ) -> None:
-        """Keep prices that settled on a graph, if they earn more than all before."""
+        """Keep prices that settled on a graph, if they earn more than all before.
+
+        Parameters
+        ----------
+        graph : OccupancyGraph
+        level : float
+            What they earn, in units.
+        prices : Prices
+        potential : int64 array
+        ends : (int, int, int), optional
+            First and last batches that count besides, and what a walk costs beside what it earns.
+        """
         if level > self.level:
             self.graph, self.level, self.prices, self.potential = graph, level, prices, potential
+            self.ends = ends
 
 
 def _smaller(centre: npt.NDArray[np.float64], less: float) -> npt.NDArray[np.float64]:
@@ -188,8 +281,21 @@ class _OccupancyMaster(PriceProgram):
 
     def whole(self, point: npt.NDArray[np.float64]) -> Prices:
         """Prices in units; idling does not earn."""
-        token, size, out_fixed, out_size, *ends = (int(v) for v in (point * self.scale).round())
+        token, size, out_fixed, out_size, *ends = (int(v) for v in (point * self.scale[: len(point)]).round())
         size = max(0, size)
         token = max(token, -size * self.graph.prompts[0])
         split = len(self.graph.prompts)
         return Prices(token, size, out_fixed, out_size, tuple(ends[:split]), tuple(ends[split:]))
+
+
+class _EndsMaster(_OccupancyMaster):
+    """The LP with another price, the last: what the walk costs beyond what it earns."""
+
+    def __init__(self, graph: OccupancyGraph, centre: npt.NDArray[np.float64]):
+        import numpy as np
+
+        super().__init__(graph, centre, NEAR)
+        self.solver.addVars(1, np.zeros(1), np.full(1, np.inf))
+        self.columns = np.arange(len(self.scale) + 1, dtype=np.int32)
+        self.scale, self.gain = np.append(self.scale, graph.scale), np.append(self.gain, 1.0)
+        self.solver.changeColsCost(len(self.scale), self.columns, self.gain)

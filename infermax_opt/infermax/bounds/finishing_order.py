@@ -16,6 +16,7 @@ one of its own.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
@@ -41,7 +42,8 @@ def finishing_order_bounds(
     stop : callable, optional
         Asked often whether to improve the prices no longer.
     """
-    for search, earned in ((state_flow_bound, _by_state_flow), (occupancy_bound, _by_occupancy)):
+    occupancy = functools.partial(occupancy_bound, ends=False)
+    for search, earned in ((state_flow_bound, _by_state_flow), (occupancy, _by_occupancy)):
         found = search(instance, stop=stop)
         if found is not None and found.evidence is not None:
             yield _in_order(instance, found, earned(instance, found))

@@ -42,6 +42,28 @@ The payments of all other tokens are lost.
 *Many requests.*  The last k has the edges of all larger numbers, too: steps into and out of itself,
 batches that earn and grow as any of those numbers.
 
+*Ends.*  Few requests fill and empty the memory for much of a schedule, in ways that the walk above does not
+see.  Number the batches that process a token 1 ... J.  A request makes a token in any of them at most, so
+that it makes token n in batch n or later, and has O - t tokens or more after batch J - t.  Let I', O' be
+those of the requests with the young tokens left out, i and e the largest I' and the least I' + O', and y0
+the least min(y, O - 1).  Then
+
+- in the first y0 batches nobody is looked at;
+- after y0 + t batches the s of active requests are at most i + t, and before batch least O nobody finishes;
+- with t batches to come they are at least e - t, and in the last least O' - 1 batches no first token comes.
+
+So, if 0 <= T <= least O - y0, 0 <= L < least O' and y0 + T + L <= J, the walk first takes T batches from
+(0, 0), one by one, without finishes, with sizes (also of those evicted and returning) from the least I' + 1
+to i + t before batch y0 + t + 1; then any steps; then L batches without first tokens, with sizes from e - t
+to the largest I' + O' when t are to come; and finishes.  J is at least the largest O, and the area of all KV
+through M.  Here any batch is a step: one without decodes, first tokens and returns costs alpha + p0 and
+changes nothing, one with nobody active alpha + d0 or that, as do the first y0.  In the last batches a late
+return counts as a return and an idle step: it would cost the token a + b (s-1) that is not made besides, and
+idling costs a + b min I or less.  The least cost z of such a walk comes from distances after 1, 2 ... T
+batches, the potentials, which must not be above those after batch T, and distances from them on through the
+last L batches.  Where a distance is above the potential already, so it stays along all steps.  The makespan
+is at least F plus all payments plus z.  The last k must not stand for others.
+
 Blocks of KV hold at least the tokens in them; P, C and arrivals only restrict schedules further.
 """
 
@@ -70,7 +92,9 @@ MAX_SIZES = 32
 MAX_OUTPUT = 2**16
 
 
-def occupancy_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
+def occupancy_bound(
+    instance: Instance, *, stop: Callable[[], bool] | None = None, ends: bool = True
+) -> LowerBound | None:
     """Best occupancy bound on the makespan that the search for prices finds.
 
     Parameters
@@ -78,28 +102,34 @@ def occupancy_bound(instance: Instance, *, stop: Callable[[], bool] | None = Non
     instance : Instance
     stop : callable, optional
         Asked often whether to improve the prices no longer.
+    ends : bool
+        Whether to walk the first and the last batches one by one, where these are a part of the schedule.
 
     Returns
     -------
     LowerBound or None
         None where the graph is too large, or nothing better than zero was found.
     """
-    return best_piece(instance, _piece_bound, stop)
+    return best_piece(instance, functools.partial(_piece_bound, ends=ends), stop)
 
 
-def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:
+def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool], ends: bool) -> LowerBound | None:
     graph, exponent = _graph(instance, piece)
     if graph is None or graph.slots > MAX_SLOTS or graph.states > MAX_STATES:
         return None
     from infermax_opt.infermax.bounds._kernels_occupancy import FAR
     from infermax_opt.infermax.bounds._occupancy_search import OccupancyPrices
 
-    search = OccupancyPrices(graph, stop)
+    search = OccupancyPrices(graph, stop, ends)
     search.run()
     graph, prices, potential = search.graph, search.prices, search.potential
     if prices is None or potential is None:
         return None
-    ticks = least_work(instance, instance.types, piece) + graph.earned(prices) / Fraction(2) ** exponent
+    units, walked = graph.earned(prices), {}
+    if search.ends is not None:
+        *batches, more = search.ends
+        units, walked = units + more, {"ends": batches}
+    ticks = least_work(instance, instance.types, piece) + units / Fraction(2) ** exponent
     evidence = {
         "kind": "occupancy",
         "piece": piece,
@@ -110,6 +140,7 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
             [value if value < FAR else None for value in potential[k, first : last + 1].tolist()]
             for k, (first, last) in enumerate(graph.ranges)
         ],
+        **walked,
     }
     value = ticks / instance.cost.ticks_per_second
     return LowerBound(value, "occupancy", Proof.CERTIFICATE, evidence=evidence)

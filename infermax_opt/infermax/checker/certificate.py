@@ -24,6 +24,7 @@ from infermax_opt.infermax.checker.levels import levels
 from infermax_opt.infermax.checker.lingering import lingering
 from infermax_opt.infermax.checker.mutual import mutual
 from infermax_opt.infermax.checker.occupancy import occupancy
+from infermax_opt.infermax.checker.occupancy_ends import occupancy_makespan
 from infermax_opt.infermax.checker.on_time import on_time
 from infermax_opt.infermax.checker.overload import overload
 from infermax_opt.infermax.checker.pace import pace
@@ -122,7 +123,7 @@ def prove_metric(instance: Instance, metric: str, evidence: Field) -> Fraction:
 PROOFS: dict[str, dict[str, Proof]] = {
     "makespan": {
         "closed-form": closed_form,
-        "occupancy": of_all(occupancy),
+        "occupancy": occupancy_makespan,
         "state-flow": of_all(state_flow),
         "levels": levels,
         "count-branching": branching,

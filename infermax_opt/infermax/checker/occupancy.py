@@ -20,13 +20,13 @@ class Occupancy:
 
     See `infermax_opt.infermax.bounds.occupancy`.
 
-    `most`: active requests at most; `top`: the last list of potentials, which stands for `top` and more
-    where `wide`; `ranges`: tokens that each list is for.
+    `young_tokens`: first tokens that are not looked at; `most`: active requests at most; `top`: the last list
+    of potentials, which stands for `top` and more where `wide`; `ranges`: tokens that each list is for.
     """
 
     def __init__(self, instance: Instance, evidence: Field, piece: Piece):
         young, prices = evidence["young"].whole(0), evidence["prices"]
-        kinds, self.young = instance.since(), young > 0
+        kinds, self.young_tokens, self.young = instance.since(), young, young > 0
         self.old = [(i + min(young, o - 1), o - min(young, o - 1), c) for i, o, c in kinds]
         names = ("token", "size", "out_fixed", "out_size")
         self.token, self.size, *self.out = Field([prices[n].value for n in names], prices.path).integers()
@@ -40,6 +40,8 @@ class Occupancy:
         self.late = self.evictions and instance.chunked
         self.plain, self.mixed, self.pure, self.rho = instance.presence(piece)
         self._read_potential(instance, evidence["potential"])
+        #: Of each number of active requests, as they are checked.
+        self.layers: list[Layers] = []
 
     def _read_potential(self, instance: Instance, given: Field) -> None:
         """A list for each number of active requests, from no tokens but the prompts up to a full memory."""
@@ -87,12 +89,25 @@ def occupancy(instance: Instance, evidence: Field, piece: Piece) -> Payments:
     piece : Piece
         Affine piece of the batch time.
     """
-    graph, kinds = Occupancy(instance, evidence, piece), instance.since()
-    layers = Layers(graph.potential[0], graph.potential[0], [FAR], [FAR])
+    return paid_in(Occupancy(instance, evidence, piece), instance, piece)
+
+
+def paid_in(graph: Occupancy, instance: Instance, piece: Piece) -> Payments:
+    """What each request pays, as no step of the graph earns more than it costs.
+
+    Parameters
+    ----------
+    graph : Occupancy
+    instance : Instance
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    kinds = instance.since()
+    graph.layers = [Layers(graph.potential[0], graph.potential[0], [FAR], [FAR])]
     for k in range(1, graph.top + 1):
-        layers = joined(graph, k, layers, instance.work)
-        instance.work.spend(6 * len(layers.between))
-        check_batches(graph, k, layers)
+        graph.layers.append(joined(graph, k, graph.layers[-1], instance.work))
+        instance.work.spend(6 * len(graph.potential[k]))
+        check_batches(graph, k, graph.layers[k])
         check_leaves(graph, k, instance.work)
     earned = [
         graph.size * (i * o + o * (o - 1) // 2) + graph.token * o + graph.starts[i] + graph.finishes[i + o]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import accumulate
 from typing import Any
 
 from infermax_opt.checking.work import Work
@@ -51,18 +52,27 @@ def reach(
     begin, stop = max(first, start + low), min(last, end + high)
     work.spend(20 + (len(source) + last - first) * (1 if low == high else 5))
     found: list[Any] = [FAR] * (last - first + 1)
+    if begin > stop:
+        return found
     if low == high:
         moved = source[max(0, begin - low - start) : max(0, stop - low - start + 1)]
         found[begin - first : begin - first + len(moved)] = [value + fixed + slope * low for value in moved]
         return found
-    queue, new = deque[tuple[Any, int]](), max(start, begin - high)
-    for u in range(begin, stop + 1):
-        while new <= min(u - low, end):
-            push(queue, source[new - start] - slope * new, new)
-            new += 1
-        if queue[0][1] < u - high:
-            queue.popleft()
-        found[u - first] = queue[0][0] + fixed + slope * u
+    # Windows of `size` values: each is the end of a block of so many, and the beginning of the next one.
+    size, before, after = high - low + 1, begin - high, stop - low
+    values = zip(range(max(start, before), end + 1), source[max(0, before - start) :], strict=False)
+    keys = [FAR] * (start - before) + [value - slope * u for u, value in values]
+    keys = keys[: max(0, after - before + 1)] + [FAR] * (after - end)
+    starts: list[Any] = []
+    ends: list[Any] = []
+    for block in range(0, len(keys), size):
+        some = keys[block : block + size]
+        starts += accumulate(some, min)
+        ends += list(accumulate(reversed(some), min))[::-1]
+    least = map(min, ends, starts[size - 1 :])
+    found[begin - first : stop - first + 1] = [
+        value + fixed + slope * u for u, value in zip(range(begin, stop + 1), least, strict=False)
+    ]
     return found
 
 

@@ -1,0 +1,275 @@
+"""What the first and the last batches cost: `infermax_opt.infermax.bounds.occupancy`, *Ends*."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from infermax_opt.core.compiled import compiled
+from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices, kernels
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Integers = npt.NDArray[np.int64]
+
+__all__ = ["OccupancyEnds"]
+
+#: States before each of the first batches, together, of which a checker looks at few, and of the last ones,
+#: of which it looks at all.
+MAX_FIRST, MAX_LAST = 6_000_000, 150_000
+#: Those at the beginning that a checker looks at.
+MAX_CHEAP = 650_000
+#: Entries of the tables that remember how states were reached.
+MAX_ENTRIES = 2**26
+
+
+class OccupancyEnds:
+    """The first and the last batches of a graph, as many as help.
+
+    Parameters
+    ----------
+    graph : OccupancyGraph
+        One that tells all numbers of active requests apart.
+    shortest, batches : int
+        Output tokens of the shortest request, all of them, and batches that any schedule has.
+
+    Attributes
+    ----------
+    first, last : int
+        How many, those before that no request is looked at left out.
+    """
+
+    def __init__(self, graph: OccupancyGraph, shortest: int, batches: int):
+        self.graph = graph
+        #: Batches before the first token that is looked at.
+        self.idle = min(graph.young, shortest - 1)
+        last = min(min(o for _, o, _ in graph.kinds) - 1, (batches - self.idle) // 2)
+        self.last = _fitting(last, self._at_the_end, MAX_LAST)
+        first = min(shortest, batches - self.last) - self.idle
+        self.first = _fitting(first, self._at_the_start, MAX_FIRST)
+
+    def _before(self, begin: _Window) -> Integers:
+        """Distances when a token is looked at for the first time."""
+        table = begin.table()
+        table[0, 0, 0] = self.idle * min(self.graph.plain, self.graph.pure)
+        return table
+
+    def shorten(self, prices: Prices, potential: Integers) -> bool:
+        """Whether a checker would look at too many states: then there are fewer first batches.
+
+        It looks at those that cost less than their potential.
+
+        Parameters
+        ----------
+        prices : Prices
+        potential : int64 array
+        """
+        begin = self._at_the_start(self.first)
+        known = begin.table()[0]
+        for k in range(begin.rows):
+            first, last = self.graph.ranges[k]
+            low = k * begin.low
+            last = min(last, low + begin.width - 1)
+            known[k, first - low : last - low + 1] = potential[k, first : last + 1]
+        if begin.run(self._before(begin), prices, known)[2] <= MAX_CHEAP:
+            return False
+        self.first -= max(1, self.first // 4)
+        return True
+
+    def _at_the_start(self, batches: int) -> _Window:
+        prompts = self.graph.prompts
+        sizes = [(prompts[0], prompts[-1] + done) for done in range(batches + 1)]
+        return _Window(self.graph, prompts[0], sizes, prompts, ())
+
+    def _at_the_end(self, batches: int) -> _Window:
+        ends = self.graph.ends
+        sizes = [(ends[0] - left, ends[-1]) for left in range(batches, -1, -1)]
+        return _Window(self.graph, ends[0] - batches, sizes, (), ends)
+
+    def settle(self, prices: Prices) -> tuple[int, Integers | None, Integers]:
+        """What a walk costs at least beside what it earns, in units; and potentials that prove it.
+
+        0 and None where a cycle gains, or there is no walk.  Then come the weights of cycles that gain, or
+        else those of the cheapest walk: its cost is weights @ (1, *prices).
+
+        Parameters
+        ----------
+        prices : Prices
+        """
+        import numpy as np
+
+        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+
+        graph = self.graph
+        begin, finish = self._at_the_start(self.first), self._at_the_end(self.last)
+        started, steps, _ = begin.run(self._before(begin), prices)
+        tables, came = np.full(graph.shape, FAR, np.int64), np.full(graph.shape, -1, np.int64)
+        begin.give(started[0], tables[0])
+        settled, weights = graph.settle(prices, tables, came)
+        if settled is None:
+            return 0, None, weights
+        table = finish.table()
+        finish.take(settled[0], table[0])
+        ended, last, _ = finish.run(table, prices)
+        least, row = int(ended[0, 0, 0]), np.zeros((1, 1 + graph.prices), np.int64)
+        if least >= FAR:
+            return 0, None, row[:0]
+        k, tokens = finish.weigh(last, (0, 0), prices, row[0])
+        _, rows, width = graph.shape
+        prompts, ends = np.array(graph.prompts, np.int64), np.array(graph.ends, np.int64)
+        _, weigh = kernels(graph.is_tiny)
+        at = weigh(
+            came, k * width + tokens, 0, 0, prompts, ends, graph.prompts[0], graph.costs(prices), row[0]
+        )
+        begin.weigh(steps, (at // width % rows, at % width), prices, row[0])
+        row[0, 0] += self.idle * min(graph.plain, graph.pure)
+        return least, settled[0], row
+
+
+class _Window:
+    """Some batches in a row in which active requests have limited sizes.
+
+    Parameters
+    ----------
+    graph : OccupancyGraph
+    low : int
+        Tables count tokens from here for each active request.
+    sizes : list of (int, int)
+        Least and largest size before each batch, and after the last one.
+    prompts, ends : tuple of int
+        Sizes of requests that may start and finish.
+    """
+
+    def __init__(
+        self,
+        graph: OccupancyGraph,
+        low: int,
+        sizes: list[tuple[int, int]],
+        prompts: tuple[int, ...],
+        ends: tuple[int, ...],
+    ):
+        self.graph, self.low, self.sizes, self.prompts, self.ends = graph, low, sizes, prompts, ends
+        least = min(least for least, _ in sizes)
+        self.rows = min(graph.most, graph.capacity // max(1, least - 1)) + 1
+        self.width = max(max(last) for last in self._lasts()) + 2
+
+    def _lasts(self) -> list[list[int]]:
+        """Largest x before each batch by active requests; -1 where so many do not fit."""
+        graph = self.graph
+        return [
+            [
+                -1 if k * least > graph.capacity + k
+                else min(k * (most - self.low), graph.capacity + k - k * self.low)
+                for k in range(self.rows)
+            ]
+            for least, most in self.sizes
+        ]  # fmt: skip
+
+    def has_more(self, limit: int) -> bool:
+        """Whether there are more states, or larger tables, than that."""
+        states = sum(
+            max(0, last - k * (least - self.low) + 1)
+            for (least, _), lasts in zip(self.sizes, self._lasts(), strict=True)
+            for k, last in enumerate(lasts)
+        )
+        return states > limit or len(self.sizes) * 3 * self.rows * self.width > MAX_ENTRIES
+
+    def table(self) -> Integers:
+        """Distances, none of which is known."""
+        import numpy as np
+
+        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+
+        return np.full((3, self.rows, self.width), FAR, np.int64)
+
+    def _rows(self, step: int) -> list[tuple[int, int, int]]:
+        """Active requests, the first of their tokens in tables of the whole graph, and how many follow."""
+        least, most = self.sizes[step]
+        found = []
+        for k, (first, last) in enumerate(self.graph.ranges[: self.rows]):
+            first, last = max(first, k * least), min(last, k * most)
+            if first <= last:
+                found.append((k, first, last - first + 1))
+        return found
+
+    def take(self, whole: Integers, table: Integers) -> None:
+        """Write distances of the whole graph before these batches into a table of theirs."""
+        for k, first, count in self._rows(0):
+            begin = first - k * self.low
+            table[k, begin : begin + count] = whole[k, first : first + count]
+
+    def give(self, table: Integers, whole: Integers) -> None:
+        """Write distances after these batches into a table of the whole graph."""
+        for k, first, count in self._rows(-1):
+            begin = first - k * self.low
+            whole[k, first : first + count] = table[k, begin : begin + count]
+
+    def run(
+        self, table: Integers, prices: Prices, potential: Integers | None = None
+    ) -> tuple[Integers, Any, int]:
+        """Distances after these batches, the last edge to each state, and how many states are cheap.
+
+        Parameters
+        ----------
+        table : int64 array
+            Distances before.
+        prices : Prices
+        potential : int64 array, optional
+            States are cheap that cost less than this.
+        """
+        import numpy as np
+
+        graph = self.graph
+        if potential is None:
+            potential = np.full(table.shape[1:], -1 << 62, np.int64)
+        below = np.zeros(len(self.sizes), np.int64)
+        came = np.full((len(self.sizes), *table.shape), -1, np.int32)
+        lows, highs = np.array(self.sizes, np.int64).T.copy()
+        passing = _kernel(graph.is_tiny)
+        table = passing(
+            table, np.empty_like(table), came, self.low, lows, highs, graph.capacity,
+            np.array(self.prompts, np.int64), np.array(self.ends, np.int64), graph.prompts[0],
+            graph.ends[-1] - 1, graph.young > 0, graph.evictions, graph.chunked, graph.costs(prices),
+            potential, below,
+        )  # fmt: skip
+        return table, came, int(below.sum())
+
+    def weigh(self, came: Any, state: tuple[int, int], prices: Prices, weights: Integers) -> tuple[int, int]:
+        """Add the weights of the path to a state after these batches; return the one that it begins with.
+
+        States are active requests and their tokens.
+        """
+        import numpy as np
+
+        graph = self.graph
+        k, tokens = state
+        _, weigh = kernels(graph.is_tiny)
+        at = (len(self.sizes) - 1) * 3 * self.rows * self.width + k * self.width + tokens - k * self.low
+        at = weigh(
+            came, at, 0, self.low, np.array(graph.prompts, np.int64), np.array(graph.ends, np.int64),
+            graph.prompts[0], graph.costs(prices), weights,
+        )  # fmt: skip
+        k = at // self.width % self.rows
+        return k, at % self.width + k * self.low
+
+
+def _fitting(most: int, window: Callable[[int], _Window], limit: int) -> int:
+    """As many batches as there is room for."""
+    while most > 0 and window(most).has_more(limit):
+        most -= max(1, most // 16)
+    return most
+
+
+@functools.cache
+def _kernel(small: bool = False) -> Callable[..., Any]:
+    """Compiled `pass_batches`; `small` as in `compiled`."""
+    from infermax_opt.infermax.bounds import _kernels_occupancy as edges
+    from infermax_opt.infermax.bounds import _kernels_occupancy_ends as plain
+
+    helpers = (edges.shift, edges.lift, edges.drop)
+    parts = (plain.bounds, plain.leave, plain.wait, plain.turn_up, plain.come, plain.run)
+    found: Callable[..., Any] = compiled(plain.pass_batches, (*helpers, *parts), small=small)
+    return found

@@ -1,8 +1,8 @@
 """Prices of time and of KV for `pace`, in floats: their slope is followed.
 
 The bound is concave in the prices, and in k and q of each request.  It begins with the prices of a fluid in
-which all requests decode together.  First each q is the mean price, and a step goes as far as the bound would
-be better by some aim, which becomes less where none is.  Then all move at once, by steps that become shorter.
+which all requests decode together.  First r moves alone, and a step goes as far as the bound would be better
+by some aim, which becomes less where none is.  Then all move at once, by steps that become shorter.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ SHARES = (0.0, 0.3, 0.5, 0.7, 0.9)
 ROUNDS, PATIENCE, LESS = 500, 7, 0.65
 #: First aim as a share of the bound, the least one, and the part of each step that is taken.
 AIM, LEAST_AIM, PART = 0.05, 1e-4, 0.25
+#: Multiples of its q that are tried for each request.
+OWNS = (0.8, 0.9, 1.0, 1.1, 1.25)
 #: Cells over which slopes are spread, as a share of all.
 SPREAD = 0.004
 #: Steps in which all move, at least and at most; how often a member passes a cell in a stage in all, about.
@@ -69,10 +71,11 @@ class Prices(NamedTuple):
 
 
 class FewPrices(NamedTuple):
-    """Ends of cells in ticks, r in each; and how many cells requests pass in all, about."""
+    """Ends of cells in ticks, r in each; q of each request; and how many cells they pass in all, about."""
 
     ends: Sequence[int]
     roots: Floats
+    own: Floats
     passed: int
 
 
@@ -97,9 +100,11 @@ def first_prices(instance: Instance, piece: int, setting: Setting, stop: Callabl
     step = float(ticks.alpha[piece] + ticks.d0)
     search = _Search(ends, setting)
     fluid = np.array(roots) / step**0.5
-    search.begin_at(max((share * fluid for share in SHARES), key=lambda r: search.value(search.at(r))))
+    search.begin_at(max((search.at(share * fluid) for share in SHARES), key=search.value))
     search.climb(stop)
-    return FewPrices(ends, search.found[0].roots, int((search.where - search.first).sum()))
+    point = search.found[0]
+    last = np.searchsorted(search.ends, search.begin + search.values(point))
+    return FewPrices(ends, point.roots, point.own, int((last - search.first + 1).sum()))
 
 
 def good_prices(first: FewPrices, setting: Setting, stop: Callable[[], bool]) -> Prices:
@@ -114,7 +119,7 @@ def good_prices(first: FewPrices, setting: Setting, stop: Callable[[], bool]) ->
         Asked whether to end soon.
     """
     search = _Search(first.ends, setting)
-    search.begin_at(first.roots)
+    search.begin_at(search.at(first.roots)._replace(own=first.own))
     search.move_all(stop)
     (r, v, q, k), scales = search.found
     one = 1 << ROOT_BITS
@@ -189,8 +194,8 @@ class _Search:
 
         return _Point(roots, np.zeros(len(roots)), self.mean(roots), np.ones(self.stages.shape[:2]))
 
-    def value(self, point: _Point) -> float:
-        """The bound, in ticks of all requests."""
+    def values(self, point: _Point) -> Floats:
+        """Least latency and pay of each request."""
         import numpy as np
 
         value = np.zeros(len(self.begin))
@@ -198,7 +203,11 @@ class _Search:
             self.ends, point.roots, point.rents, self.begin, self.stages, point.own, point.bases, self.scales,
             value, self.where, self.member,
         )  # fmt: skip
-        return float(self.count @ value - self.spans @ (point.roots**2 + point.rents))
+        return value
+
+    def value(self, point: _Point) -> float:
+        """The bound, in ticks of all requests."""
+        return float(self.count @ self.values(point) - self.spans @ (point.roots**2 + point.rents))
 
     def slope(self, point: _Point) -> _Point:
         """By how much the bound rises with each number of a point, after `value`."""
@@ -219,30 +228,45 @@ class _Search:
             by_base[:, :-1],
         )
 
-    def begin_at(self, roots: Floats) -> None:
-        """Go on from these prices."""
-        self.best, point = 0.0, self.at(roots)
+    def begin_at(self, point: _Point) -> None:
+        """Go on from a point."""
+        self.best = 0.0
         self.keep(point, self.value(point))
 
     def climb(self, stop: Callable[[], bool]) -> None:
-        """Look for better r; each q moves with their mean."""
+        """Look for better r: first each q moves with their mean, then it is the best for itself."""
         import numpy as np
 
-        point, value, aim, waited = self.found[0], self.best, AIM * abs(self.best), 0
-        for _ in range(ROUNDS):
-            if stop() or aim <= LEAST_AIM * abs(self.best):
-                break
-            way, gain = self.uphill(point)
-            if gain <= 0:
-                break
-            step = PART * (self.best + aim - value) / gain
-            point = self.at(np.maximum(0.0, point.roots + step * way))
-            value = self.value(point)
-            waited = 0 if value > self.best + 0.05 * aim else waited + 1
+        for moving in (True, False):
+            point = self.found[0] if moving else self.best_own(self.found[0])
+            value, waited = self.value(point), 0
             self.keep(point, value)
-            if waited >= PATIENCE:
-                aim, waited, point = LESS * aim, 0, self.found[0]
+            aim = AIM * abs(self.best)
+            for _ in range(ROUNDS):
+                if stop() or aim <= LEAST_AIM * abs(self.best):
+                    break
+                way, gain = self.uphill(point)
+                if gain <= 0:
+                    break
+                step = PART * (self.best + aim - value) / gain
+                roots = np.maximum(0.0, point.roots + step * way)
+                point = self.at(roots) if moving else point._replace(roots=roots)
                 value = self.value(point)
+                waited = 0 if value > self.best + 0.05 * aim else waited + 1
+                self.keep(point, value)
+                if waited >= PATIENCE:
+                    aim, waited = LESS * aim, 0
+                    point = self.found[0] if moving else self.best_own(self.found[0])
+                    value = self.value(point)
+                    self.keep(point, value)
+
+    def best_own(self, point: _Point) -> _Point:
+        """The same with another q of each request: the multiple of its own by which it pays most."""
+        import numpy as np
+
+        tried = np.array([share * point.own for share in OWNS])
+        values = np.array([self.values(point._replace(own=some)) for some in tried])
+        return point._replace(own=tried[np.argmax(values, axis=0), np.arange(len(point.own))])
 
     def keep(self, point: _Point, value: float) -> None:
         """Remember the best point."""

@@ -57,7 +57,7 @@ from math import ceil, floor
 from typing import NamedTuple
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds._pace_search import SECOND, Prices, Setting, first_prices, good_prices
+from infermax_opt.infermax.bounds._pace_search import FIRST, Prices, Setting, first_prices, good_prices
 from infermax_opt.infermax.bounds._pace_stages import ROOT_BITS, Stage, Stages, offset
 from infermax_opt.infermax.bounds.pieces import best_piece, longest
 from infermax_opt.infermax.data.instance import Instance, RequestType
@@ -69,7 +69,7 @@ MAX_SIZE, MAX_CHECKED = 2**20, 3_000
 #: Parts of later tokens: the first of these that is not too much work.
 PARTS = 8, 4, 2, 1
 #: Most passes of a cell by a member in a stage, which a checker does one by one; and how many are planned.
-MAX_PASSES, PASSES = 6_000_000, 4_000_000
+MAX_PASSES, PASSES = 6_000_000, 5_000_000
 ONE = 1 << ROOT_BITS
 
 
@@ -98,12 +98,13 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     if proof is None:
         return None
     first = first_prices(instance, piece, proof.setting(), stop)
-    stages = PASSES / (first.passed * len(SECOND) + 1)
-    parts = next((parts for parts in PARTS if 1 + parts <= stages), 1)
-    if parts > 1:
+    stages = PASSES / (first.passed * len(FIRST) + 1)
+    for parts in (parts for parts in PARTS if 1 + parts <= stages or parts == 1):
         proof = PaceProof(instance, piece, parts)
-    bound = proof.bound(good_prices(first, proof.setting(), stop))
-    return bound if proof.passes <= MAX_PASSES else None
+        bound = proof.bound(good_prices(first, proof.setting(), stop))
+        if proof.passes <= MAX_PASSES:
+            return bound
+    return None
 
 
 class Traveller(NamedTuple):

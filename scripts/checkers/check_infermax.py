@@ -4974,17 +4974,11 @@ def priced_cells(given: Field, least: int) -> list[tuple[int, int, int]]:
     return cells
 
 
-# --- infermax_opt/infermax/checker/pace.py --------------------------------------------------------
-# Proof: pace, by what the batches that a request wants cost it at prices of time.
+# --- infermax_opt/infermax/checker/pace_legs.py ---------------------------------------------------
+# Proof: what the parts of a request cost it, for pace.
 
 #: Bits after the point of r, k, q and x.
 PACE_BITS = 12
-#: Steps of checking a stage of a member in a cell.
-STAGE_STEPS = 10
-
-
-#: Most parts of later tokens.
-MAX_PARTS = 1_000
 
 
 class Leg(NamedTuple):
@@ -5003,81 +4997,8 @@ class Leg(NamedTuple):
     held: int
 
 
-class Member(NamedTuple):
-    """K of each leg of a request, and q."""
-
-    k: list[int]
-    q: int
-
-
 #: Sums of e, sqrt(e w), w over the tokens up to each number cached, where refills are cheap, and where not.
 Sums = tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]
-
-
-def pace(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
-    """Who wants short batches pays for their start.
-
-    See `infermax_opt.infermax.bounds.pace`.
-
-    Parameters
-    ----------
-    instance : Instance
-    evidence : Field
-        What the certificate holds for this proof.
-    piece : Piece
-        Affine piece of the batch time.
-    """
-    require(piece.alpha + min(instance.d0, instance.p0) > 0, "piece: a batch takes no time")
-    priced = "bases" in evidence
-    cells, members = pace_cells(evidence["cells"], priced), pace_members(evidence["members"])
-    own, parts = (
-        evidence["own"].integers(len(instance.kinds)),
-        evidence["parts"].whole(1, MAX_PARTS) if priced else 1,
-    )
-    require(min(own) >= 0, "own: a number is below 0")
-    longest = max(i + o for i, o, _ in instance.kinds)
-    instance.work.spend(2 * SIZE_STEPS * longest + (REQUEST_STEPS + SIZE_STEPS * parts) * len(own))
-    sums = (leg_sums(instance, piece, longest, False), leg_sums(instance, piece, longest, True))
-    spans = (b - a for a, b in pairwise([0, *(end for end, _, _ in cells)]))
-    total = -sum(span * (root**2 + rent) for span, (_, root, rent) in zip(spans, cells, strict=True))
-    bases = list(evidence["bases"].items(len(own))) if priced else [None] * len(own)
-    for (key, count), q, given in zip(instance.kinds.items(), own, bases, strict=True):
-        legs = all_legs(instance, piece, (key[0], key[1]), sums, parts)
-        base = [1 << PACE_BITS] * len(legs) if given is None else given.integers(len(legs))
-        require(min(base) >= 0, "bases: a number is below 0")
-        pairs = [
-            Member([k * some >> PACE_BITS for some in base], q * more >> PACE_BITS) for k, more in members
-        ]
-        date = key[2] * instance.scale
-        begin, until = math.floor(date), math.ceil(date)
-        least = cheapest_end(instance, legs, pairs, cells, begin)
-        total += count * (least - (until - begin << 2 * PACE_BITS))
-    return Fraction(total, (instance.scale << 2 * PACE_BITS) * sum(instance.kinds.values()))
-
-
-def pace_cells(given: Field, priced: bool) -> list[tuple[int, int, int]]:
-    """Ends of cells of time, and r and v in each.
-
-    Parameters
-    ----------
-    given : Field
-    priced : bool
-        Whether v is there; else it is 0.
-    """
-    cells = [cell.integers(3) if priced else [*cell.integers(2), 0] for cell in given.items()]
-    require(
-        all(a < b for a, b in pairwise([0, *(cell[0] for cell in cells)])), "cells: their ends do not rise"
-    )
-    require(all(root >= 0 for _, root, _ in cells), "cells: a root is below 0")
-    require(all(rent >= 0 for _, _, rent in cells), "cells: a price of KV is below 0")
-    return [(end, root, rent) for end, root, rent in cells]
-
-
-def pace_members(given: Field) -> list[tuple[int, int]]:
-    """What each member multiplies a request's own numbers k and q with."""
-    members = [(k, more) for k, more in (pair.integers(2) for pair in given.items())]
-    require(all(min(pair) >= 0 for pair in members), "members: a number is below 0")
-    return members
 
 
 def token_of(instance: Instance, piece: Piece, s: int, dear: bool) -> tuple[int, int]:
@@ -5181,6 +5102,90 @@ def one_leg(instance: Instance, piece: Piece, ends: tuple[int, int], sums: Sums,
             a if instance.preemption and instance.chunked else math.ceil(a / instance.block) * instance.block
         )
     return Leg(fixed, roots, works, low, high + 1, each, again, held)
+
+
+# --- infermax_opt/infermax/checker/pace.py --------------------------------------------------------
+# Proof: pace, by what the batches that a request wants cost it at prices of time.
+
+#: Steps of checking a stage of a member in a cell.
+STAGE_STEPS = 10
+
+
+#: Most parts of later tokens.
+MAX_PARTS = 1_000
+
+
+class Member(NamedTuple):
+    """K of each leg of a request, and q."""
+
+    k: list[int]
+    q: int
+
+
+def pace(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Who wants short batches pays for their start.
+
+    See `infermax_opt.infermax.bounds.pace`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    require(piece.alpha + min(instance.d0, instance.p0) > 0, "piece: a batch takes no time")
+    priced = "bases" in evidence
+    cells, members = pace_cells(evidence["cells"], priced), pace_members(evidence["members"])
+    own, parts = (
+        evidence["own"].integers(len(instance.kinds)),
+        evidence["parts"].whole(1, MAX_PARTS) if priced else 1,
+    )
+    require(min(own) >= 0, "own: a number is below 0")
+    longest = max(i + o for i, o, _ in instance.kinds)
+    instance.work.spend(2 * SIZE_STEPS * longest + (REQUEST_STEPS + SIZE_STEPS * parts) * len(own))
+    sums = (leg_sums(instance, piece, longest, False), leg_sums(instance, piece, longest, True))
+    spans = (b - a for a, b in pairwise([0, *(end for end, _, _ in cells)]))
+    total = -sum(span * (root**2 + rent) for span, (_, root, rent) in zip(spans, cells, strict=True))
+    bases = list(evidence["bases"].items(len(own))) if priced else [None] * len(own)
+    for (key, count), q, given in zip(instance.kinds.items(), own, bases, strict=True):
+        legs = all_legs(instance, piece, (key[0], key[1]), sums, parts)
+        base = [1 << PACE_BITS] * len(legs) if given is None else given.integers(len(legs))
+        require(min(base) >= 0, "bases: a number is below 0")
+        pairs = [
+            Member([k * some >> PACE_BITS for some in base], q * more >> PACE_BITS) for k, more in members
+        ]
+        date = key[2] * instance.scale
+        begin, until = math.floor(date), math.ceil(date)
+        least = cheapest_end(instance, legs, pairs, cells, begin)
+        total += count * (least - (until - begin << 2 * PACE_BITS))
+    return Fraction(total, (instance.scale << 2 * PACE_BITS) * sum(instance.kinds.values()))
+
+
+def pace_cells(given: Field, priced: bool) -> list[tuple[int, int, int]]:
+    """Ends of cells of time, and r and v in each.
+
+    Parameters
+    ----------
+    given : Field
+    priced : bool
+        Whether v is there; else it is 0.
+    """
+    cells = [cell.integers(3) if priced else [*cell.integers(2), 0] for cell in given.items()]
+    require(
+        all(a < b for a, b in pairwise([0, *(cell[0] for cell in cells)])), "cells: their ends do not rise"
+    )
+    require(all(root >= 0 for _, root, _ in cells), "cells: a root is below 0")
+    require(all(rent >= 0 for _, _, rent in cells), "cells: a price of KV is below 0")
+    return [(end, root, rent) for end, root, rent in cells]
+
+
+def pace_members(given: Field) -> list[tuple[int, int]]:
+    """What each member multiplies a request's own numbers k and q with."""
+    members = [(k, more) for k, more in (pair.integers(2) for pair in given.items())]
+    require(all(min(pair) >= 0 for pair in members), "members: a number is below 0")
+    return members
 
 
 def largest_offset(leg: Leg, q: int, root: int) -> int:

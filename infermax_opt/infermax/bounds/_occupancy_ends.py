@@ -244,9 +244,11 @@ class _Window:
         """
         import numpy as np
 
+        # Paths are short, and this table has other types than that of the whole graph: it runs uncompiled.
+        from infermax_opt.infermax.bounds._kernels_occupancy import weigh
+
         graph = self.graph
         k, tokens = state
-        _, weigh = kernels(graph.is_tiny)
         at = (len(self.sizes) - 1) * 3 * self.rows * self.width + k * self.width + tokens - k * self.low
         at = weigh(
             came, at, 0, self.low, np.array(graph.prompts, np.int64), np.array(graph.ends, np.int64),

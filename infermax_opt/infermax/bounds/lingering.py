@@ -37,7 +37,7 @@ time of the first token, first_i, and a' + 2 r g for each later token that is de
 *Prices.*  So, for all requests and any D_i, the sum of latencies is at least the sum over requests of
 
     Y = (alpha + p0) for each chunk of the prompt, its work times max(1, n) + h / a',
-        a' + 2 r y + h w / a' for each later token,
+    a' + 2 r y + h w / a' for each later token,
     less 0, or what is missing of D_i: less D_i - first_i - sum of (a' + 2 r g), if that is above 0,
 
 less the integral of h / a'.  What is missing is not more than D_i - life_i either.

@@ -9,9 +9,8 @@ What counts is the exact replay of each machine.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, product
+from itertools import chain, islice, product
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.fleet.bounds.pooled import MachineBound
@@ -109,10 +108,11 @@ class _Search:
         self.question, self.dear = question, list(dear)
         self.dispatcher = Dispatcher(question)
         self.attained: dict[int, int] = {}
-        self._pilot = functools.cache(self.dispatcher.pilot)
+        #: Ways that reach the share, of numbers of machines that were asked for.
+        self._known: dict[int, Iterator[Tried]] = {}
 
     def _tried(self, machines: int, way: Way, refused: list[int]) -> Tried:
-        pilot = self._pilot(machines, way, tuple(refused))
+        pilot = self.dispatcher.pilot(machines, way, refused)
         good = len(self.question.workload.requests) - len(pilot.missed)
         self.attained[machines] = max(good, self.attained.get(machines, 0))
         return way, refused, pilot
@@ -150,11 +150,15 @@ class _Search:
 
     def reached(self, machines: int) -> bool:
         """Whether the share is reached by simulated clocks."""
-        return next(self._candidates(machines), None) is not None
+        ways = self._candidates(machines)
+        first = next(ways, None)
+        if first is not None:
+            self._known[machines] = chain([first], ways)
+        return first is not None
 
     def verified(self, machines: int) -> Found | None:
         """What reaches the share by exact replay."""
-        for way, refused, pilot in self._candidates(machines):
+        for way, refused, pilot in self._known.pop(machines, self._candidates(machines)):
             schedules = self.dispatcher.schedules(machines, way, refused)
             replay = replay_fleet(self.question, pilot.routes, schedules)
             if replay.keeps(self.question):

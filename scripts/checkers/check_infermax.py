@@ -5109,8 +5109,6 @@ def one_leg(instance: Instance, piece: Piece, ends: tuple[int, int], sums: Sums,
 
 #: Steps of checking a stage of a member in a cell.
 STAGE_STEPS = 10
-
-
 #: Most parts of later tokens.
 MAX_PARTS = 1_000
 

@@ -16,8 +16,6 @@ from infermax_opt.infermax.checker.pieces import Piece
 
 #: Steps of checking a stage of a member in a cell.
 STAGE_STEPS = 10
-
-
 #: Most parts of later tokens.
 MAX_PARTS = 1_000
 

@@ -2625,22 +2625,23 @@ def interaction(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     theta = evidence["theta"].whole(0, 1 << THETA_BITS)
     tables = token_tables(instance, piece)
     guests = [guest(instance, key, count, piece, tables) for key, count in instance.kinds.items()]
-    cells = read_cells(instance, evidence["cells"], guests, step)
+    cells = read_cells(instance, evidence["cells"], [(some, some.lone) for some in guests], step)
     total = sum(some.times * least_paid(instance, some, cells, theta, piece) for some in guests)
     spans = zip([0, *cells.ends], cells.ends, cells.root, strict=False)
     total -= theta * sum((end - start) * root * root for start, end, root in spans)
     return Fraction(total, (cells.unit << THETA_BITS) * instance.scale * sum(instance.kinds.values()))
 
 
-def read_cells(instance: Instance, given: Field, guests: list[Guest], step: int) -> Cells:
-    """Cells of time, with the price of prompt work: that of all that are surely there, and of time.
+def read_cells(instance: Instance, given: Field, guests: list[tuple[Guest, int]], step: int) -> Cells:
+    """Cells of time, with the price of prompt work: that of all that are there all of it, and of time.
 
     Parameters
     ----------
     instance : Instance
     given : Field
         Ends and roots.
-    guests : list of Guest
+    guests : list of (Guest, int)
+        How long each is there, from its arrival.
     step : int
         Constant of a batch that decodes, in ticks.
     """
@@ -2650,8 +2651,8 @@ def read_cells(instance: Instance, given: Field, guests: list[Guest], step: int)
     require(all(root >= 0 for root in roots), "cells: a root is below 0")
     instance.work.spend(REQUEST_STEPS * len(guests) + CELL_STEPS * len(ends))
     starts, there = [0, *ends], [0] * (len(ends) + 1)
-    for some in guests:
-        first, last = bisect_left(starts, some.until), bisect_right(ends, some.begin + some.lone)
+    for some, stay in guests:
+        first, last = bisect_left(starts, some.until), bisect_right(ends, some.begin + stay)
         if first < last:
             there[first] += some.times
             there[last] -= some.times
@@ -3111,14 +3112,6 @@ DELAY_STEPS, BUNCH_STEPS = 30, 30
 NEVER = 1 << 200
 
 
-class Dates(NamedTuple):
-    """Ends of cells; price of work and r in them and after them; for each, the next one that is lower."""
-
-    ends: list[int]
-    work: tuple[list[int], list[int]]
-    root: tuple[list[int], list[int]]
-
-
 class Bunch(NamedTuple):
     """Later tokens in a row: least times alone before and after them; sums of a', y, g and w."""
 
@@ -3152,13 +3145,13 @@ def lingering(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     instance.work.spend(2 * SIZE_STEPS * len(tables.roots) + BUNCH_STEPS * groups * len(stays))
     gains = gains_of(tables, unit)
     guests = [guest(instance, key, count, piece, tables) for key, count in instance.kinds.items()]
-    dates = dates_of(instance, evidence["cells"], list(zip(guests, stays, strict=True)), step)
-    spans = zip([0, *dates.ends], dates.ends, dates.root[0], strict=False)
+    cells = read_cells(instance, evidence["cells"], list(zip(guests, stays, strict=True)), step)
+    spans = zip([0, *cells.ends], cells.ends, cells.root, strict=False)
     total = -theta * sum((end - start) * root * root for start, end, root in spans)
     for (i, o, _), some, stay in zip(instance.kinds, guests, stays, strict=True):
         tokens = bunches(i, o, groups, tables, gains)
         choice = Choice(some, tokens, theta, stay, step, piece.alpha + instance.p0)
-        total += some.times * least_of_delays(instance, choice, dates)
+        total += some.times * least_of_delays(instance, choice, cells)
     whole = step << 2 * ROOT_BITS + THETA_BITS
     return Fraction(total, whole * instance.scale * sum(instance.kinds.values()))
 
@@ -3193,36 +3186,6 @@ def bunches(i: int, o: int, groups: int, tables: Tables, gains: tuple[list[int],
         sums = (column[b] - column[a] for column in (tables.fixed, *gains, tables.works))
         found.append(Bunch(tables.alone[a] - tables.alone[i], tables.alone[last] - tables.alone[b], *sums))
     return found
-
-
-def dates_of(instance: Instance, given: Field, guests: list[tuple[Guest, int]], step: int) -> Dates:
-    """Cells of time: price of prompt work, by the windows that a cell is in, and r.
-
-    Parameters
-    ----------
-    instance : Instance
-    given : Field
-        Ends and roots.
-    guests : list of (Guest, int)
-        How long each is expected to stay.
-    step : int
-        Constant of a batch that decodes, in ticks.
-    """
-    pairs = [cell.integers(2) for cell in given.items()]
-    ends, roots = [end for end, _ in pairs], [root for _, root in pairs]
-    require(all(a < b for a, b in pairwise([0, *ends])), "cells: their ends do not rise")
-    require(all(root >= 0 for root in roots), "cells: a root is below 0")
-    instance.work.spend(REQUEST_STEPS * len(guests) + CELL_STEPS * len(ends))
-    starts, there = [0, *ends], [0] * (len(ends) + 1)
-    for some, stay in guests:
-        first, last = bisect_left(starts, some.until), bisect_right(ends, some.begin + stay)
-        if first < last:
-            there[first] += some.times
-            there[last] -= some.times
-    unit, present = step << 2 * ROOT_BITS, accumulate(there[:-1])
-    work = [*(max(1, n) * unit + root**2 for n, root in zip(present, roots, strict=True)), unit]
-    roots = [*roots, 0]
-    return Dates(ends, (work, next_lower(work)), (roots, next_lower(roots)))
 
 
 class Choice(NamedTuple):
@@ -3266,16 +3229,16 @@ class Choice(NamedTuple):
         return ((1 << THETA_BITS) - self.theta) * latency + self.theta * (paid - missing)
 
 
-def least_of_delays(instance: Instance, choice: Choice, dates: Dates) -> int:
+def least_of_delays(instance: Instance, choice: Choice, cells: Cells) -> int:
     """What a request pays at least, over all delays, in small units.
 
     Parameters
     ----------
     instance : Instance
     choice : Choice
-    dates : Dates
+    cells : Cells
     """
-    some, tokens, ends, unit = choice.some, choice.tokens, dates.ends, choice.step << 2 * ROOT_BITS
+    some, tokens, ends, unit = choice.some, choice.tokens, cells.ends, choice.step << 2 * ROOT_BITS
     first = some.lone - some.later
 
     def reached(which: int) -> int:
@@ -3285,7 +3248,8 @@ def least_of_delays(instance: Instance, choice: Choice, dates: Dates) -> int:
 
     begins = [some.begin, *(some.begin + first + one.before for one in tokens)]
     since = [some.until + first, *(some.until + some.lone - one.after for one in tokens)]
-    values, lower = zip(dates.work, *([dates.root] * len(tokens)), strict=True)
+    values = [cells.work, *([cells.root] * len(tokens))]
+    lower = [cells.lower[1], *([cells.lower[0]] * len(tokens))]
     at = list(map(cheapest_cell, [instance] * len(since), [ends] * len(since), values, begins, since))
     cheapest = choice.whole([unit, *([0] * len(tokens))])
     prices = [table[cell] for table, cell in zip(values, at, strict=True)]

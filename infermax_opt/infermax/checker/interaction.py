@@ -50,22 +50,23 @@ def interaction(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     theta = evidence["theta"].whole(0, 1 << THETA_BITS)
     tables = token_tables(instance, piece)
     guests = [guest(instance, key, count, piece, tables) for key, count in instance.kinds.items()]
-    cells = read_cells(instance, evidence["cells"], guests, step)
+    cells = read_cells(instance, evidence["cells"], [(some, some.lone) for some in guests], step)
     total = sum(some.times * least_paid(instance, some, cells, theta, piece) for some in guests)
     spans = zip([0, *cells.ends], cells.ends, cells.root, strict=False)
     total -= theta * sum((end - start) * root * root for start, end, root in spans)
     return Fraction(total, (cells.unit << THETA_BITS) * instance.scale * sum(instance.kinds.values()))
 
 
-def read_cells(instance: Instance, given: Field, guests: list[Guest], step: int) -> Cells:
-    """Cells of time, with the price of prompt work: that of all that are surely there, and of time.
+def read_cells(instance: Instance, given: Field, guests: list[tuple[Guest, int]], step: int) -> Cells:
+    """Cells of time, with the price of prompt work: that of all that are there all of it, and of time.
 
     Parameters
     ----------
     instance : Instance
     given : Field
         Ends and roots.
-    guests : list of Guest
+    guests : list of (Guest, int)
+        How long each is there, from its arrival.
     step : int
         Constant of a batch that decodes, in ticks.
     """
@@ -75,8 +76,8 @@ def read_cells(instance: Instance, given: Field, guests: list[Guest], step: int)
     require(all(root >= 0 for root in roots), "cells: a root is below 0")
     instance.work.spend(REQUEST_STEPS * len(guests) + CELL_STEPS * len(ends))
     starts, there = [0, *ends], [0] * (len(ends) + 1)
-    for some in guests:
-        first, last = bisect_left(starts, some.until), bisect_right(ends, some.begin + some.lone)
+    for some, stay in guests:
+        first, last = bisect_left(starts, some.until), bisect_right(ends, some.begin + stay)
         if first < last:
             there[first] += some.times
             there[last] -= some.times

@@ -244,6 +244,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         self.plan_beside_bounds(ROUNDS_SHARE if few else 1.0, windows=False)
         if few and not self.proved():
             self.prove_rounds()
+            self.take_bounds()
             if not self.proved():
                 self.plan_beside_bounds(1.0, windows=False)
         if self.proved():

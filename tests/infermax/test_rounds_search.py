@@ -11,7 +11,9 @@ import numpy.typing as npt
 import pytest
 
 from infermax_opt.api import solve, verify
-from infermax_opt.core.result import Proof, Status
+from infermax_opt.core.registry import problem_of
+from infermax_opt.core.result import LowerBound, Proof, Status
+from infermax_opt.core.solve_options import SolveOptions
 from infermax_opt.infermax.bounds import _kernels_rounds
 from infermax_opt.infermax.bounds._backwards_states import linked_relaxations
 from infermax_opt.infermax.bounds.backwards import backwards_bounds
@@ -19,6 +21,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.mcsf import mcsf_instance
 from infermax_opt.infermax.exact.rounds import Found, RoundsSearch, guided, proved
 from infermax_opt.infermax.planners.rounds.planner import RoundsPlanner
+from infermax_opt.infermax.solve import InferMaxRun
 from tests.campaign import campaign, in_blocks
 from tests.infermax.test_backwards import in_rounds, least_latency
 from tests.support import few
@@ -175,6 +178,31 @@ def test_solve_proves_few_requests() -> None:
     assert found.status is Status.OPTIMAL
     assert found.lower is not None
     assert found.lower.proof in (Proof.SOLVER, Proof.CERTIFICATE)
+
+
+def test_a_proof_by_search_keeps_the_certificate_found_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search proves more, but only by its word."""
+    full = mcsf_instance(1, 1)
+    of = replace(full, groups=full.groups[:6])
+    *_, beside = backwards_bounds(of, stop=few(40))
+    done: list[bool] = []
+
+    def taken(run: InferMaxRun, wait: float | None = 0.0) -> None:
+        if done:
+            run.improve_bound(beside)
+
+    def search(run: InferMaxRun) -> None:
+        done.append(True)
+        run.improve_bound(LowerBound(beside.value + 1, "rounds search", Proof.SOLVER))
+
+    monkeypatch.setattr(InferMaxRun, "take_bounds", taken)
+    monkeypatch.setattr(InferMaxRun, "prove_rounds", search)
+    monkeypatch.setattr(InferMaxRun, "proved", lambda run: bool(done))
+    problem = problem_of(of)
+    run = InferMaxRun(problem, of, SolveOptions(engines=problem.engines, time_limit=1))
+    run.solve_rounds()
+    assert run.certified is not None
+    assert run.certified.source == beside.source
 
 
 def test_prices_of_other_bounds_are_no_guide() -> None:

@@ -5464,6 +5464,9 @@ def laid(dense: list[tuple[int, int]], cells: list[tuple[int, int]]) -> int:
 # --- infermax_opt/infermax/checker/ramp.py --------------------------------------------------------
 # Proof: ramp, by what it costs to fill the memory no faster than tokens are processed.
 
+#: Tokens of a prompt up to which what they pay is listed; those beyond pay no less than the next one.
+MAX_LISTED = 2**20
+
 
 def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     """Work, attention constants, batches by KV area, and what filling the memory costs besides.
@@ -5498,7 +5501,7 @@ def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
 
 
 def prompts_in_chunks(instance: Instance, piece: Piece, given: Field, percent: int) -> Fraction:
-    """What prompts pay for the KV that they hold before their last chunk, or for tokens beyond a knee.
+    """What prompts pay for the KV that they hold before their last chunk, for attention, or beyond a knee.
 
     Parameters
     ----------
@@ -5510,28 +5513,61 @@ def prompts_in_chunks(instance: Instance, piece: Piece, given: Field, percent: i
     percent : int
         How much of that prompts count.
     """
-    wait = Fraction(piece.alpha, instance.capacity // instance.block * instance.block)
+    full = instance.capacity // instance.block * instance.block
     width = instance.budget
-    dear: Fraction | None = None
+    dear: int | None = None
     if given["knee"].value is None:
         require(percent == 0, "prompts: a share of no knee")
     else:
         alpha, beta = instance.pieces[given["knee"].whole(0, len(instance.pieces) - 1)]
         require(alpha <= piece.alpha and beta > piece.beta, "prompts: the pieces have no knee")
         width = max(1, min(width, math.ceil(Fraction(piece.alpha - alpha, beta - piece.beta))))
-        dear = Fraction(percent, 100) * (beta - piece.beta)
-    total = Fraction(0)
+        dear = percent * (beta - piece.beta) * full
+    if not piece.alpha or not instance.prompts:
+        return Fraction(0)
+    more = 200 * full * instance.p1 if instance.spread else 0
+    most = min(MAX_LISTED, max(i for i, _ in instance.prompts))
+    pays = least_payments(instance.work, most + 1, 100 * piece.alpha, more, width)
+    if dear is not None:
+        pays = [min(dear, each) for each in pays]
+    sums, total = [0, *accumulate(pays)], 0
     for i, count in instance.prompts:
-        instance.work.spend(60)
-        chunks = -(-i // width)  # the last one, of those counted from the end, may be smaller
-        last = i - (chunks - 1) * width
-        near = chunks - 1 if dear is None or wait * (chunks - 1) <= dear else int(dear / wait)
-        # Chunks 0 to `near` from the end wait; if that is not all of them, the others are dear.
-        if dear is None or near == chunks - 1:
-            total += count * wait * (width * ((chunks - 1) * (chunks - 2) // 2) + last * (chunks - 1))
-        else:
-            total += count * (wait * width * (near * (near + 1) // 2) + dear * (i - (near + 1) * width))
-    return total
+        total += count * (sums[min(i, most)] + (i - min(i, most)) * pays[most])
+    return Fraction(total, 100 * full)
+
+
+def least_payments(work: Work, most: int, wait: int, more: int, width: int) -> list[int]:
+    """So many least ones of wait r + more c for r = 0, 1, ... and c = 0..width-1, rising, and some beyond.
+
+    Parameters
+    ----------
+    work : Work
+    most : int
+        How many, at least 1.
+    wait, more : int
+        The first one is above 0.
+    width : int
+    """
+
+    def enough(limit: int) -> bool:
+        """Whether so many are up to a limit."""
+        work.spend(4 * (limit // wait + 1))
+        rests = range(limit, -1, -wait)
+        return sum(min(width, rest // more + 1) if more else width for rest in rests) >= most
+
+    high = 1
+    while not enough(high * wait):
+        high *= 2
+    low, high = 0, high * wait
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    work.spend(10 * most)
+    found: list[int] = []
+    for start in range(0, low + 1, wait):
+        number = min(width, (low - start) // more + 1 if more else width)
+        found += (start + more * c for c in range(number))
+    return sorted(found)
 
 
 def ramp_terms(instance: Instance, piece: Piece, length: int, percent: int) -> Fraction:

@@ -35,7 +35,7 @@ LOADS = ("0.5", "0.8", "1", "1.2", "published")
 #: Schedulers for the traces other than ShareGPT, which has all of them.
 FEW = (
     "orca", "fastserve", "vllm", "fastgen", "multires", "sync-coupled", "ecoserve-d", "ecoserve-sd",
-    "ecoserve-sdo", "ecoserve", "ecoserve-oracle", "spt",
+    "ecoserve-sdo", "ecoserve", "ecoserve-oracle", "spt", "slack", "svf",
 )  # fmt: skip
 #: Values of each setting, and the schedulers that are run with them, at a load of 1.
 SWEEPS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -70,7 +70,7 @@ def window(trace: str, load: str, **rest: Any) -> Instance:
 def _rates() -> Iterator[Row]:
     """Figures 1, 10, 11 and 13: all schedulers by rate."""
     for trace, model in TRACES.items():
-        names = ["vllm", "sarathi", *RESERVATION] if trace == "sharegpt" else FEW
+        names = ["vllm", "sarathi", *RESERVATION, "slack", "svf"] if trace == "sharegpt" else FEW
         for load in LOADS:
             of = window(trace, load)
             known = bounds(of, BOUND_SECONDS)

@@ -245,7 +245,8 @@ def searched(instance: AnyInstance) -> Iterator[Accepted]:
 
 def of_infermax() -> Iterator[Accepted]:
     """Of every kind of proof of every objective that has certificates."""
-    yield from searched(offline())
+    # The ramp is that of the roomy instance, where each change of it proves less.
+    yield from (some for some in searched(offline()) if some.kind != "ramp")
     yield written(offline(), "levels", LEVELS)
     yield written(offline(), "narrow-levels", NARROW)
     yield written(offline(), "count-branching", BRANCHED)

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from infermax_opt.checking.work import Work
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds import closed_form_bounds
-from infermax_opt.infermax.bounds.ramp import ramp_bound
+from infermax_opt.infermax.bounds import closed_form_bounds, ramp
+from infermax_opt.infermax.bounds.ramp import _least_sums, ramp_bound
 from infermax_opt.infermax.bounds.searched import searched_bounds
 from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.checker.ramp import least_payments
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from tests.campaign import campaign, in_blocks
@@ -220,7 +222,49 @@ def test_tokens_beyond_the_knee_pay() -> None:
 
 
 def test_none_where_a_batch_fills_memory() -> None:
-    assert ramp_bound(case(8, 4, 8, 20)) is None
+    whole = Policy(chunked_prefill=False)
+    assert ramp_bound(replace(case(8, 4, 8, 20), policy=whole)) is None
+
+
+def test_small_chunks_hold_kv_and_large_ones_cost_attention() -> None:
+    """A token later by a batch costs 1 / 20; two tokens in a batch cost 2 * 1/10 more than one each."""
+    square = CostModel([("1", "0")], ("0", "0"), ("0", "0.1"), attention="square")
+    instance = replace(case(1, 7, 1, 20, cost=square), system=System(20, 20, 20))
+    bound = ramp_bound(instance)
+    assert bound is not None
+    # One in each of five batches, and one more in the last two of these: 1/20 is 1/4 of 2/10.
+    pays = Fraction(0 + 1 + 2 + 3 + 4, 20) + Fraction(4 + 5, 20)
+    assert bound.value == Fraction(7, 20) + Fraction(7, 10) + pays
+    assert bound.evidence == {
+        "kind": "ramp",
+        "piece": 0,
+        "batches": 0,
+        "prompts": {"knee": None, "percent": 0},
+    }
+    assert check_evidence(instance, bound) == bound.value
+
+
+@pytest.mark.parametrize("square", [0, 7, 1000])
+@pytest.mark.parametrize("width", [1, 3, 50])
+@pytest.mark.parametrize("dear", [None, 0, 20, 45])
+def test_the_least_sums_are_those_of_a_sorted_list(square: int, width: int, dear: int | None) -> None:
+    all_of = sorted(10 * r + square * c for r in range(40) for c in range(width))
+    pays = all_of if dear is None else [min(each, dear) for each in all_of]
+    numbers = [1, 2, 7, 30]
+    assert list(_least_sums(numbers, 10, square, width, dear)) == [(k, sum(pays[:k])) for k in numbers]
+    assert least_payments(Work(), 30, 10, square, width)[:30] == all_of[:30]
+
+
+def test_beyond_what_is_listed_tokens_pay_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = replace(case(1, 40, 1, 50, cost=PAPER), system=System(50, 50, 50))
+    whole = ramp_bound(instance)
+    monkeypatch.setattr(ramp, "LISTED", 10)
+    monkeypatch.setattr("infermax_opt.infermax.checker.ramp.MAX_LISTED", 10)
+    part = ramp_bound(instance)
+    assert whole is not None
+    assert part is not None
+    assert part.value < whole.value
+    assert check_evidence(instance, part) == part.value
 
 
 def test_is_the_first_of_the_search() -> None:

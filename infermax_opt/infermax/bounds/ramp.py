@@ -28,23 +28,25 @@ of S_t over t <= H is that of (H-t+1) x_t.  With k = H-t+1 each of these batches
 the sum.  g is convex and linear between the tokens at which two pieces cross: the maximum is at such a
 number, at 0 or at C.
 
-*Prompts in chunks.*  A prompt that is not done holds KV, too, and makes no token.  Choose another piece
-(alpha', beta'), alpha' <= alpha and beta' > beta, and a share lambda of g.  Let d = lambda (beta' - beta),
-K' = (alpha - alpha') / (beta' - beta), rounded up to 1 or more, and L the least of K' and the prefill tokens
-that a batch may have.  The bound holds with (1 - lambda) g for g, and with
+*Prompts in chunks.*  A prompt that is not done holds KV, too, and makes no token.  With "square" attention
+small chunks save work, but there are more of them.  Choose another piece (alpha', beta'), alpha' <= alpha and
+beta' > beta, and a share lambda of g.  Let d = lambda (beta' - beta), and L the least of (alpha - alpha') /
+(beta' - beta), rounded up to 1 or more, and the prefill tokens that a batch may have.  Without another piece
+lambda is 0, d infinite, and L what a batch may have.  Let q be p1 where prompts may be split and attention is
+"square", else 0.  The bound holds with (1 - lambda) g for g, and each prompt adds the sum of the I least ones
+of
 
-    sum over all prompts, and r = 0..I-1, of min(d, alpha / M floor(r / L))
-
-besides.  Without another piece lambda is 0, d infinite, and L what a batch may have.
+    alpha / M r + 2 q (c-1)  for r = 0, 1, ... and c = 1..L,  and d as often as need be.
 
 *Proof.*  Let p_t be the tokens that prompts which are not done hold after t.  The requests that make a token
 in t hold S_t - p_t + (s-1) K at most, and M - p_t at most.  So each M - h_t is at least p_t more than was
 counted, and J alpha is alpha / M times the sum of p_t more.  The chunks of the last try of a prompt, from its
-last eviction before its first token on, lie in different batches.  lambda g(x) is at least d (x - K')+, which
-is convex and 0 at 0: of the tokens that a batch processes of one prompt all but the first K' pay d each.  The
-others are L at most in each batch, so of these the r-th from the end, counted from 0, is held after
-floor(r / L) batches before the last one of its prompt, and pays alpha / M for each.  With v tokens that pay
-d, the others take r = 0..I-v-1, and d is no less than what is due for the rest.
+last eviction before its first token on, lie in different batches.  Let r be the number of those that come
+after a chunk.  Its tokens are held after r batches at least, and pay alpha / M r each.  With c tokens its
+attention is p1 c**2, of which W has p1 c: the c-th token adds 2 q (c-1).  lambda g(x) is at least d times
+what x is above the rounded quotient, convex and 0 at 0: of the tokens that a batch processes of a prompt
+all but the first L pay d each, or there are none.  So each of the I tokens pays one of these numbers, and
+no two the same one.
 
 Evictions, chunks, arrivals and the limits P and R_max change none of this.
 """
@@ -53,14 +55,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from heapq import heappop, heappush, heapreplace
 from typing import Any, NamedTuple
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.closed_form import presence_ticks
 from infermax_opt.infermax.bounds.counts import BatchCounts, blocks_of, count_batches
-from infermax_opt.infermax.bounds.least_work import Totals
+from infermax_opt.infermax.bounds.least_work import Totals, spreads
 from infermax_opt.infermax.bounds.sizes import Sizes
 from infermax_opt.infermax.data.instance import Instance
 
@@ -70,6 +73,8 @@ __all__ = ["ramp_bound"]
 MAX_BATCHES = 100_000
 #: Shares of what tokens beyond a knee cost that may be for prompts in chunks.
 PERCENTS = (2, 5, 10, 20)
+#: Tokens of a prompt up to which what they pay is listed; those beyond pay no less than the next one.
+LISTED = 2**20
 
 
 def ramp_bound(instance: Instance) -> LowerBound | None:
@@ -157,27 +162,56 @@ def _both(
 def _prompts(instance: Instance, piece: int, split: _Split) -> Fraction:
     """Ticks that prompts pay while they are in chunks, at least."""
     ticks, system = instance.cost.ticks, instance.system
-    wait = Fraction(ticks.alpha[piece], system.kv_capacity // system.block_size * system.block_size)
-    width, total = system.prefill_budget, Fraction(0)
-    dear: Fraction | None = None
-    if wait == 0:
-        return total
+    full = system.kv_capacity // system.block_size * system.block_size
+    width, dear = system.prefill_budget, None
+    if ticks.alpha[piece] == 0:
+        return Fraction(0)
     if split.knee is not None:
         steeper = ticks.beta[split.knee] - ticks.beta[piece]
         knee = -(-(ticks.alpha[piece] - ticks.alpha[split.knee]) // steeper)
-        width, dear = min(width, max(1, knee)), Fraction(split.percent * steeper, 100)
+        width, dear = min(width, max(1, knee)), split.percent * steeper * full
+    square = 2 * ticks.p1 if spreads(instance) else 0
     prompts = Counter[int]()
     for kind in instance.types:
         prompts[kind.input_tokens] += len(kind.members)
-    for tokens, count in prompts.items():
-        whole, rest = divmod(tokens, width)
-        waiting = whole if dear is None else min(whole, dear // wait + 1)
-        pays = wait * width * waiting * (waiting - 1) / 2
-        if dear is not None:
-            pays += dear * width * (whole - waiting)
-        pays += rest * (wait * whole if dear is None else min(dear, wait * whole))
-        total += count * pays
-    return total
+    found = _least_sums(sorted(prompts), 100 * ticks.alpha[piece], 100 * full * square, width, dear)
+    total = sum(prompts[tokens] * paid for tokens, paid in found)
+    return Fraction(total, 100 * full)
+
+
+def _least_sums(
+    numbers: Sequence[int], wait: int, square: int, width: int, dear: int | None
+) -> Iterator[tuple[int, int]]:
+    """Each of some numbers, rising, and the sum of so many least ones of what tokens may pay.
+
+    Parameters
+    ----------
+    numbers : sequence of int
+    wait, square : int
+        The c-th token of a chunk with r chunks after it pays wait r + square (c-1).
+    width : int
+        Most tokens of a chunk.
+    dear : int or None
+        What a token pays beyond that.
+    """
+    # For each chunk that has tokens, and the next one: what its next token pays, r, and its tokens.
+    chunks = [(0, 0, 0)]
+    each = width if square == 0 else 1
+    taken = paid = 0
+    for number in numbers:
+        listed = min(number, LISTED)
+        while taken < listed and (dear is None or chunks[0][0] < dear):
+            cost, r, tokens = chunks[0]
+            if tokens == 0:
+                heappush(chunks, (wait * (r + 1), r + 1, 0))
+            some = min(each, width - tokens, listed - taken)
+            taken, paid, tokens = taken + some, paid + some * cost, tokens + some
+            if tokens < width:
+                heapreplace(chunks, (wait * r + square * tokens, r, tokens))
+            else:
+                heappop(chunks)
+        cost = chunks[0][0]
+        yield number, paid + (number - taken) * (cost if dear is None else min(cost, dear))
 
 
 def _ramp(instance: Instance, piece: int, room: int, most: int, percent: int) -> tuple[Fraction, int]:

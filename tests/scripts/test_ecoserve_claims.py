@@ -65,7 +65,7 @@ def test_committed_rows_are_sound(tables: Tables) -> None:
 def test_tables_hold_every_case(tables: Tables) -> None:
     found = {(row["trace"], row["load"], row["scheduler"]) for row in tables.studies["rates"]}
     names = {row["scheduler"] for row in tables.rows("rates", trace="sharegpt", load="1")}
-    assert len(names) == 17
+    assert len(names) == 19
     wanted = {
         (trace, load, name)
         for trace in TRACES

@@ -5491,16 +5491,21 @@ def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     length = evidence["batches"].whole(0 if chunks else 1, least)
     percent = evidence["prompts"]["percent"].whole(0, 100) if chunks else 0
     batches = max(served.prefill, least)
-    paid = Fraction(piece.alpha * volume, capacity) + instance.p0 * served.prefill
+    share = Fraction(evidence["share"].whole(0, 1000) if "share" in evidence else 1000, 1000)
+    tokens = Fraction(sum((i - 1 + o) * c for i, o, c in kinds), instance.batch_tokens)
+    alpha = share * piece.alpha  # of a batch that is counted by KV, not by tokens
+    paid = (piece.alpha - alpha) * tokens + alpha * Fraction(volume, capacity) + instance.p0 * served.prefill
     paid += least_presence(served, batches) + instance.token_work(kinds, piece.beta)
     pairs = sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
-    paid += instance.p1 * pairs + ramp_terms(instance, piece, length, 100 - percent)
+    paid += instance.p1 * pairs + ramp_terms(instance, piece, alpha, length, 100 - percent)
     if chunks:
-        paid += prompts_in_chunks(instance, piece, evidence["prompts"], percent)
+        paid += prompts_in_chunks(instance, piece, alpha, evidence["prompts"], percent)
     return paid / instance.scale
 
 
-def prompts_in_chunks(instance: Instance, piece: Piece, given: Field, percent: int) -> Fraction:
+def prompts_in_chunks(
+    instance: Instance, piece: Piece, waiting: Fraction, given: Field, percent: int
+) -> Fraction:
     """What prompts pay for the KV that they hold before their last chunk, for attention, or beyond a knee.
 
     Parameters
@@ -5508,6 +5513,8 @@ def prompts_in_chunks(instance: Instance, piece: Piece, given: Field, percent: i
     instance : Instance
     piece : Piece
         Affine piece of the batch time.
+    waiting : Fraction
+        Ticks for a batch in which the memory is full of prompts that are not done.
     given : Field
         Names the piece beyond whose knee with the other one tokens cost more; or none, for no such tokens.
     percent : int
@@ -5522,18 +5529,19 @@ def prompts_in_chunks(instance: Instance, piece: Piece, given: Field, percent: i
         alpha, beta = instance.pieces[given["knee"].whole(0, len(instance.pieces) - 1)]
         require(alpha <= piece.alpha and beta > piece.beta, "prompts: the pieces have no knee")
         width = max(1, min(width, math.ceil(Fraction(piece.alpha - alpha, beta - piece.beta))))
-        dear = percent * (beta - piece.beta) * full
-    if not piece.alpha or not instance.prompts:
+        dear = percent * (beta - piece.beta) * full * waiting.denominator
+    if not waiting or not instance.prompts:
         return Fraction(0)
-    more = 200 * full * instance.p1 if instance.spread else 0
+    unit = 100 * waiting.denominator
+    more = 2 * unit * full * instance.p1 if instance.spread else 0
     most = min(MAX_LISTED, max(i for i, _ in instance.prompts))
-    pays = least_payments(instance.work, most + 1, 100 * piece.alpha, more, width)
+    pays = least_payments(instance.work, most + 1, int(unit * waiting), more, width)
     if dear is not None:
         pays = [min(dear, each) for each in pays]
     sums, total = [0, *accumulate(pays)], 0
     for i, count in instance.prompts:
         total += count * (sums[min(i, most)] + (i - min(i, most)) * pays[most])
-    return Fraction(total, 100 * full)
+    return Fraction(total, unit * full)
 
 
 def least_payments(work: Work, most: int, wait: int, more: int, width: int) -> list[int]:
@@ -5570,7 +5578,7 @@ def least_payments(work: Work, most: int, wait: int, more: int, width: int) -> l
     return sorted(found)
 
 
-def ramp_terms(instance: Instance, piece: Piece, length: int, percent: int) -> Fraction:
+def ramp_terms(instance: Instance, piece: Piece, waiting: Fraction, length: int, percent: int) -> Fraction:
     """Least cost of not yet full memory and of tokens beyond the piece, in so many batches.
 
     Parameters
@@ -5578,6 +5586,8 @@ def ramp_terms(instance: Instance, piece: Piece, length: int, percent: int) -> F
     instance : Instance
     piece : Piece
         Affine piece of the batch time.
+    waiting : Fraction
+        Ticks for a batch in which the memory is empty.
     length : int
         Batches, the last of which is the first term.
     percent : int
@@ -5594,9 +5604,9 @@ def ramp_terms(instance: Instance, piece: Piece, length: int, percent: int) -> F
     corners = [Fraction(0), Fraction(most), *(x for x in crossings if 0 < x < most)]
     instance.work.spend(length * (5 + 20 * len(corners)))
     above = [max(a + b * x for a, b in instance.pieces) - piece.alpha - piece.beta * x for x in corners]
-    missing = Fraction(piece.alpha * (full - (instance.block - 1) * together), full)
+    missing = waiting * (full - (instance.block - 1) * together) / full
     share = Fraction(percent, 100)
-    lines = [(piece.alpha * x / full, share * more) for x, more in zip(corners, above, strict=True)]
+    lines = [(waiting * x / full, share * more) for x, more in zip(corners, above, strict=True)]
     return sum((missing - max(k * a - b for a, b in lines) for k in range(1, length + 1)), Fraction(0))
 
 

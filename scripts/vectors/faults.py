@@ -160,7 +160,9 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("fewer-batches-that-prove-less", "claim", "batches", 1),
         ("more-batches-than-there-are", "malformed", "batches", 5),
         ("batches-below-0", "malformed", "batches", -1),
-        ("piece-that-proves-less", "claim", "piece", 0),
+        ("piece-that-proves-less", "claim", "piece", 1),
+        ("share-that-proves-less", "claim", "share", lambda share: share // 2),
+        ("share-above-1", "malformed", "share", 1001),
     ),
     "progress": (
         ("level-above-unfinished", "evidence", "levels.0.1", lambda level: level * 2),

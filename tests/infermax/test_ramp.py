@@ -116,6 +116,8 @@ def test_prompts_in_chunks_never_above_the_optimum(seeds: range) -> None:
                     ]
                 ),
             }
+            if rng.random() < 0.5:
+                evidence["share"] = rng.choice([0, 1, 30, 500, 999, 1000])
             false = LowerBound(best + Fraction(1, 10**40), "ramp", Proof.CERTIFICATE, evidence=evidence)
             with pytest.raises(Rejected, match=r"claims|knee|batches"):
                 submitted(shown(instance), instance, false)
@@ -242,6 +244,27 @@ def test_small_chunks_hold_kv_and_large_ones_cost_attention() -> None:
         "prompts": {"knee": None, "percent": 0},
     }
     assert check_evidence(instance, bound) == bound.value
+
+
+def test_batches_count_by_tokens_and_by_kv() -> None:
+    """By tokens there are 7.1 batches. A share by KV, of which there are fewer, makes prompts pay."""
+    square = CostModel([("1", "0")], ("0", "0"), ("0", "0.0001"), attention="square")
+    instance = replace(case(10, 70, 2, 400, cost=square), system=System(400, 100, 100))
+    bound = ramp_bound(instance)
+    assert bound is not None
+    evidence = bound.evidence or {}
+    share = Fraction(evidence["share"], 1000)
+    assert 0 < share < 1
+    pays = sorted(share * r / 400 + Fraction(c, 5000) for r in range(70) for c in range(70))[:70]
+    # While memory fills, three batches hold 100, 200 and 300 tokens at most.
+    batches = (1 - share) * Fraction(710, 100) + share * (
+        Fraction(10 * (70 + 71), 400) + Fraction(3 + 2 + 1, 4)
+    )
+    assert bound.value == batches + Fraction(700, 10_000) + 10 * sum(pays)
+    assert check_evidence(instance, bound) == bound.value
+    wrong = replace(bound, evidence={**evidence, "share": 1001})
+    with pytest.raises(Rejected, match="share"):
+        submitted(shown(instance), instance, wrong)
 
 
 @pytest.mark.parametrize("square", [0, 7, 1000])

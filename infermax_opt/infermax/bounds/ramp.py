@@ -48,6 +48,10 @@ what x is above the rounded quotient, convex and 0 at 0: of the tokens that a ba
 all but the first L pay d each, or there are none.  So each of the I tokens pays one of these numbers, and
 no two the same one.
 
+*Batches by tokens.*  A schedule processes I + O - 1 tokens of each request or more, so J is at least their
+sum N by C, too.  For any 0 <= mu <= 1 J alpha is (1 - mu) J alpha, at least (1 - mu) alpha N / C, and mu J
+alpha, of which all of the above holds, with mu alpha for alpha wherever it is paid; L stays.
+
 Evictions, chunks, arrivals and the limits P and R_max change none of this.
 """
 
@@ -55,7 +59,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from heapq import heappop, heappush, heapreplace
 from typing import Any, NamedTuple
@@ -73,6 +77,8 @@ __all__ = ["ramp_bound"]
 MAX_BATCHES = 100_000
 #: Shares of what tokens beyond a knee cost that may be for prompts in chunks.
 PERCENTS = (2, 5, 10, 20)
+#: Units of mu in one.
+WHOLE = 1000
 #: Tokens of a prompt up to which what they pay is listed; those beyond pay no less than the next one.
 LISTED = 2**20
 
@@ -95,20 +101,43 @@ def _piece_bound(instance: Instance, counts: BatchCounts, piece: int) -> LowerBo
     volume = blocks_of(sizes, block)
     least = -(-volume // blocks)
     room = blocks * block - (block - 1) * _together(sizes, block, blocks)
-    saved, length, prompts = max(
-        (_both(instance, piece, room, min(least, MAX_BATCHES), split) for split in _splits(instance, piece)),
-        key=lambda found: found[0],
-    )
-    if saved <= 0:
+    totals = Totals.of(instance, kinds)
+    tokens = Fraction(totals.prompts + totals.later, system.max_batch_tokens)
+
+    def counted(split: _Split, share: int) -> _Counted:
+        """With so much of the batches by KV, and the others by tokens."""
+        saved, length, pays = _saved(instance, piece, room, min(least, MAX_BATCHES), split, share)
+        by_count = (tokens * (WHOLE - share) + Fraction(volume, blocks) * share) / WHOLE
+        return _Counted(alpha * by_count + saved, saved, length, split if pays else None, share)
+
+    best = max((counted(split, WHOLE) for split in _splits(instance, piece)), key=lambda some: some.paid)
+    if spreads(instance) and ticks.p1:
+        best = max(
+            best, _best_share(lambda share: counted(_Split(None, 0), share)), key=lambda some: some.paid
+        )
+    if best.saved <= 0:
         return None
     batches = max(least, counts.prefill)
-    totals = Totals.of(instance, kinds)
-    paid = totals.least_work(instance, piece) + Fraction(alpha * volume, blocks) + saved
+    paid = totals.least_work(instance, piece) + best.paid
     paid += presence_ticks(instance, totals, counts, ticks.beta[piece], batches)
-    evidence: dict[str, Any] = {"kind": "ramp", "piece": piece, "batches": length}
-    if prompts is not None:
-        evidence["prompts"] = {"knee": prompts.knee, "percent": prompts.percent}
+    evidence: dict[str, Any] = {"kind": "ramp", "piece": piece, "batches": best.length}
+    if best.split is not None:
+        evidence["prompts"] = {"knee": best.split.knee, "percent": best.split.percent}
+    if best.share < WHOLE:
+        evidence["share"] = best.share
     return LowerBound(paid / instance.cost.ticks_per_second, "ramp", Proof.CERTIFICATE, evidence=evidence)
+
+
+def _best_share(counted: Callable[[int], _Counted]) -> _Counted:
+    """The best share of the batches that is counted by KV: what is paid is concave in it."""
+    low, high = 0, WHOLE
+    while high - low > 1:
+        middle = (low + high) // 2
+        if counted(middle).paid < counted(middle + 1).paid:
+            low = middle
+        else:
+            high = middle
+    return counted(high)
 
 
 def _together(sizes: Sizes, block: int, blocks: int) -> int:
@@ -130,6 +159,20 @@ class _Split(NamedTuple):
     percent: int
 
 
+class _Counted(NamedTuple):
+    """Ticks of batches and of what is paid besides, those of the latter, and how they are shown.
+
+    The terms of the ramp, the split if prompts pay anything, and the share of the batches that is counted by
+    KV.
+    """
+
+    paid: Fraction
+    saved: Fraction
+    length: int
+    split: _Split | None
+    share: int
+
+
 def _splits(instance: Instance, piece: int) -> Iterator[_Split]:
     """Splits to try."""
     ticks = instance.cost.ticks
@@ -139,10 +182,10 @@ def _splits(instance: Instance, piece: int) -> Iterator[_Split]:
             yield from (_Split(knee, percent) for percent in PERCENTS)
 
 
-def _both(
-    instance: Instance, piece: int, room: int, most: int, split: _Split
-) -> tuple[Fraction, int, _Split | None]:
-    """Ticks of the ramp and of prompts in chunks, terms of the ramp, and the split if it gains anything.
+def _saved(
+    instance: Instance, piece: int, room: int, most: int, split: _Split, share: int
+) -> tuple[Fraction, int, bool]:
+    """Ticks of the ramp and of prompts in chunks, terms of the ramp, and whether prompts pay anything.
 
     Parameters
     ----------
@@ -153,30 +196,32 @@ def _both(
     most : int
         Terms at most.
     split : _Split
+    share : int
+        mu in 1 / `WHOLE`.
     """
-    ramp, length = _ramp(instance, piece, room, most, 100 - split.percent)
-    prompts = _prompts(instance, piece, split)
-    return ramp + prompts, length, split if prompts > 0 else None
+    ramp, length = _ramp(instance, piece, room, most, 100 - split.percent, share)
+    prompts = _prompts(instance, piece, split, share)
+    return ramp + prompts, length, prompts > 0
 
 
-def _prompts(instance: Instance, piece: int, split: _Split) -> Fraction:
+def _prompts(instance: Instance, piece: int, split: _Split, share: int) -> Fraction:
     """Ticks that prompts pay while they are in chunks, at least."""
     ticks, system = instance.cost.ticks, instance.system
     full = system.kv_capacity // system.block_size * system.block_size
     width, dear = system.prefill_budget, None
-    if ticks.alpha[piece] == 0:
+    wait = 100 * ticks.alpha[piece] * share
+    if wait == 0:
         return Fraction(0)
     if split.knee is not None:
         steeper = ticks.beta[split.knee] - ticks.beta[piece]
         knee = -(-(ticks.alpha[piece] - ticks.alpha[split.knee]) // steeper)
-        width, dear = min(width, max(1, knee)), split.percent * steeper * full
-    square = 2 * ticks.p1 if spreads(instance) else 0
+        width, dear = min(width, max(1, knee)), WHOLE * split.percent * steeper * full
+    square = 200 * WHOLE * full * ticks.p1 if spreads(instance) else 0
     prompts = Counter[int]()
     for kind in instance.types:
         prompts[kind.input_tokens] += len(kind.members)
-    found = _least_sums(sorted(prompts), 100 * ticks.alpha[piece], 100 * full * square, width, dear)
-    total = sum(prompts[tokens] * paid for tokens, paid in found)
-    return Fraction(total, 100 * full)
+    found = _least_sums(sorted(prompts), wait, square, width, dear)
+    return Fraction(sum(prompts[tokens] * paid for tokens, paid in found), 100 * WHOLE * full)
 
 
 def _least_sums(
@@ -214,7 +259,9 @@ def _least_sums(
         yield number, paid + (number - taken) * (cost if dear is None else min(cost, dear))
 
 
-def _ramp(instance: Instance, piece: int, room: int, most: int, percent: int) -> tuple[Fraction, int]:
+def _ramp(
+    instance: Instance, piece: int, room: int, most: int, percent: int, share: int
+) -> tuple[Fraction, int]:
     """Sum of the terms that are above 0, in ticks, with so much of g, and their number, at most so many.
 
     Parameters
@@ -224,7 +271,7 @@ def _ramp(instance: Instance, piece: int, room: int, most: int, percent: int) ->
     room : int
         R.
     most : int
-    percent : int
+    percent, share : int
     """
     ticks, system = instance.cost.ticks, instance.system
     alpha, beta = ticks.alpha[piece], ticks.beta[piece]
@@ -238,11 +285,11 @@ def _ramp(instance: Instance, piece: int, room: int, most: int, percent: int) ->
     for corner in corners:
         tokens = int(corner * unit)
         above = max(a * unit + b * tokens for a, b in pieces) - (alpha * unit + beta * tokens)
-        lines.append((100 * alpha * tokens, percent * full * above))
+        lines.append((100 * share * alpha * tokens, WHOLE * percent * full * above))
     total, length = 0, 0
     while length < most:
-        term = 100 * alpha * room * unit - max(slope * (length + 1) - less for slope, less in lines)
+        term = 100 * share * alpha * room * unit - max(slope * (length + 1) - less for slope, less in lines)
         if term <= 0:
             break
         total, length = total + term, length + 1
-    return Fraction(total, 100 * full * unit), length
+    return Fraction(total, 100 * WHOLE * full * unit), length

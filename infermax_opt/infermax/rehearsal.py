@@ -106,6 +106,10 @@ def _crowds() -> None:
 
 
 def _bounds() -> None:
+    import numpy as np
+
+    from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices
+    from infermax_opt.infermax.bounds._occupancy_knots import FirstKnots
     from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
     from infermax_opt.infermax.bounds.levels import Ladder
     from infermax_opt.infermax.bounds.lingering import lingering_bound
@@ -115,6 +119,9 @@ def _bounds() -> None:
 
     for search in (state_flow_bound, occupancy_bound, lagrangian_bound):
         search(_offline(1))
+    graph = OccupancyGraph(9, 2, ((2, 3, 2),), 9, 9, 9, 1, evictions=True, chunked=True)
+    potential = np.zeros(graph.shape[1:], np.int64)
+    FirstKnots(graph, 3, 2).run(0, Prices(1, 1, 0, 0, (0,), (0,)), potential)
     alike = replace(_offline(), groups=_offline().groups[:1])
     ladder = Ladder(alike, 0, 1)
     for width in (2, 1):

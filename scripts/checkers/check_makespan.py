@@ -500,8 +500,8 @@ class Meaning:
 # How long a checker works at most.
 
 #: Most steps of checking, each about a tenth of a microsecond: seven seconds in all.  The largest
-#: certificate of the archive, one of occupancy, takes 31 million, any other less than 25 million.  The
-#: search for paths of whole prompts stops at 60 million.
+#: certificate of the archive, one of occupancy, takes 25 million, but for the ends of its schedule, which
+#: have limits of their own.  The search for paths of whole prompts stops at 60 million.
 MAX_STEPS = 7 * 10**7
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices, kernels
+from infermax_opt.infermax.bounds._occupancy_knots import FirstKnots
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,9 +21,12 @@ __all__ = ["OccupancyEnds"]
 
 #: States before each of the first batches, together, of which a checker looks at few, and of the last ones,
 #: of which it looks at all.
-MAX_FIRST, MAX_LAST = 6_000_000, 150_000
-#: Those at the beginning that a checker looks at.
-MAX_CHEAP = 650_000
+MAX_FIRST, MAX_LAST = 6_000_000, 1_400_000
+#: Those at the beginning that a checker looks at, one by one; its steps at knots, where they are too many.
+MAX_CHEAP, MAX_STEPS = 650_000, 88_000_000
+#: Spacings of knots, the least ones, in a full memory; by what they grow where knots are too many; how often
+#: potentials are lowered where lines without the states left out are lower.
+SPACINGS, WIDER, REPAIRS = 600, 1.2, 6
 #: Entries of the tables that remember how states were reached.
 MAX_ENTRIES = 2**26
 
@@ -40,6 +45,8 @@ class OccupancyEnds:
     ----------
     first, last : int
         How many, those before that no request is looked at left out.
+    spacing : int
+        Tokens between knots at which the first batches are followed; 0 where all states are.
     """
 
     def __init__(self, graph: OccupancyGraph, shortest: int, batches: int):
@@ -48,25 +55,69 @@ class OccupancyEnds:
         self.idle = min(graph.young, shortest - 1)
         last = min(min(o for _, o, _ in graph.kinds) - 1, (batches - self.idle) // 2)
         self.last = _fitting(last, self._at_the_end, MAX_LAST)
-        first = min(shortest, batches - self.last) - self.idle
-        self.first = _fitting(first, self._at_the_start, MAX_FIRST)
+        self.first = min(shortest, batches - self.last) - self.idle
+        self.spacing = 0
+        if self._at_the_start(self.first).has_more(MAX_FIRST):
+            self.widen()
+
+    def widen(self) -> None:
+        """Follow the first batches at knots, or at fewer of them."""
+        spacing = math.ceil(WIDER * self.spacing) if self.spacing else self.graph.capacity // SPACINGS
+        self.spacing = FirstKnots(self.graph, self.first, spacing).spacing
+
+    @property
+    def _idled(self) -> int:
+        """What batches cost at least before a token is looked at for the first time."""
+        return self.idle * min(self.graph.plain, self.graph.pure)
 
     def _before(self, begin: _Window) -> Integers:
         """Distances when a token is looked at for the first time."""
         table = begin.table()
-        table[0, 0, 0] = self.idle * min(self.graph.plain, self.graph.pure)
+        table[0, 0, 0] = self._idled
         return table
 
-    def shorten(self, prices: Prices, potential: Integers) -> bool:
-        """Whether a checker would look at too many states: then there are fewer first batches.
+    def confirmed(self, prices: Prices, potential: Integers, least: int) -> tuple[Integers, int] | None:
+        """Potentials that a checker has time for, and what a walk costs at least, in units; maybe less.
 
-        It looks at those that cost less than their potential.
+        None where it would look at too many states: then there are knots from now on, or fewer.  It looks at
+        those that cost less than their potential.
 
         Parameters
         ----------
         prices : Prices
         potential : int64 array
+        least : int
+            What a walk costs by these potentials.
         """
+        import numpy as np
+
+        few = False
+        if not self.spacing:
+            few = self._cheap_states(prices, potential) <= MAX_CHEAP
+        for _ in range(REPAIRS if self.spacing else 0):
+            knots, found = FirstKnots(self.graph, self.first, self.spacing), self._unknown()
+            table, _, steps = knots.run(self._idled, prices, potential)
+            few = steps <= MAX_STEPS
+            if not few:
+                break
+            knots.give(table, found[0])
+            # Lines end elsewhere without the states left out, and are lower there now and then.
+            few = bool((found[0] >= potential).all())
+            if few:
+                break
+            found[0] = found[0].clip(max=potential)
+            settled, _ = self.graph.settle(prices, found, np.full_like(found, -1))
+            if settled is None:
+                break
+            potential = settled[0]
+            least = int(self._finished(prices, potential)[1][0, 0, 0])
+        if few:
+            return potential, least
+        self.widen()
+        return None
+
+    def _cheap_states(self, prices: Prices, potential: Integers) -> int:
+        """States before the first batches, together, that cost less than their potentials."""
         begin = self._at_the_start(self.first)
         known = begin.table()[0]
         for k in range(begin.rows):
@@ -74,10 +125,7 @@ class OccupancyEnds:
             low = k * begin.low
             last = min(last, low + begin.width - 1)
             known[k, first - low : last - low + 1] = potential[k, first : last + 1]
-        if begin.run(self._before(begin), prices, known)[2] <= MAX_CHEAP:
-            return False
-        self.first -= max(1, self.first // 4)
-        return True
+        return begin.run(self._before(begin), prices, known)[2]
 
     def _at_the_start(self, batches: int) -> _Window:
         prompts = self.graph.prompts
@@ -104,16 +152,12 @@ class OccupancyEnds:
         from infermax_opt.infermax.bounds._kernels_occupancy import FAR
 
         graph = self.graph
-        begin, finish = self._at_the_start(self.first), self._at_the_end(self.last)
-        started, steps, _ = begin.run(self._before(begin), prices)
-        tables, came = np.full(graph.shape, FAR, np.int64), np.full(graph.shape, -1, np.int64)
-        begin.give(started[0], tables[0])
+        tables, came = self._unknown(), np.full(graph.shape, -1, np.int64)
+        start = self._start(prices, tables[0])
         settled, weights = graph.settle(prices, tables, came)
         if settled is None:
             return 0, None, weights
-        table = finish.table()
-        finish.take(settled[0], table[0])
-        ended, last, _ = finish.run(table, prices)
+        finish, ended, last = self._finished(prices, settled[0])
         least, row = int(ended[0, 0, 0]), np.zeros((1, 1 + graph.prices), np.int64)
         if least >= FAR:
             return 0, None, row[:0]
@@ -124,9 +168,49 @@ class OccupancyEnds:
         at = weigh(
             came, k * width + tokens, 0, 0, prompts, ends, graph.prompts[0], graph.costs(prices), row[0]
         )
-        begin.weigh(steps, (at // width % rows, at % width), prices, row[0])
-        row[0, 0] += self.idle * min(graph.plain, graph.pure)
+        start((at // width % rows, at % width), row[0])
+        row[0, 0] += self._idled
+        if self.spacing:
+            # A path that goes by knots costs somewhat less or more than by lines between them.
+            fixed = (prices.token, prices.size, prices.out_fixed, prices.out_size)
+            known = (*fixed, *prices.first, *prices.finish)
+            row[0, 0] = least - sum(
+                int(weight) * price for weight, price in zip(row[0, 1:], known, strict=True)
+            )
         return least, settled[0], row
+
+    def _unknown(self) -> Integers:
+        """Distances in the whole graph, none of which is known."""
+        import numpy as np
+
+        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+
+        return np.full(self.graph.shape, FAR, np.int64)
+
+    def _finished(self, prices: Prices, potential: Integers) -> tuple[_Window, Integers, Any]:
+        """The last batches, distances after them, and the last edge to each state."""
+        finish = self._at_the_end(self.last)
+        table = finish.table()
+        finish.take(potential, table[0])
+        return finish, *finish.run(table, prices)[:2]
+
+    def _start(self, prices: Prices, table: Integers) -> Callable[[tuple[int, int], Integers], object]:
+        """Write distances after the first batches; the result adds the weights of the path to a state.
+
+        Parameters
+        ----------
+        prices : Prices
+        table : int64 array
+        """
+        if self.spacing:
+            knots = FirstKnots(self.graph, self.first, self.spacing)
+            run = knots.run(self._idled, prices)
+            knots.give(run[0], table)
+            return lambda state, weights: knots.weigh(run, state, prices, weights)
+        begin = self._at_the_start(self.first)
+        started, steps, _ = begin.run(self._before(begin), prices)
+        begin.give(started[0], table)
+        return lambda state, weights: begin.weigh(steps, state, prices, weights)
 
 
 class _Window:
@@ -168,14 +252,18 @@ class _Window:
             for least, most in self.sizes
         ]  # fmt: skip
 
-    def has_more(self, limit: int) -> bool:
-        """Whether there are more states, or larger tables, than that."""
-        states = sum(
+    @functools.cached_property
+    def states(self) -> int:
+        """States before each batch, and after the last one, together."""
+        return sum(
             max(0, last - k * (least - self.low) + 1)
             for (least, _), lasts in zip(self.sizes, self._lasts(), strict=True)
             for k, last in enumerate(lasts)
         )
-        return states > limit or len(self.sizes) * 3 * self.rows * self.width > MAX_ENTRIES
+
+    def has_more(self, limit: int) -> bool:
+        """Whether there are more states, or larger tables, than that."""
+        return self.states > limit or len(self.sizes) * 3 * self.rows * self.width > MAX_ENTRIES
 
     def table(self) -> Integers:
         """Distances, none of which is known."""

@@ -69,6 +69,8 @@ class OccupancyPrices:
         self.potential: npt.NDArray[np.int64] | None = None
         #: First and last batches that count besides, and what a walk costs (units) beside what it earns.
         self.ends: tuple[int, int, int] | None = None
+        #: Tokens between knots in the first batches; 0 without.
+        self.spacing = 0
 
     def run(self) -> None:
         """Find prices and potentials, as good as time allows."""
@@ -149,18 +151,42 @@ class OccupancyPrices:
         graph = draft.graph
         if draft.level == 0 or not self.ends_matter(graph):
             return
-        ends = OccupancyEnds(graph, *self.least)
-        master, point = _EndsMaster(graph, draft.point), np.append(draft.point, 0.0)
+        ends, centre = OccupancyEnds(graph, *self.least), draft.point
+        if ends.spacing:
+            centre = self.sketched(ends, centre)
+        master, point = _EndsMaster(graph, centre), np.append(centre, 0.0)
         while ends.last > 0:
             point, found = self.improve_ends(ends, master, point)
             if found is None:
                 return
             prices, potential, least = found
-            # What is known of more first batches holds for fewer.
-            if not ends.shorten(prices, potential):
+            confirmed = ends.confirmed(prices, potential, least)
+            # What is known of a walk from state to state holds for one from knot to knot: it costs no more.
+            if confirmed is not None:
+                potential, least = confirmed
                 level = float(point[:-1] @ master.gain[:-1]) * graph.scale + least
-                self.note(graph, level, prices, potential, (ends.first, ends.last, least))
+                self.note(graph, level, prices, potential, (ends.first, ends.last, least), ends.spacing)
                 return
+
+    def sketched(self, ends: OccupancyEnds, centre: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Scaled prices that are best on a smaller graph, whose ends are walked from state to state."""
+        import numpy as np
+
+        graph, scale, small, coarse = ends.graph, 1, ends, ends.graph
+        while small.spacing:
+            scale *= 2
+            if scale > graph.prompts[0] + self.least[0]:
+                return centre
+            coarse = graph.coarser(scale)
+            small = OccupancyEnds(coarse, *(max(1, number // scale) for number in self.least))
+            small.last = min(small.last, ends.last // scale)
+        start, less = coarse.moved(graph, centre), FIRST_STEP
+        master = _EndsMaster(coarse, start)
+        while less < 1 and small.settle(master.whole(start))[1] is None:
+            start = _smaller(coarse.moved(graph, centre), less)
+            less *= 2
+        point, found = self.improve_ends(small, master, np.append(start, 0.0))
+        return centre if found is None else graph.moved(coarse, point[:-1])
 
     def improve_ends(
         self, ends: OccupancyEnds, master: _EndsMaster, point: npt.NDArray[np.float64]
@@ -217,6 +243,7 @@ class OccupancyPrices:
         prices: Prices,
         potential: npt.NDArray[np.int64],
         ends: tuple[int, int, int] | None = None,
+        spacing: int = 0,
     ) -> None:
         """Keep prices that settled on a graph, if they earn more than all before.
 
@@ -229,10 +256,12 @@ class OccupancyPrices:
         potential : int64 array
         ends : (int, int, int), optional
             First and last batches that count besides, and what a walk costs beside what it earns.
+        spacing : int
+            Tokens between knots in the first batches; 0 without.
         """
         if level > self.level:
             self.graph, self.level, self.prices, self.potential = graph, level, prices, potential
-            self.ends = ends
+            self.ends, self.spacing = ends, spacing
 
 
 def _smaller(centre: npt.NDArray[np.float64], less: float) -> npt.NDArray[np.float64]:

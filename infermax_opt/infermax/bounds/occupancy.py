@@ -64,6 +64,38 @@ batches, the potentials, which must not be above those after batch T, and distan
 last L batches.  Where a distance is above the potential already, so it stays along all steps.  The makespan
 is at least F plus all payments plus z.  The last k must not stand for others.
 
+*Knots.*  Where the first T batches pass too many states, a bound on the cost of each does, between knots.
+Say that a request of size s is i + t - s tokens behind after t batches, and that k of them are v behind
+together: U = k (i + t) - v.  Whoever makes a token stays as far behind.  So let a batch cost alpha +
+min(d0, p0) at least, whatever it does, and earn a k + b U, where U <= M, in steps of these kinds before it:
+
+- evictions and returns of sizes from the least I' + 1 to i + t, at out(s) and rho(s) - out(s): v falls or
+  rises by i + t - s;
+- first tokens of prompts I: v rises by i + t - I;
+- requests that make no token: v rises by one for each, k at most, at a cost of a + b min I each.
+
+A batch without decodes is one of these, too: all that were there before idle.  That earns b (s - 1 - min I)
+or more too much for each, and what idling costs is paid back by what the batch earns; a late return is one
+that idles.  Costs are kept at knots, the v that are multiples of a spacing g, so that at each state reached
+the line between the two knots next to it, both known, is no higher than its cost.  That stays so:
+
+- A batch adds a linear function of v.
+- An eviction or a return leads from y to v with v - n <= y <= v, or v <= y <= v + n, and costs c + e (y - v).
+  The least value of a line is at a knot or at v itself.  So at knot j take the least of cost plus e y of
+  knots j to j + 1 + ceil(n / g), in the direction of y: both ends of the line over v are then no higher
+  than any of them that v may come from.  Idling is the same without a limit, but leads no more than k tokens
+  beyond the last knot.
+- First tokens move all lines by w = q g + r.  At the new knots the moved lines have values, and where they
+  bend upwards between two of these, at a distance r from one, the new line would be higher than the bend by
+  r (g - r) / g**2 of the second difference of the three knots there: both new knots are lowered by that.
+  Beyond the last knot the line goes on straight.
+- Lowering a knot to the least of several values keeps all this true.
+
+No potential may be above the lines after batch T.  A line between two knots may be left out, at either end
+of those of k requests, once it is nowhere below the potentials, as a walk in the graph that costs no less
+than the potential once does so for good; in a batch, if it is nowhere below what leads to the potential after
+it by any of these steps.  Knots beyond the memory, U > M, are kept where a line leads to them only.
+
 Blocks of KV hold at least the tokens in them; P, C and arrivals only restrict schedules further.
 """
 
@@ -125,10 +157,13 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool], ends:
     graph, prices, potential = search.graph, search.prices, search.potential
     if prices is None or potential is None:
         return None
-    units, walked = graph.earned(prices), {}
+    units = graph.earned(prices)
+    walked: dict[str, int | list[int]] = {}
     if search.ends is not None:
         *batches, more = search.ends
         units, walked = units + more, {"ends": batches}
+        if search.spacing:
+            walked["knots"] = search.spacing
     ticks = least_work(instance, instance.types, piece) + units / Fraction(2) ** exponent
     evidence = {
         "kind": "occupancy",

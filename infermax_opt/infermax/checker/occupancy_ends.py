@@ -11,6 +11,7 @@ from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.occupancy import Occupancy, paid_in
+from infermax_opt.infermax.checker.occupancy_knots import KnotBatches
 from infermax_opt.infermax.checker.occupancy_start import FirstBatches
 from infermax_opt.infermax.checker.pieces import FAR, Piece
 from infermax_opt.infermax.checker.steps import Step, reach
@@ -36,21 +37,24 @@ def occupancy_makespan(instance: Instance, evidence: Field, piece: Piece) -> Fra
     paid = sum((pay * c for pay, c in paid_in(graph, instance, piece)), Fraction(0))
     if "ends" in evidence:
         first, last = (number.whole(0) for number in evidence["ends"].items(2))
-        paid += walked_ends(graph, instance, first, last) / piece.unit
+        spacing = evidence["knots"].whole(1) if "knots" in evidence else 0
+        paid += walked_ends(graph, instance, (first, last), spacing) / piece.unit
     return paid / instance.scale
 
 
-def walked_ends(graph: Occupancy, instance: Instance, first: int, last: int) -> Fraction:
+def walked_ends(graph: Occupancy, instance: Instance, batches: tuple[int, int], spacing: int) -> Fraction:
     """Units that a walk costs at least, batch by batch at its beginning and its end.
 
     Parameters
     ----------
     graph : Occupancy
     instance : Instance
-    first, last : int
-        Batches at the beginning, those before any token is looked at left out, and at the end.
+    batches : (int, int)
+        Those at the beginning, those before any token is looked at left out, and those at the end.
+    spacing : int
+        Tokens between knots at which the first batches are followed; 0 where all states are.
     """
-    kinds, work = instance.since(), Work()  # as long as a proof of its own
+    (first, last), kinds, work = batches, instance.since(), Work()  # each part as long as a proof of its own
     shortest, longest = (some(o for _, o, _ in kinds) for some in (min, max))
     young = min(graph.young_tokens, shortest - 1)
     area = sum(c * (i * o + o * (o - 1) // 2) for i, o, c in kinds)
@@ -59,7 +63,8 @@ def walked_ends(graph: Occupancy, instance: Instance, first: int, last: int) -> 
     require(last < min(o for _, o, _ in graph.old), "ends: a request may start in the last batches")
     fewest = max(longest, -(-area // graph.capacity))
     require(young + first + last <= fewest, "ends: there may be fewer batches")
-    FirstBatches(graph, graph.layers, work).follow(first, young * min(graph.plain, graph.pure))
+    begin = KnotBatches(graph, spacing) if spacing else FirstBatches(graph, graph.layers, Work())
+    begin.follow(first, young * min(graph.plain, graph.pure))
     smallest, largest = min(graph.finishes), max(graph.finishes)
     sizes = [(smallest - left, largest) for left in range(last, -1, -1)]
     rows = pass_batches(graph, cut_potentials(graph, sizes[0]), sizes, False, work)

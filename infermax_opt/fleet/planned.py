@@ -55,10 +55,10 @@ AGAIN = 3
 OTHERS, CLOSE, TRIES = 2, 1.06, 40
 #: What is tried in each stretch of a trace: weights of batches, parts of those who may miss, and shares of
 #: the requests whose outputs are short enough for the last machine; 0: it takes all.
-IN_STRETCHES = ((0.25, 0.8), (0.9, 0.5, 0.0), (0.0, 0.2, 0.35, 0.7))
+IN_STRETCHES = ((0.25, 0.8), (0.9, 0.5), (0.0, 0.2, 0.35, 0.7))
 #: How many states of each stretch are kept, in turn, and up to how many misses, as a multiple of those who
 #: may, that is tried.
-WIDTHS = ((1, 1.6), (6, 1.35))
+WIDTHS = ((1, 1.6), (4, 1.35))
 
 Tell = Callable[[str], None] | None
 #: Machines' ways, requests refused from the start, and what comes of it by simulated clocks.

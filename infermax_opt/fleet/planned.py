@@ -14,8 +14,9 @@ from itertools import chain, islice, product
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.fleet.bounds.pooled import MachineBound
-from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way, dispatches
+from infermax_opt.fleet.dispatch.dispatcher import Course, Dispatcher, Way, dispatches
 from infermax_opt.fleet.dispatch.refusals import Refusals
+from infermax_opt.fleet.dispatch.stretches import Option, Stretches
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import replay_fleet
 from infermax_opt.fleet.routing.policies import Pilot
@@ -44,18 +45,24 @@ WAYS = tuple(Way(hold, shed) for shed, hold in product((0.7, 0.5, 0.6, 0.8, 0.4,
 REFUSED = (1.0, 0.5, 0.0)
 #: All ways with these parts.
 ALL = (*PROMISED, *((way, part) for part, way in product(REFUSED, WAYS)))
-#: Ways after which a number of machines is given up that is far from enough, and what is far: misses as a
-#: multiple of those that may be, and beyond.
+#: Ways after which no other way is tried for the whole trace where a number of machines is far from enough,
+#: and what is far: misses as a multiple of those that may be, and beyond.
 FEW, FAR, MORE = 4, 1.2, 20
 #: Of the ways that come closest, how many are tried again without those who missed.
 AGAIN = 3
 #: Of those by promises, how many are tried again with others refused, if no more miss than this multiple of
 #: those who may; and how often each.
 OTHERS, CLOSE, TRIES = 2, 1.06, 40
+#: What is tried in each stretch of a trace: weights of batches, parts of those who may miss, and shares of
+#: the requests whose outputs are short enough for the last machine; 0: it takes all.
+IN_STRETCHES = ((0.25, 0.8), (0.9, 0.5), (0.0, 0.2, 0.35, 0.7))
+#: How many states of each stretch are kept, in turn, and up to how many misses, as a multiple of those who
+#: may, that is tried.
+WIDTHS = ((1, 1.6), (4, 1.35))
 
 Tell = Callable[[str], None] | None
 #: Machines' ways, requests refused from the start, and what comes of it by simulated clocks.
-Tried = tuple[Way, list[int], Pilot]
+Tried = tuple[Way | Course, list[int], Pilot]
 
 
 def may_plan(question: FleetQuestion, schedulers: Sequence[str]) -> bool:
@@ -96,9 +103,9 @@ def check_schedulers(schedulers: Sequence[str], compare: str | None, errors: Seq
         )
 
 
-def routing_of(way: Way) -> str:
+def routing_of(way: Way | Course) -> str:
     """The name of a routing among policies."""
-    return PROMISES if way.promise else QUEUE
+    return QUEUE if isinstance(way, Way) and not way.promise else PROMISES
 
 
 class _Search:
@@ -111,7 +118,7 @@ class _Search:
         #: Ways that reach the share, of numbers of machines that were asked for.
         self._known: dict[int, Iterator[Tried]] = {}
 
-    def _tried(self, machines: int, way: Way, refused: list[int]) -> Tried:
+    def _tried(self, machines: int, way: Way | Course, refused: list[int]) -> Tried:
         pilot = self.dispatcher.pilot(machines, way, refused)
         good = len(self.question.workload.requests) - len(pilot.missed)
         self.attained[machines] = max(good, self.attained.get(machines, 0))
@@ -119,25 +126,29 @@ class _Search:
 
     def _candidates(self, machines: int) -> Iterator[Tried]:
         """Ways that reach the share by simulated clocks."""
-        spare, near = self.question.spare, list[Tried]()
+        spare, near, far = self.question.spare, list[tuple[Way, list[int], Pilot]](), False
         for way, count in dict.fromkeys((way, int(part * spare)) for way, part in ALL):
             some = self._tried(machines, way, self.dear[:count])
             if len(some[2].missed) <= spare:
                 yield some
-            near.append(some)
-            if len(near) == FEW and min(len(one[2].missed) for one in near) > FAR * spare + MORE:
-                return
+            near.append((way, *some[1:]))
+            far = len(near) == FEW and min(len(one[2].missed) for one in near) > FAR * spare + MORE
+            if far:
+                break
         near.sort(key=lambda one: len(one[2].missed))
-        for way, _, pilot in near[:AGAIN]:
-            some = self._tried(machines, way, longest_missed(self.question, pilot))
-            if len(some[2].missed) <= spare:
-                yield some
-        yield from self._with_others(machines, near)
+        promised = [one for one in near if one[0].promise]
+        if not far:
+            for way, _, pilot in near[:AGAIN]:
+                some = self._tried(machines, way, longest_missed(self.question, pilot))
+                if len(some[2].missed) <= spare:
+                    yield some
+            yield from self._with_others(machines, promised[:OTHERS])
+        yield from self._by_stretches(machines, *promised[0])
 
-    def _with_others(self, machines: int, near: Sequence[Tried]) -> Iterator[Tried]:
+    def _with_others(self, machines: int, known: Sequence[Tried]) -> Iterator[Tried]:
         """Ways that reach the share by simulated clocks with others refused, if some nearly do."""
-        spare, promised = self.question.spare, [one for one in near if one[0].promise][:OTHERS]
-        for way, refused, pilot in promised:
+        spare = self.question.spare
+        for way, refused, pilot in known:
             if len(pilot.missed) > CLOSE * spare:
                 return
             search = Refusals(self.question, refused, pilot.missed)
@@ -147,6 +158,25 @@ class _Search:
                     yield some
                     break
                 search.learn(other, some[2].missed)
+
+    def _by_stretches(self, machines: int, way: Way, refused: list[int], pilot: Pilot) -> Iterator[Tried]:
+        """Ways that change on the way and reach the share by simulated clocks, if one way nearly does."""
+        spare, outputs = self.question.spare, sorted(r.output_tokens for r in self.question.workload.requests)
+        shorts = [outputs[int(part * len(outputs))] if part else 0 for part in IN_STRETCHES[2]]
+        options: list[Option] = [(way, refused)]
+        for joined, part, short in product(*IN_STRETCHES[:2], shorts if machines > 1 else [0]):
+            some = Way(hold=True, promise=True, joined=joined, short=short), self.dear[: int(part * spare)]
+            if some not in options:
+                options.append(some)
+        stretches = Stretches(self.dispatcher, machines, options, pilot)
+        known: Tried = (way, refused, pilot)
+        for width, most in WIDTHS:
+            if len(known[2].missed) > most * spare:
+                return
+            known = self._tried(machines, *stretches.best(width))
+            if len(known[2].missed) <= spare:
+                yield known
+        yield from self._with_others(machines, [known])
 
     def reached(self, machines: int) -> bool:
         """Whether the share is reached by simulated clocks."""

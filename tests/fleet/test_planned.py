@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, combinations, islice
+from itertools import accumulate, combinations, islice, product
 
 import pytest
 
@@ -15,6 +15,7 @@ from infermax_opt.fleet.bounds.pooled import pooled_bound
 from infermax_opt.fleet.dispatch import dispatcher
 from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way, dispatches
 from infermax_opt.fleet.dispatch.refusals import Refusals
+from infermax_opt.fleet.dispatch.stretches import Stretches
 from infermax_opt.fleet.plan import MachineType, PlanOptions, Split
 from infermax_opt.fleet.planned import (
     PLANNED,
@@ -29,6 +30,7 @@ from infermax_opt.fleet.planned import (
 )
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import replay_fleet
+from infermax_opt.fleet.routing.policies import Pilot
 from infermax_opt.fleet.scaling import Scaling
 from infermax_opt.fleet.sweep import Sweep, sweep
 from infermax_opt.fleet.upper import fewest_machines
@@ -95,6 +97,73 @@ def test_clocks_are_those_of_the_replay_whatever_a_batch_more_is_taken_to_cost(j
         pilot = given.pilot(machines, way)
         done = replay_fleet(question, pilot.routes, given.schedules(machines, way))
         assert done.good == set(range(60)) - set(pilot.missed), (seed, joined)
+
+
+@in_blocks(campaign(12, 600), 4)
+def test_clocks_are_those_of_the_replay_where_ways_change(seeds: range) -> None:
+    for seed in seeds:
+        question, rng = served(seed), random.Random(seed)
+        given, machines = Dispatcher(question), rng.randint(1, 4)
+        places = [0, *sorted(rng.sample(range(1, 60), 3))]
+        ways = [
+            Way(
+                rng.random() < 0.7,
+                promise=True,
+                joined=rng.choice([0.0, 0.42, 2.0]),
+                short=rng.choice([0, 1]),
+            )
+            for _ in places
+        ]
+        course, refused = list(zip(places, ways, strict=True)), rng.sample(range(60), 5)
+        pilot = given.pilot(machines, course, refused)
+        assert {*refused} <= {*pilot.missed} == {i for i, route in enumerate(pilot.routes) if route < 0}
+        done = replay_fleet(question, pilot.routes, given.schedules(machines, course, refused))
+        assert done.good == set(range(60)) - set(pilot.missed), seed
+
+
+def test_a_course_of_one_way_is_that_way() -> None:
+    for seed in range(8):
+        question, way = served(seed), PROMISING[seed % 2]
+        given = Dispatcher(question)
+        assert given.pilot(2, [(place, way) for place in (0, 7, 8, 40)]) == given.pilot(2, way)
+
+
+def test_the_last_machine_takes_short_outputs_only() -> None:
+    question = served(1)
+    given, outputs = Dispatcher(question), [r.output_tokens for r in question.workload.requests]
+    short = sorted(outputs)[30]
+    for machines in (2, 3):
+        routes = given.pilot(machines, Way(promise=True, short=short)).routes
+        assert max(outputs[i] for i in range(60) if routes[i] == machines - 1) <= short
+        assert max(outputs[i] for i in range(60) if routes[i] >= 0) > short
+    assert given.pilot(1, Way(promise=True, short=short)) == given.pilot(1, Way(promise=True))
+
+
+def test_fewer_miss_where_ways_change_from_stretch_to_stretch() -> None:
+    fewer = 0
+    for seed in range(12):
+        question, machines = served(seed), 1 + seed % 3
+        given, first = Dispatcher(question), Way(hold=True, promise=True)
+        pilot = given.pilot(machines, first)
+        others = [
+            (Way(hold, promise=True, joined=joined, short=short), [3, 5] if short else [])
+            for hold, joined, short in product((False, True), (0.0, 2.0), (0, 1))
+        ]
+        stretches = Stretches(given, machines, [(first, []), *others], pilot)
+        course, refused = stretches.best(3)
+        assert stretches.best(3) == (course, refused)
+        assert {*refused} <= {3, 5}
+        fewer += len(given.pilot(machines, course, refused).missed) < len(pilot.missed)
+    assert fewer > 2
+
+
+def test_a_stretch_without_misses_is_served_in_the_first_way() -> None:
+    question = served(3)
+    given, first = Dispatcher(question), Way(promise=True)
+    pilot = given.pilot(60, first)
+    kept = Pilot(pilot.routes, [])
+    course, refused = Stretches(given, 60, [(first, [1]), (Way(hold=True, promise=True), [2])], kept).best(2)
+    assert ({way for _, way in course}, refused) == ({first}, [1])
 
 
 @pytest.mark.parametrize(("joined", "routes"), [(0.0, [0, 1]), (2.0, [0, 0])])

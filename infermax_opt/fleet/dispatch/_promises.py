@@ -17,8 +17,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from infermax_opt.fleet.dispatch._kernel import HELPERS as QUEUE
 from infermax_opt.fleet.dispatch._kernel import (
+    CLOCK_MARGIN,
     decode,
     fits,
     form,
@@ -30,6 +30,7 @@ from infermax_opt.fleet.dispatch._kernel import (
     reserved,
     time_of,
 )
+from infermax_opt.fleet.dispatch._kernel import HELPERS as QUEUE
 from infermax_opt.fleet.dispatch._state import (
     BEGUN,
     COUNTERS,
@@ -116,11 +117,25 @@ def late(jobs: Any, fleet: Any, k: Any, now: Any) -> Any:
     return now > due
 
 
+def hopeless(limits: Any, jobs: Any, fleet: Any, cost: Any, k: Any, now: Any) -> Any:
+    """Whether a prompt of a machine is late even if batches hold nothing but prompts, as many as fit."""
+    most, ahead = min(limits.prefill, limits.tokens), 0
+    fastest = time_of(cost, most, 0, 0, 1, 0) / most * (1 - CLOCK_MARGIN)
+    for j in range(fleet.count[k, PROMPTS]):
+        i = fleet.prompts[k, j]
+        ahead += jobs.inputs[i] - jobs.done[i]
+        if now + fastest * ahead > jobs.first_due[i]:
+            return True
+    return False
+
+
 def rehearsed(limits: Any, jobs: Any, trial: Any, fleet: Any, cost: Any, log: Any, k: Any, now: Any) -> Any:
     """Whether all requests of a machine are in time if it takes no more."""
     row = mirrored(jobs, trial, fleet, k)
     count, now = fleet.count[row], max(now, fleet.clock[k])
     while count[PROMPTS] > 0 or not keeps_pace(trial, fleet, cost, row, now):
+        if hopeless(limits, trial, fleet, cost, row, now):
+            return False
         parts, span, _ = form(limits, trial, fleet, cost, log, row, now)
         now += span
         if late(trial, fleet, row, now):
@@ -260,7 +275,7 @@ def promise_loop(limits: Any, jobs: Any, trial: Any, fleet: Any, cost: Any, log:
             if not moved(limits, jobs, trial, fleet, cost, log, i, now):
                 replaced(limits, jobs, trial, fleet, cost, log, i, now)
     for k in range(len(fleet.clock)):
-        advance(limits, jobs, fleet, cost, log, k, inf)
+        advance(limits, jobs, fleet, cost, log, k, limits.until)
 
 
 def dispatch_loop(limits: Any, jobs: Any, trial: Any, fleet: Any, cost: Any, log: Any) -> None:
@@ -286,7 +301,7 @@ def dispatch_loop(limits: Any, jobs: Any, trial: Any, fleet: Any, cost: Any, log
 
 
 HELPERS = (
-    *QUEUE, queue_loop, take, drop, note_state, mirrored, keeps_pace, late, rehearsed, promised, advance,
-    more_batches, preferred, ask_all, placed, moved, longest_of, replaced, promise_loop,
+    *QUEUE, queue_loop, take, drop, note_state, mirrored, keeps_pace, late, hopeless, rehearsed, promised,
+    advance, more_batches, preferred, ask_all, placed, moved, longest_of, replaced, promise_loop,
 )  # fmt: skip
 """What `dispatch_loop` calls, callees first."""

@@ -26,7 +26,8 @@ class Limits(NamedTuple):
     until others come with them; `shed`: share of their time in which machines run prompts, as a guess by
     which the longest requests are refused while there are too many; 0: none are; `promise`: whether machines
     take requests as they arrive, rather than from a queue; `joined`: share of alpha that a batch more is
-    taken to cost where a request is placed, as others will join it.
+    taken to cost where a request is placed, as others will join it; `until`: moment before which machines
+    that take requests as they arrive begin batches after the last of these, infinite to serve all.
     """
 
     capacity: Any
@@ -40,6 +41,7 @@ class Limits(NamedTuple):
     shed: Any
     promise: Any
     joined: Any
+    until: Any
 
 
 class Jobs(NamedTuple):

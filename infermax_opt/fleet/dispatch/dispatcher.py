@@ -14,7 +14,7 @@ from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
 
-__all__ = ["Dispatcher", "Way", "dispatches"]
+__all__ = ["Columns", "Course", "Dispatcher", "Way", "dispatches"]
 
 #: Output tokens up to which plain Python takes less time than loading compiled code, for some dozens of ways.
 PLAIN_WORK = 100
@@ -40,12 +40,31 @@ class Way(NamedTuple):
         Each request goes to a machine when it arrives, or is refused (`_promises`).
     joined : float
         Share of the time of an empty batch that each one more is taken to cost where a request is promised.
+    short : int
+        Output tokens up to which the last machine takes a request by promises, if there are others; 0: any.
     """
 
     hold: bool = False
     shed: float = 0.0
     promise: bool = False
     joined: float = 0.25
+    short: int = 0
+
+
+#: Ways by promises, each with the place by arrival from which on requests are taken so; the first is 0.
+Course = Sequence[tuple[int, Way]]
+
+
+class Columns(NamedTuple):
+    """What the kernel takes, see `infermax_opt.fleet.dispatch._state`.
+
+    `given`: of how many machines, the first ones, one takes each request, whatever the way.
+    """
+
+    given: Any
+    jobs: Any
+    trial: Any
+    fleet: Any
 
 
 def dispatches(workload: Instance) -> bool:
@@ -60,6 +79,11 @@ class Dispatcher:
     ----------
     question : FleetQuestion
         Of a machine that `dispatches`.
+
+    Attributes
+    ----------
+    order : array of int, (n,)
+        Places of requests by arrival.
     """
 
     def __init__(self, question: FleetQuestion):
@@ -70,7 +94,7 @@ class Dispatcher:
         self._inputs = np.array([r.input_tokens for r in requests], np.int64)
         self._outputs = np.array([r.output_tokens for r in requests], np.int64)
         self._arrival = np.array([float(r.arrival) for r in requests])
-        self._order = np.array(sorted(range(len(requests)), key=lambda i: requests[i].arrival), np.int64)
+        self.order = np.array(sorted(range(len(requests)), key=lambda i: requests[i].arrival), np.int64)
         ttft, self._tpot, e2e = (limits_of(question, name) for name in ("ttft", "tpot", "e2e"))
         self._first_due, self._last_due = self._arrival + np.minimum(ttft, e2e), self._arrival + e2e
         self._cost = Coefficients(np.array(unit.alpha, float), np.array(unit.beta, float), *unit[2:])
@@ -81,15 +105,24 @@ class Dispatcher:
         )  # fmt: skip
         self._long = worthwhile(_compiled, workload.output_tokens, PLAIN_WORK, PLAIN_WORK_LOADED, UNCOMPILED)
 
+    @property
+    def unit(self) -> tuple[float, float]:
+        """Seconds of a prompt token, and of a batch that decodes before its tokens."""
+        return float(self._cost.beta[0]), float(self._cost.alpha[0] + self._cost.d0)
+
     def pilot(
-        self, machines: int, way: Way, refused: Collection[int] = (), among: Sequence[int] | None = None
+        self,
+        machines: int,
+        way: Way | Course,
+        refused: Collection[int] = (),
+        among: Sequence[int] | None = None,
     ) -> Pilot:
         """Routes, and who misses their limits by the simulated clocks.
 
         Parameters
         ----------
         machines : int
-        way : Way
+        way : Way or Course
         refused : collection of int
             Places of requests that no machine serves.
         among : sequence of int, optional
@@ -99,7 +132,11 @@ class Dispatcher:
         return Pilot(jobs.route.tolist(), late_places(self.question, jobs.route, jobs.first, jobs.last))
 
     def schedules(
-        self, machines: int, way: Way, refused: Collection[int] = (), among: Sequence[int] | None = None
+        self,
+        machines: int,
+        way: Way | Course,
+        refused: Collection[int] = (),
+        among: Sequence[int] | None = None,
     ) -> Mapping[int, Schedule]:
         """The schedules of the machines with these routes.
 
@@ -117,11 +154,11 @@ class Dispatcher:
         requests, name = self.question.workload.requests, self.question.workload.name
         named, tokens = log.named.tolist(), log.tokens.tolist()
         found: dict[int, list[Batch]] = {}
-        begin = 0
+        begin, promised = 0, any(some.promise for _, some in _course(way))
         for k, new, end in zip(log.machine.tolist(), log.start.tolist(), log.end.tolist(), strict=True):
             parts = {requests[named[j]].id: tokens[j] for j in range(begin, end)}
             # Who moves to another machine may have come after this one fell idle.
-            come = [requests[named[j]].arrival for j in range(begin, end)] if way.promise else []
+            come = [requests[named[j]].arrival for j in range(begin, end)] if promised else []
             come += [requests[new].arrival] if new >= 0 else []
             start = max(come, default=None)
             found.setdefault(k, []).append(Batch(parts, start=start, decode_all=True))
@@ -129,19 +166,39 @@ class Dispatcher:
         return {k: Schedule(name, run_length(batches)) for k, batches in found.items()}
 
     def _run(
-        self, machines: int, way: Way, refused: Collection[int], among: Sequence[int] | None, log: Any = None
+        self,
+        machines: int,
+        way: Way | Course,
+        refused: Collection[int],
+        among: Sequence[int] | None,
+        log: Any = None,
     ) -> tuple[Any, Any]:
         """The columns of requests, and the counters of the log."""
+        columns, log, course = self.columns(machines, refused, among), log or self._log(0, 0), _course(way)
+        ends = [*(begin for begin, _ in course[1:]), len(self._inputs)]
+        for (begin, some), end in zip(course, ends, strict=True):
+            self.serve(columns, begin, end, some, log)
+        return columns.jobs, log.count
+
+    def columns(
+        self, machines: int, refused: Collection[int] = (), among: Sequence[int] | None = None
+    ) -> Columns:
+        """Requests and machines as they are before anybody arrives.
+
+        Parameters
+        ----------
+        machines, refused, among
+            As for `pilot`.
+        """
         import numpy as np
 
         from infermax_opt.fleet.dispatch import _state as state
-        from infermax_opt.fleet.dispatch._promises import dispatch_loop as plain
 
         n = len(self._inputs)
         given = np.full(n, machines, np.int64) if among is None else np.array(among, np.int64)
         given[list(refused)] = 0
         jobs = state.Jobs(
-            self._inputs, self._outputs, self._arrival, self._order, given,
+            self._inputs, self._outputs, self._arrival, self.order, given.copy(),
             first_due=self._first_due, last_due=self._last_due.copy(), tpot=self._tpot,
             done=np.zeros(n, np.int64), made=np.zeros(n, np.int64), route=np.full(n, -1, np.int64),
             first=np.zeros(n), last=np.full(n, inf),
@@ -156,14 +213,42 @@ class Dispatcher:
             done=np.zeros(n, np.int64), made=np.zeros(n, np.int64),
             first=np.zeros(n), last=np.zeros(n), last_due=np.zeros(n),
         )  # fmt: skip
+        return Columns(given, jobs, trial, fleet)
+
+    def serve(self, columns: Columns, begin: int, end: int, way: Way, log: Any = None) -> None:
+        """Serve those who arrive from a place up to another one, with what machines have to do already.
+
+        Machines by promises run no further than to the next arrival; without one they end all.
+
+        Parameters
+        ----------
+        columns : Columns
+            What is known of those who arrive is as before anybody does.
+        begin, end : int
+            Places by arrival.
+        way : Way
+        log : Log, optional
+        """
+        import numpy as np
+
+        from infermax_opt.fleet.dispatch import _state as state
+        from infermax_opt.fleet.dispatch._promises import dispatch_loop as plain
+
+        some, last = self.order[begin:end], end == len(self.order)
+        among = columns.given[some]
+        if way.short:
+            most = np.minimum(among, max(1, len(columns.fleet.clock) - 1))
+            among = np.where(self._outputs[some] > way.short, most, among)
+        columns.jobs.among[some] = among
         limits = state.Limits(
             *self._limits, hold=int(way.hold), shed=float(way.shed), promise=int(way.promise),
-            joined=float(way.joined),
+            joined=float(way.joined), until=inf if last else float(self._arrival[self.order[end]]),
         )  # fmt: skip
-        log = log or self._log(0, 0)
         loop = _compiled() if self._long else plain
-        loop(limits, jobs, trial, fleet, self._cost, log)
-        return jobs, log.count
+        loop(
+            limits, columns.jobs._replace(order=some), columns.trial, columns.fleet, self._cost,
+            log or self._log(0, 0),
+        )  # fmt: skip
 
     def _log(self, batches: int, entries: int) -> Any:
         """Room for so many batches, and prompts in them."""
@@ -173,6 +258,10 @@ class Dispatcher:
 
         sizes = (state.NOTES, batches, batches, batches, entries, entries)
         return state.Log(*(np.zeros(size, np.int64) for size in sizes))
+
+
+def _course(way: Way | Course) -> Course:
+    return [(0, way)] if isinstance(way, Way) else way
 
 
 def _best_chunk(workload: Instance) -> int:

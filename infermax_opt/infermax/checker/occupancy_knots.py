@@ -15,7 +15,7 @@ from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.occupancy import Occupancy
 from infermax_opt.infermax.checker.occupancy_start import NOTHING, Cheap, led, merged
 from infermax_opt.infermax.checker.pieces import FAR
-from infermax_opt.infermax.checker.steps import reach
+from infermax_opt.infermax.checker.steps import moved, reach
 
 #: Most steps of following knots, which takes about ten seconds.
 MOST_STEPS = 10**8
@@ -127,27 +127,12 @@ class KnotBatches:
         return Cheap(row.begin, [cost + x * each for x, cost in enumerate(least)])
 
     def _lagging(self, row: Cheap, by: int, pay: int, last: int) -> Cheap:
-        """Costs with one more request, which is so many tokens behind and earns `pay`.
-
-        Lines moved by less than a spacing bend between knots.  Where they do so upwards, the line from knot
-        to knot would be too high there: both are lower by as much.
-        """
+        """Costs with one more request, which is so many tokens behind and earns `pay`."""
         (whole, rest), spacing, costs = divmod(by, self.spacing), self.spacing, row.costs
         if not costs:
             return row
         self.work.spend((1 if rest == 0 else 8) * len(costs))
-        if rest == 0:
-            lagging = [cost - pay for cost in costs]
-        else:
-            before, after = (2 * costs[0] - costs[1], 2 * costs[-1] - costs[-2]) if costs[1:] else costs * 2
-            line = [before, *costs, after]
-            bends = [max(0, a + c - 2 * b) for a, b, c in zip(line, costs, line[2:], strict=False)]
-            bends = [0, *bends, 0]
-            share = rest * (spacing - rest)
-            lagging = [
-                (a * rest + b * (spacing - rest)) // spacing - -(-share * max(some) // spacing**2) - pay
-                for a, b, *some in zip(line, line[1:], bends, bends[1:], strict=False)
-            ]
+        lagging = [cost - pay for cost in moved(costs, rest, spacing)]
         begin = row.begin + whole
         return Cheap(begin, lagging[: max(0, last + 1 - begin)])
 

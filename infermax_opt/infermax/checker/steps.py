@@ -76,6 +76,33 @@ def reach(
     return found
 
 
+def moved(costs: list[int], rest: int, spacing: int) -> list[int]:
+    """Values at knots whose lines are no higher than those of some costs, moved by less than a spacing.
+
+    Moved lines bend between knots.  Where they do so upwards, the line from knot to knot would be too high
+    there: both are lower by as much.
+
+    Parameters
+    ----------
+    costs : list[int]
+        At knots in a row, at least one.
+    rest : int
+        By which they are moved.
+    spacing : int
+        From knot to knot.
+    """
+    if rest == 0:
+        return costs
+    before, after = (2 * costs[0] - costs[1], 2 * costs[-1] - costs[-2]) if costs[1:] else costs * 2
+    line = [before, *costs, after]
+    bends = [0, *(max(0, a + c - 2 * b) for a, b, c in zip(line, costs, line[2:], strict=False)), 0]
+    share = rest * (spacing - rest)
+    return [
+        (a * rest + b * (spacing - rest)) // spacing - -(-share * max(some) // spacing**2)
+        for a, b, *some in zip(line, line[1:], bends, bends[1:], strict=False)
+    ]
+
+
 def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Step], work: Work) -> None:
     """Lower the potentials in a batch by joins within their list: once, as all lead to more tokens.
 

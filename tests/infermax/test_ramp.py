@@ -281,8 +281,8 @@ def test_the_least_sums_are_those_of_a_sorted_list(square: int, width: int, dear
 def test_beyond_what_is_listed_tokens_pay_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = replace(case(1, 40, 1, 50, cost=PAPER), system=System(50, 50, 50))
     whole = ramp_bound(instance)
-    monkeypatch.setattr(ramp, "LISTED", 10)
-    monkeypatch.setattr("infermax_opt.infermax.checker.ramp.MAX_LISTED", 10)
+    monkeypatch.setattr(ramp, "SQUARE_LISTED", 10)
+    monkeypatch.setattr("infermax_opt.infermax.checker.ramp.MAX_SQUARE", 10)
     part = ramp_bound(instance)
     assert whole is not None
     assert part is not None

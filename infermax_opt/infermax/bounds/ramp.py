@@ -59,7 +59,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from heapq import heappop, heappush, heapreplace
 from typing import Any, NamedTuple
@@ -79,8 +79,9 @@ MAX_BATCHES = 100_000
 PERCENTS = (2, 5, 10, 20)
 #: Units of mu in one.
 WHOLE = 1000
-#: Tokens of a prompt up to which what they pay is listed; those beyond pay no less than the next one.
-LISTED = 2**20
+#: Tokens of a prompt up to which what they pay is listed, where all of a chunk pay the same, and where not;
+#: those beyond pay no less than the next one.
+LISTED, SQUARE_LISTED = 2**20, 2**17
 
 
 def ramp_bound(instance: Instance) -> LowerBound | None:
@@ -106,38 +107,28 @@ def _piece_bound(instance: Instance, counts: BatchCounts, piece: int) -> LowerBo
 
     def counted(split: _Split, share: int) -> _Counted:
         """With so much of the batches by KV, and the others by tokens."""
-        saved, length, pays = _saved(instance, piece, room, min(least, MAX_BATCHES), split, share)
+        ramp, length = _ramp(instance, piece, room, min(least, MAX_BATCHES), 100 - split.percent, share)
+        prompts = _prompts(instance, piece, split, share)
         by_count = (tokens * (WHOLE - share) + Fraction(volume, blocks) * share) / WHOLE
-        return _Counted(alpha * by_count + saved, saved, length, split if pays else None, share)
+        return _Counted(alpha * by_count + ramp, prompts, length, split, share)
 
     best = max((counted(split, WHOLE) for split in _splits(instance, piece)), key=lambda some: some.paid)
-    if spreads(instance) and ticks.p1:
-        best = max(
-            best, _best_share(lambda share: counted(_Split(None, 0), share)), key=lambda some: some.paid
-        )
-    if best.saved <= 0:
+    lost = alpha * tokens - best.batches
+    if spreads(instance) and ticks.p1 and best.prompts > 0 and lost > 0:
+        # In chunks of any size prompts pay as the root of the share, and batches are as many fewer as it is.
+        share = max(1, min(WHOLE, round(WHOLE * (best.prompts / (2 * lost)) ** 2)))
+        best = max(best, counted(best.split, share), key=lambda some: some.paid)
+    if best.length == 0 and best.prompts == 0:
         return None
     batches = max(least, counts.prefill)
     paid = totals.least_work(instance, piece) + best.paid
     paid += presence_ticks(instance, totals, counts, ticks.beta[piece], batches)
     evidence: dict[str, Any] = {"kind": "ramp", "piece": piece, "batches": best.length}
-    if best.split is not None:
+    if best.prompts > 0:
         evidence["prompts"] = {"knee": best.split.knee, "percent": best.split.percent}
     if best.share < WHOLE:
         evidence["share"] = best.share
     return LowerBound(paid / instance.cost.ticks_per_second, "ramp", Proof.CERTIFICATE, evidence=evidence)
-
-
-def _best_share(counted: Callable[[int], _Counted]) -> _Counted:
-    """The best share of the batches that is counted by KV: what is paid is concave in it."""
-    low, high = 0, WHOLE
-    while high - low > 1:
-        middle = (low + high) // 2
-        if counted(middle).paid < counted(middle + 1).paid:
-            low = middle
-        else:
-            high = middle
-    return counted(high)
 
 
 def _together(sizes: Sizes, block: int, blocks: int) -> int:
@@ -160,17 +151,20 @@ class _Split(NamedTuple):
 
 
 class _Counted(NamedTuple):
-    """Ticks of batches and of what is paid besides, those of the latter, and how they are shown.
+    """Ticks of batches, those that cannot be full yet among them, and of prompts in chunks; and how.
 
-    The terms of the ramp, the split if prompts pay anything, and the share of the batches that is counted by
-    KV.
+    The terms of the ramp, the split, and the share of the batches that is counted by KV.
     """
 
-    paid: Fraction
-    saved: Fraction
+    batches: Fraction
+    prompts: Fraction
     length: int
-    split: _Split | None
+    split: _Split
     share: int
+
+    @property
+    def paid(self) -> Fraction:
+        return self.batches + self.prompts
 
 
 def _splits(instance: Instance, piece: int) -> Iterator[_Split]:
@@ -180,28 +174,6 @@ def _splits(instance: Instance, piece: int) -> Iterator[_Split]:
     for knee, (alpha, beta) in enumerate(zip(ticks.alpha, ticks.beta, strict=True)):
         if alpha <= ticks.alpha[piece] and beta > ticks.beta[piece]:
             yield from (_Split(knee, percent) for percent in PERCENTS)
-
-
-def _saved(
-    instance: Instance, piece: int, room: int, most: int, split: _Split, share: int
-) -> tuple[Fraction, int, bool]:
-    """Ticks of the ramp and of prompts in chunks, terms of the ramp, and whether prompts pay anything.
-
-    Parameters
-    ----------
-    instance : Instance
-    piece : int
-    room : int
-        R.
-    most : int
-        Terms at most.
-    split : _Split
-    share : int
-        mu in 1 / `WHOLE`.
-    """
-    ramp, length = _ramp(instance, piece, room, most, 100 - split.percent, share)
-    prompts = _prompts(instance, piece, split, share)
-    return ramp + prompts, length, prompts > 0
 
 
 def _prompts(instance: Instance, piece: int, split: _Split, share: int) -> Fraction:
@@ -244,7 +216,7 @@ def _least_sums(
     each = width if square == 0 else 1
     taken = paid = 0
     for number in numbers:
-        listed = min(number, LISTED)
+        listed = min(number, SQUARE_LISTED if square else LISTED)
         while taken < listed and (dear is None or chunks[0][0] < dear):
             cost, r, tokens = chunks[0]
             if tokens == 0:

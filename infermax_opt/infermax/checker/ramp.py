@@ -13,8 +13,9 @@ from infermax_opt.infermax.checker.closed_form import Served, least_presence, to
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.pieces import Piece
 
-#: Tokens of a prompt up to which what they pay is listed; those beyond pay no less than the next one.
-MAX_LISTED = 2**20
+#: Tokens of a prompt up to which what they pay is listed, where all of a chunk pay the same, and where not;
+#: those beyond pay no less than the next one.
+MAX_LISTED, MAX_SQUARE = 2**20, 2**17
 
 
 def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
@@ -83,7 +84,7 @@ def prompts_in_chunks(
         return Fraction(0)
     unit = 100 * waiting.denominator
     more = 2 * unit * full * instance.p1 if instance.spread else 0
-    most = min(MAX_LISTED, max(i for i, _ in instance.prompts))
+    most = min(MAX_SQUARE if more else MAX_LISTED, max(i for i, _ in instance.prompts))
     pays = least_payments(instance.work, most + 1, int(unit * waiting), more, width)
     if dear is not None:
         pays = [min(dear, each) for each in pays]

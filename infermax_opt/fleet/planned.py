@@ -53,9 +53,12 @@ AGAIN = 3
 #: Of those by promises, how many are tried again with others refused, if no more miss than this multiple of
 #: those who may; and how often each.
 OTHERS, CLOSE, TRIES = 2, 1.06, 40
-#: What is tried in each stretch of a trace: weights of batches, parts of those who may miss, and shares of
-#: the requests whose outputs are short enough for the last machine; 0: it takes all.
-IN_STRETCHES = ((0.25, 0.8), (0.9, 0.5), (0.0, 0.2, 0.35, 0.7))
+#: What is tried in each stretch of a trace: weights of batches,
+JOINED = (0.25, 0.8)
+#: parts of those who may miss that are refused,
+PARTS = (0.9, 0.5)
+#: and shares of the requests whose outputs are short enough for the last machine; 0: it takes all.
+SHORT = (0.0, 0.2, 0.35, 0.7)
 #: How many states of each stretch are kept, in turn, and up to how many misses, as a multiple of those who
 #: may, that is tried.
 WIDTHS = ((1, 1.6), (4, 1.35))
@@ -162,9 +165,9 @@ class _Search:
     def _by_stretches(self, machines: int, way: Way, refused: list[int], pilot: Pilot) -> Iterator[Tried]:
         """Ways that change on the way and reach the share by simulated clocks, if one way nearly does."""
         spare, outputs = self.question.spare, sorted(r.output_tokens for r in self.question.workload.requests)
-        shorts = [outputs[int(part * len(outputs))] if part else 0 for part in IN_STRETCHES[2]]
+        shorts = [outputs[int(part * len(outputs))] if part else 0 for part in SHORT]
         options: list[Option] = [(way, refused)]
-        for joined, part, short in product(*IN_STRETCHES[:2], shorts if machines > 1 else [0]):
+        for joined, part, short in product(JOINED, PARTS, shorts if machines > 1 else [0]):
             some = Way(hold=True, promise=True, joined=joined, short=short), self.dear[: int(part * spare)]
             if some not in options:
                 options.append(some)

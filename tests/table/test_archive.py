@@ -293,14 +293,12 @@ def test_what_is_shipped(suite: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("suite", "every"),
-    [
-        ("paper-b32", 6), ("paper-b1024", 6), ("mixes", 6), ("latency", 6), ("iteration", 6),
-        ("pipelining", 6), ("bros", 6), ("ecoserve", 6), ("mcsf", 100),
-    ],
-)  # fmt: skip
-def test_certificates_of_the_archive_stay_accepted(suite: str, every: int) -> None:
+    "suite",
+    ["paper-b32", "paper-b1024", "mixes", "latency", "iteration", "pipelining", "bros", "ecoserve", "mcsf"],
+)
+def test_certificates_of_the_archive_stay_accepted(suite: str) -> None:
     """Whoever changes a proof changes it so that what was proved before is proved still."""
+    every = 100 if suite == "mcsf" else 6  # each of those takes seconds
     cases = {case.name: case for case in get_suite(suite).cases}
     for name, entry in one_in(every, sorted(Archive(SHIPPED, suite).entries().items())):
         if entry.lower is not None and entry.lower.certificate is not None:

@@ -24,7 +24,17 @@ from infermax_opt.infermax.bounds._kernels_occupancy import (
 #: Steps of a checker at each knot that is looked at, besides those of evictions and returns.
 EACH = 8
 
-__all__ = ["allowed", "between", "lag", "pass_knots", "trim", "wait_long", "work"]
+__all__ = ["allowed", "between", "known", "lag", "pass_knots", "trim", "wait_long", "work"]
+
+
+def known(row: Any) -> Any:
+    """The first and the last knot whose cost is known; where none is, the last one twice."""
+    begin, end = 0, len(row) - 1
+    while begin < end and row[begin] >= FAR:
+        begin += 1
+    while begin < end and row[end] >= FAR:
+        end -= 1
+    return begin, end
 
 
 def between(row: Any, knot: Any, other: Any) -> Any:
@@ -92,11 +102,7 @@ def trim(row: Any, limit: Any, top: Any, spacing: Any) -> Any:
         Tokens at the first knot.
     spacing : int
     """
-    begin, end = 0, len(row) - 1
-    while begin < end and row[begin] >= FAR:
-        begin += 1
-    while begin < end and row[end] >= FAR:
-        end -= 1
+    begin, end = known(row)
     several, count = begin < end, end - begin + 1
     for knot in range(begin, end):
         tokens = top - knot * spacing
@@ -161,11 +167,7 @@ def allowed(
 
 def work(row: Any, last: Any, fewer: Any, more: Any) -> Any:
     """About how many steps a checker takes for the knots, up to the last, near those of a row."""
-    begin, end = 0, len(row) - 1
-    while begin < end and row[begin] >= FAR:
-        begin += 1
-    while begin < end and row[end] >= FAR:
-        end -= 1
+    begin, end = known(row)
     return 30 + 5 * (end - begin + 1) + 5 * max(0, min(last, end + more) - max(0, begin - fewer) + 1)
 
 

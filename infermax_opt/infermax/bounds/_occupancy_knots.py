@@ -171,7 +171,7 @@ def _kernels(small: bool = False) -> tuple[Callable[..., Any], Callable[..., Any
     from infermax_opt.infermax.bounds import _kernels_occupancy_knots as plain
 
     helpers = (edges.drop, edges.lift, edges.shift)
-    parts = (plain.between, plain.lag, plain.wait_long, plain.trim, plain.work)
+    parts = (plain.known, plain.between, plain.lag, plain.wait_long, plain.trim, plain.work)
     return (
         compiled(plain.pass_knots, (*helpers, *parts), small=small),
         compiled(plain.allowed, (edges.drop, edges.shift), small=small),

@@ -59,7 +59,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from heapq import heappop, heappush, heapreplace
 from typing import Any, NamedTuple
@@ -104,11 +104,14 @@ def _piece_bound(instance: Instance, counts: BatchCounts, piece: int) -> LowerBo
     room = blocks * block - (block - 1) * _together(sizes, block, blocks)
     totals = Totals.of(instance, kinds)
     tokens = Fraction(totals.prompts + totals.later, system.max_batch_tokens)
+    lengths = Counter[int]()
+    for kind in kinds:
+        lengths[kind.input_tokens] += len(kind.members)
 
     def counted(split: _Split, share: int) -> _Counted:
         """With so much of the batches by KV, and the others by tokens."""
         ramp, length = _ramp(instance, piece, room, min(least, MAX_BATCHES), 100 - split.percent, share)
-        prompts = _prompts(instance, piece, split, share)
+        prompts = _prompts(instance, lengths, piece, split, share)
         by_count = (tokens * (WHOLE - share) + Fraction(volume, blocks) * share) / WHOLE
         return _Counted(alpha * by_count + ramp, prompts, length, split, share)
 
@@ -176,7 +179,9 @@ def _splits(instance: Instance, piece: int) -> Iterator[_Split]:
             yield from (_Split(knee, percent) for percent in PERCENTS)
 
 
-def _prompts(instance: Instance, piece: int, split: _Split, share: int) -> Fraction:
+def _prompts(
+    instance: Instance, lengths: Mapping[int, int], piece: int, split: _Split, share: int
+) -> Fraction:
     """Ticks that prompts pay while they are in chunks, at least."""
     ticks, system = instance.cost.ticks, instance.system
     full = system.kv_capacity // system.block_size * system.block_size
@@ -189,11 +194,8 @@ def _prompts(instance: Instance, piece: int, split: _Split, share: int) -> Fract
         knee = -(-(ticks.alpha[piece] - ticks.alpha[split.knee]) // steeper)
         width, dear = min(width, max(1, knee)), WHOLE * split.percent * steeper * full
     square = 200 * WHOLE * full * ticks.p1 if spreads(instance) else 0
-    prompts = Counter[int]()
-    for kind in instance.types:
-        prompts[kind.input_tokens] += len(kind.members)
-    found = _least_sums(sorted(prompts), wait, square, width, dear)
-    return Fraction(sum(prompts[tokens] * paid for tokens, paid in found), 100 * WHOLE * full)
+    found = _least_sums(sorted(lengths), wait, square, width, dear)
+    return Fraction(sum(lengths[tokens] * paid for tokens, paid in found), 100 * WHOLE * full)
 
 
 def _least_sums(

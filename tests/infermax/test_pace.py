@@ -10,8 +10,9 @@ from fractions import Fraction
 import pytest
 
 from infermax_opt.core.result import LowerBound
-from infermax_opt.infermax.bounds import _pace_search
+from infermax_opt.infermax.bounds import _pace_search, _pace_spot
 from infermax_opt.infermax.bounds._pace_search import Prices, first_prices, good_prices
+from infermax_opt.infermax.bounds._pace_spot import spot_prices
 from infermax_opt.infermax.bounds.pace import ONE, PaceProof, pace_bound
 from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
@@ -30,6 +31,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short searches."""
     for key, value in (("CELLS_OF_ALL", 0), ("CELLS", 100), ("ROUNDS", 40), ("MOST_STEPS", 200)):
         monkeypatch.setattr(_pace_search, key, value)
+    monkeypatch.setattr(_pace_spot, "STEPS", 60)
 
 
 def tight(seed: int) -> Instance:
@@ -60,6 +62,32 @@ def instance(seed: int) -> Instance:
     return company(seed) if seed % 6 == 1 else tight(seed)
 
 
+def dear(seed: int) -> Instance:
+    """One in which whatever prefills, or decodes, may take long; some come between two ticks."""
+    of, rng = instance(seed), random.Random(seed)
+    (d0, d1), (p0, p1) = of.cost.decode, of.cost.prefill
+    d0, p0 = (TICK * rng.choice([0, 5, 40]) + own for own in (d0, p0))
+    cost = replace(of.cost, decode=(d0, d1), prefill=(p0, p1))
+    late = [TICK * Fraction(rng.choice([0, 1, 37, 99]), 100) for _ in of.groups]
+    groups = (replace(g, arrival=Fraction(g.arrival) + some) for g, some in zip(of.groups, late, strict=True))
+    return replace(of, cost=cost, groups=tuple(groups))
+
+
+def burst(seed: int) -> Instance:
+    """Short requests that come nearly at once, more work than time: the price of a moment counts most."""
+    rng = random.Random(seed)
+    few = rng.choice([3, 4, 5, 6])
+    groups = tuple(
+        RequestGroup(f"q{k}", rng.choice([1, 1, 2]), 1 if few > 4 else rng.choice([1, 1, 2, 3]), late)
+        for k, late in enumerate(sorted(TICK * rng.choice([0, 0, 1, 3, 20]) for _ in range(few)))
+    )
+    alpha, beta, d0, d1, p0, p1 = (TICK * rng.randint(0, some) for some in (1, 20, 3, 3, 2, 3))
+    cost = CostModel([(alpha + TICK, beta + TICK)], (d0, d1), (p0, p1), rng.choice(["square", "exact"]))
+    policy = Policy(rng.random() < 0.8, rng.random() < 0.3, rng.random() < 0.3)
+    system = System(rng.choice([5, 8, 30]), rng.choice([2, 4, 50]), 50, None, 1)
+    return Instance(f"burst-{seed}", groups, system, cost, policy, Objective.of("mean_e2e"))
+
+
 def any_prices(proof: PaceProof, span: int, rng: random.Random) -> Prices:
     """Prices at random: of any size, on few cells, rising, falling, or all the same."""
     ends = sorted({rng.randint(1, span) for _ in range(rng.randint(1, 8))})
@@ -81,13 +109,22 @@ def any_prices(proof: PaceProof, span: int, rng: random.Random) -> Prices:
         )
         for _ in range(rng.randint(1, 5))
     ]
-    return Prices(list(zip(ends, roots, rents, strict=True)), own, bases, members)
+    most = len(ends) + 2
+    followed = [
+        [(rng.randrange(len(members)), rng.randint(0, most)) for _ in range(rng.randint(0, 4))] for _ in own
+    ]
+    prices = Prices(list(zip(ends, roots, rents, strict=True)), own, bases, members)
+    return prices._replace(followed=followed) if rng.random() < 0.3 else prices
 
 
 def near(proof: PaceProof, rng: random.Random) -> Prices:
     """Prices near good ones, each a little above or below."""
-    first = first_prices(proof.instance, proof.piece, proof.setting(), lambda: False)
-    found, far = good_prices(first, proof.setting(), lambda: False), rng.choice([0, 0.02, 0.2])
+    far = rng.choice([0, 0.02, 0.2])
+    if proof.spot:
+        found = spot_prices(proof.setting(), lambda: False)
+    else:
+        first = first_prices(proof.instance, proof.piece, proof.setting(), lambda: False)
+        found = good_prices(first, proof.setting(), lambda: False)
 
     def moved(value: int) -> int:
         return round(value * (1 + far * rng.uniform(-1, 1)))
@@ -97,6 +134,7 @@ def near(proof: PaceProof, rng: random.Random) -> Prices:
         [moved(q) for q in found.own],
         [[moved(k) for k in row] for row in found.bases],
         found.members,
+        found.followed,
     )
 
 
@@ -132,6 +170,32 @@ def test_no_prices_prove_more_than_the_optimum(seeds: range, monkeypatch: pytest
             rented += made[0].value > proof.bound(free).value
     assert better > len(seeds) // 4
     assert rented
+
+
+@in_blocks(campaign(40, 6_000), 40)
+def test_prompts_pay_no_more_than_the_price_of_their_moment(seeds: range) -> None:
+    best = 0
+    for seed in seeds:
+        of, rng = (burst, dear)[seed % 2](seed), random.Random(seed)
+        if of.offline:
+            continue
+        found = staged_search(of)
+        assert found.upper is not None
+        for piece in range(len(of.cost.batch)):
+            proof = PaceProof.of(of, piece, rng.choice([1, 2, 5]), spot=True)
+            if proof is None:
+                continue
+            span = int(found.upper * of.cost.ticks_per_second * 2) + 8
+            made = [
+                proof.bound(near(proof, rng)),
+                *(proof.bound(any_prices(proof, span, rng)) for _ in "12345"),
+            ]
+            for bound in made:
+                assert bound.value <= found.upper, seed
+                assert bound.value <= 0 or check_evidence(of, bound) == bound.value, seed
+            rewarded = PaceProof(of, piece, 1)
+            best += made[0].value > rewarded.bound(near(rewarded, rng)).value
+    assert best
 
 
 @in_blocks(campaign(14, 3_000), 12)
@@ -177,6 +241,49 @@ def test_prompts_pay_for_their_work() -> None:
     assert check_evidence(long, bound) == bound.value
 
 
+def prompts(beta: str = "0.1", count: int = 40) -> Instance:
+    """Equal prompts that come nearly at once; each takes a batch, as none is cut and two are too many."""
+    groups = tuple(RequestGroup(f"r{k}", 5, 1, k * Fraction("0.0001")) for k in range(count))
+    cost = CostModel([("0.001", beta)], ("0", "0"), ("0", "0"))
+    system = System(1000, 5, 5, None, 1)
+    return Instance("prompts", groups, system, cost, Policy(True, False, False), Objective.of("mean_e2e"))
+
+
+def test_prompts_that_wait_for_each_other_are_nearly_one_after_the_other() -> None:
+    of, wait = prompts(), Fraction("0.0001") * 39 / 2
+    optimum = Fraction("0.501") * Fraction(41, 2) - wait
+    bound = pace_bound(of)
+    assert bound is not None
+    assert bound.evidence is not None
+    assert bound.evidence["spot"]
+    assert bound.evidence["followed"]
+    assert Fraction(95, 100) * optimum < bound.value <= optimum
+    assert check_evidence(of, bound) == bound.value
+    # Work that is only a little more would be too much.
+    more = pace_bound(prompts("0.107"))
+    assert more is not None
+    assert more.value > optimum
+
+
+def test_what_is_not_followed_proves_nothing() -> None:
+    of = prompts()
+    of = replace(of, groups=tuple(replace(group, output_tokens=9) for group in of.groups))
+    proof = PaceProof(of, 0, 2, spot=True)
+    found = spot_prices(proof.setting(), lambda: False)
+    best = proof.bound(found)
+    assert found.followed is not None
+    for followed, less in (
+        ([[(j, 3 * until) for j, until in own] for own in found.followed], False),
+        ([[(j, len(found.cells) + 1) for j in range(len(found.members))]] * 40, False),
+        ([own[:1] for own in found.followed], True),
+        ([[(j, until // 2) for j, until in own] for own in found.followed], True),
+        ([[]] * 40, True),
+    ):
+        bound = proof.bound(found._replace(followed=followed))
+        assert bound.value < best.value if less else bound.value >= best.value
+        assert bound.value <= 0 or check_evidence(of, bound) == bound.value
+
+
 def test_alone_it_is_the_fixed_part_of_all_batches() -> None:
     of = crowd(2, "10")
     proof = PaceProof.of(of, 0)
@@ -192,6 +299,39 @@ def test_requests_that_differ_in_their_terms_alone_are_one_kind() -> None:
     assert bound is not None
     assert len(bound.evidence["own"]) == 6  # type: ignore[index]
     assert check_evidence(twice, bound) == bound.value
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fault"),
+    [
+        ("spot", 1, "1 is neither true nor false"),
+        ("spot", None, "null is neither true nor false"),
+        ("followed", [[]], "wrong length of a list"),
+        ("followed", [[[0]]] * 40, "wrong length of a list"),
+        ("followed", [[0]] * 40, "wrong length of a list|is not a list"),
+        ("followed", [[[-1, 5]]] * 40, "there is no such member"),
+        ("followed", [[[19, 5]]] * 40, "there is no such member"),
+        ("followed", [[[0, 0.5]]] * 40, "is no whole number"),
+    ],
+)
+def test_evidence_of_moments_that_is_none(key: str, value: object, fault: str) -> None:
+    of = prompts()
+    bound = pace_bound(of)
+    assert bound is not None
+    evidence = {**(bound.evidence or {}), key: value}
+    certificate = certificate_to_json(of, replace(bound, evidence=evidence))
+    with pytest.raises(Rejected, match=fault):
+        check(shown(of), json.loads(json.dumps(certificate)))
+
+
+def test_whoever_does_not_say_spot_has_rewards_for_prompts() -> None:
+    of = prompts()
+    bound = pace_bound(of)
+    assert bound is not None
+    evidence = {key: value for key, value in (bound.evidence or {}).items() if key != "spot"}
+    certificate = certificate_to_json(of, replace(bound, evidence=evidence))
+    with pytest.raises(Rejected, match="is proved"):
+        check(shown(of), json.loads(json.dumps(certificate)))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["FewPrices", "Prices", "Setting", "first_prices", "good_prices"]
+__all__ = ["FewPrices", "Point", "Prices", "Search", "Setting", "first_prices", "good_prices", "kernels"]
 
 #: Cells of time before the last arrival: at most for each request, and in all; more where there are so few
 #: requests that cells times requests are this.
@@ -49,10 +49,11 @@ KEEP, KEEP_SQUARE = 0.9, 0.99
 
 
 class Setting(NamedTuple):
-    """Kinds of requests: begin, number, stages; and the KV of the machine."""
+    """Kinds of requests: begin, number, work that pays the price of its moment, stages; KV of the machine."""
 
     begin: Sequence[int]
     numbers: Sequence[int]
+    prompts: Sequence[int]
     stages: Sequence[Sequence[Stage]]
     room: int
 
@@ -60,14 +61,16 @@ class Setting(NamedTuple):
 class Prices(NamedTuple):
     """Cells (end in ticks, r, v); q of each kind of requests, k of each of its stages; and members.
 
-    Members are pairs of multiples of k and of q, which are tried for each request.  V is in units of
-    2**-(2 ROOT_BITS), all but the ends in units of 2**-ROOT_BITS.
+    Members are pairs of multiples of k and of q, which are tried for each request: all of them at every end,
+    or some, each at the ends in its first so many cells.  V is in units of 2**-(2 ROOT_BITS), all but the
+    ends in units of 2**-ROOT_BITS.
     """
 
     cells: Sequence[tuple[int, int, int]]
     own: Sequence[int]
     bases: Sequence[Sequence[int]]
     members: Sequence[tuple[int, int]]
+    followed: Sequence[Sequence[tuple[int, int]]] | None = None
 
 
 class FewPrices(NamedTuple):
@@ -98,7 +101,7 @@ def first_prices(instance: Instance, piece: int, setting: Setting, stop: Callabl
     ends, roots = fluid_roots(instance, piece, cells)
     ticks = instance.cost.ticks
     step = float(ticks.alpha[piece] + ticks.d0)
-    search = _Search(ends, setting)
+    search = Search(ends, setting)
     fluid = np.array(roots) / step**0.5
     search.begin_at(max((search.at(share * fluid) for share in SHARES), key=search.value))
     search.climb(stop)
@@ -118,20 +121,14 @@ def good_prices(first: FewPrices, setting: Setting, stop: Callable[[], bool]) ->
     stop : callable
         Asked whether to end soon.
     """
-    search = _Search(first.ends, setting)
+    search = Search(first.ends, setting)
     search.begin_at(search.at(first.roots)._replace(own=first.own))
-    search.move_all(stop)
-    (r, v, q, k), scales = search.found
-    one = 1 << ROOT_BITS
-    return Prices(
-        [(end, round(a * one), int(b * one * one)) for end, a, b in zip(first.ends, r, v, strict=True)],
-        [round(some * one) for some in q],
-        [[round(some * one) for some in row[: len(own)]] for row, own in zip(k, setting.stages, strict=True)],
-        [(round(a * one), round(b * one)) for a, b in scales],
-    )
+    passes = float((search.last - search.first).sum()) * search.stages.shape[1] * len(SECOND)
+    search.move_all(SECOND, min(MOST_STEPS, max(STEPS, int(PASSES / passes))), (LONG, SHORT), stop)
+    return search.prices()
 
 
-class _Point(NamedTuple):
+class Point(NamedTuple):
     """R and v of cells, q of requests, and k of their stages."""
 
     roots: Floats
@@ -140,7 +137,7 @@ class _Point(NamedTuple):
     bases: Floats
 
 
-class _Search:
+class Search:
     """The climb.
 
     Parameters
@@ -154,12 +151,14 @@ class _Search:
         import numpy as np
 
         depth = max(len(some) for some in setting.stages)
+        self.setting = setting
         self.best = 0.0
-        self.found: tuple[_Point, Floats]
+        self.found: tuple[Point, Floats]
         self.ends = np.array(ends, dtype=np.float64)
         self.spans = np.diff(self.ends, prepend=0.0)
         self.begin = np.array(setting.begin, dtype=np.float64)
         self.count = np.array(setting.numbers, dtype=np.float64)
+        self.prompts = np.array(setting.prompts, dtype=np.float64)
         self.scales = np.array(FIRST)
         self.stages = np.zeros((len(self.begin), depth, 7))
         for row, some in zip(self.stages, setting.stages, strict=True):
@@ -188,28 +187,28 @@ class _Search:
         means: Floats = (sums[self.last] - sums[self.first]) / (self.last - self.first)
         return means
 
-    def at(self, roots: Floats) -> _Point:
+    def at(self, roots: Floats) -> Point:
         """The point with these r, in which KV costs nothing, each q is the mean r, and each k is 1."""
         import numpy as np
 
-        return _Point(roots, np.zeros(len(roots)), self.mean(roots), np.ones(self.stages.shape[:2]))
+        return Point(roots, np.zeros(len(roots)), self.mean(roots), np.ones(self.stages.shape[:2]))
 
-    def values(self, point: _Point) -> Floats:
+    def values(self, point: Point) -> Floats:
         """Least latency and pay of each request."""
         import numpy as np
 
         value = np.zeros(len(self.begin))
-        _kernels()[0](
-            self.ends, point.roots, point.rents, self.begin, self.stages, point.own, point.bases, self.scales,
-            value, self.where, self.member,
+        kernels()[0](
+            self.ends, point.roots, point.rents, self.begin, self.prompts, self.stages, point.own,
+            point.bases, self.scales, value, self.where, self.member,
         )  # fmt: skip
         return value
 
-    def value(self, point: _Point) -> float:
+    def value(self, point: Point) -> float:
         """The bound, in ticks of all requests."""
         return float(self.count @ self.values(point) - self.spans @ (point.roots**2 + point.rents))
 
-    def slope(self, point: _Point) -> _Point:
+    def slope(self, point: Point) -> Point:
         """By how much the bound rises with each number of a point, after `value`."""
         import numpy as np
 
@@ -217,18 +216,18 @@ class _Search:
             np.zeros((len(self.ends), 2)),
             np.zeros((len(self.begin), self.stages.shape[1] + 1)),
         )
-        _kernels()[1](
-            self.ends, point.roots, point.rents, self.begin, self.stages, point.own, point.bases, self.scales,
-            self.count, self.where, self.member, by_cell, by_base,
+        kernels()[1](
+            self.ends, point.roots, point.rents, self.begin, self.prompts, self.stages, point.own,
+            point.bases, self.scales, self.count, self.where, self.member, by_cell, by_base,
         )  # fmt: skip
-        return _Point(
+        return Point(
             by_cell[:, 0] - 2 * self.spans * point.roots,
             by_cell[:, 1] - self.spans,
             by_base[:, -1],
             by_base[:, :-1],
         )
 
-    def begin_at(self, point: _Point) -> None:
+    def begin_at(self, point: Point) -> None:
         """Go on from a point."""
         self.best = 0.0
         self.keep(point, self.value(point))
@@ -260,7 +259,7 @@ class _Search:
                     value = self.value(point)
                     self.keep(point, value)
 
-    def best_own(self, point: _Point) -> _Point:
+    def best_own(self, point: Point) -> Point:
         """The same with another q of each request: the multiple of its own by which it pays most."""
         import numpy as np
 
@@ -268,12 +267,12 @@ class _Search:
         values = np.array([self.values(point._replace(own=some)) for some in tried])
         return point._replace(own=tried[np.argmax(values, axis=0), np.arange(len(point.own))])
 
-    def keep(self, point: _Point, value: float) -> None:
+    def keep(self, point: Point, value: float) -> None:
         """Remember the best point."""
         if value > self.best or self.best == 0:
             self.best, self.found = value, (point, self.scales)
 
-    def uphill(self, point: _Point) -> tuple[Floats, float]:
+    def uphill(self, point: Point) -> tuple[Floats, float]:
         """Where to go after `value`, and how the bound rises on the way."""
         import numpy as np
 
@@ -287,37 +286,64 @@ class _Search:
             way = slope / self.spans
         return way, float(way @ slope)
 
-    def move_all(self, stop: Callable[[], bool]) -> None:
+    def move_all(
+        self,
+        members: Sequence[tuple[float, float]],
+        steps: int,
+        lengths: tuple[float, float],
+        stop: Callable[[], bool],
+    ) -> None:
         """Look for better prices, k and q at once, by steps like those of Adam (Kingma and Ba 2015).
 
         Each number goes as far as its mean slope is clear against the mean square.
+
+        Parameters
+        ----------
+        members : sequence of (float, float)
+            Multiples of k and of q.
+        steps : int
+        lengths : (float, float)
+            Of the first step and of the last, for r.
+        stop : callable
+            Asked whether to end soon.
         """
         import numpy as np
 
-        passes = float((self.last - self.first).sum()) * self.stages.shape[1] * len(SECOND)
-        steps = min(MOST_STEPS, max(STEPS, int(PASSES / passes)))
-        lengths, units = (1.0, RENTS, OWN, OWN), (self.spans, self.spans, self.count, self.count[:, None])
-        self.scales, point = np.array(SECOND), self.found[0]
+        more, units = (1.0, RENTS, OWN, OWN), (self.spans, self.spans, self.count, self.count[:, None])
+        self.scales, point = np.array(members), self.found[0]
         means, squares = ([np.zeros_like(some) for some in point] for _ in range(2))
         for step in range(1, steps + 1):
             if stop():
                 break
             self.keep(point, self.value(point))
-            length = LONG * (SHORT / LONG) ** (step / steps)
+            length = lengths[0] * (lengths[1] / lengths[0]) ** (step / steps)
             moved = []
             for z, (some, slope) in enumerate(zip(point, self.slope(point), strict=True)):
                 slope = slope / units[z]
                 means[z] = KEEP * means[z] + (1 - KEEP) * slope
                 squares[z] = KEEP_SQUARE * squares[z] + (1 - KEEP_SQUARE) * slope**2
                 mean, square = means[z] / (1 - KEEP**step), squares[z] / (1 - KEEP_SQUARE**step)
-                moved.append(np.maximum(0.0, some + length * lengths[z] * mean / (square**0.5 + 1e-9)))
-            point = _Point(*moved)
+                moved.append(np.maximum(0.0, some + length * more[z] * mean / (square**0.5 + 1e-9)))
+            point = Point(*moved)
         self.keep(point, self.value(point))
+
+    def prices(self) -> Prices:
+        """The best ones, rounded."""
+        (r, v, q, k), scales = self.found
+        one, stages = 1 << ROOT_BITS, self.setting.stages
+        ends = (int(end) for end in self.ends)
+        return Prices(
+            [(end, round(a * one), int(b * one * one)) for end, a, b in zip(ends, r, v, strict=True)],
+            [round(some * one) for some in q],
+            [[round(some * one) for some in row[: len(own)]] for row, own in zip(k, stages, strict=True)],
+            [(round(a * one), round(b * one)) for a, b in scales],
+        )
 
 
 @functools.cache
-def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    from infermax_opt.infermax.bounds import _kernels_pace as kernels
+def kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The compiled functions."""
+    from infermax_opt.infermax.bounds import _kernels_pace as some
 
-    helpers = (kernels.drift, kernels.is_refilled)
-    return compiled(kernels.travelled, helpers), compiled(kernels.slopes, (*helpers, kernels.retraced))
+    helpers = (some.drift, some.is_refilled, some.enough)
+    return compiled(some.travelled, helpers), compiled(some.slopes, (*helpers, some.retraced))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from infermax_opt.infermax.bounds.least_work import prompt_pairs
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
-__all__ = ["ROOT_BITS", "Stage", "Stages", "offset"]
+__all__ = ["ROOT_BITS", "UNPAID", "Stage", "Stages", "offset"]
 
 #: Bits after the point of r, k, q and x.
 ROOT_BITS = 12
@@ -30,6 +30,10 @@ class Stage(NamedTuple):
     each: int
     again: int
     held: int
+
+
+#: A prompt without rewards, whose work pays the price of its moment.
+UNPAID = Stage(0, 0, 0, 0, 0, 1, 0, 0)
 
 
 class Stages:

@@ -25,6 +25,14 @@ prompt work p or more in all.  One that works p' has the share min(1, p' / p) of
 have all of it; if p = 0 the last one has it.  It pays that share, or more, of what p would in a batch as
 long, and psi >= 0.  So psi is enough; their KV is not counted.
 
+*Prompts at the price of their moment.*  Or a prompt has no reward, and psi = 0 while it is there.  A chunk of
+work p' still pays p' / (T - c) of the integral of mu over its batch, T times the mean of mu there.  As
+T >= c + p', this is p' times that mean or more, where p' > 0; where p' = 0 it pays and owes nothing.  Chunks
+that a later eviction makes vain pay as well.  So in all a prompt pays at least p times the least mu between
+the arrival and the end of its last batch, with which it leaves its stage.  Nothing else changes: it pays out
+of the share of the batch that was its own before.  Where requests wait long for their prompts this is more,
+as no reward has to make up for a psi in all that time.
+
 *Refills.*  A token with s cached after it works w = beta + d1 (s - 1) if decoded.  If it ends a refill, the
 chunks, of R = (beta + p1) s in all, have the share z = p / R of its reward each, T >= c + p, and each holds
 z s at least, or all blocks of s where it is the only one.  Let R >= w + max(0, d0 - p0), e = a'.
@@ -40,17 +48,20 @@ stages, each with a k of its own.  In each psi is at most the one of the largest
 least that of its first token; let L be what is enough then.  Waiting costs 1 and L >= 0.  So latency and pay
 are at least the rewards and, over all times of the end and of the changes of stage, the least of the integral
 of 1 - L.  On a cell with constant r and v that is linear in the times within it, so ends of cells are enough.
+The least mu so far is constant there, too, once its own cell counts.
 All of (k, q) hold for each end, and so does k = q = 0: the time itself.
 After the last cell r = v = 0, and who is there still pays no less later if no psi is above 1.  QED.
 
 Certificate: r and v on cells of time, q of each kind of requests and k of each of its stages, and pairs of
-multiples of these k and of q; rounded so that rewards are less and L is more.
+multiples of these k and of q, the members; rounded so that rewards are less and L is more.  It may name which
+members count for each kind, and at the ends in how many of its cells: with fewer (k, q) for an end the
+greatest of what they prove is no greater.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, floor
@@ -58,7 +69,8 @@ from typing import NamedTuple
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._pace_search import FIRST, Prices, Setting, first_prices, good_prices
-from infermax_opt.infermax.bounds._pace_stages import ROOT_BITS, Stage, Stages, offset
+from infermax_opt.infermax.bounds._pace_spot import spot_prices
+from infermax_opt.infermax.bounds._pace_stages import ROOT_BITS, UNPAID, Stage, Stages, offset
 from infermax_opt.infermax.bounds.pieces import best_piece, longest
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
@@ -66,6 +78,8 @@ __all__ = ["PaceProof", "Traveller", "pace_bound"]
 
 #: Largest KV of a request for which the bound is tried, and most requests: both are work of a checker.
 MAX_SIZE, MAX_CHECKED = 2**20, 3_000
+#: Most requests where prompts pay the price of their moment.
+MAX_SPOT = 6_000
 #: Parts of later tokens: the first of these that is not too much work.
 PARTS = 8, 4, 2, 1
 #: Most passes of a cell by a member in a stage, which a checker does one by one; and how many are planned.
@@ -87,8 +101,7 @@ def pace_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) ->
     LowerBound or None
         None where the bound is not tried.  Below zero it says nothing.
     """
-    few = longest(instance) <= MAX_SIZE and len(instance.requests) <= MAX_CHECKED
-    if instance.offline or not few:
+    if instance.offline or longest(instance) > MAX_SIZE or len(instance.requests) > MAX_SPOT:
         return None
     return best_piece(instance, _piece_bound, stop)
 
@@ -97,6 +110,27 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     proof = PaceProof.of(instance, piece)
     if proof is None:
         return None
+    best = _spot_bound(instance, piece, stop) if proof.is_crowded() else None
+    if len(instance.requests) <= MAX_CHECKED and not (best is not None and stop()):
+        other = _rewarded_bound(proof, stop)
+        best = max((bound for bound in (best, other) if bound is not None), key=_value, default=None)
+    return best
+
+
+def _value(bound: LowerBound) -> Fraction:
+    return bound.value
+
+
+def _spot_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:
+    """The one in which prompts pay the price of their moment."""
+    proof = PaceProof(instance, piece, 1, spot=True)
+    bound = proof.bound(spot_prices(proof.setting(), stop))
+    return bound if proof.passes <= MAX_PASSES else None
+
+
+def _rewarded_bound(proof: PaceProof, stop: Callable[[], bool]) -> LowerBound | None:
+    """The one in which prompts have rewards as tokens have."""
+    instance, piece = proof.instance, proof.piece
     first = first_prices(instance, piece, proof.setting(), stop)
     stages = PASSES / (first.passed * len(FIRST) + 1)
     for parts in (parts for parts in PARTS if 1 + parts <= stages or parts == 1):
@@ -108,10 +142,11 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
 
 
 class Traveller(NamedTuple):
-    """A kind of requests: arrival in ticks, rounded down and up, and its stages."""
+    """A kind of requests: arrival in ticks, rounded down and up; work at the price of its moment; stages."""
 
     begin: int
     until: int
+    prompt: int
     stages: tuple[Stage, ...]
 
 
@@ -125,10 +160,12 @@ class PaceProof:
         Affine piece of the batch time; c and a' are above 0.
     parts : int
         Of later tokens.
+    spot : bool, default False
+        Whether prompts pay the price of their moment.
     """
 
-    def __init__(self, instance: Instance, piece: int, parts: int):
-        self.instance, self.piece, self.parts = instance, piece, parts
+    def __init__(self, instance: Instance, piece: int, parts: int, spot: bool = False):
+        self.instance, self.piece, self.parts, self.spot = instance, piece, parts, spot
         stages, block = Stages(instance, piece, parts), instance.system.block_size
         #: Passes of a stage through a cell by a member in the last bound.
         self.passes = 0
@@ -144,7 +181,7 @@ class PaceProof:
             self.counts[key] = self.counts.get(key, 0) + len(kind.members)
 
     @classmethod
-    def of(cls, instance: Instance, piece: int, parts: int = 1) -> PaceProof | None:
+    def of(cls, instance: Instance, piece: int, parts: int = 1, spot: bool = False) -> PaceProof | None:
         """The proof for an affine piece; None where a batch may take no time.
 
         Parameters
@@ -153,14 +190,25 @@ class PaceProof:
         piece : int
         parts : int, default 1
             Of later tokens.
+        spot : bool, default False
+            Whether prompts pay the price of their moment.
         """
         ticks = instance.cost.ticks
         positive = ticks.alpha[piece] + min(ticks.d0, ticks.p0) > 0
-        return cls(instance, piece, parts) if positive else None
+        return cls(instance, piece, parts, spot) if positive else None
 
     def _read(self, kind: RequestType, stages: Stages) -> Traveller:
-        arrival = kind.arrival * self.instance.cost.ticks_per_second
-        return Traveller(floor(arrival), ceil(arrival), stages.of(kind))
+        arrival, own = kind.arrival * self.instance.cost.ticks_per_second, stages.of(kind)
+        prompt, own = (own[0].works, (UNPAID, *own[1:])) if self.spot else (0, own)
+        return Traveller(floor(arrival), ceil(arrival), prompt, own)
+
+    def is_crowded(self) -> bool:
+        """Whether the work of all requests takes longer than they take to come."""
+        works = (
+            count * sum(stage.works for stage in some.stages)
+            for count, some in zip(self.counts.values(), self.travellers, strict=True)
+        )
+        return sum(works) > max(some.begin for some in self.travellers)
 
     def setting(self) -> Setting:
         """What the search has to know."""
@@ -168,6 +216,7 @@ class PaceProof:
         return Setting(
             [some.begin for some in travellers],
             list(self.counts.values()),
+            [some.prompt for some in travellers],
             [some.stages for some in travellers],
             self.room,
         )
@@ -178,13 +227,7 @@ class PaceProof:
         self.passes = 0
         spans = (b - a for a, b in pairwise([0, *ends]))
         total = -sum(span * (r * r + v) for span, (_, r, v) in zip(spans, cells, strict=True))
-        for count, some, q, bases in zip(
-            self.counts.values(), self.travellers, prices.own, prices.bases, strict=True
-        ):
-            ways = [
-                _Way(some.stages, [base * k >> ROOT_BITS for base in bases], q * more >> ROOT_BITS, self.room)
-                for k, more in prices.members
-            ]
+        for count, some, ways in zip(self.counts.values(), self.travellers, self._ways(prices), strict=True):
             total += count * self._least(some, ways, cells, ends)
         ticks = Fraction(total, ONE * ONE)
         evidence = {
@@ -196,8 +239,24 @@ class PaceProof:
             "own": list(prices.own),
             "bases": [list(bases) for bases in prices.bases],
         }
+        if self.spot:
+            evidence["spot"] = True
+        if prices.followed is not None:
+            evidence["followed"] = [[list(pair) for pair in own] for own in prices.followed]
         value = ticks / instance.cost.ticks_per_second / len(instance.requests)
         return LowerBound(value, "pace", Proof.CERTIFICATE, evidence=evidence)
+
+    def _ways(self, prices: Prices) -> Iterator[list[_Way]]:
+        """Of each kind of requests, one for each member that is followed."""
+        whole = [(j, len(prices.cells) + 1) for j in range(len(prices.members))]
+        followed = prices.followed or [whole] * len(self.counts)
+        for some, q, bases, own in zip(self.travellers, prices.own, prices.bases, followed, strict=True):
+            ways = []
+            for j, until in own:
+                more, times = prices.members[j]
+                k = [base * more >> ROOT_BITS for base in bases]
+                ways.append(_Way(some.stages, k, q * times >> ROOT_BITS, self.room, until))
+            yield ways
 
     def _least(
         self,
@@ -212,25 +271,28 @@ class PaceProof:
         ----------
         some : Traveller
         ways : sequence of _Way
-            One for each member.
+            One for each member that is followed.
         cells : sequence of (int, int, int)
         ends : sequence of int
             Those of the cells.
         """
-        best, at = None, some.begin
+        best, at, passed, cheap = None, some.begin, 0, None
         for end, r, v in cells[bisect_right(ends, some.begin) :]:
             value = at - some.begin << 2 * ROOT_BITS
             if best is not None and value >= best:
                 break
+            ways = [way for way in ways if way.until > passed]
+            cheap = r * r if cheap is None else min(cheap, r * r)
+            toll = some.prompt * cheap
             self.passes += len(ways) * len(some.stages)
             for way in ways:
-                before = way.least()
-                way.go_on(end - at, r, v)
-                value = max(value, min(before, way.least()))
-            best, at = value if best is None else min(best, value), end
+                before = way.least(toll)
+                way.go_on(end - at, r, v, toll)
+                value = max(value, min(before, way.least(toll)))
+            best, at, passed = value if best is None else min(best, value), end, passed + 1
         value = at - some.begin << 2 * ROOT_BITS
-        late = [way for way in ways if way.may_be_late()]
-        value = max([value, *(way.least() for way in late)])
+        late = [way for way in ways if way.until > passed and way.may_be_late()]
+        value = max([value, *(way.least(0) for way in late)])
         best = value if best is None else min(best, value)
         return best - (some.until - some.begin << 2 * ROOT_BITS)
 
@@ -246,10 +308,12 @@ class _Way:
     q : int
     room : int
         KV of the machine.
+    until : int
+        Through how many cells it is followed.
     """
 
-    def __init__(self, stages: Sequence[Stage], k: Sequence[int], q: int, room: int):
-        self.stages, self.k, self.q, self.room = stages, k, q, room
+    def __init__(self, stages: Sequence[Stage], k: Sequence[int], q: int, room: int, until: int):
+        self.stages, self.k, self.q, self.room, self.until = stages, k, q, room, until
         #: By stage; None where no way has come so far.
         self.costs: list[int | None] = [None] * len(stages)
         self.costs[0] = sum(
@@ -257,17 +321,20 @@ class _Way:
             for own, some in zip(k, stages, strict=True)
         )
 
-    def least(self) -> int:
-        """The least of all."""
-        return min(cost for cost in self.costs if cost is not None)
+    def least(self, toll: int) -> int:
+        """The least of all, where who is in the prompt has that to pay."""
+        first, *others = (cost for cost in self.costs if cost is not None)
+        return min(first + toll, *others) if others else first + toll
 
-    def go_on(self, span: int, r: int, v: int) -> None:
+    def go_on(self, span: int, r: int, v: int, toll: int) -> None:
         """Let so many ticks go by at these prices, each way in its stage or in a later one.
 
         Parameters
         ----------
         span : int
         r, v : int
+        toll : int
+            What a way pays that leaves the prompt.
         """
         least: int | None = None
         for s, stage in enumerate(self.stages):
@@ -276,6 +343,7 @@ class _Way:
                 least = cost
             assert least is not None
             self.costs[s] = least + span * (ONE * ONE - self._enough(stage, self.k[s], r, v))
+            least += 0 if s else toll
 
     def _enough(self, stage: Stage, k: int, r: int, v: int) -> int:
         """L of a stage, rounded up.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -20,11 +21,28 @@ STAGE_STEPS = 10
 MAX_PARTS = 1_000
 
 
+#: A prompt without rewards, whose work pays the least price of its time.
+UNPAID = Leg(0, 0, 0, 0, 0, 1, 0, 0)
+
+
 class Member(NamedTuple):
-    """K of each leg of a request, and q."""
+    """K of each leg of a request, q, and at the ends in how many cells it counts."""
 
     k: list[int]
     q: int
+    until: int
+
+    def numbers(self, legs: list[Leg]) -> Iterator[tuple[Leg, tuple[int, int]]]:
+        """Each leg of the request with k and q."""
+        return ((leg, (k, self.q)) for leg, k in zip(legs, self.k, strict=True))
+
+    def may_be_late(self, legs: list[Leg]) -> bool:
+        """Whether to end after the last cell is no cheaper."""
+        return all(k + largest_offset(leg, q, 0) <= 1 << PACE_BITS for leg, (k, q) in self.numbers(legs))
+
+
+#: A member, all rewards by it, and least costs of those in the prompt, and in one of the first legs after it.
+PaceWay = tuple[Member, int, list[int]]
 
 
 def pace(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
@@ -51,19 +69,24 @@ def pace(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     longest = max(i + o for i, o, _ in instance.kinds)
     instance.work.spend(2 * SIZE_STEPS * longest + (REQUEST_STEPS + SIZE_STEPS * parts) * len(own))
     sums = (leg_sums(instance, piece, longest, False), leg_sums(instance, piece, longest, True))
+    spot = "spot" in evidence and evidence["spot"].flag()
+    followed = followed_members(evidence, len(own), len(members), len(cells))
     spans = (b - a for a, b in pairwise([0, *(end for end, _, _ in cells)]))
     total = -sum(span * (root**2 + rent) for span, (_, root, rent) in zip(spans, cells, strict=True))
     bases = list(evidence["bases"].items(len(own))) if priced else [None] * len(own)
-    for (key, count), q, given in zip(instance.kinds.items(), own, bases, strict=True):
+    for (key, count), q, given, chosen in zip(instance.kinds.items(), own, bases, followed, strict=True):
         legs = all_legs(instance, piece, (key[0], key[1]), sums, parts)
         base = [1 << PACE_BITS] * len(legs) if given is None else given.integers(len(legs))
         require(min(base) >= 0, "bases: a number is below 0")
+        instance.work.spend(STAGE_STEPS * len(chosen) * len(legs))
         pairs = [
-            Member([k * some >> PACE_BITS for some in base], q * more >> PACE_BITS) for k, more in members
+            Member([members[j][0] * k >> PACE_BITS for k in base], q * members[j][1] >> PACE_BITS, until)
+            for j, until in chosen
         ]
+        prompt, legs = (legs[0].works, [UNPAID, *legs[1:]]) if spot else (0, legs)
         date = key[2] * instance.scale
         begin, until = math.floor(date), math.ceil(date)
-        least = cheapest_end(instance, legs, pairs, cells, begin)
+        least = cheapest_end(instance, (prompt, legs), pairs, cells, begin)
         total += count * (least - (until - begin << 2 * PACE_BITS))
     return Fraction(total, (instance.scale << 2 * PACE_BITS) * sum(instance.kinds.values()))
 
@@ -91,6 +114,25 @@ def pace_members(given: Field) -> list[tuple[int, int]]:
     members = [(k, more) for k, more in (pair.integers(2) for pair in given.items())]
     require(all(min(pair) >= 0 for pair in members), "members: a number is below 0")
     return members
+
+
+def followed_members(evidence: Field, kinds: int, members: int, cells: int) -> list[list[tuple[int, int]]]:
+    """Of each kind of requests: members, and at the ends in how many of its cells each counts.
+
+    Parameters
+    ----------
+    evidence : Field
+    kinds, members, cells : int
+        How many there are.
+    """
+    if "followed" not in evidence:
+        return [[(j, cells + 1) for j in range(members)]] * kinds
+    found = [
+        [(j, until) for j, until in (pair.integers(2) for pair in own.items())]
+        for own in evidence["followed"].items(kinds)
+    ]
+    require(all(0 <= j < members for own in found for j, _ in own), "followed: there is no such member")
+    return found
 
 
 def largest_offset(leg: Leg, q: int, root: int) -> int:
@@ -126,7 +168,7 @@ def enough(instance: Instance, leg: Leg, numbers: tuple[int, int], root: int, re
 
 def cheapest_end(
     instance: Instance,
-    legs: list[Leg],
+    parts: tuple[int, list[Leg]],
     pairs: list[Member],
     cells: list[tuple[int, int, int]],
     begin: int,
@@ -136,34 +178,63 @@ def cheapest_end(
     Parameters
     ----------
     instance : Instance
-    legs : list of Leg
+    parts : (int, list of Leg)
+        Work of the prompt that pays the least price of its time, and legs.
     pairs : list of Member
     cells : list of (int, int, int)
         End, r and v.
     begin : int
         Arrival in ticks, rounded down.
     """
-    least, at = None, begin
-    rewards = [all_rewards(legs, some) for some in pairs]
-    #: Least costs of those that are in the first leg, in one of the first two, ...
-    costs = [[0] * len(legs) for _ in pairs]
+    (prompt, legs), least, at, passed, cheap = parts, None, begin, 0, None
+    ways: list[PaceWay] = [(some, all_rewards(legs, some), [0]) for some in pairs]
     for end, root, rent in cells[bisect_right(cells, begin, key=lambda cell: cell[0]) :]:
         value = at - begin << 2 * PACE_BITS
         if least is not None and value >= least:
             break
-        instance.work.spend(STAGE_STEPS * (1 + len(pairs) * len(legs)))
-        for (k, q), reward, cost in zip(pairs, rewards, costs, strict=True):
-            before = cost[-1]
-            lost = [enough(instance, leg, (own, q), root, rent) for leg, own in zip(legs, k, strict=True)]
-            pass_time(cost, end - at, lost)
-            value = max(value, reward + min(before, cost[-1]))
-        least, at = value if least is None else min(least, value), end
-    value = at - begin << 2 * PACE_BITS
-    for (k, q), reward, cost in zip(pairs, rewards, costs, strict=True):
-        drifts = (own + largest_offset(leg, q, 0) for leg, own in zip(legs, k, strict=True))
-        if max(drifts) <= 1 << PACE_BITS:
-            value = max(value, reward + cost[-1])
+        ways = [way for way in ways if way[0].until > passed]
+        instance.work.spend(STAGE_STEPS * (1 + len(ways) * len(legs)))
+        cheap = root**2 if cheap is None else min(cheap, root**2)
+        value = max([value, *ends_in_cell(instance, legs, ways, (end - at, root, rent), prompt * cheap)])
+        least, at, passed = value if least is None else min(least, value), end, passed + 1
+    value = max([at - begin << 2 * PACE_BITS, *late_ends(legs, ways, passed)])
     return value if least is None else min(least, value)
+
+
+def ends_in_cell(
+    instance: Instance, legs: list[Leg], ways: list[PaceWay], cell: tuple[int, int, int], toll: int
+) -> Iterator[int]:
+    """Least latency and pay by each member of those that end in a cell, which goes by.
+
+    Parameters
+    ----------
+    instance : Instance
+    legs : list of Leg
+    ways : list of PaceWay
+    cell : (int, int, int)
+        Ticks, r and v.
+    toll : int
+        What the prompt pays.
+    """
+    span, root, rent = cell
+    for some, reward, cost in ways:
+        lost = [enough(instance, leg, k, root, rent) for leg, k in some.numbers(legs)]
+        yield reward + pass_time(cost, span, lost, toll)
+
+
+def late_ends(legs: list[Leg], ways: list[PaceWay], passed: int) -> Iterator[int]:
+    """The same for those that end after the last cell.
+
+    Parameters
+    ----------
+    legs : list of Leg
+    ways : list of PaceWay
+    passed : int
+        How many cells they came through.
+    """
+    for some, reward, cost in ways:
+        if some.until > passed and some.may_be_late(legs):
+            yield reward + ended_ways(cost, 0)
 
 
 def all_rewards(legs: list[Leg], member: Member) -> int:
@@ -181,16 +252,36 @@ def all_rewards(legs: list[Leg], member: Member) -> int:
     )
 
 
-def pass_time(cost: list[int], span: int, lost: list[int]) -> None:
-    """Let so many ticks go by in each leg, or in a later one.
+def ended_ways(cost: list[int], toll: int) -> int:
+    """Least cost of those that end now.
 
     Parameters
     ----------
     cost : list of int
-        Least costs of those in one of the first legs; changed in place.
+        Least costs of those in the prompt, and of those in one of the first legs after it.
+    toll : int
+        What the prompt pays.
+    """
+    return min(cost[0] + toll, cost[-1]) if len(cost) > 1 else cost[0] + toll
+
+
+def pass_time(cost: list[int], span: int, lost: list[int], toll: int) -> int:
+    """Let so many ticks go by in each leg, or in a later one; the least cost of those that end meanwhile.
+
+    Parameters
+    ----------
+    cost : list of int
+        Least costs of those in the prompt, and of those in one of the first legs after it, which come with
+        the first time that goes by; changed in place.
     span : int
     lost : list of int
         L of each leg.
+    toll : int
+        What the prompt pays.
     """
-    spent = (so_far + span * ((1 << 2 * PACE_BITS) - some) for so_far, some in zip(cost, lost, strict=True))
-    cost[:] = accumulate(spent, min)
+    before, done, one = ended_ways(cost, toll), cost[0] + toll, 1 << 2 * PACE_BITS
+    later = [min(some, done) for some in cost[1:]] or [done] * (len(lost) - 1)
+    cost[0] += span * (one - lost[0])
+    spent = (so_far + span * (one - some) for so_far, some in zip(later, lost[1:], strict=True))
+    cost[1:] = accumulate(spent, min)
+    return min(before, ended_ways(cost, toll))

@@ -110,11 +110,12 @@ def _bounds() -> None:
 
     from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices
     from infermax_opt.infermax.bounds._occupancy_knots import FirstKnots
+    from infermax_opt.infermax.bounds._pace_spot import spot_prices
     from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
     from infermax_opt.infermax.bounds.levels import Ladder
     from infermax_opt.infermax.bounds.lingering import lingering_bound
     from infermax_opt.infermax.bounds.occupancy import occupancy_bound
-    from infermax_opt.infermax.bounds.pace import pace_bound
+    from infermax_opt.infermax.bounds.pace import PaceProof, pace_bound
     from infermax_opt.infermax.bounds.state_flow import state_flow_bound
 
     for search in (state_flow_bound, occupancy_bound, lagrangian_bound):
@@ -130,6 +131,7 @@ def _bounds() -> None:
     steps = itertools.count()
     latency = replace(_offline(), groups=groups, objective=Objective.of("mean_e2e"))
     pace_bound(latency, stop=lambda: next(steps) > 1)
+    spot_prices(PaceProof(latency, 0, 1, spot=True).setting(), lambda: True)
     lingering_bound(latency, stop=lambda: True)
 
 

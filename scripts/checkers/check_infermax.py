@@ -5268,17 +5268,8 @@ def one_leg(instance: Instance, piece: Piece, ends: tuple[int, int], sums: Sums,
     return Leg(fixed, roots, works, low, high + 1, each, again, held)
 
 
-# --- infermax_opt/infermax/checker/pace.py --------------------------------------------------------
-# Proof: pace, by what the batches that a request wants cost it at prices of time.
-
-#: Steps of checking a stage of a member in a cell.
-STAGE_STEPS = 10
-#: Most parts of later tokens.
-MAX_PARTS = 1_000
-
-
-#: A prompt without rewards, whose work pays the least price of its time.
-UNPAID = Leg(0, 0, 0, 0, 0, 1, 0, 0)
+# --- infermax_opt/infermax/checker/pace_ways.py ---------------------------------------------------
+# Proof: what the ways of a request cost it at prices, for pace.
 
 
 class Member(NamedTuple):
@@ -5299,6 +5290,93 @@ class Member(NamedTuple):
 
 #: A member, all rewards by it, and least costs of those in the prompt, and in one of the first legs after it.
 PaceWay = tuple[Member, int, list[int]]
+
+
+def largest_offset(leg: Leg, q: int, root: int) -> int:
+    """The largest (q - r) x of a leg, rounded up.
+
+    Parameters
+    ----------
+    leg : Leg
+    q, root : int
+    """
+    return -((root - q) * (leg.high if q > root else leg.low) >> PACE_BITS)
+
+
+def all_rewards(legs: list[Leg], member: Member) -> int:
+    """Sum of e (k + q x)**2 over all that a request does.
+
+    Parameters
+    ----------
+    legs : list of Leg
+    member : Member
+    """
+    q = member.q
+    return sum(
+        k * k * leg.fixed + 2 * k * q * leg.roots + q * q * leg.works
+        for leg, k in zip(legs, member.k, strict=True)
+    )
+
+
+def ended_ways(cost: list[int], toll: int) -> int:
+    """Least cost of those that end now.
+
+    Parameters
+    ----------
+    cost : list of int
+        Least costs of those in the prompt, and of those in one of the first legs after it.
+    toll : int
+        What the prompt pays.
+    """
+    return min(cost[0] + toll, cost[-1]) if len(cost) > 1 else cost[0] + toll
+
+
+def pass_time(cost: list[int], span: int, lost: list[int], toll: int) -> int:
+    """Let so many ticks go by in each leg, or in a later one; the least cost of those that end meanwhile.
+
+    Parameters
+    ----------
+    cost : list of int
+        Least costs of those in the prompt, and of those in one of the first legs after it, which come with
+        the first time that goes by; changed in place.
+    span : int
+    lost : list of int
+        L of each leg.
+    toll : int
+        What the prompt pays.
+    """
+    before, done, one = ended_ways(cost, toll), cost[0] + toll, 1 << 2 * PACE_BITS
+    later = [min(some, done) for some in cost[1:]] or [done] * (len(lost) - 1)
+    cost[0] += span * (one - lost[0])
+    spent = (so_far + span * (one - some) for so_far, some in zip(later, lost[1:], strict=True))
+    cost[1:] = accumulate(spent, min)
+    return min(before, ended_ways(cost, toll))
+
+
+def late_ends(legs: list[Leg], ways: list[PaceWay], passed: int) -> Iterator[int]:
+    """The same for those that end after the last cell.
+
+    Parameters
+    ----------
+    legs : list of Leg
+    ways : list of PaceWay
+    passed : int
+        How many cells they came through.
+    """
+    for some, reward, cost in ways:
+        if some.until > passed and some.may_be_late(legs):
+            yield reward + ended_ways(cost, 0)
+
+
+# --- infermax_opt/infermax/checker/pace.py --------------------------------------------------------
+# Proof: pace, by what the batches that a request wants cost it at prices of time.
+
+#: Steps of checking a stage of a member in a cell.
+STAGE_STEPS = 10
+#: Most parts of later tokens.
+MAX_PARTS = 1_000
+#: A prompt without rewards, whose work pays the least price of its time.
+UNPAID = Leg(0, 0, 0, 0, 0, 1, 0, 0)
 
 
 def pace(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
@@ -5391,17 +5469,6 @@ def followed_members(evidence: Field, kinds: int, members: int, cells: int) -> l
     return found
 
 
-def largest_offset(leg: Leg, q: int, root: int) -> int:
-    """The largest (q - r) x of a leg, rounded up.
-
-    Parameters
-    ----------
-    leg : Leg
-    q, root : int
-    """
-    return -((root - q) * (leg.high if q > root else leg.low) >> PACE_BITS)
-
-
 def enough(instance: Instance, leg: Leg, numbers: tuple[int, int], root: int, rent: int) -> int:
     """L of a leg, rounded up: what a request may lose there of its rewards in a moment.
 
@@ -5476,71 +5543,6 @@ def ends_in_cell(
     for some, reward, cost in ways:
         lost = [enough(instance, leg, k, root, rent) for leg, k in some.numbers(legs)]
         yield reward + pass_time(cost, span, lost, toll)
-
-
-def late_ends(legs: list[Leg], ways: list[PaceWay], passed: int) -> Iterator[int]:
-    """The same for those that end after the last cell.
-
-    Parameters
-    ----------
-    legs : list of Leg
-    ways : list of PaceWay
-    passed : int
-        How many cells they came through.
-    """
-    for some, reward, cost in ways:
-        if some.until > passed and some.may_be_late(legs):
-            yield reward + ended_ways(cost, 0)
-
-
-def all_rewards(legs: list[Leg], member: Member) -> int:
-    """Sum of e (k + q x)**2 over all that a request does.
-
-    Parameters
-    ----------
-    legs : list of Leg
-    member : Member
-    """
-    q = member.q
-    return sum(
-        k * k * leg.fixed + 2 * k * q * leg.roots + q * q * leg.works
-        for leg, k in zip(legs, member.k, strict=True)
-    )
-
-
-def ended_ways(cost: list[int], toll: int) -> int:
-    """Least cost of those that end now.
-
-    Parameters
-    ----------
-    cost : list of int
-        Least costs of those in the prompt, and of those in one of the first legs after it.
-    toll : int
-        What the prompt pays.
-    """
-    return min(cost[0] + toll, cost[-1]) if len(cost) > 1 else cost[0] + toll
-
-
-def pass_time(cost: list[int], span: int, lost: list[int], toll: int) -> int:
-    """Let so many ticks go by in each leg, or in a later one; the least cost of those that end meanwhile.
-
-    Parameters
-    ----------
-    cost : list of int
-        Least costs of those in the prompt, and of those in one of the first legs after it, which come with
-        the first time that goes by; changed in place.
-    span : int
-    lost : list of int
-        L of each leg.
-    toll : int
-        What the prompt pays.
-    """
-    before, done, one = ended_ways(cost, toll), cost[0] + toll, 1 << 2 * PACE_BITS
-    later = [min(some, done) for some in cost[1:]] or [done] * (len(lost) - 1)
-    cost[0] += span * (one - lost[0])
-    spent = (so_far + span * (one - some) for so_far, some in zip(later, lost[1:], strict=True))
-    cost[1:] = accumulate(spent, min)
-    return min(before, ended_ways(cost, toll))
 
 
 # --- infermax_opt/infermax/checker/progress.py ----------------------------------------------------

@@ -203,6 +203,19 @@ PACE = {
     ],
     "own": [3857, 3969],
 }  # fmt: skip
+
+#: Prompts pay the price of their moment, and few members are followed.
+SPOT = {
+    "kind": "pace", "piece": 0, "parts": 2, "spot": True,
+    "cells": [
+        [29, 5644, 0], [59, 5254, 0], [89, 4833, 0], [119, 4372, 0], [149, 3856, 0], [179, 3420, 0],
+        [209, 2634, 0], [240, 1478, 0],
+    ],
+    "members": [[4096, 4096], [4096, 2867], [4096, 0], [2458, 4096]],
+    "own": [5644, 3420],
+    "bases": [[0, 4096, 4096], [0, 4096]],
+    "followed": [[[0, 8], [2, 9]], [[0, 3], [2, 4]]],
+}  # fmt: skip
 #: Cells that are left of evidence that has many.
 FEW = 6
 
@@ -263,6 +276,7 @@ def of_infermax() -> Iterator[Accepted]:
         else:
             yield coarse(some) if some.kind in ("interaction", "lingering", "progress") else some
     yield written(mean, "pace", PACE)
+    yield written(mean, "pace-at-moments", SPOT)
     yield from (some for some in searched(rounds()) if some.kind == "backwards")
     yield from (some for some in searched(waves()) if some.kind == "waves")
     yield written(late(), "missed", MISSED)

@@ -197,6 +197,15 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("member-below-0", "evidence", "members.0.0", -1),
         ("own-missing", "malformed", "own.-1", ...),
     ),
+    "pace-at-moments": (
+        ("roots-that-prove-less", "claim", "cells.0.1", lambda root: root + 2**14),
+        ("rewards-for-prompts", "claim", "spot", False),
+        ("spot-that-is-no-flag", "malformed", "spot", 1),
+        ("followed-less-far", "claim", "followed.0.1.1", 1),
+        ("member-that-is-none", "evidence", "followed.0.0.0", 4),
+        ("member-below-0", "evidence", "followed.0.0.0", -1),
+        ("followed-missing", "malformed", "followed.-1", ...),
+    ),
     "pace-with-kv": (
         ("prices-that-prove-less", "claim", "cells.0.2", lambda rent: rent + 2**26),
         ("price-below-0", "evidence", "cells.0.2", -1),

@@ -5417,7 +5417,8 @@ def pace(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
             Member([members[j][0] * k >> PACE_BITS for k in base], q * members[j][1] >> PACE_BITS, until)
             for j, until in chosen
         ]
-        prompt, legs = (legs[0].works, [UNPAID, *legs[1:]]) if spot else (0, legs)
+        prompt = prompt_at_least(instance, piece, legs[0].works) if spot else 0
+        legs = [UNPAID, *legs[1:]] if spot else legs
         date = key[2] * instance.scale
         begin, until = math.floor(date), math.ceil(date)
         least = cheapest_end(instance, (prompt, legs), pairs, cells, begin)
@@ -5467,6 +5468,23 @@ def followed_members(evidence: Field, kinds: int, members: int, cells: int) -> l
     ]
     require(all(0 <= j < members for own in found for j, _ in own), "followed: there is no such member")
     return found
+
+
+def prompt_at_least(instance: Instance, piece: Piece, work: int) -> int:
+    """What a prompt pays in batches as long as may be, where time costs 1.
+
+    Parameters
+    ----------
+    instance : Instance
+    piece : Piece
+    work : int
+        Of the prompt.
+    """
+    longest = instance.d0 + piece.beta * instance.batch_tokens
+    longest += instance.d1 * instance.capacity + instance.p1 * instance.budget
+    if not instance.spread or longest == 0:
+        return work
+    return work * (longest + piece.alpha + instance.p0) // longest
 
 
 def enough(instance: Instance, leg: Leg, numbers: tuple[int, int], root: int, rent: int) -> int:

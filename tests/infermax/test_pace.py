@@ -265,6 +265,22 @@ def test_prompts_that_wait_for_each_other_are_nearly_one_after_the_other() -> No
     assert more.value > optimum
 
 
+def test_prompts_pay_for_the_fixed_part_of_the_longest_batch() -> None:
+    of, wait = prompts(), Fraction("0.0001") * 39 / 2
+    # Batches of five tokens, half of whose time is fixed; prompts may be cut, but that is of no use.
+    cost = CostModel([("0.1", "0.02")], ("0", "0"), ("0", "0.000001"))
+    of = replace(of, cost=cost, policy=Policy(True, True, False))
+    optimum = Fraction("0.200025") * Fraction(41, 2) - wait
+    bound = pace_bound(of)
+    assert bound is not None
+    assert Fraction(93, 100) * optimum < bound.value <= optimum
+    assert check_evidence(of, bound) == bound.value
+    # Where a batch may hold more, less of it is fixed.
+    more = pace_bound(replace(of, system=System(1000, 10, 10, None, 1)))
+    assert more is not None
+    assert Fraction(70, 100) * optimum < more.value < Fraction(3, 4) * optimum
+
+
 def test_what_is_not_followed_proves_nothing() -> None:
     of = prompts()
     of = replace(of, groups=tuple(replace(group, output_tokens=9) for group in of.groups))

@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import isqrt
 from typing import NamedTuple
 
-from infermax_opt.infermax.bounds.least_work import prompt_pairs
+from infermax_opt.infermax.bounds.least_work import prompt_pairs, spreads
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
 __all__ = ["ROOT_BITS", "UNPAID", "Stage", "Stages", "offset"]
@@ -64,6 +64,21 @@ class Stages:
             cuts = [first + count * part // self.parts for part in range(self.parts + 1)]
             stages += [self._tokens(a, b - 1, dear) for a, b in pairwise(cuts) if a < b]
         return tuple(stages)
+
+    def prompt_at_least(self, work: int) -> int:
+        """What a prompt pays in batches as long as may be, where time costs 1.
+
+        Parameters
+        ----------
+        work : int
+            Of the prompt.
+        """
+        ticks, system = self.instance.cost.ticks, self.instance.system
+        variable = ticks.d0 + ticks.beta[self.piece] * system.max_batch_tokens
+        variable += ticks.d1 * system.kv_capacity + ticks.p1 * system.prefill_budget
+        if not spreads(self.instance) or variable == 0:
+            return work
+        return int(work * (variable + ticks.alpha[self.piece] + ticks.p0) // variable)
 
     def _spare(self, s: int) -> int:
         """R - w - max(0, d0 - p0) of the token with s cached after it: not below 0 where refills are dear."""

@@ -33,6 +33,14 @@ the arrival and the end of its last batch, with which it leaves its stage.  Noth
 of the share of the batch that was its own before.  Where requests wait long for their prompts this is more,
 as no reward has to make up for a psi in all that time.
 
+*Long batches.*  If chunks save attention work, let p' and the work of a chunk of a refill be beta + p1 for
+each of its tokens: together p and R, and what a chunk works beside only makes T longer.  Let P' and P be the
+sums over prompts and refills, and T' = alpha + p0 + X + P + P', and d0 more if anything decodes: T' <= T.  A
+batch may sell p' / (T' - c) of its price to a prompt: X / (T - a') + P / (T - c) + P' / (T' - c) is at most
+(X + P + P') / (T' - max(a', c)) or, if nothing decodes, (P + P') / (T' - c), which is 1 or less.  By the
+limits of a batch T' <= S = alpha + p0 + d0 + beta C + d1 M + p1 min(C, P), with C tokens at most, P prefill
+tokens and M of KV.  As T >= T', and t / (t - c) falls with t, p' pays S / (S - c) times as much as above.
+
 *Refills.*  A token with s cached after it works w = beta + d1 (s - 1) if decoded.  If it ends a refill, the
 chunks, of R = (beta + p1) s in all, have the share z = p / R of its reward each, T >= c + p, and each holds
 z s at least, or all blocks of s where it is the only one.  Let R >= w + max(0, d0 - p0), e = a'.
@@ -199,7 +207,7 @@ class PaceProof:
 
     def _read(self, kind: RequestType, stages: Stages) -> Traveller:
         arrival, own = kind.arrival * self.instance.cost.ticks_per_second, stages.of(kind)
-        prompt, own = (own[0].works, (UNPAID, *own[1:])) if self.spot else (0, own)
+        prompt, own = (stages.prompt_at_least(own[0].works), (UNPAID, *own[1:])) if self.spot else (0, own)
         return Traveller(floor(arrival), ceil(arrival), prompt, own)
 
     def is_crowded(self) -> bool:

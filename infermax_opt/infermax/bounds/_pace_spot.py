@@ -19,14 +19,14 @@ from infermax_opt.infermax.bounds._pace_stages import ROOT_BITS
 __all__ = ["spot_prices"]
 
 #: Cells of time: at most for each request, and in all; fewer where so many cells times requests are passed.
-CELLS_EACH, CELLS, ALL_CELLS = 4, 500, 1_600_000
+CELLS_EACH, CELLS, ALL_CELLS = 4, 400, 1_250_000
 #: Work of prompts and of later tokens in a fluid, as multiples of their own: memory and attention count.
 FLUIDS = (1.0, 1.0), (1.2, 1.15)
 #: Shares of its prices that are tried first.
 SHARES = (0.5, 0.7, 0.8, 0.9, 1.0)
 #: Steps in which all prices move, and lengths of the first and the last, for r.
-STEPS = 160
-LENGTHS = 0.3, 0.01
+STEPS = 120
+LENGTHS = 0.3, 0.015
 #: Members: multiples of k and of q.
 MEMBERS = (
     *((1.0, q) for q in (1.3, 1.15, 1.05, 1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.35, 0.0)),

@@ -106,7 +106,7 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
     from infermax_opt.infermax.bounds.waves import waves_bound
 
     yield from backwards_bounds(instance, stop=stop)
-    others = (pace_bound, overload_bound, interaction_bound, lingering_bound)
+    others = (overload_bound, pace_bound, interaction_bound, lingering_bound)
     # Where most requests wait, progress is nearly always the best, and is done before any of these.
     searches = (
         (mutual_bound, progress_bound, *others)

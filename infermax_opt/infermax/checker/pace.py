@@ -68,11 +68,10 @@ def pace(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
             Member([members[j][0] * k >> PACE_BITS for k in base], q * members[j][1] >> PACE_BITS, until)
             for j, until in chosen
         ]
-        prompt = prompt_at_least(instance, piece, legs[0].works) if spot else 0
-        legs = [UNPAID, *legs[1:]] if spot else legs
         date = key[2] * instance.scale
         begin, until = math.floor(date), math.ceil(date)
-        least = cheapest_end(instance, (prompt, legs), pairs, cells, begin)
+        ways = at_moments(instance, piece, legs) if spot else (0, legs)
+        least = cheapest_end(instance, ways, pairs, cells, begin)
         total += count * (least - (until - begin << 2 * PACE_BITS))
     return Fraction(total, (instance.scale << 2 * PACE_BITS) * sum(instance.kinds.values()))
 
@@ -121,21 +120,21 @@ def followed_members(evidence: Field, kinds: int, members: int, cells: int) -> l
     return found
 
 
-def prompt_at_least(instance: Instance, piece: Piece, work: int) -> int:
-    """What a prompt pays in batches as long as may be, where time costs 1.
+def at_moments(instance: Instance, piece: Piece, legs: list[Leg]) -> tuple[int, list[Leg]]:
+    """What a prompt pays in batches as long as may be, where time costs 1; and legs without its rewards.
 
     Parameters
     ----------
     instance : Instance
     piece : Piece
-    work : int
-        Of the prompt.
+    legs : list of Leg
     """
+    work, others = legs[0].works, [UNPAID, *legs[1:]]
     longest = instance.d0 + piece.beta * instance.batch_tokens
     longest += instance.d1 * instance.capacity + instance.p1 * instance.budget
     if not instance.spread or longest == 0:
-        return work
-    return work * (longest + piece.alpha + instance.p0) // longest
+        return work, others
+    return work * (longest + piece.alpha + instance.p0) // longest, others
 
 
 def enough(instance: Instance, leg: Leg, numbers: tuple[int, int], root: int, rent: int) -> int:

@@ -14,7 +14,8 @@ from itertools import chain, islice, product
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.fleet.bounds.pooled import MachineBound
-from infermax_opt.fleet.dispatch.dispatcher import Course, Dispatcher, Way, dispatches
+from infermax_opt.fleet.dispatch.dealing import Dealing
+from infermax_opt.fleet.dispatch.dispatcher import Course, Dealt, Dispatcher, Way, dispatches
 from infermax_opt.fleet.dispatch.refusals import Refusals
 from infermax_opt.fleet.dispatch.stretches import Option, Stretches
 from infermax_opt.fleet.question import FleetQuestion
@@ -62,10 +63,16 @@ SHORT = (0.0, 0.2, 0.35, 0.7)
 #: How many states of each stretch are kept, in turn, and up to how many misses, as a multiple of those who
 #: may, that is tried.
 WIDTHS = ((1, 1.6), (4, 1.35))
+#: Up to how many misses, as such a multiple, requests are dealt to machines one by one.
+DEAL = 1.2
+#: In which way each machine takes those that are dealt to it.
+ALONE = Way(hold=True, promise=True)
 
 Tell = Callable[[str], None] | None
-#: Machines' ways, requests refused from the start, and what comes of it by simulated clocks.
-Tried = tuple[Way | Course, list[int], Pilot]
+#: Machines' ways.
+Plan = Way | Course | Dealt
+#: The same, requests refused from the start, and what comes of it by simulated clocks.
+Tried = tuple[Plan, list[int], Pilot]
 
 
 def may_plan(question: FleetQuestion, schedulers: Sequence[str]) -> bool:
@@ -106,22 +113,27 @@ def check_schedulers(schedulers: Sequence[str], compare: str | None, errors: Seq
         )
 
 
-def routing_of(way: Way | Course) -> str:
+def routing_of(way: Plan) -> str:
     """The name of a routing among policies."""
     return QUEUE if isinstance(way, Way) and not way.promise else PROMISES
+
+
+def planning(machines: int) -> str:
+    """The line of progress of a number of machines."""
+    return f"planning {machines} machine{'s' * (machines > 1)}"
 
 
 class _Search:
     """Ways to serve a question with a number of machines."""
 
-    def __init__(self, question: FleetQuestion, dear: Sequence[int]):
-        self.question, self.dear = question, list(dear)
+    def __init__(self, question: FleetQuestion, dear: Sequence[int], tell: Tell = None):
+        self.question, self.dear, self.tell = question, list(dear), tell
         self.dispatcher = Dispatcher(question)
         self.attained: dict[int, int] = {}
         #: Ways that reach the share, of numbers of machines that were asked for.
         self._known: dict[int, Iterator[Tried]] = {}
 
-    def _tried(self, machines: int, way: Way | Course, refused: list[int]) -> Tried:
+    def _tried(self, machines: int, way: Plan, refused: list[int]) -> Tried:
         pilot = self.dispatcher.pilot(machines, way, refused)
         good = len(self.question.workload.requests) - len(pilot.missed)
         self.attained[machines] = max(good, self.attained.get(machines, 0))
@@ -180,6 +192,20 @@ class _Search:
             if len(known[2].missed) <= spare:
                 yield known
         yield from self._with_others(machines, [known])
+        if len(known[2].missed) <= DEAL * spare:
+            yield from self._dealt(machines, stretches)
+
+    def _dealt(self, machines: int, stretches: Stretches) -> Iterator[Tried]:
+        """Requests dealt to machines one by one, if the share is reached so by simulated clocks."""
+
+        def tell(until: float) -> None:
+            if self.tell is not None:
+                self.tell(f"{planning(machines)}, dealt up to {until:.0f} s")
+
+        dealing = Dealing(self.dispatcher, machines, stretches, ALONE, tell)
+        some = self._tried(machines, dealing.dealt(), [])
+        if len(some[2].missed) <= self.question.spare:
+            yield some
 
     def reached(self, machines: int) -> bool:
         """Whether the share is reached by simulated clocks."""
@@ -222,11 +248,11 @@ def fewest_planned(
     tell : callable, optional
         Takes lines of progress.
     """
-    search, least = _Search(question, bound.missed), max(1, bound.machines or 1)
+    search, least = _Search(question, bound.missed, tell), max(1, bound.machines or 1)
 
     def reached(machines: int) -> bool:
         if tell is not None:
-            tell(f"planning {machines} machine{'s' * (machines > 1)}")
+            tell(planning(machines))
         return search.reached(machines)
 
     low, high, step = least - 1, least, 1

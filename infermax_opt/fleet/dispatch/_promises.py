@@ -224,7 +224,8 @@ def moved(limits: Any, jobs: Any, trial: Any, fleet: Any, cost: Any, log: Any, i
             if jobs.done[other] > 0:
                 continue
             drop(limits, jobs, fleet, k, other)
-            if promised(limits, jobs, trial, fleet, cost, log, k, i, now):
+            # Nobody can go elsewhere where there is one machine.
+            if len(fleet.clock) > 1 and promised(limits, jobs, trial, fleet, cost, log, k, i, now):
                 if placed(limits, jobs, trial, fleet, cost, log, other, k, now):
                     return True
                 jobs.route[i] = -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf, isqrt
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
 
-__all__ = ["Columns", "Course", "Dispatcher", "Way", "dispatches"]
+__all__ = ["Columns", "Course", "Dealt", "Dispatcher", "Way", "dispatches"]
 
 #: Output tokens up to which plain Python takes less time than loading compiled code, for some dozens of ways.
 PLAIN_WORK = 100
@@ -55,6 +55,20 @@ class Way(NamedTuple):
 Course = Sequence[tuple[int, Way]]
 
 
+class Dealt(NamedTuple):
+    """Each machine is apart from all others: it takes those by promises, in a way, that are dealt to it.
+
+    Attributes
+    ----------
+    way : Way
+    routes : sequence of int
+        Machine of each request, -1 for none.
+    """
+
+    way: Way
+    routes: Sequence[int]
+
+
 class Columns(NamedTuple):
     """What the kernel takes, see `infermax_opt.fleet.dispatch._state`.
 
@@ -84,6 +98,8 @@ class Dispatcher:
     ----------
     order : array of int, (n,)
         Places of requests by arrival.
+    inputs : array of int, (n,)
+        Prompt tokens of each request.
     """
 
     def __init__(self, question: FleetQuestion):
@@ -91,7 +107,7 @@ class Dispatcher:
 
         self.question, workload = question, question.workload
         requests, system, unit = workload.requests, workload.system, workload.cost.floats
-        self._inputs = np.array([r.input_tokens for r in requests], np.int64)
+        self.inputs = np.array([r.input_tokens for r in requests], np.int64)
         self._outputs = np.array([r.output_tokens for r in requests], np.int64)
         self._arrival = np.array([float(r.arrival) for r in requests])
         self.order = np.array(sorted(range(len(requests)), key=lambda i: requests[i].arrival), np.int64)
@@ -113,7 +129,7 @@ class Dispatcher:
     def pilot(
         self,
         machines: int,
-        way: Way | Course,
+        way: Way | Course | Dealt,
         refused: Collection[int] = (),
         among: Sequence[int] | None = None,
     ) -> Pilot:
@@ -122,19 +138,28 @@ class Dispatcher:
         Parameters
         ----------
         machines : int
-        way : Way or Course
+        way : Way, Course or Dealt
         refused : collection of int
             Places of requests that no machine serves.
         among : sequence of int, optional
             Of how many machines, the first ones, one takes each request; default: of all.
         """
+        if isinstance(way, Dealt):
+            routes, missed = [-1] * len(self.inputs), {*range(len(self.inputs))}
+            for k, mine in _members(way):
+                good = missed & {i for i, one in enumerate(mine) if one}
+                good -= {*self.pilot(1, way.way, refused, mine).missed}
+                missed -= good
+                for i in good:
+                    routes[i] = k
+            return Pilot(routes, sorted(missed))
         jobs, _ = self._run(machines, way, refused, among)
         return Pilot(jobs.route.tolist(), late_places(self.question, jobs.route, jobs.first, jobs.last))
 
     def schedules(
         self,
         machines: int,
-        way: Way | Course,
+        way: Way | Course | Dealt,
         refused: Collection[int] = (),
         among: Sequence[int] | None = None,
     ) -> Mapping[int, Schedule]:
@@ -147,6 +172,9 @@ class Dispatcher:
         """
         from infermax_opt.fleet.dispatch import _state as state
 
+        if isinstance(way, Dealt):
+            alone = ((k, self.schedules(1, way.way, refused, mine)) for k, mine in _members(way))
+            return {k: some[0] for k, some in alone if some}
         _, counted = self._run(machines, way, refused, among)
         sizes = int(counted[state.BATCHES]), int(counted[state.ENTRIES])
         log = self._log(*sizes)
@@ -175,9 +203,9 @@ class Dispatcher:
     ) -> tuple[Any, Any]:
         """The columns of requests, and the counters of the log."""
         columns, log, course = self.columns(machines, refused, among), log or self._log(0, 0), _course(way)
-        ends = [*(begin for begin, _ in course[1:]), len(self._inputs)]
+        ends = [*(begin for begin, _ in course[1:]), len(self.inputs)]
         for (begin, some), end in zip(course, ends, strict=True):
-            self.serve(columns, begin, end, some, log)
+            self.serve(columns, self.order[begin:end], end, some, log)
         return columns.jobs, log.count
 
     def columns(
@@ -194,11 +222,11 @@ class Dispatcher:
 
         from infermax_opt.fleet.dispatch import _state as state
 
-        n = len(self._inputs)
+        n = len(self.inputs)
         given = np.full(n, machines, np.int64) if among is None else np.array(among, np.int64)
         given[list(refused)] = 0
         jobs = state.Jobs(
-            self._inputs, self._outputs, self._arrival, self.order, given.copy(),
+            self.inputs, self._outputs, self._arrival, self.order, given.copy(),
             first_due=self._first_due, last_due=self._last_due.copy(), tpot=self._tpot,
             done=np.zeros(n, np.int64), made=np.zeros(n, np.int64), route=np.full(n, -1, np.int64),
             first=np.zeros(n), last=np.full(n, inf),
@@ -215,8 +243,12 @@ class Dispatcher:
         )  # fmt: skip
         return Columns(given, jobs, trial, fleet)
 
-    def serve(self, columns: Columns, begin: int, end: int, way: Way, log: Any = None) -> None:
-        """Serve those who arrive from a place up to another one, with what machines have to do already.
+    def before(self, place: int) -> float:
+        """When the last one arrives before a place by arrival."""
+        return float(self._arrival[self.order[place - 1]])
+
+    def serve(self, columns: Columns, some: Any, end: int, way: Way, log: Any = None) -> None:
+        """Serve some who arrive before a place by arrival, with what machines have to do already.
 
         Machines by promises run no further than to the next arrival; without one they end all.
 
@@ -224,8 +256,10 @@ class Dispatcher:
         ----------
         columns : Columns
             What is known of those who arrive is as before anybody does.
-        begin, end : int
-            Places by arrival.
+        some : array of int
+            Places of requests, by arrival.
+        end : int
+            Place by arrival.
         way : Way
         log : Log, optional
         """
@@ -234,8 +268,7 @@ class Dispatcher:
         from infermax_opt.fleet.dispatch import _state as state
         from infermax_opt.fleet.dispatch._promises import dispatch_loop as plain
 
-        some, last = self.order[begin:end], end == len(self.order)
-        among = columns.given[some]
+        last, among = end == len(self.order), columns.given[some]
         if way.short:
             most = np.minimum(among, max(1, len(columns.fleet.clock) - 1))
             among = np.where(self._outputs[some] > way.short, most, among)
@@ -262,6 +295,12 @@ class Dispatcher:
 
 def _course(way: Way | Course) -> Course:
     return [(0, way)] if isinstance(way, Way) else way
+
+
+def _members(way: Dealt) -> Iterator[tuple[int, list[int]]]:
+    """Each machine that somebody is dealt to, and of how many machines one takes each request then."""
+    for k in sorted({route for route in way.routes if route >= 0}):
+        yield k, [int(route == k) for route in way.routes]
 
 
 def _best_chunk(workload: Instance) -> int:

@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from infermax_opt.fleet.dispatch.dispatcher import Course, Dispatcher, Way
+from infermax_opt.fleet.dispatch.snapshots import Machines, State, joined
 from infermax_opt.fleet.routing.policies import FOREVER, Pilot
 
 if TYPE_CHECKING:
@@ -26,25 +27,18 @@ __all__ = ["Option", "Stretches"]
 #: A way, and the places of requests that are refused from the start.
 Option = tuple[Way, Sequence[int]]
 
-#: What a second of work to come is worth, as a share of the prompts of who misses; the same of later tokens.
-WORK, LATER = 1.0, 0.12
 
-
-class _State(NamedTuple):
+class _Node(NamedTuple):
     """Machines after a stretch.
 
-    `counts`, `clock`: their counters, and clocks of those that work; `there`: places of their requests;
-    `columns`: what changes of these; `missed`: who does by then; `price`: the same and work to come, to
-    compare; `before`, `chosen`: how this came about.
+    `missed`: who does by then; `price`: the same and work to come, to compare; `before`, `chosen`: how this
+    came about.
     """
 
-    counts: Integers
-    clock: npt.NDArray[np.float64]
-    there: Integers
-    columns: tuple[npt.NDArray[np.float64], ...]
+    state: State
     missed: int
     price: float
-    before: _State | None = None
+    before: _Node | None = None
     chosen: int = 0
 
 
@@ -59,23 +53,31 @@ class Stretches:
         Tried in each stretch near which somebody misses; the first one serves the others.
     pilot : Pilot
         What comes of the first one, if it serves all.
+
+    Attributes
+    ----------
+    bounds : list of (int, int)
+        Places by arrival where each stretch begins and ends.
+    worth : float
+        Of a second of work to come, in requests that miss.
+    missing : int
+        How many miss by the pilot.
     """
 
     def __init__(self, dispatcher: Dispatcher, machines: int, options: Sequence[Option], pilot: Pilot):
         import numpy as np
 
-        self._dispatcher, self._machines, self._options = dispatcher, machines, options
-        self._columns = dispatcher.columns(machines)
-        jobs = self._columns.jobs
-        self._fresh = jobs.last_due.copy()
+        self._dispatcher, self._count, self._options = dispatcher, machines, options
+        self._machines = Machines(dispatcher, machines)
+        self._jobs = jobs = dispatcher.columns(machines).jobs
         self._refused = [np.zeros(len(jobs.inputs), bool) for _ in options]
         for some, (_, refused) in zip(self._refused, options, strict=True):
             some[list(refused)] = True
         missed = np.array(pilot.missed, np.int64)
-        self._token, self._batch = dispatcher.unit
-        lengths = self._token * jobs.inputs[missed].sum()
-        self._worth = len(missed) / float(lengths) if lengths > 0 else 0.0
-        self._bounds = list(pairwise(self._cuts()))
+        self.missing = len(missed)
+        lengths = dispatcher.unit[0] * jobs.inputs[missed].sum()
+        self.worth = self.missing / float(lengths) if lengths > 0 else 0.0
+        self.bounds = list(pairwise(self._cuts()))
         self._place = np.empty(len(jobs.inputs), np.int64)
         self._place[dispatcher.order] = np.arange(len(jobs.inputs))
         self._late = np.sort(self._place[missed])
@@ -88,20 +90,20 @@ class Stretches:
         width : int
             States that are kept of each stretch.
         """
-        states, every = [self._state(0, 0.0)], range(len(self._options))
-        for stretch in range(len(self._bounds)):
+        states, every = [_Node(self._machines.empty, 0, 0.0)], range(len(self._options))
+        for stretch in range(len(self.bounds)):
             if not self._near(stretch):
                 states = [self._served(states[0], stretch, 0)]
                 continue
             found = [self._served(one, stretch, k) for one in states for k in every]
             found.sort(key=lambda one: one.price)
-            alike: dict[tuple[float, int], _State] = {}
+            alike: dict[tuple[float, int], _Node] = {}
             for one in found:
                 alike.setdefault((one.price, one.missed), one)
             states = list(alike.values())[:width]
         chosen = [*_chosen(min(states, key=lambda one: one.missed))][::-1]
         course, refused = list[tuple[int, Way]](), list[int]()
-        for (begin, end), option in zip(self._bounds, chosen, strict=True):
+        for (begin, end), option in zip(self.bounds, chosen, strict=True):
             course.append((begin, self._options[option][0]))
             some = self._dispatcher.order[begin:end]
             refused += some[self._refused[option][some]].tolist()
@@ -111,7 +113,7 @@ class Stretches:
         """Places by arrival where stretches begin, each as long as requests stay in the mean, and the end."""
         import numpy as np
 
-        jobs, order = self._columns.jobs, self._dispatcher.order
+        jobs, order = self._jobs, self._dispatcher.order
         arrivals = jobs.arrival[order]
         last = np.minimum(jobs.last_due, jobs.first_due + jobs.tpot * (jobs.outputs - 1))
         stays = (last - jobs.arrival)[last < FOREVER]
@@ -123,68 +125,51 @@ class Stretches:
         """Whether somebody misses in a stretch, the one before or the one after."""
         import numpy as np
 
-        begin = self._bounds[max(0, stretch - 1)][0]
-        end = self._bounds[min(len(self._bounds) - 1, stretch + 1)][1]
+        begin = self.bounds[max(0, stretch - 1)][0]
+        end = self.bounds[min(len(self.bounds) - 1, stretch + 1)][1]
         first, last = np.searchsorted(self._late, (begin, end))
         return bool(last > first)
 
-    def _served(self, state: _State, stretch: int, option: int) -> _State:
+    def routed(self, states: Sequence[State], first: int, last: int) -> tuple[Integers, Integers]:
+        """Who arrives in some stretches, and on which machine it should be, or -1, by the best option.
+
+        Parameters
+        ----------
+        states : sequence of State
+            Of each machine by itself before these stretches.
+        first, last : int
+            The stretches are those from the first one up to the last one, which is not among them.
+        """
+        import numpy as np
+
+        near = any(self._near(stretch) for stretch in range(first, last))
+        least, best = inf, np.zeros(0, np.int64)
+        for option in range(len(self._options) if near else 1):
+            node = _Node(joined(states), 0, 0.0)
+            for stretch in range(first, last):
+                node = self._served(node, stretch, option)
+            if node.price < least:
+                least, best = node.price, self._machines.routes(self._some(first, last))
+        return self._some(first, last), best
+
+    def _some(self, first: int, last: int | None = None) -> Integers:
+        """Who arrives in a stretch, or from one up to another one."""
+        end = first + 1 if last is None else last
+        return self._dispatcher.order[self.bounds[first][0] : self.bounds[end - 1][1]]
+
+    def _served(self, node: _Node, stretch: int, option: int) -> _Node:
         """What comes of a stretch after a state."""
         import numpy as np
 
-        (begin, end), columns = self._bounds[stretch], self._columns
-        some = self._dispatcher.order[begin:end]
-        columns.given[some] = np.where(self._refused[option][some], 0, self._machines)
-        self._restore(state)
-        for column, value in zip(self._moving(), (0, 0, self._fresh[some], 0, inf, -1), strict=False):
-            column[some] = value
-        self._dispatcher.serve(columns, begin, end, self._options[option][0])
-        who, jobs = np.concatenate((state.there, some)), columns.jobs
-        missed = state.missed + int((jobs.route[who] < 0).sum())
-        after = self._state(missed, float(jobs.arrival[some[-1]]))
-        return after._replace(before=state, chosen=option)
-
-    def _moving(self) -> tuple[npt.NDArray[np.float64], ...]:
-        """Columns of requests that change on the way."""
-        jobs = self._columns.jobs
-        return jobs.done, jobs.made, jobs.last_due, jobs.first, jobs.last, jobs.route, jobs.among
-
-    def _state(self, missed: int, now: float) -> _State:
-        """The state of the machines at a moment."""
-        import numpy as np
-
-        from infermax_opt.fleet.dispatch._state import DECODES, PASSED, PROMPTS, TO_COME
-
-        jobs, fleet = self._columns.jobs, self._columns.fleet
-        count, there, batches = fleet.count[:-1].copy(), list["Integers"](), 0
-        count[:, PASSED] = 0
-        for row, counter in ((fleet.decoding, DECODES), (fleet.prompts, PROMPTS)):
-            there += [row[k, : count[k, counter]] for k in range(self._machines)]
-        for k in range(self._machines):
-            both = np.concatenate((there[k], there[self._machines + k]))
-            batches += int((jobs.outputs[both] - jobs.made[both]).max(initial=0))
-        busy = count[:, DECODES] + count[:, PROMPTS] > 0
-        clock, who = np.where(busy, fleet.clock, 0.0), np.concatenate(there)
-        work = float(np.maximum(0.0, clock - now).sum()) + self._token * int(count[:, TO_COME].sum())
-        price = missed + self._worth * (WORK * work + LATER * self._batch * batches)
-        return _State(count, clock, who, tuple(column[who] for column in self._moving()), missed, price)
-
-    def _restore(self, state: _State) -> None:
-        """Put the machines into a state."""
-        from infermax_opt.fleet.dispatch._state import DECODES, PROMPTS
-
-        fleet, begin = self._columns.fleet, 0
-        fleet.count[:-1], fleet.clock[:] = state.counts, state.clock
-        for row, counter in ((fleet.decoding, DECODES), (fleet.prompts, PROMPTS)):
-            for k, number in enumerate(state.counts[:, counter]):
-                row[k, :number] = state.there[begin : begin + number]
-                begin += number
-        for column, values in zip(self._moving(), state.columns, strict=True):
-            column[state.there] = values
+        some, (way, _) = self._some(stretch), self._options[option]
+        given = np.where(self._refused[option][some], 0, self._count)
+        after, who = self._machines.serve(node.state, some, self.bounds[stretch][1], way, given)
+        missed = node.missed + len(who)
+        return _Node(after, missed, missed + self.worth * after.ahead, node, option)
 
 
-def _chosen(state: _State | None) -> Iterator[int]:
+def _chosen(node: _Node | None) -> Iterator[int]:
     """Options up to a state, the last one first."""
-    while state is not None and state.before is not None:
-        yield state.chosen
-        state = state.before
+    while node is not None and node.before is not None:
+        yield node.chosen
+        node = node.before

@@ -69,11 +69,14 @@ def _planners() -> None:
 
 def _searches() -> None:
     from infermax_opt.infermax.planners.beam.beam import BeamOptions, beam_search
+    from infermax_opt.infermax.planners.counts.planner import CountOptions, count_search
     from infermax_opt.infermax.planners.lives.planner import lives_plans
 
     instance = _offline()
     next(lives_plans(instance), None)
     beam_search(instance, options=BeamOptions(width=4))
+    crowded = replace(instance, groups=(RequestGroup("a", 1, 4, count=12),), system=System(24, 64, 64))
+    count_search(crowded, CountOptions(width=4))
     next(lives_plans(instance, deadline=time.monotonic() + SECONDS), None)
 
 

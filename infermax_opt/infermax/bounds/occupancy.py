@@ -112,7 +112,7 @@ from infermax_opt.infermax.bounds.least_work import least_work
 from infermax_opt.infermax.bounds.pieces import BITS, best_piece, in_units
 from infermax_opt.infermax.data.instance import Instance
 
-__all__ = ["occupancy_bound"]
+__all__ = ["occupancy_bound", "occupancy_graph"]
 
 #: Requests of mean size in the KV beyond which the bound is not tried: area arguments are good there.
 MAX_SLOTS = 48
@@ -146,7 +146,7 @@ def occupancy_bound(
 
 
 def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool], ends: bool) -> LowerBound | None:
-    graph, exponent = _graph(instance, piece)
+    graph, exponent = occupancy_graph(instance, piece)
     if graph is None or graph.slots > MAX_SLOTS or graph.states > MAX_STATES:
         return None
     from infermax_opt.infermax.bounds._kernels_occupancy import FAR
@@ -181,7 +181,8 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool], ends:
     return LowerBound(value, "occupancy", Proof.CERTIFICATE, evidence=evidence)
 
 
-def _graph(instance: Instance, piece: int) -> tuple[OccupancyGraph | None, int]:
+def occupancy_graph(instance: Instance, piece: int) -> tuple[OccupancyGraph | None, int]:
+    """The graph of one affine piece and the exponent of its units of ticks; None where it has too much."""
     ticks, system, policy = instance.cost.ticks, instance.system, instance.policy
     alpha, beta = ticks.alpha[piece], ticks.beta[piece]
     kinds = tuple((t.input_tokens, t.output_tokens, len(t.members)) for t in instance.types)

@@ -23,6 +23,8 @@ ORDER_SHARES, CLASSES_SHARES = (0.6, 0.3), (0.1, 0.6)
 COARSE_FEW = 16
 #: Share of the time left before that, which the beam search at full scale has.
 FINE_SHARE = 0.6
+#: Share of the time left then that the beam search over counts has.
+COUNT_SHARE = 0.5
 #: Share of the time left that the beam search has where whole lives can be searched after it.
 BEAM_SHARE = 0.25
 
@@ -56,12 +58,12 @@ def anytime_plans(
     """
     from infermax_opt.infermax.planners.lives.planner import lives_help, lives_plans
     from infermax_opt.infermax.planners.orders.planner import orders_help, orders_plans
-    from infermax_opt.infermax.planners.plan.planner import Planner, typical_slots
+    from infermax_opt.infermax.planners.plan.planner import Planner
     from infermax_opt.infermax.planners.sequence import CLASSES, sequence_plans, sequences_help
 
     ordered = sequences_help(instance)
     few = lives_help(instance)
-    share = LIST_SHARE if ordered or few or typical_slots(instance) <= FEW else MANY_SHARE
+    share = LIST_SHARE if ordered or few or _beams_do_well(instance) else MANY_SHARE
     planner = Planner(instance, seed=seed)
     yield from planner.improve(_until(share, deadline))
     search, local = ORDER_SHARES if len(instance.types) <= CLASSES else CLASSES_SHARES
@@ -81,6 +83,14 @@ def anytime_plans(
         yield from planner.improve(deadline)
 
 
+def _beams_do_well(instance: Instance) -> bool:
+    """Whether a beam search is likely to find better schedules than the list planner."""
+    from infermax_opt.infermax.planners.counts.planner import counts_help
+    from infermax_opt.infermax.planners.plan.planner import typical_slots
+
+    return counts_help(instance) or typical_slots(instance) <= FEW
+
+
 def _until(share: float, deadline: float | None) -> float | None:
     """Moment when so large a share of the time left has passed."""
     now = time.monotonic()
@@ -90,11 +100,16 @@ def _until(share: float, deadline: float | None) -> float | None:
 def _beam_plans(
     instance: Instance, upper: float | None, seed: int, deadline: float | None
 ) -> Iterator[tuple[str, Schedule]]:
-    """Plans by beam search at full scale and, for few requests with long outputs, at a coarse one."""
+    """Plans by beam search at full scale and, for few requests with long outputs, at a coarse one.
+
+    First over counts of requests, where that helps.
+    """
     from infermax_opt.infermax.planners.beam.beam import beam_plans
+    from infermax_opt.infermax.planners.counts.planner import count_plans
     from infermax_opt.infermax.planners.plan.planner import typical_slots
     from infermax_opt.infermax.planners.scaled_instance import coarse_plans, coarse_scale
 
+    yield from count_plans(instance, upper=upper, seed=seed, deadline=_until(COUNT_SHARE, deadline))
     if typical_slots(instance) > COARSE_FEW or coarse_scale(instance) == 1:
         yield from beam_plans(instance, upper=upper, seed=seed, deadline=deadline)
         return

@@ -1,0 +1,1 @@
+"""Beam search over how many requests in memory have made how many tokens."""

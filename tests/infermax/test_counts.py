@@ -149,6 +149,7 @@ def changed(instance: Instance, **system: Any) -> Instance:
         lambda i: changed(i, max_prefill_tokens=13),
         lambda i: replace(i, groups=(RequestGroup("r", 2, 40, count=100),)),
         lambda i: replace(i, cost=replace(i.cost, batch=(*i.cost.batch, (0, 1)))),
+        lambda i: replace(i, cost=CostModel([("0", "0")], ("0", "0"), ("1", "0"))),
     ],
 )
 def test_what_it_leaves_to_others(other: Any) -> None:

@@ -103,6 +103,7 @@ def counts_help(instance: Instance) -> bool:
     graph, _ = occupancy_graph(instance, 0)
     return (
         graph is not None
+        and graph.plain > 0
         and graph.wide == 0
         and graph.states <= MAX_STATES
         and FEW <= graph.slots <= MAX_SLOTS

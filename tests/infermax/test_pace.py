@@ -249,6 +249,16 @@ def prompts(beta: str = "0.1", count: int = 40) -> Instance:
     return Instance("prompts", groups, system, cost, Policy(True, False, False), Objective.of("mean_e2e"))
 
 
+def refused(of: Instance, fault: str, less: str = "", **changes: object) -> None:
+    """The certificate of the bound is not accepted with other evidence, or without a part of it."""
+    bound = pace_bound(of)
+    assert bound is not None
+    evidence = {key: value for key, value in (bound.evidence or {}).items() if key != less}
+    certificate = certificate_to_json(of, replace(bound, evidence={**evidence, **changes}))
+    with pytest.raises(Rejected, match=fault):
+        check(shown(of), json.loads(json.dumps(certificate)))
+
+
 def test_prompts_that_wait_for_each_other_are_nearly_one_after_the_other() -> None:
     of, wait = prompts(), Fraction("0.0001") * 39 / 2
     optimum = Fraction("0.501") * Fraction(41, 2) - wait
@@ -331,23 +341,11 @@ def test_requests_that_differ_in_their_terms_alone_are_one_kind() -> None:
     ],
 )
 def test_evidence_of_moments_that_is_none(key: str, value: object, fault: str) -> None:
-    of = prompts()
-    bound = pace_bound(of)
-    assert bound is not None
-    evidence = {**(bound.evidence or {}), key: value}
-    certificate = certificate_to_json(of, replace(bound, evidence=evidence))
-    with pytest.raises(Rejected, match=fault):
-        check(shown(of), json.loads(json.dumps(certificate)))
+    refused(prompts(), fault, **{key: value})
 
 
 def test_whoever_does_not_say_spot_has_rewards_for_prompts() -> None:
-    of = prompts()
-    bound = pace_bound(of)
-    assert bound is not None
-    evidence = {key: value for key, value in (bound.evidence or {}).items() if key != "spot"}
-    certificate = certificate_to_json(of, replace(bound, evidence=evidence))
-    with pytest.raises(Rejected, match="is proved"):
-        check(shown(of), json.loads(json.dumps(certificate)))
+    refused(prompts(), "is proved", less="spot")
 
 
 @pytest.mark.parametrize(
@@ -372,13 +370,7 @@ def test_whoever_does_not_say_spot_has_rewards_for_prompts() -> None:
     ],
 )
 def test_evidence_that_is_none(key: str, value: object, fault: str) -> None:
-    of = crowd()
-    bound = pace_bound(of)
-    assert bound is not None
-    evidence = {**(bound.evidence or {}), key: value}
-    certificate = certificate_to_json(of, replace(bound, evidence=evidence))
-    with pytest.raises(Rejected, match=fault):
-        check(shown(of), json.loads(json.dumps(certificate)))
+    refused(crowd(), fault, **{key: value})
 
 
 def test_where_a_batch_takes_no_time_there_is_none() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["FewPrices", "Point", "Prices", "Search", "Setting", "first_prices", "good_prices", "kernels"]
+__all__ = ["FewPrices", "Point", "Prices", "Search", "Setting", "first_prices", "good_prices"]
 
 #: Cells of time before the last arrival: at most for each request, and in all; more where there are so few
 #: requests that cells times requests are this.
@@ -198,7 +198,7 @@ class Search:
         import numpy as np
 
         value = np.zeros(len(self.begin))
-        kernels()[0](
+        _kernels()[0](
             self.ends, point.roots, point.rents, self.begin, self.prompts, self.stages, point.own,
             point.bases, self.scales, value, self.where, self.member,
         )  # fmt: skip
@@ -216,7 +216,7 @@ class Search:
             np.zeros((len(self.ends), 2)),
             np.zeros((len(self.begin), self.stages.shape[1] + 1)),
         )
-        kernels()[1](
+        _kernels()[1](
             self.ends, point.roots, point.rents, self.begin, self.prompts, self.stages, point.own,
             point.bases, self.scales, self.count, self.where, self.member, by_cell, by_base,
         )  # fmt: skip
@@ -341,8 +341,7 @@ class Search:
 
 
 @functools.cache
-def kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The compiled functions."""
+def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
     from infermax_opt.infermax.bounds import _kernels_pace as some
 
     helpers = (some.drift, some.is_refilled, some.enough)

@@ -291,9 +291,10 @@ class _Beam:
                 break
             nodes = self.nodes
             idle = (nodes.held.sum(axis=1) + nodes.evicted.sum(axis=1) + nodes.fresh) == 0
-            for node in idle.nonzero()[0][:1]:
+            # One at most, as all of these are alike.
+            for node in idle.nonzero()[0]:
                 limit, path = float(nodes.value[node]), self.path(int(node))
-            self.keep((~idle & (nodes.value < limit)).nonzero()[0])
+                self.keep((nodes.value < limit).nonzero()[0])
             if len(self.log) % PRUNED == 0:
                 self.prune()
         return limit, path

@@ -88,6 +88,11 @@ class OccupancyGraph:
         return sum(o * count for _, o, count in self.kinds)
 
     @functools.cached_property
+    def tokens_of_kinds(self) -> int:
+        """Output tokens of one request of each kind."""
+        return sum(o for _, o, _ in self.kinds)
+
+    @functools.cached_property
     def area(self) -> int:
         """KV sizes of all generated tokens, summed."""
         return sum(count * (i * o + o * (o - 1) // 2) for i, o, count in self.kinds)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infermax_opt.infermax.bounds._occupancy_ends import OccupancyEnds
 from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices
-from infermax_opt.infermax.bounds.pieces import PriceProgram
+from infermax_opt.infermax.bounds._occupancy_master import (
+    FAR_OFF,
+    FIRST_STEP,
+    NEAR,
+    EndsMaster,
+    OccupancyMaster,
+)
+from infermax_opt.infermax.bounds._occupancy_priced_search import Priced, PricedSearch
+from infermax_opt.infermax.bounds._occupancy_shares import dearer_evictions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,14 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["OccupancyPrices"]
 
-#: Rows of the smaller graphs on which prices are sought first, and about how many states these have.
-ROWS, COARSE = 32, 100_000
-#: How far from where the search begins scaled prices may lie: on a graph with a smaller one before it, on one
-#: without at first, and at last there.  By what that grows where no better ones are within.
-NEAR, FAR_OFF, WIDER = 0.25, 16.0, 4.0
-#: Cutting planes in all, and in a row that do not settle; relative precision of what prices earn; how much
-#: less than where the search begins is tried first.
-STEPS, PATIENCE, DRAFT_TOLERANCE, TOLERANCE, FIRST_STEP = 400, 80, 1e-3, 2e-4, 2e-3
+#: Rows of the smaller graphs on which prices are sought first, at least, and for each request of mean size
+#: that fits at once; about how many states these graphs have.
+ROWS, ROOM, COARSE = 32, 1.3, 100_000
+#: Cutting planes in all, and in a row that do not settle; relative precision of what prices earn.
+STEPS, PATIENCE, DRAFT_TOLERANCE, TOLERANCE = 400, 80, 1e-3, 2e-4
 #: Share of the way to the point of the linear program that is gone first, and least; failures in a row after
 #: which it is halved; by what it grows again.
 WAY, LEAST_WAY, FAILURES, LONGER = 0.5, 1e-4, 4, 1.5
@@ -35,6 +41,11 @@ CLOSE = 0.998
 #: The first and the last batches count where the longest output fits into the schedule fewer times than this,
 #: and the graph has no more states.
 GENERATIONS, MAX_STATES = 60, 400_000
+#: First batches in which memory is priced, in longest outputs; most of these batches times the output tokens
+#: of one request of each kind.
+PRICED, MAX_LIVES = (0.6, 1.0, 1.6, 3.0), 2_000_000
+#: States up to which prices of the graph are sought together with those of memory.
+MAX_JOINT = 150_000
 
 
 class Draft(NamedTuple):
@@ -62,36 +73,41 @@ class OccupancyPrices:
         self.whole, self.stop, self.counts_ends = graph, stop, counts_ends
         shortest, longest = (some(o for _, o, _ in graph.kinds) for some in (min, max))
         #: Output tokens of the shortest request, and batches that any schedule has.
-        self.least = shortest, max(longest, -(-graph.area // graph.capacity))
+        self.given = shortest, max(longest, -(-graph.area // graph.capacity))
         #: The best graph, what prices earn there (units), these prices and their potentials.
         self.graph, self.level = graph, 0.0
         self.prices: Prices | None = None
         self.potential: npt.NDArray[np.int64] | None = None
-        #: First and last batches that count besides, and what a walk costs (units) beside what it earns.
-        self.ends: tuple[int, int, int] | None = None
-        #: Tokens between knots in the first batches; 0 without.
-        self.spacing = 0
+        #: What a walk costs beside what it earns (units), and what proves that.
+        self.least = 0
+        self.walked: dict[str, Any] = {}
 
     def run(self) -> None:
         """Find prices and potentials, as good as time allows."""
         whole = self.whole
-        scale = max(1, min(-(-ROWS * whole.capacity // COARSE), whole.ends[-1] // 8))
+        rows = max(ROWS, math.ceil(ROOM * whole.slots))
+        scale = max(1, min(-(-rows * whole.capacity // COARSE), whole.ends[-1] // 8))
         longest = max(o for _, o, _ in whole.kinds)
-        drafts: list[tuple[OccupancyGraph, Draft]] = []
+        #: Graphs, what they promise, and their drafts.
+        drafts: list[tuple[OccupancyGraph, float, Draft]] = []
         # Large numbers first: their graphs are small.
         several = {longest * share // 128 for share in YOUNG}
         several |= {young for young in FEW_YOUNG if young < longest <= SHORT}
         for young in sorted(several, reverse=True):
-            levels = [draft.level for _, draft in drafts]
-            if young > 0 and len(levels) > 2 and levels[-1] < levels[-2] < levels[-3]:
+            promises = [promise for _, promise, _ in drafts]
+            if young > 0 and len(promises) > 2 and promises[-1] < promises[-2] < promises[-3]:
                 continue  # past the best one; none at all is another matter, as it counts first tokens
             graph = whole.older(young) if young > 0 else whole
-            coarse = graph.coarser(scale) if scale > 1 else graph
-            drafts.append((graph, self.improve(replace(coarse, limit=ROWS), DRAFT_TOLERANCE, scale == 1)))
-        drafts.sort(key=lambda entry: -entry[1].level)
-        for graph, draft in drafts[:2]:
-            if draft.level >= CLOSE * drafts[0][1].level:
-                self.with_ends(self.improve(graph, TOLERANCE, True, draft))
+            coarse = replace(graph.coarser(scale) if scale > 1 else graph, limit=rows)
+            draft = self.improve(coarse, DRAFT_TOLERANCE, scale == 1)
+            # Sizes are rounded there, so that only what it earns beside its area can be compared.
+            drafts.append((graph, draft.level / coarse.scale * graph.scale, draft))
+        drafts.sort(key=lambda entry: -entry[1])
+        for graph, promise, draft in drafts[:2]:
+            if promise >= CLOSE * drafts[0][1]:
+                found = self.improve(graph, TOLERANCE, True, draft)
+                self.with_ends(found)
+                self.with_memory_prices(found)
 
     def improve(
         self, graph: OccupancyGraph, tolerance: float, counts: bool, draft: Draft | None = None
@@ -116,7 +132,7 @@ class OccupancyPrices:
         else:
             centre, most = graph.moved(draft.graph, draft.point), NEAR
             tables = graph.tables_like(draft.graph, draft.tables)
-        master = _OccupancyMaster(graph, centre, most)
+        master = OccupancyMaster(graph, centre, most)
         best, level, less = np.zeros(len(centre)), 0.0, FIRST_STEP
         way, failed = WAY, 0
         for _ in range(STEPS):
@@ -127,7 +143,7 @@ class OccupancyPrices:
                 break
             point = best + (furthest - best) * way
             if level == 0 and less < 1:
-                point = _smaller(centre, less)
+                point = master.smaller(less)
                 less *= 2
             prices = master.whole(point)
             settled, weights = graph.settle(prices, tables)
@@ -151,10 +167,10 @@ class OccupancyPrices:
         graph = draft.graph
         if draft.level == 0 or not self.ends_matter(graph):
             return
-        ends, centre = OccupancyEnds(graph, *self.least), draft.point
+        ends, centre = OccupancyEnds(graph, *self.given), draft.point
         if ends.spacing:
             centre = self.sketched(ends, centre)
-        master, point = _EndsMaster(graph, centre), np.append(centre, 0.0)
+        master, point = EndsMaster(graph, centre), np.append(centre, 0.0)
         while ends.last > 0:
             point, found = self.improve_ends(ends, master, point)
             if found is None:
@@ -165,8 +181,40 @@ class OccupancyPrices:
             if confirmed is not None:
                 potential, least = confirmed
                 level = float(point[:-1] @ master.gain[:-1]) * graph.scale + least
-                self.note(graph, level, prices, potential, (ends.first, ends.last, least), ends.spacing)
+                knots = {"knots": ends.spacing} if ends.spacing else {}
+                self.note(graph, level, prices, potential, least, {"ends": [ends.first, ends.last], **knots})
                 return
+
+    def with_memory_prices(self, draft: Draft) -> None:
+        """Find prices of memory in the first batches, and better ones of the graph with these."""
+        graph, most = draft.graph, self.given[1]
+        if draft.level == 0 or draft.tables is None or not self.counts_ends:
+            return
+        longest = max(o for _, o, _ in graph.kinds)
+        numbers = {max(1, min(round(share * longest), most)) for share in PRICED}
+        numbers = {number for number in numbers if number * graph.tokens_of_kinds <= MAX_LIVES}
+        master = OccupancyMaster(graph, draft.point, NEAR)
+        prices, tables = master.whole(draft.point), draft.tables
+        prices, tables = dearer_evictions(graph, prices, tables, self.stop) or (prices, tables)
+        point = master.scaled(prices)
+        found = {}
+        for number in numbers:
+            known = PricedSearch(graph, point, number, self.stop, tables[0]).run()
+            if known is not None:
+                found[number] = known.level
+                self.note_priced(graph, known)
+        if graph.states > MAX_JOINT:
+            return
+        if found:
+            better = PricedSearch(graph, point, max(found, key=found.__getitem__), self.stop).run()
+            if better is not None:
+                self.note_priced(graph, better)
+
+    def note_priced(self, graph: OccupancyGraph, found: Priced) -> None:
+        """Keep prices with those of memory, as `note`."""
+        memory = found.memory
+        evidence = {"kv": memory.kv.tolist(), "active": memory.active, "size": memory.size}
+        self.note(graph, found.level, found.prices, found.potential, found.least, {"memory": evidence})
 
     def sketched(self, ends: OccupancyEnds, centre: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Scaled prices that are best on a smaller graph, whose ends are walked from state to state."""
@@ -175,28 +223,28 @@ class OccupancyPrices:
         graph, scale, small, coarse = ends.graph, 1, ends, ends.graph
         while small.spacing:
             scale *= 2
-            if scale > graph.prompts[0] + self.least[0]:
+            if scale > graph.prompts[0] + self.given[0]:
                 return centre
             coarse = graph.coarser(scale)
-            small = OccupancyEnds(coarse, *(max(1, number // scale) for number in self.least))
+            small = OccupancyEnds(coarse, *(max(1, number // scale) for number in self.given))
             small.last = min(small.last, ends.last // scale)
         start, less = coarse.moved(graph, centre), FIRST_STEP
-        master = _EndsMaster(coarse, start)
+        master = EndsMaster(coarse, start)
         while less < 1 and small.settle(master.whole(start))[1] is None:
-            start = _smaller(coarse.moved(graph, centre), less)
+            start = master.smaller(less)
             less *= 2
         point, found = self.improve_ends(small, master, np.append(start, 0.0))
         return centre if found is None else graph.moved(coarse, point[:-1])
 
     def improve_ends(
-        self, ends: OccupancyEnds, master: _EndsMaster, point: npt.NDArray[np.float64]
+        self, ends: OccupancyEnds, master: EndsMaster, point: npt.NDArray[np.float64]
     ) -> tuple[npt.NDArray[np.float64], tuple[Prices, npt.NDArray[np.int64], int] | None]:
         """Find the best prices with so many first and last batches, from a point on.
 
         Parameters
         ----------
         ends : OccupancyEnds
-        master : _EndsMaster
+        master : EndsMaster
         point : float array
             Scaled prices, the last one of the walk.
 
@@ -233,7 +281,7 @@ class OccupancyPrices:
     def ends_matter(self, graph: OccupancyGraph) -> bool:
         """Whether the ends are a part of the schedule that counts, and can be walked."""
         longest = max(o for _, o, _ in self.whole.kinds)
-        few = self.least[1] < GENERATIONS * longest and graph.states <= MAX_STATES
+        few = self.given[1] < GENERATIONS * longest and graph.states <= MAX_STATES
         return self.counts_ends and few and not graph.wide
 
     def note(
@@ -242,8 +290,8 @@ class OccupancyPrices:
         level: float,
         prices: Prices,
         potential: npt.NDArray[np.int64],
-        ends: tuple[int, int, int] | None = None,
-        spacing: int = 0,
+        least: int = 0,
+        walked: dict[str, Any] | None = None,
     ) -> None:
         """Keep prices that settled on a graph, if they earn more than all before.
 
@@ -254,77 +302,11 @@ class OccupancyPrices:
             What they earn, in units.
         prices : Prices
         potential : int64 array
-        ends : (int, int, int), optional
-            First and last batches that count besides, and what a walk costs beside what it earns.
-        spacing : int
-            Tokens between knots in the first batches; 0 without.
+        least : int
+            What a walk costs beside that, which `level` has.
+        walked : dict, optional
+            Evidence of it.
         """
         if level > self.level:
             self.graph, self.level, self.prices, self.potential = graph, level, prices, potential
-            self.ends, self.spacing = ends, spacing
-
-
-def _smaller(centre: npt.NDArray[np.float64], less: float) -> npt.NDArray[np.float64]:
-    """Prices somewhat smaller than where the search begins."""
-    point = centre * (1 - less)
-    point[2:4] = centre[2:4]
-    return point
-
-
-class _OccupancyMaster(PriceProgram):
-    """The LP over scaled prices: 1 earns as much as the area by `token` or `size`; shares of rho."""
-
-    def __init__(self, graph: OccupancyGraph, centre: npt.NDArray[np.float64], most: float):
-        import numpy as np
-
-        self.graph, self.centre = graph, centre
-        self.reach, self.most = NEAR, most
-        earned, count = graph.scale, sum(graph.starting)
-        share = max(1, graph.rho)
-        ends = np.full(len(graph.prompts) + len(graph.ends), earned / count)
-        scale = np.array(
-            [earned / graph.tokens, earned / graph.area, share * graph.ends[-1], float(share), *ends]
-        )
-        gain = np.array([1.0, 1.0, 0.0, 0.0, *(n / count for n in graph.starting + graph.ending)])
-        super().__init__(gain, *self.limits(), scale)
-        # Idling must not earn.
-        self.cut(np.array([0, 1, graph.prompts[0], *[0] * (len(centre) - 2)]))
-
-    def limits(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Least and largest scaled prices within reach."""
-        low, high = self.centre - self.reach, self.centre + self.reach
-        low[1] = max(0.0, low[1])
-        low[4] = high[4] = 0.0  # as many requests start as finish
-        return low, high
-
-    def furthest(self, level: float, tolerance: float) -> npt.NDArray[np.float64] | None:
-        """Prices that may earn more than `level`, by more than that share; None where none do."""
-        while True:
-            target, point = self.solve()
-            if target - level > tolerance * target:
-                return point
-            if self.reach >= self.most:
-                return None
-            self.reach *= WIDER
-            self.solver.changeColsBounds(len(self.columns), self.columns, *self.limits())
-
-    def whole(self, point: npt.NDArray[np.float64]) -> Prices:
-        """Prices in units; idling does not earn."""
-        token, size, out_fixed, out_size, *ends = (int(v) for v in (point * self.scale[: len(point)]).round())
-        size = max(0, size)
-        token = max(token, -size * self.graph.prompts[0])
-        split = len(self.graph.prompts)
-        return Prices(token, size, out_fixed, out_size, tuple(ends[:split]), tuple(ends[split:]))
-
-
-class _EndsMaster(_OccupancyMaster):
-    """The LP with another price, the last: what the walk costs beyond what it earns."""
-
-    def __init__(self, graph: OccupancyGraph, centre: npt.NDArray[np.float64]):
-        import numpy as np
-
-        super().__init__(graph, centre, NEAR)
-        self.solver.addVars(1, np.zeros(1), np.full(1, np.inf))
-        self.columns = np.arange(len(self.scale) + 1, dtype=np.int32)
-        self.scale, self.gain = np.append(self.scale, graph.scale), np.append(self.gain, 1.0)
-        self.solver.changeColsCost(len(self.scale), self.columns, self.gain)
+            self.least, self.walked = least, walked or {}

@@ -96,6 +96,28 @@ of those of k requests, once it is nowhere below the potentials, as a walk in th
 than the potential once does so for good; in a batch, if it is nowhere below what leads to the potential after
 it by any of these steps.  Knots beyond the memory, U > M, are kept where a line leads to them only.
 
+*Prices of memory.*  Requests may be followed one by one through the first T batches instead, each at prices
+of its own, where T <= J; the last k may then stand for others, and there are no last batches.  Let p_t >= 0
+be the price of a token of KV in batch t.  Active requests hold M tokens at most after a batch, so that it
+costs at least alpha + min(d0, p0) - p_t M, plus p_t for each token that they hold: s where a request makes a
+token, s - 1 where it is idle or returns late.  Of these sums, and of what first tokens, finishes, evictions,
+returns and tokens pay, each request has a part of its own.  It is no less than that of the cheapest life in T
+batches, which is any sequence of these:
+
+- a first token, in batch y + 1 or later (batch 1, if no more than one token is looked at);
+- then in each batch a token, or none;
+- evictions, each followed by a return in the same batch or a later one, or by none; with a token or, in
+  chunks, without;
+- a finish with the last token.
+
+Who does nothing at all pays nothing.  Let any g and h be given, and let a request that is active with size s
+after batch T pay g + h s less for its life.  Then the first T batches, at the end of which k requests are
+active with U tokens, cost at least T (alpha + min(d0, p0)) - M (p_1 + ... + p_T), plus over all requests
+min(0, the cheapest life), plus g k + h U.  Let no potential be above that.  A schedule goes through some
+state after batch T, and from there on costs the potential of (0, 0) less that of the state, or more.  So the
+makespan is at least F plus all payments plus the potential of (0, 0).  Where the last k stands for others, g
+>= 0 is demanded: they then cost no less.
+
 Blocks of KV hold at least the tokens in them; P, C and arrivals only restrict schedules further.
 """
 
@@ -115,7 +137,7 @@ from infermax_opt.infermax.data.instance import Instance
 __all__ = ["occupancy_bound", "occupancy_graph"]
 
 #: Requests of mean size in the KV beyond which the bound is not tried: area arguments are good there.
-MAX_SLOTS = 48
+MAX_SLOTS = 64
 #: States beyond which the bound is not tried.
 MAX_STATES = 3_000_000
 #: Different sizes of prompts, or of finished requests, beyond which the bound is not tried.
@@ -157,13 +179,7 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool], ends:
     graph, prices, potential = search.graph, search.prices, search.potential
     if prices is None or potential is None:
         return None
-    units = graph.earned(prices)
-    walked: dict[str, int | list[int]] = {}
-    if search.ends is not None:
-        *batches, more = search.ends
-        units, walked = units + more, {"ends": batches}
-        if search.spacing:
-            walked["knots"] = search.spacing
+    units = graph.earned(prices) + search.least
     ticks = least_work(instance, instance.types, piece) + units / Fraction(2) ** exponent
     evidence = {
         "kind": "occupancy",
@@ -175,7 +191,7 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool], ends:
             [value if value < FAR else None for value in potential[k, first : last + 1].tolist()]
             for k, (first, last) in enumerate(graph.ranges)
         ],
-        **walked,
+        **search.walked,
     }
     value = ticks / instance.cost.ticks_per_second
     return LowerBound(value, "occupancy", Proof.CERTIFICATE, evidence=evidence)

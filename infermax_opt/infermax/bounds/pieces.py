@@ -79,7 +79,7 @@ class PriceProgram:
         self.solver.addVars(len(scale), low, high)
         self.solver.changeColsCost(len(scale), self.columns, gain)
 
-    def cut(self, weights: npt.NDArray[np.int64]) -> None:
+    def cut(self, weights: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> None:
         """Demand weights @ (1, *prices) >= 0: what a cycle costs must not be less than nothing."""
         import numpy as np
 

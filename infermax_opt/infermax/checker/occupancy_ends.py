@@ -12,6 +12,7 @@ from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.occupancy import Occupancy, paid_in
 from infermax_opt.infermax.checker.occupancy_knots import KnotBatches
+from infermax_opt.infermax.checker.occupancy_prices import priced_start
 from infermax_opt.infermax.checker.occupancy_start import FirstBatches
 from infermax_opt.infermax.checker.pieces import FAR, Piece
 from infermax_opt.infermax.checker.steps import Step, reach
@@ -35,6 +36,9 @@ def occupancy_makespan(instance: Instance, evidence: Field, piece: Piece) -> Fra
     """
     graph = Occupancy(instance, evidence, piece)
     paid = sum((pay * c for pay, c in paid_in(graph, instance, piece)), Fraction(0))
+    if "memory" in evidence:
+        require("ends" not in evidence, "memory: the first batches are followed in two ways")
+        paid += priced_start(graph, instance, evidence["memory"]) / piece.unit
     if "ends" in evidence:
         first, last = (number.whole(0) for number in evidence["ends"].items(2))
         spacing = evidence["knots"].whole(1) if "knots" in evidence else 0

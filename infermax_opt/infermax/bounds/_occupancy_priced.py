@@ -1,0 +1,234 @@
+"""What the first batches cost at prices of memory: see `infermax_opt.infermax.bounds.occupancy`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from infermax_opt.core.compiled import compiled
+from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices, kernels
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from infermax_opt.infermax.bounds._kernels_occupancy_priced import Life
+
+    Integers = npt.NDArray[np.int64]
+
+__all__ = ["MemoryPrices", "PricedBatches"]
+
+
+@dataclass(frozen=True)
+class MemoryPrices:
+    """Prices in the first batches, in units.
+
+    `kv`: of a token of KV in each of them.  `active + size * s`: what an active request of size s counts
+    after the last one.
+    """
+
+    kv: Integers
+    active: int
+    size: int
+
+
+@dataclass(frozen=True)
+class CheapestLife:
+    """The cheapest life of a request of one kind in the first batches.
+
+    `cost`: less what it earns, in units.  `weights`: it costs weights @ (1, token, size, out_fixed, out_size,
+    *first, *finish), and what follows.  `held`: tokens of KV in each batch.  `after`: its size after the last
+    one, 0 where it is not active then.
+    """
+
+    cost: int
+    weights: Integers
+    held: Integers
+    after: int
+
+
+class PricedBatches:
+    """The first batches of a graph, in which each token of KV has a price.
+
+    Parameters
+    ----------
+    graph : OccupancyGraph
+    batches : int
+        How many; no schedule may have fewer.
+    """
+
+    def __init__(self, graph: OccupancyGraph, batches: int):
+        self.graph, self.batches = graph, batches
+        #: What a batch costs at least.
+        self.batch = min(graph.plain, graph.pure)
+        #: Tokens of each kind that are not looked at.
+        self.young = [graph.young if o > 1 else 0 for _, o, _ in graph.kinds]
+
+    def cheapest(self, prices: Prices, memory: MemoryPrices) -> Iterator[CheapestLife | None]:
+        """The cheapest life of each kind; None where none costs less than to stay away.
+
+        Parameters
+        ----------
+        prices : Prices
+        memory : MemoryPrices
+        """
+        import numpy as np
+
+        for kind in range(len(self.graph.kinds)):
+            life = self._life(kind, prices, memory)
+            room = np.zeros((2, life.outputs + 1), np.int64)
+            ways = np.zeros((2, self.batches, life.outputs), np.uint8)
+            cost, begin = _kernel(self.graph.is_tiny)(life, memory.kv, *room, ways)
+            yield self._followed(life, int(cost), int(begin), ways) if cost < 0 else None
+
+    def _life(self, kind: int, prices: Prices, memory: MemoryPrices) -> Life:
+        from infermax_opt.infermax.bounds._kernels_occupancy_priced import Life
+
+        graph, costs = self.graph, self.graph.costs(prices)
+        prompt, outputs, _ = graph.kinds[kind]
+        first = prices.first[graph.prompts.index(prompt)]
+        finish = prices.finish[graph.ends.index(prompt + outputs)]
+        evictions = bool(graph.evictions)
+        return Life(
+            self.young[kind], prompt, outputs, *costs[3:9], first, finish, memory.active, memory.size,
+            evictions, evictions and bool(graph.chunked),
+        )  # fmt: skip
+
+    def _followed(self, life: Life, cost: int, begin: int, ways: Any) -> CheapestLife:
+        """The life that begins in that batch."""
+        import numpy as np
+
+        from infermax_opt.infermax.bounds._kernels_occupancy_priced import LEAVE, RETURN, STAY, TOKEN
+
+        graph, held = self.graph, np.zeros(self.batches, np.int64)
+        weights = np.zeros(1 + graph.prices, np.int64)
+        weights[5 + graph.prompts.index(life.prompt)] = -1
+        made, away, t = 0, False, begin
+        while t < self.batches and made < life.outputs:
+            size, way = life.prompt + made, TOKEN
+            if made > 0 and not away:
+                way = ways[1, t, made]
+                if way == LEAVE:
+                    weights[3:5] += (1, size)
+                    away = True
+            if away:
+                way = ways[0, t, made]
+                if way == STAY:
+                    t += 1
+                    continue
+                weights[0] += graph.rho * (size - 1)
+                weights[3:5] -= (1, size)
+                away, way = False, way if way == RETURN else TOKEN
+            if way == TOKEN:
+                weights[1:3] -= (1, size)
+                made += 1
+            held[t] = size if way == TOKEN else size - 1
+            t += 1
+        if made == life.outputs:
+            weights[5 + len(graph.prompts) + graph.ends.index(life.prompt + life.outputs)] = -1
+        after = 0 if away or made == life.outputs else life.prompt + made
+        return CheapestLife(cost, weights, held, after)
+
+    def fixed(self, memory: MemoryPrices, lives: list[CheapestLife | None]) -> int:
+        """What these batches cost at least, but for what active requests count after them.
+
+        Parameters
+        ----------
+        memory : MemoryPrices
+        lives : list of (CheapestLife or None)
+            The cheapest ones.
+        """
+        earned = sum(
+            count * life.cost for life, (*_, count) in zip(lives, self.graph.kinds, strict=True) if life
+        )
+        return self.batches * self.batch - self.graph.capacity * int(memory.kv.sum()) + earned
+
+    def settle(
+        self, prices: Prices, memory: MemoryPrices, fixed: int
+    ) -> tuple[Integers | None, tuple[int, int], Integers]:
+        """Potentials that are no higher than what the first batches cost.
+
+        Parameters
+        ----------
+        prices : Prices
+        memory : MemoryPrices
+        fixed : int
+            `fixed`.
+
+        Returns
+        -------
+        potential : int64 array or None
+            None where a cycle gains.
+        state : (int, int)
+            Active requests and their tokens after the first batches; from there the cheapest way leads to
+            none.
+        weights : int64 array
+            Rows for all cycles that gain, or one for that way.
+        """
+        import numpy as np
+
+        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+
+        graph = self.graph
+        tables, came = np.full(graph.shape, FAR, np.int64), np.full(graph.shape, -1, np.int64)
+        for k, (first, last) in enumerate(graph.ranges):
+            tokens = np.arange(first, last + 1)
+            tables[0, k, first : last + 1] = fixed + memory.active * k + memory.size * tokens
+        settled, weights = graph.settle(prices, tables, came)
+        if settled is None:
+            return None, (0, 0), weights
+        _, rows, width = graph.shape
+        row = np.zeros((1, 1 + graph.prices), np.int64)
+        at = kernels(graph.is_tiny)[1](
+            came, 0, graph.wide, 0, np.array(graph.prompts, np.int64), np.array(graph.ends, np.int64),
+            graph.prompts[0], graph.costs(prices), row[0],
+        )  # fmt: skip
+        return settled[0], (int(at // width % rows), int(at % width)), row
+
+    def compared(
+        self, potential: Integers, memory: MemoryPrices, fixed: int
+    ) -> tuple[Integers, tuple[int, int], Integers]:
+        """Potentials that are lower or higher by the same everywhere, by `settle`; and what limits them.
+
+        Parameters
+        ----------
+        potential : int64 array
+            Some that prove the prices.
+        memory : MemoryPrices
+        fixed : int
+            `fixed`.
+
+        Returns
+        -------
+        potential : int64 array
+        state : (int, int)
+            Active requests and their tokens where the potential is what the first batches cost.
+        weights : int64 array
+            A row for what is left of the walk, none of which depends on prices here.
+        """
+        import numpy as np
+
+        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+
+        graph, least, state = self.graph, FAR, (0, 0)
+        for k, (first, last) in enumerate(graph.ranges):
+            part = potential[k, first : last + 1]
+            spare = fixed + memory.active * k + memory.size * np.arange(first, last + 1) - part
+            spare[part >= FAR] = FAR
+            at = int(spare.argmin())
+            if spare[at] < least:
+                least, state = int(spare[at]), (k, first + at)
+        row = np.zeros((1, 1 + graph.prices), np.int64)
+        row[0, 0] = potential[0, 0] - potential[state]
+        return np.where(potential < FAR, potential + least, FAR), state, row
+
+
+@functools.cache
+def _kernel(small: bool = False) -> Callable[..., Any]:
+    """Compiled `cheapest_life`; `small` as in `compiled`."""
+    from infermax_opt.infermax.bounds import _kernels_occupancy_priced as plain
+
+    found: Callable[..., Any] = compiled(plain.cheapest_life, (), allocates=False, small=small)
+    return found

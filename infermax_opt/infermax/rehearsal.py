@@ -113,6 +113,7 @@ def _bounds() -> None:
 
     from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices
     from infermax_opt.infermax.bounds._occupancy_knots import FirstKnots
+    from infermax_opt.infermax.bounds._occupancy_priced import MemoryPrices, PricedBatches
     from infermax_opt.infermax.bounds._pace_spot import spot_prices
     from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
     from infermax_opt.infermax.bounds.levels import Ladder
@@ -125,7 +126,9 @@ def _bounds() -> None:
         search(_offline(1))
     graph = OccupancyGraph(9, 2, ((2, 3, 2),), 9, 9, 9, 1, evictions=True, chunked=True)
     potential = np.zeros(graph.shape[1:], np.int64)
-    FirstKnots(graph, 3, 2).run(0, Prices(1, 1, 0, 0, (0,), (0,)), potential)
+    prices = Prices(1, 1, 0, 0, (0,), (0,))
+    FirstKnots(graph, 3, 2).run(0, prices, potential)
+    list(PricedBatches(graph, 2).cheapest(prices, MemoryPrices(np.zeros(2, np.int64), 0, 0)))
     alike = replace(_offline(), groups=_offline().groups[:1])
     ladder = Ladder(alike, 0, 1)
     for width in (2, 1):

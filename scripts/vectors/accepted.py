@@ -149,6 +149,13 @@ NARROW = {
     "prices": {"worth": [307179, 307182, 307186], "idle": 9},
     "potential": [0, -614326, -307108, 106, -1228694, -880504, -573286, -614294, -266104, 106],
 }  # fmt: skip
+#: Prices of memory in the first three batches, at which each request gains 4 units, and nothing else.
+MEMORY = {
+    "kind": "occupancy", "piece": 0, "exponent": 26, "young": 0,
+    "prices": {"token": 0, "size": 0, "out_fixed": 0, "out_size": 0, "first": [0], "finish": [0]},
+    "potential": [[25165823980], [25165823980] * 4, [25165823980] * 7],
+    "memory": {"kv": [0, 0, 1], "active": 3, "size": 1},
+}  # fmt: skip
 #: A tree of three batches, which are too few, and one of four with a branching.
 BRANCHED = {
     "kind": "count-branching", "piece": 0, "exponent": 26, "divisors": [1, 2, 3],
@@ -262,6 +269,7 @@ def of_infermax() -> Iterator[Accepted]:
     yield from (some for some in searched(offline()) if some.kind != "ramp")
     yield written(offline(), "levels", LEVELS)
     yield written(offline(), "narrow-levels", NARROW)
+    yield written(offline(), "occupancy-at-prices-of-memory", MEMORY)
     yield written(offline(), "count-branching", BRANCHED)
     makespan = {some.kind: some for some in searched(arrivals())}
     yield from (makespan[kind] for kind in ("lagrangian", "state-flow", "occupancy"))

@@ -141,6 +141,18 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("first-price-raised", "evidence", "prices.first.0", up(10**12)),
         ("idling-earns", "evidence", "prices.size", -(10**9)),
     ),
+    "occupancy-at-prices-of-memory": (
+        ("price-of-kv-raised", "evidence", "memory.kv.1", 1),
+        ("price-of-kv-below-0", "evidence", "memory.kv.0", -1),
+        ("price-of-kv-a-text", "malformed", "memory.kv.0", "0"),
+        ("no-batches", "evidence", "memory.kv", []),
+        ("too-many-batches", "evidence", "memory.kv", lambda kv: [*kv, *[0] * 9]),
+        ("active-requests-count-more", "evidence", "memory.active", up(1)),
+        ("tokens-count-more", "evidence", "memory.size", up(1)),
+        ("potential-raised", "evidence", "potential.0.0", up(1)),
+        ("worth-missing", "malformed", "memory.active", ...),
+        ("two-ways", "evidence", "ends", [0, 0]),
+    ),
     "lagrangian": (
         ("price-below-0", "evidence", "prices.0.0.0", -1),
         ("too-few-batches", "evidence", "prices", [[[1, 1]]]),

@@ -44,6 +44,8 @@ class Life(NamedTuple):
 def cheapest_life(life: Any, kv: Any, inside: Any, outside: Any, ways: Any) -> Any:
     """Least cost of a life that makes a token, less what it earns; and the batch of the first one.
 
+    Long on purpose: its steps share what they cost, and it runs for each batch and number of tokens.
+
     Parameters
     ----------
     life : Life

@@ -100,36 +100,50 @@ class PricedBatches:
         """The life that begins in that batch."""
         import numpy as np
 
-        from infermax_opt.infermax.bounds._kernels_occupancy_priced import LEAVE, RETURN, STAY, TOKEN
+        from infermax_opt.infermax.bounds._kernels_occupancy_priced import (
+            LEAVE,
+            RETURN,
+            RETURN_WITH_TOKEN,
+            TOKEN,
+        )
 
-        graph, held = self.graph, np.zeros(self.batches, np.int64)
+        graph, held, after = self.graph, np.zeros(self.batches, np.int64), life.prompt
         weights = np.zeros(1 + graph.prices, np.int64)
         weights[5 + graph.prompts.index(life.prompt)] = -1
-        made, away, t = 0, False, begin
-        while t < self.batches and made < life.outputs:
-            size, way = life.prompt + made, TOKEN
-            if made > 0 and not away:
-                way = ways[1, t, made]
-                if way == LEAVE:
-                    weights[3:5] += (1, size)
-                    away = True
-            if away:
-                way = ways[0, t, made]
-                if way == STAY:
-                    t += 1
-                    continue
+        for t, way, size in self._steps(life, begin, ways):
+            if way == LEAVE:
+                weights[3:5] += (1, size)
+                after = 0
+                continue
+            if way in (RETURN, RETURN_WITH_TOKEN):
                 weights[0] += graph.rho * (size - 1)
                 weights[3:5] -= (1, size)
-                away, way = False, way if way == RETURN else TOKEN
-            if way == TOKEN:
+            makes = way in (TOKEN, RETURN_WITH_TOKEN)
+            if makes:
                 weights[1:3] -= (1, size)
-                made += 1
-            held[t] = size if way == TOKEN else size - 1
-            t += 1
-        if made == life.outputs:
-            weights[5 + len(graph.prompts) + graph.ends.index(life.prompt + life.outputs)] = -1
-        after = 0 if away or made == life.outputs else life.prompt + made
+            after = size + 1 if makes else size
+            held[t] = after - 1
+        if after == life.prompt + life.outputs:
+            weights[5 + len(graph.prompts) + graph.ends.index(after)] = -1
+            after = 0
         return CheapestLife(cost, weights, held, after)
+
+    def _steps(self, life: Life, begin: int, ways: Any) -> Iterator[tuple[int, int, int]]:
+        """Batch, kind and size of each step of a life that takes part in the batch or leaves before it."""
+        from infermax_opt.infermax.bounds._kernels_occupancy_priced import IDLE, LEAVE, RETURN, STAY, TOKEN
+
+        yield begin, TOKEN, life.prompt
+        t, made, away = begin + 1, 1, False
+        while t < self.batches and made < life.outputs:
+            way = ways[0 if away else 1, t, made]
+            if way != STAY:
+                yield t, way, life.prompt + made
+            if way == LEAVE:
+                away = True  # and may be back in the same batch
+                continue
+            away = way == STAY
+            made += way not in (STAY, RETURN, IDLE)
+            t += 1
 
     def fixed(self, memory: MemoryPrices, lives: list[CheapestLife | None]) -> int:
         """What these batches cost at least, but for what active requests count after them.

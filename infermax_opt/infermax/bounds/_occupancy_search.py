@@ -106,8 +106,8 @@ class OccupancyPrices:
         for graph, promise, draft in drafts[:2]:
             if promise >= CLOSE * drafts[0][1]:
                 found = self.improve(graph, TOLERANCE, True, draft)
-                self.with_ends(found)
-                self.with_memory_prices(found)
+                if not self.with_ends(found):
+                    self.with_memory_prices(found)
 
     def improve(
         self, graph: OccupancyGraph, tolerance: float, counts: bool, draft: Draft | None = None
@@ -160,13 +160,19 @@ class OccupancyPrices:
                 way = max(LEAST_WAY, way / 2)
         return Draft(graph, best, level * graph.scale, tables)
 
-    def with_ends(self, draft: Draft) -> None:
-        """Find better prices with the ends of the schedule, near those that are best without."""
+    def with_ends(self, draft: Draft) -> bool:
+        """Find better prices with the ends of the schedule, near those that are best without.
+
+        Returns
+        -------
+        bool
+            Whether all states of the first batches were followed: prices of memory hardly prove more then.
+        """
         import numpy as np
 
         graph = draft.graph
         if draft.level == 0 or not self.ends_matter(graph):
-            return
+            return False
         ends, centre = OccupancyEnds(graph, *self.given), draft.point
         if ends.spacing:
             centre = self.sketched(ends, centre)
@@ -174,7 +180,7 @@ class OccupancyPrices:
         while ends.last > 0:
             point, found = self.improve_ends(ends, master, point)
             if found is None:
-                return
+                return False
             prices, potential, least = found
             confirmed = ends.confirmed(prices, potential, least)
             # What is known of a walk from state to state holds for one from knot to knot: it costs no more.
@@ -183,7 +189,8 @@ class OccupancyPrices:
                 level = float(point[:-1] @ master.gain[:-1]) * graph.scale + least
                 knots = {"knots": ends.spacing} if ends.spacing else {}
                 self.note(graph, level, prices, potential, least, {"ends": [ends.first, ends.last], **knots})
-                return
+                return not knots
+        return False
 
     def with_memory_prices(self, draft: Draft) -> None:
         """Find prices of memory in the first batches, and better ones of the graph with these."""

@@ -216,6 +216,13 @@ class OccupancyGraph:
         """Whether plain Python does; few requests may have long prompts."""
         return is_tiny(self.kinds) and self.states <= MOST_SIZES
 
+    @property
+    def checked(self) -> int:
+        """Steps that a checker takes, about: each list of potentials is passed by every kind of step."""
+        returns = (40 if self.chunked else 20) + 10 if self.evictions else 0
+        passes = 6 + returns + 4 * len(self.prompts) + 2 * len(self.ends)
+        return passes * sum(last - first + 1 for first, last in self.ranges)
+
     def settle(
         self,
         prices: Prices,

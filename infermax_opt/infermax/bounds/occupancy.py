@@ -125,7 +125,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 
 from infermax_opt.core.result import LowerBound, Proof
@@ -140,6 +140,8 @@ __all__ = ["occupancy_bound", "occupancy_graph"]
 MAX_SLOTS = 64
 #: States beyond which the bound is not tried.
 MAX_STATES = 3_000_000
+#: Steps of a check; active requests that are told apart in any case, for each that fits.
+MAX_CHECKED, ROOM = 65_000_000, 2.0
 #: Different sizes of prompts, or of finished requests, beyond which the bound is not tried.
 MAX_SIZES = 32
 #: Longest output, so that no sum along a path leaves int64.
@@ -227,4 +229,11 @@ def occupancy_graph(instance: Instance, piece: int) -> tuple[OccupancyGraph | No
         evictions=policy.preemption,
         chunked=policy.chunked_prefill,
     )
-    return graph, exponent
+    return _checkable(graph), exponent
+
+
+def _checkable(graph: OccupancyGraph) -> OccupancyGraph:
+    """The graph with as many active requests told apart as a checker has time for."""
+    while graph.checked > MAX_CHECKED and graph.rows > ROOM * graph.slots:
+        graph = replace(graph, limit=graph.rows - 1 - max(1, graph.rows // 16))
+    return graph

@@ -9,6 +9,7 @@ from typing import Any
 
 from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
+from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.occupancy import Occupancy
 from infermax_opt.infermax.checker.pieces import FAR
@@ -32,9 +33,10 @@ def priced_start(graph: Occupancy, instance: Instance, given: Field) -> int:
     require(1 <= len(kv) <= fewest, "memory: there may be fewer batches")
     require(min(kv) >= 0, "memory: a price of KV is below 0")
     require(not graph.wide or active >= 0, "memory: more active requests than lists would cost less")
+    work = Work()  # as long as a proof of its own
     fixed = len(kv) * min(graph.plain, graph.pure) - graph.capacity * sum(kv)
     for inputs, outputs, count in graph.old:
-        instance.work.spend(12 * len(kv) * outputs)
+        work.spend(12 * len(kv) * outputs)
         fixed += count * min(0, cheapest_life(graph, inputs, outputs, kv, (active, size)))
     for k, ((first, _), row) in enumerate(zip(graph.ranges, graph.potential, strict=True)):
         costs = (v - size * u for u, v in enumerate(row, first) if v != FAR)

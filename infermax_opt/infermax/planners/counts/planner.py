@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph
 from infermax_opt.infermax.bounds._occupancy_guide import OccupancyGuide, occupancy_guide
-from infermax_opt.infermax.bounds.occupancy import MAX_SLOTS, occupancy_graph
+from infermax_opt.infermax.bounds.occupancy import occupancy_graph
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, run_length
 from infermax_opt.infermax.planners.counts import _kernel
@@ -40,8 +40,8 @@ __all__ = ["CountOptions", "count_plans", "count_search", "counts_help"]
 
 #: Tokens of the longest output, states of the graph, and batches that the KV area takes, at most.
 MAX_OUTPUT, MAX_STATES, MAX_EXPECTED = 32, 200_000, 20_000
-#: Fewest requests of mean size that fill the KV.
-FEW = 8.0
+#: Fewest and most requests of mean size that fill the KV.
+FEW, MANY = 8.0, 48.0
 #: Largest share of a batch that the refill of a mean request takes.
 DEAR = 0.25
 #: Most evicted requests that return in a batch: with more of them the nodes kept become alike.
@@ -106,7 +106,7 @@ def counts_help(instance: Instance) -> bool:
         and graph.plain > 0
         and graph.wide == 0
         and graph.states <= MAX_STATES
-        and FEW <= graph.slots <= MAX_SLOTS
+        and FEW <= graph.slots <= MANY
         and graph.area <= MAX_EXPECTED * graph.capacity
         and graph.rho * (inputs + outputs / 2) <= DEAR * graph.plain
     )

@@ -3,6 +3,7 @@
 In steps of w batches a request makes w tokens or none, and is held there as if it had all that it makes in
 the step; so what fits there fits batch by batch.  Each step becomes several shorter ones, in which memory
 is left over at first.  The search leaves out steps at random and repairs what broke, as long as that pays.
+In steps of one batch that search and the best moments for what it found (`_timing`) take turns.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.lives import _kernel
 from infermax_opt.infermax.planners.lives._kernel import AWAY, DECODE, ENTER, FAR, IDLE, Level
+from infermax_opt.infermax.planners.lives._timing import retimed, times_help
 from infermax_opt.infermax.planners.lives._write import lives_of, written
 from infermax_opt.infermax.planners.plan._options import filled_batches
 
@@ -39,8 +41,10 @@ MAX_CELLS = 20_000_000
 STEPS, SHORTER = 32, 4
 #: Shares of the time by which the search in the longest steps ends, and that in all but the shortest.
 FIRST_SHARE, LAST_SHARE = 0.3, 0.6
-#: Share by which that in steps of one batch ends which starts from them; one from a known schedule follows.
-AGAIN_SHARE = 0.75
+#: Shares by which those in steps of one batch end which start from these, and from a known schedule.
+AGAIN_SHARE, KNOWN_SHARE = 0.65, 0.75
+#: Share of the time left that the search for better moments has, and seconds at most; seconds between two.
+TIMES_SHARE, TIMES_SECONDS, TURN_SECONDS = 0.25, 8.0, 6.0
 #: Steps at the beginning, as a multiple of what the memory needs.
 ROOM = 1.3
 #: Price of a token of KV too much, in shares of what a full batch pays for one.
@@ -98,20 +102,52 @@ def lives_plans(
         return None if deadline is None else began + share * (deadline - began)
 
     lives = _in_longer_steps(instance, seed, until)
-    searches = [_Search(instance, 1, lives, seed)]
-    other = None if known is None else lives_of(instance, known)
-    if other is not None:
-        searches.append(_Search(instance, 1, other, seed))
-    best = FAR
-    for search, share in zip(searches, (LAST_SHARE if lives is None else AGAIN_SHARE, 1.0), strict=False):
-        for seconds in search.improve(until(share)):
-            if seconds < best:
-                best = seconds
+    others = [] if known is None else [lives_of(instance, known)]
+    starts = [(lives, AGAIN_SHARE), *((other, KNOWN_SHARE) for other in others if other is not None)]
+    best: _Search | None = None
+    for number, (start, share) in enumerate(starts):
+        search = _Search(instance, 1, start, seed)
+        least = FAR if best is None else best.value
+        for seconds in search.improve(until(share if number else min(share, LAST_SHARE if lives is None else share))):
+            if seconds < least:
+                least = seconds
                 yield "lives", written(instance, search.lives)
-    if deadline is not None:
-        search = min(searches, key=lambda search: search.value)
-        for _ in search.improve(deadline):
-            yield "lives", written(instance, search.lives)
+        best = search if best is None or search.value < best.value else best
+    if best is not None:
+        for lives in _in_turns(best, seed, deadline):
+            yield "lives", written(instance, lives)
+
+
+def _in_turns(best: _Search, seed: int, deadline: float | None) -> Iterator[Lives]:
+    """Better moments for lives in steps of one batch, and a search from there, again and again.
+
+    Parameters
+    ----------
+    best : _Search
+    seed : int
+    deadline : float or None
+        Without one, each has one turn.
+    """
+    instance, turn, timed = best.instance, 0, times_help(best.instance)
+    while turn == 0 if deadline is None else time.monotonic() < deadline:
+        turn += 1
+        search = best
+        if timed and best.value < FAR:
+            lives = retimed(instance, best.lives, deadline=_soon(deadline, TIMES_SECONDS, TIMES_SHARE))
+            if lives is not None:
+                search = _Search(instance, 1, lives, seed + turn)
+        least = best.value
+        for seconds in search.improve(_soon(deadline, TURN_SECONDS, 1.0)):
+            if seconds < least:
+                least = seconds
+                yield search.lives
+        best = min((search, best), key=lambda some: some.value)
+
+
+def _soon(deadline: float | None, seconds: float, share: float) -> float | None:
+    """A moment so many seconds from now, but no more than a share of the time left."""
+    now = time.monotonic()
+    return None if deadline is None else now + min(seconds, share * (deadline - now))
 
 
 def _in_longer_steps(instance: Instance, seed: int, until: Callable[[float], float | None]) -> Lives | None:

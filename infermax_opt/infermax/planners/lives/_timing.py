@@ -35,8 +35,8 @@ __all__ = ["retimed", "times_help"]
 MAX_STRETCHES = 800
 #: Relative precision of a program in whole numbers; what is as near to one counts as one.
 PRECISION, WHOLE = 1e-4, 1e-6
-#: Seconds for which rounding may last where there is no deadline.
-ROUNDING = 20.0
+#: Share of the time for which rounding may last, and seconds where there is no deadline.
+ROUNDING_SHARE, ROUNDING = 0.4, 20.0
 
 
 class _Stretch(NamedTuple):
@@ -58,7 +58,7 @@ def times_help(instance: Instance) -> bool:
     return instance.system.block_size == 1 and (running is None or running >= len(instance.requests))
 
 
-def retimed(instance: Instance, lives: Lives, *, deadline: float | None = None) -> Lives | None:
+def retimed(instance: Instance, lives: Lives, *, seed: int = 0, deadline: float | None = None) -> Lives | None:
     """Lives in which the same happens in the same order, at better moments.
 
     Parameters
@@ -67,6 +67,7 @@ def retimed(instance: Instance, lives: Lives, *, deadline: float | None = None) 
         One of those that `times_help` names.
     lives : int8 array
         In steps of one batch.
+    seed : int
     deadline : float, optional
         Moment of `time.monotonic` at which to stop; without one, moments are rounded only.
 
@@ -78,15 +79,16 @@ def retimed(instance: Instance, lives: Lives, *, deadline: float | None = None) 
     import numpy as np
 
     stretches = _stretches_of(lives)
-    if len(stretches) > MAX_STRETCHES:
+    if len(stretches) > MAX_STRETCHES or len({some.request for some in stretches}) < len(lives):
         return None
     program = _Program(instance, stretches)
     start = np.array([moment for some in stretches for moment in (some.begin, some.end)] + [lives.shape[1]], float)
-    found = program.rounded(time.monotonic() + ROUNDING if deadline is None else deadline)
+    now = time.monotonic()
+    found = program.rounded(now + (ROUNDING if deadline is None else ROUNDING_SHARE * (deadline - now)))
     if found is None or found @ program.cost > start @ program.cost:
         found = start
     if deadline is not None:
-        found = program.whole(deadline, found)
+        found = program.whole(deadline, found, seed)
     times = [int(value) for value in found.round()]
     changed = _lives_at(stretches, times, len(lives))
     return changed if _prompts_fit(instance, changed) else None
@@ -101,7 +103,7 @@ def _stretches_of(lives: Lives) -> list[_Stretch]:
         makes = (life == DECODE) | (life == ENTER)
         begins = np.flatnonzero((life == ENTER) | (makes & ~np.append(False, makes[:-1])))
         ends = [int(begin) + int(np.argmin(np.append(makes[begin:], False))) for begin in begins]
-        ends = [min(end, int(later)) for end, later in zip(ends, [*begins[1:], len(life)], strict=True)]
+        ends = [min(end, int(later)) for end, later in zip(ends, [*begins[1:], len(life)], strict=False)]
         enters = [bool(life[begin] == ENTER) for begin in begins]
         for n, begin in enumerate(begins.tolist()):
             leaves = n + 1 == len(enters) or enters[n + 1]
@@ -280,10 +282,11 @@ class _Program:
         return solver
 
     def rounded(self, deadline: float) -> Point | None:
-        """Whole moments, one after the other the better of the next two, all others being free."""
+        """Whole moments: the first that is none is no later than the one before it, or no earlier than the next."""
         import numpy as np
 
-        solver = self._solver()
+        solver, count = self._solver(), len(self.cost)
+        low, high = np.zeros(count), np.full(count, np.inf)
         point = _optimum(solver)
         while point is not None and time.monotonic() < deadline:
             broken = np.flatnonzero(np.abs(point[1] - point[1].round()) > WHOLE)
@@ -291,21 +294,20 @@ class _Program:
                 return point[1]
             column = int(broken[np.argmin(point[1][broken])])
             below, tried = float(np.floor(point[1][column])), []
-            for value in (below, below + 1, below + 2, below - 1, below + 3):
-                if len(tried) > 0 and value > below + 1 or len(tried) > 1:
-                    break
-                solver.changeColBounds(column, value, value)
+            for span in ((low[column], below), (below + 1, high[column])):
+                solver.changeColBounds(column, *span)
                 other = _optimum(solver)
                 if other is not None:
-                    tried.append((other[0], value, other[1]))
+                    tried.append((other[0], span, other[1]))
             if not tried:
                 return None
-            least, value, moments = min(tried, key=lambda one: one[:2])
-            solver.changeColBounds(column, value, value)
+            least, span, moments = min(tried, key=lambda one: one[:2])
+            low[column], high[column] = span
+            solver.changeColBounds(column, *span)
             point = least, moments
         return None
 
-    def whole(self, deadline: float, start: Point | None) -> Point | None:
+    def whole(self, deadline: float, start: Point, seed: int) -> Point:
         """The best whole moments that are found in time, from some on."""
         import highspy
         import numpy as np
@@ -315,10 +317,10 @@ class _Program:
         solver.changeColsIntegrality(count, np.arange(count, dtype=np.int32), whole)
         solver.setOptionValue("time_limit", max(0.0, deadline - time.monotonic()))
         solver.setOptionValue("mip_rel_gap", PRECISION)
-        if start is not None:
-            solution = highspy.HighsSolution()
-            solution.col_value = start.tolist()
-            solver.setSolution(solution)
+        solver.setOptionValue("random_seed", seed % 2**31)
+        solution = highspy.HighsSolution()
+        solution.col_value = start.tolist()
+        solver.setSolution(solution)
         solver.run()
         if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             return start

@@ -39,16 +39,21 @@ MAX_REQUESTS = 64
 MAX_CELLS = 20_000_000
 #: Steps with tokens that the longest request takes in the longest steps; by what steps become shorter.
 STEPS, SHORTER = 32, 4
-#: Shares of the time by which the search in the longest steps ends, and that in all but the shortest.
-FIRST_SHARE, LAST_SHARE = 0.3, 0.6
-#: Shares by which those in steps of one batch end which start from these, and from a known schedule.
-AGAIN_SHARE, KNOWN_SHARE = 0.65, 0.75
-#: Share of the time left that the search for better moments has, and seconds at most; seconds between two.
-TIMES_SHARE, TIMES_SECONDS, TURN_SECONDS = 0.25, 8.0, 6.0
+#: Share of the time by which searches from longer steps end, and that from a known schedule.
+STARTS_SHARE, KNOWN_SHARE = 0.6, 0.7
+#: Seconds that each of the former has at least, where memory is full for no more than so many batches.
+START_SECONDS, START_BATCHES = 5.0, 1500
+#: Shares of these by which the search in the longest steps ends, and that in all but the shortest.
+FIRST_SHARE, LAST_SHARE = 0.6, 0.7
+#: Share of the time left that the search for better moments has, that after a start, and seconds at most;
+#: seconds between two.
+TIMES_SHARE, START_TIMES_SHARE, TIMES_SECONDS, TURN_SECONDS = 0.25, 0.7, 8.0, 6.0
 #: Steps at the beginning, as a multiple of what the memory needs.
 ROOM = 1.3
 #: Price of a token of KV too much, in shares of what a full batch pays for one.
 PRICE = 4.0
+#: The largest price where nothing has kept the limits yet, as a multiple of the first.
+DEAREST = 1e3
 #: Lives taken out together at most; tokens by which one differs from that before it, in shorter steps.
 TOGETHER, BAND = 6, 16
 #: Temperatures at the beginning and the end, as shares of what a refill costs.
@@ -101,21 +106,54 @@ def lives_plans(
     def until(share: float) -> float | None:
         return None if deadline is None else began + share * (deadline - began)
 
-    lives = _in_longer_steps(instance, seed, until)
-    others = [] if known is None else [lives_of(instance, known)]
-    starts = [(lives, AGAIN_SHARE), *((other, KNOWN_SHARE) for other in others if other is not None)]
     best: _Search | None = None
-    for number, (start, share) in enumerate(starts):
-        search = _Search(instance, 1, start, seed)
+    for search in _starts(instance, seed, known, until):
         least = FAR if best is None else best.value
-        for seconds in search.improve(until(share if number else min(share, LAST_SHARE if lives is None else share))):
-            if seconds < least:
-                least = seconds
-                yield "lives", written(instance, search.lives)
-        best = search if best is None or search.value < best.value else best
+        if search.value < least:
+            best = search
+            yield "lives", written(instance, search.lives)
     if best is not None:
         for lives in _in_turns(best, seed, deadline):
             yield "lives", written(instance, lives)
+
+
+def _starts(
+    instance: Instance, seed: int, known: Schedule | None, until: Callable[[float], float | None]
+) -> Iterator[_Search]:
+    """Searches in steps of one batch: some from longer steps, one from a known schedule.
+
+    Parameters
+    ----------
+    instance : Instance
+    seed : int
+    known : Schedule or None
+    until : callable
+        Moment when a share of the time has passed.
+    """
+    begin, end = until(0.0), until(STARTS_SHARE)
+    least = START_SECONDS * max(1.0, filled_batches(instance) / START_BATCHES)
+    number = 1 if begin is None or end is None else max(1, int((end - begin) / least))
+    for turn in range(number):
+        # What took longer than it should takes from all that follow.
+        now = time.monotonic()
+        last = None if end is None else now + (end - now) / (number - turn)
+        lives = _in_longer_steps(instance, seed + turn, now, last)
+        yield from _improved(instance, lives, seed + turn, last)
+    lives = None if known is None else lives_of(instance, known)
+    if lives is not None:
+        yield from _improved(instance, lives, seed, until(KNOWN_SHARE))
+
+
+def _improved(instance: Instance, lives: Lives | None, seed: int, deadline: float | None) -> Iterator[_Search]:
+    """A search in steps of one batch, from better moments if there are any, that has lasted some time."""
+    if lives is not None and times_help(instance):
+        changed = retimed(instance, lives, deadline=_soon(deadline, TIMES_SECONDS, START_TIMES_SHARE))
+        lives = lives if changed is None else changed
+    search = _Search(instance, 1, lives, seed)
+    for _ in search.improve(deadline):
+        pass
+    if search.value < FAR:
+        yield search
 
 
 def _in_turns(best: _Search, seed: int, deadline: float | None) -> Iterator[Lives]:
@@ -133,7 +171,8 @@ def _in_turns(best: _Search, seed: int, deadline: float | None) -> Iterator[Live
         turn += 1
         search = best
         if timed and best.value < FAR:
-            lives = retimed(instance, best.lives, deadline=_soon(deadline, TIMES_SECONDS, TIMES_SHARE))
+            until = _soon(deadline, TIMES_SECONDS, TIMES_SHARE)
+            lives = retimed(instance, best.lives, seed=seed + turn, deadline=until)
             if lives is not None:
                 search = _Search(instance, 1, lives, seed + turn)
         least = best.value
@@ -150,20 +189,21 @@ def _soon(deadline: float | None, seconds: float, share: float) -> float | None:
     return None if deadline is None else now + min(seconds, share * (deadline - now))
 
 
-def _in_longer_steps(instance: Instance, seed: int, until: Callable[[float], float | None]) -> Lives | None:
+def _in_longer_steps(instance: Instance, seed: int, begin: float, end: float | None) -> Lives | None:
     """Lives in steps of one batch, found in longer ones; None where outputs are short.
 
     Parameters
     ----------
     instance : Instance
     seed : int
-    until : callable
-        Moment when a share of the time has passed.
+    begin, end : float, float or None
+        Moments between which this and a search from there take place.
     """
     spans, lives = _spans(max(request.output_tokens for request in instance.requests)), None
     for number, (span, shorter) in enumerate(itertools.pairwise(spans)):
         search = _Search(instance, span, lives, seed)
-        for _ in search.improve(until(FIRST_SHARE + (LAST_SHARE - FIRST_SHARE) * number / (len(spans) - 1))):
+        share = FIRST_SHARE + (LAST_SHARE - FIRST_SHARE) * number / (len(spans) - 1)
+        for _ in search.improve(None if end is None else begin + share * (end - begin)):
             pass
         lives = search.finer(span // shorter)
     return lives
@@ -261,7 +301,8 @@ class _Search:
             self.lives = np.ascontiguousarray(best)
             self.price = np.full(self.lives.shape[1], self.base)
         elif self.value >= FAR:
-            self.lives, self.price = lives, price  # on from here, until something keeps the limits
+            # On from here, until something keeps the limits, at prices that still tell steps apart.
+            self.lives, self.price = lives, np.minimum(price, DEAREST * self.base)
         return float(found)
 
     def _without_idle_steps(self, seconds: float, lives: Lives) -> tuple[float, Lives]:

@@ -58,7 +58,9 @@ def times_help(instance: Instance) -> bool:
     return instance.system.block_size == 1 and (running is None or running >= len(instance.requests))
 
 
-def retimed(instance: Instance, lives: Lives, *, seed: int = 0, deadline: float | None = None) -> Lives | None:
+def retimed(
+    instance: Instance, lives: Lives, *, seed: int = 0, deadline: float | None = None
+) -> Lives | None:
     """Lives in which the same happens in the same order, at better moments.
 
     Parameters
@@ -82,7 +84,9 @@ def retimed(instance: Instance, lives: Lives, *, seed: int = 0, deadline: float 
     if len(stretches) > MAX_STRETCHES or len({some.request for some in stretches}) < len(lives):
         return None
     program = _Program(instance, stretches)
-    start = np.array([moment for some in stretches for moment in (some.begin, some.end)] + [lives.shape[1]], float)
+    start = np.array(
+        [moment for some in stretches for moment in (some.begin, some.end)] + [lives.shape[1]], float
+    )
     now = time.monotonic()
     found = program.rounded(now + (ROUNDING if deadline is None else ROUNDING_SHARE * (deadline - now)))
     if found is None or found @ program.cost > start @ program.cost:
@@ -166,10 +170,8 @@ class _Program:
         self.moments = sorted({end for end, _ in leaving})
         self.leaving = [[n for end, n in leaving if end == moment] for moment in self.moments]
         #: For each boundary, how many of these moments lie before it or are it.
-        self.before = [
-            (int(np.searchsorted(self.moments, s.begin, "right")), int(np.searchsorted(self.moments, s.end, "right")))
-            for s in stretches
-        ]  # fmt: skip
+        bounds = np.array([(s.begin, s.end) for s in stretches])
+        self.before = np.searchsorted(self.moments, bounds, "right").tolist()
         self._add_order()
         for moment in range(len(self.moments)):
             self._add_memory(moment)
@@ -282,7 +284,7 @@ class _Program:
         return solver
 
     def rounded(self, deadline: float) -> Point | None:
-        """Whole moments: the first that is none is no later than the one before it, or no earlier than the next."""
+        """Whole moments: the first that is none becomes no later than it is, or no earlier, whole each time."""
         import numpy as np
 
         solver, count = self._solver(), len(self.cost)

@@ -56,8 +56,10 @@ PRICE = 4.0
 DEAREST = 1e3
 #: Lives taken out together at most; tokens by which one differs from that before it, in shorter steps.
 TOGETHER, BAND = 6, 16
-#: Temperatures at the beginning and the end, as shares of what a refill costs.
-HOT, COLD, REHEAT = 0.5, 0.04, (1.0, 0.5, 0.2)
+#: Temperatures at the beginning, where lives are good already, and at the end, as shares of what a refill costs.
+HOT, WARM, COLD = 0.5, 0.2, 0.04
+#: Shares of the first one with which annealing begins again.
+REHEAT = (1.0, 0.5, 0.2)
 #: Seconds between two changes of what is searched for; those changes and rounds where there is no deadline.
 SPELL, SPELLS, ROUNDS = 0.4, 8, 400
 #: Share of the steps left out at once, first.
@@ -144,7 +146,9 @@ def _starts(
         yield from _improved(instance, lives, seed, until(KNOWN_SHARE))
 
 
-def _improved(instance: Instance, lives: Lives | None, seed: int, deadline: float | None) -> Iterator[_Search]:
+def _improved(
+    instance: Instance, lives: Lives | None, seed: int, deadline: float | None
+) -> Iterator[_Search]:
     """A search in steps of one batch, from better moments if there are any, that has lasted some time."""
     if lives is not None and times_help(instance):
         changed = retimed(instance, lives, deadline=_soon(deadline, TIMES_SECONDS, START_TIMES_SHARE))
@@ -175,7 +179,7 @@ def _in_turns(best: _Search, seed: int, deadline: float | None) -> Iterator[Live
             lives = retimed(instance, best.lives, seed=seed + turn, deadline=until)
             if lives is not None:
                 search = _Search(instance, 1, lives, seed + turn)
-        least = best.value
+        search.hot, least = WARM, best.value
         for seconds in search.improve(_soon(deadline, TURN_SECONDS, 1.0)):
             if seconds < least:
                 least = seconds
@@ -242,11 +246,14 @@ class _Search:
         The best found so far, if there are any.
     value : float
         Their makespan in seconds; FAR without.
+    hot : float
+        Temperature at the beginning of an annealing, as a share of what a refill costs.
     """
 
     def __init__(self, instance: Instance, span: int, lives: Lives | None, seed: int):
         import numpy as np
 
+        self.hot = HOT
         self.instance, self.rng = instance, np.random.default_rng((seed, span))
         self.level, self.kinds = _level_of(instance, span)
         longest, self.value = int(self.level.ends.max()), FAR
@@ -288,7 +295,7 @@ class _Search:
         import numpy as np
 
         lives, price = self._changed(fewer)
-        best, hot = np.zeros_like(lives), HOT * self.refill
+        best, hot = np.zeros_like(lives), self.hot * self.refill
         if self.value < FAR:
             hot *= float(self.rng.choice(REHEAT))
         found = _kernels()(

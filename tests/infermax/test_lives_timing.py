@@ -25,7 +25,7 @@ from tests.support import case, value
 PLAIN = CostModel([("1", "0.25")], ("0", "0.001"), ("0", "0"))
 
 
-def slack(instance: Instance, lives: _timing.Lives, draw: st.DataObject) -> _timing.Lives:
+def slack(instance: Instance, lives: Lives, draw: st.DataObject) -> _timing.Lives:
     """The lives with some batches more in which all who are there idle."""
     for _ in range(draw.draw(st.integers(0, 4))):
         at = draw.draw(st.integers(1, lives.shape[1] - 1)) if lives.shape[1] > 1 else 0

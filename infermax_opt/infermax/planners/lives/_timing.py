@@ -29,27 +29,35 @@ if TYPE_CHECKING:
     Lives = npt.NDArray[np.int8]
     Point = npt.NDArray[np.float64]
 
-__all__ = ["retimed", "times_help"]
+__all__ = ["Program", "Stretch", "optimum", "retimed", "stretches_of", "times_help", "whole_lives"]
 
 #: Stretches beyond which programs take too long.
 MAX_STRETCHES = 800
 #: Relative precision of a program in whole numbers; what is as near to one counts as one.
 PRECISION, WHOLE = 1e-4, 1e-6
 #: Share of the time for which rounding may last, and seconds where there is no deadline.
-ROUNDING_SHARE, ROUNDING = 0.4, 20.0
+ROUNDING_SHARE, ROUNDING = 0.7, 20.0
 
 
-class _Stretch(NamedTuple):
+class Stretch(NamedTuple):
     """Batches in a row with a token in each; the batch of its first one, and that after its last.
 
     `enters`: whether the request was away before it; `leaves`: whether it is away afterwards.
     """
 
     request: int
-    begin: int
-    end: int
+    begin: float
+    end: float
     enters: bool
     leaves: bool
+
+
+class Order(NamedTuple):
+    """That a column is no less than a moment (side 1), no more (-1), or the same (0)."""
+
+    column: int
+    moment: int
+    side: int
 
 
 def times_help(instance: Instance) -> bool:
@@ -78,28 +86,38 @@ def retimed(
     int8 array or None
         None where nothing was found in time.  They may be no better, as presence is not counted.
     """
-    import numpy as np
-
-    stretches = _stretches_of(lives)
-    if len(stretches) > MAX_STRETCHES or len({some.request for some in stretches}) < len(lives):
+    stretches = stretches_of(lives)
+    if stretches is None:
         return None
-    program = _Program(instance, stretches)
-    start = np.array(
-        [moment for some in stretches for moment in (some.begin, some.end)] + [lives.shape[1]], float
-    )
+    return whole_lives(Program(instance, stretches), len(lives), seed, deadline)
+
+
+def whole_lives(program: Program, requests: int, seed: int, deadline: float | None) -> Lives | None:
+    """The lives of a program in whole numbers, at the best moments that are found in time.
+
+    Parameters
+    ----------
+    program : Program
+        The moments of its stretches count where they are whole and fit.
+    requests : int
+    seed : int
+    deadline : float or None
+    """
     now = time.monotonic()
     found = program.rounded(now + (ROUNDING if deadline is None else ROUNDING_SHARE * (deadline - now)))
-    if found is None or found @ program.cost > start @ program.cost:
+    start = program.start
+    if start is not None and (found is None or found @ program.cost > start @ program.cost):
         found = start
     if deadline is not None:
         found = program.whole(deadline, found, seed)
-    times = [int(value) for value in found.round()]
-    changed = _lives_at(stretches, times, len(lives))
-    return changed if _prompts_fit(instance, changed) else None
+    if found is None:
+        return None
+    changed = _lives_at(program.stretches, [int(value) for value in found.round()], requests)
+    return changed if _prompts_fit(program.instance, changed) else None
 
 
-def _stretches_of(lives: Lives) -> list[_Stretch]:
-    """All stretches, by request and time."""
+def stretches_of(lives: Lives) -> list[Stretch] | None:
+    """All stretches, by request and time; None where they are too many, or lives are not whole."""
     import numpy as np
 
     found = []
@@ -111,11 +129,12 @@ def _stretches_of(lives: Lives) -> list[_Stretch]:
         enters = [bool(life[begin] == ENTER) for begin in begins]
         for n, begin in enumerate(begins.tolist()):
             leaves = n + 1 == len(enters) or enters[n + 1]
-            found.append(_Stretch(request, begin, ends[n], enters[n], leaves))
-    return found
+            found.append(Stretch(request, begin, ends[n], enters[n], leaves))
+    whole = len({some.request for some in found}) == len(lives)
+    return found if whole and len(found) <= MAX_STRETCHES else None
 
 
-def _lives_at(stretches: list[_Stretch], times: list[int], requests: int) -> Lives:
+def _lives_at(stretches: list[Stretch], times: list[int], requests: int) -> Lives:
     """Lives whose stretches begin and end at these moments."""
     import numpy as np
 
@@ -142,28 +161,31 @@ def _prompts_fit(instance: Instance, lives: Lives) -> bool:
     return bool(fits.all())
 
 
-class _Program:
-    """The program: columns 2 n and 2 n + 1 are the moments of stretch n, the last one is the number of batches.
+class Program:
+    """The program: columns 2 n and 2 n + 1 are the moments of stretch n, the last is the number of batches.
 
     Parameters
     ----------
     instance : Instance
-    stretches : list of _Stretch
+    stretches : list of Stretch
     """
 
-    def __init__(self, instance: Instance, stretches: list[_Stretch]):
+    def __init__(self, instance: Instance, stretches: list[Stretch]):
         import numpy as np
 
         self.instance, self.stretches = instance, stretches
         self.lives = [list(some) for _, some in itertools.groupby(
             range(len(stretches)), key=lambda n: stretches[n].request
         )]  # fmt: skip
+        #: What each row says about the order, if it does.
+        self.order: list[Order | None] = []
         self.low: list[float] = []
         self.high: list[float] = []
         self.starts: list[int] = []
         self.columns: list[int] = []
         self.values: list[float] = []
-        self.cost = np.zeros(2 * len(stretches) + 1)
+        #: What columns cost, and what all refills cost besides.
+        self.cost, self.fixed = np.zeros(2 * len(stretches) + 1), 0.0
         self._add_lives()
         leaving = sorted((s.end, n) for n, s in enumerate(stretches) if s.leaves)
         #: Moments at which somebody leaves, and those who do, one after the other.
@@ -177,17 +199,29 @@ class _Program:
             self._add_memory(moment)
         self._add_prompts()
 
-    def _row(self, low: float, high: float, weights: dict[int, int]) -> None:
+    @property
+    def start(self) -> Point | None:
+        """The moments of the stretches themselves, if they are whole and fit."""
+        import numpy as np
+
+        times = [moment for some in self.stretches for moment in (some.begin, some.end)]
+        point = np.array([*times, max(times)], float)
+        sums = np.add.reduceat(point[self.columns] * self.values, self.starts)
+        fits = (point == point.round()).all() and (sums >= self.low).all() and (sums <= self.high).all()
+        return point if bool(fits) else None
+
+    def _row(self, low: float, high: float, weights: dict[int, int], order: Order | None = None) -> None:
         used = {column: weight for column, weight in weights.items() if weight}
         self.starts.append(len(self.columns))
+        self.order.append(order)
         self.low.append(low)
         self.high.append(high)
         self.columns += used
         self.values += used.values()
 
-    def _apart(self, later: int, earlier: int, least: int) -> None:
+    def _apart(self, later: int, earlier: int, least: int, order: Order | None = None) -> None:
         """One column is at least so much more than another."""
-        self._row(least, float("inf"), {later: 1, earlier: -1})
+        self._row(least, float("inf"), {later: 1, earlier: -1}, order)
 
     def _add_lives(self) -> None:
         """Requests make all their tokens, and enter again after one batch at least; what that costs."""
@@ -207,6 +241,7 @@ class _Program:
                     if stretch.enters:
                         size = request.input_tokens + made
                         each = unit.beta[piece] - unit.d1 + 2 * unit.p1 * size
+                        self.fixed += each * request.input_tokens - unit.p1 * size * size + unit.p0
                         for column, weight in _tokens(life[:place]).items():
                             self.cost[column] += weight * each
                 made += stretch.end - stretch.begin
@@ -216,17 +251,17 @@ class _Program:
         at = [2 * some[0] + 1 for some in self.leaving]
         for some in self.leaving:
             for n in some[1:]:
-                self._row(0, 0, {2 * n + 1: 1, 2 * some[0] + 1: -1})
+                self._row(0, 0, {2 * n + 1: 1, 2 * some[0] + 1: -1}, Order(2 * n + 1, 2 * some[0] + 1, 0))
         for earlier, later in itertools.pairwise(at):
-            self._apart(later, earlier, 1)
+            self._apart(later, earlier, 1, Order(later, earlier, 1))
         for n, stretch in enumerate(self.stretches):
             # Who begins to idle when somebody leaves may do so, but who comes then comes later.
             for end in (0, 1) if not stretch.leaves else (0,):
                 count = self.before[n][end]
                 if count > 0:
-                    self._apart(2 * n + end, at[count - 1], 0)
+                    self._apart(2 * n + end, at[count - 1], 0, Order(2 * n + end, at[count - 1], 1))
                 if count < len(at):
-                    self._apart(at[count], 2 * n + end, 1 - end)
+                    self._apart(at[count], 2 * n + end, 1 - end, Order(2 * n + end, at[count], -1))
 
     def _add_memory(self, moment: int) -> None:
         """The KV held in the batch before a moment."""
@@ -271,7 +306,7 @@ class _Program:
             if first > 0 and entering[first - 1][0] < begin:
                 self._apart(2 * n, 2 * entering[first - 1][1], 1)
 
-    def _solver(self) -> highspy.Highs:
+    def solver(self) -> highspy.Highs:
         import numpy as np
 
         solver, count = quiet_solver(), len(self.cost)
@@ -284,12 +319,12 @@ class _Program:
         return solver
 
     def rounded(self, deadline: float) -> Point | None:
-        """Whole moments: the first that is none becomes no later than it is, or no earlier, whole each time."""
+        """Whole moments: the first that is none is to be no later than it is, or no earlier, again."""
         import numpy as np
 
-        solver, count = self._solver(), len(self.cost)
+        solver, count = self.solver(), len(self.cost)
         low, high = np.zeros(count), np.full(count, np.inf)
-        point = _optimum(solver)
+        point = optimum(solver)
         while point is not None and time.monotonic() < deadline:
             broken = np.flatnonzero(np.abs(point[1] - point[1].round()) > WHOLE)
             if not len(broken):
@@ -298,7 +333,7 @@ class _Program:
             below, tried = float(np.floor(point[1][column])), []
             for span in ((low[column], below), (below + 1, high[column])):
                 solver.changeColBounds(column, *span)
-                other = _optimum(solver)
+                other = optimum(solver)
                 if other is not None:
                     tried.append((other[0], span, other[1]))
             if not tried:
@@ -309,20 +344,21 @@ class _Program:
             point = least, moments
         return None
 
-    def whole(self, deadline: float, start: Point, seed: int) -> Point:
+    def whole(self, deadline: float, start: Point | None, seed: int) -> Point | None:
         """The best whole moments that are found in time, from some on."""
         import highspy
         import numpy as np
 
-        solver, count = self._solver(), len(self.cost)
+        solver, count = self.solver(), len(self.cost)
         whole = np.full(count, highspy.HighsVarType.kInteger)
         solver.changeColsIntegrality(count, np.arange(count, dtype=np.int32), whole)
         solver.setOptionValue("time_limit", max(0.0, deadline - time.monotonic()))
         solver.setOptionValue("mip_rel_gap", PRECISION)
         solver.setOptionValue("random_seed", seed % 2**31)
-        solution = highspy.HighsSolution()
-        solution.col_value = start.tolist()
-        solver.setSolution(solution)
+        if start is not None:
+            solution = highspy.HighsSolution()
+            solution.col_value = start.tolist()
+            solver.setSolution(solution)
         solver.run()
         if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             return start
@@ -336,7 +372,7 @@ def _tokens(life: list[int]) -> dict[int, int]:
     return weights
 
 
-def _optimum(solver: highspy.Highs) -> tuple[float, Point] | None:
+def optimum(solver: highspy.Highs) -> tuple[float, Point] | None:
     """The least value of a program and where it is."""
     import highspy
     import numpy as np

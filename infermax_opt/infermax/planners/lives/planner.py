@@ -3,7 +3,7 @@
 In steps of w batches a request makes w tokens or none, and is held there as if it had all that it makes in
 the step; so what fits there fits batch by batch.  Each step becomes several shorter ones, in which memory
 is left over at first.  The search leaves out steps at random and repairs what broke, as long as that pays.
-In steps of one batch that search and the best moments for what it found (`_timing`) take turns.
+In steps of one batch that search and the best moments for what it found (`_timing`, `_reorder`) take turns.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.lives import _kernel
 from infermax_opt.infermax.planners.lives._kernel import AWAY, DECODE, ENTER, FAR, IDLE, Level
+from infermax_opt.infermax.planners.lives._reorder import reordered
 from infermax_opt.infermax.planners.lives._timing import retimed, times_help
 from infermax_opt.infermax.planners.lives._write import lives_of, written
 from infermax_opt.infermax.planners.plan._options import filled_batches
@@ -45,6 +46,8 @@ STARTS_SHARE, KNOWN_SHARE = 0.6, 0.7
 START_SECONDS, START_BATCHES = 5.0, 1500
 #: Shares of these by which the search in the longest steps ends, and that in all but the shortest.
 FIRST_SHARE, LAST_SHARE = 0.6, 0.7
+#: Share of the time left that the search for another order has, and seconds at most.
+ORDER_SHARE, ORDER_SECONDS = 0.5, 16.0
 #: Share of the time left that the search for better moments has, that after a start, and seconds at most;
 #: seconds between two.
 TIMES_SHARE, START_TIMES_SHARE, TIMES_SECONDS, TURN_SECONDS = 0.25, 0.7, 8.0, 6.0
@@ -56,7 +59,7 @@ PRICE = 4.0
 DEAREST = 1e3
 #: Lives taken out together at most; tokens by which one differs from that before it, in shorter steps.
 TOGETHER, BAND = 6, 16
-#: Temperatures at the beginning, where lives are good already, and at the end, as shares of what a refill costs.
+#: Temperatures at the beginning, where lives are good, and at the end, as shares of what a refill costs.
 HOT, WARM, COLD = 0.5, 0.2, 0.04
 #: Shares of the first one with which annealing begins again.
 REHEAT = (1.0, 0.5, 0.2)
@@ -175,8 +178,7 @@ def _in_turns(best: _Search, seed: int, deadline: float | None) -> Iterator[Live
         turn += 1
         search = best
         if timed and best.value < FAR:
-            until = _soon(deadline, TIMES_SECONDS, TIMES_SHARE)
-            lives = retimed(instance, best.lives, seed=seed + turn, deadline=until)
+            lives = _better_timed(best, turn, seed + turn, deadline)
             if lives is not None:
                 search = _Search(instance, 1, lives, seed + turn)
         search.hot, least = WARM, best.value
@@ -185,6 +187,15 @@ def _in_turns(best: _Search, seed: int, deadline: float | None) -> Iterator[Live
                 least = seconds
                 yield search.lives
         best = min((search, best), key=lambda some: some.value)
+
+
+def _better_timed(best: _Search, turn: int, seed: int, deadline: float | None) -> Lives | None:
+    """Its lives at better moments, from the second turn on in another order as well where there is time."""
+    if deadline is None or turn == 1:
+        until = _soon(deadline, TIMES_SECONDS, TIMES_SHARE)
+        return retimed(best.instance, best.lives, seed=seed, deadline=until)
+    until = time.monotonic() + min(ORDER_SECONDS, ORDER_SHARE * (deadline - time.monotonic()))
+    return reordered(best.instance, best.lives, seed=seed, deadline=until)
 
 
 def _soon(deadline: float | None, seconds: float, share: float) -> float | None:

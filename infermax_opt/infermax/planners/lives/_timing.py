@@ -242,6 +242,7 @@ class Program:
                         size = request.input_tokens + made
                         each = unit.beta[piece] - unit.d1 + 2 * unit.p1 * size
                         self.fixed += each * request.input_tokens - unit.p1 * size * size + unit.p0
+                        self.fixed -= unit.beta[piece] - unit.d1  # the token itself is made in any case
                         for column, weight in _tokens(life[:place]).items():
                             self.cost[column] += weight * each
                 made += stretch.end - stretch.begin
@@ -349,10 +350,13 @@ class Program:
         import highspy
         import numpy as np
 
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return start
         solver, count = self.solver(), len(self.cost)
         whole = np.full(count, highspy.HighsVarType.kInteger)
         solver.changeColsIntegrality(count, np.arange(count, dtype=np.int32), whole)
-        solver.setOptionValue("time_limit", max(0.0, deadline - time.monotonic()))
+        solver.setOptionValue("time_limit", left)
         solver.setOptionValue("mip_rel_gap", PRECISION)
         solver.setOptionValue("random_seed", seed % 2**31)
         if start is not None:

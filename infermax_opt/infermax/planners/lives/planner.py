@@ -48,9 +48,10 @@ START_SECONDS, START_BATCHES = 5.0, 1500
 FIRST_SHARE, LAST_SHARE = 0.6, 0.7
 #: Share of the time left that the search for another order has, and seconds at most.
 ORDER_SHARE, ORDER_SECONDS = 0.5, 16.0
-#: Share of the time left that the search for better moments has, that after a start, and seconds at most;
-#: seconds between two.
-TIMES_SHARE, START_TIMES_SHARE, TIMES_SECONDS, TURN_SECONDS = 0.25, 0.7, 8.0, 6.0
+#: Share of the time left that the search for better moments has, that after a start, and seconds at most.
+TIMES_SHARE, START_TIMES_SHARE, TIMES_SECONDS = 0.25, 0.7, 8.0
+#: Share of the time left between two of these, and seconds at most; seconds at the end that are not shared.
+TURN_SHARE, TURN_SECONDS, LAST_SECONDS = 0.4, 6.0, 2.0
 #: Steps at the beginning, as a multiple of what the memory needs.
 ROOM = 1.3
 #: Price of a token of KV too much, in shares of what a full batch pays for one.
@@ -181,8 +182,10 @@ def _in_turns(best: _Search, seed: int, deadline: float | None) -> Iterator[Live
             lives = _better_timed(best, turn, seed + turn, deadline)
             if lives is not None:
                 search = _Search(instance, 1, lives, seed + turn)
-        search.hot, least = WARM, best.value
-        for seconds in search.improve(_soon(deadline, TURN_SECONDS, 1.0)):
+        search.hot, least, until = WARM, best.value, _soon(deadline, TURN_SECONDS, TURN_SHARE)
+        if deadline is not None and time.monotonic() + LAST_SECONDS > deadline:
+            until = deadline
+        for seconds in search.improve(until):
             if seconds < least:
                 least = seconds
                 yield search.lives

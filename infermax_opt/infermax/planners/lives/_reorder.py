@@ -176,7 +176,7 @@ def _moved(stretches: list[Stretch], columns: list[int], moment: float) -> list[
     found = list(stretches)
     for column in columns:
         n, end = divmod(column, 2)
-        found[n] = found[n]._replace(**{"end" if end else "begin": moment})
+        found[n] = found[n]._replace(end=moment) if end else found[n]._replace(begin=moment)
     return found
 
 

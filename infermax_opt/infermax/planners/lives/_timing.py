@@ -230,7 +230,7 @@ class Program:
         self.cost[-1] = unit.alpha[piece] + unit.d0 or 1.0
         last = len(self.cost) - 1
         for life in self.lives:
-            request, made = requests[self.stretches[life[0]].request], 0
+            request, made = requests[self.stretches[life[0]].request], 0.0
             self._row(request.output_tokens, request.output_tokens, _tokens(life))
             self._apart(last, 2 * life[-1] + 1, 0)
             for place, n in enumerate(life):
@@ -288,17 +288,17 @@ class Program:
 
     def _add_prompts(self) -> None:
         """Prompts that do not fit into one batch together stay apart."""
-        system, made = self.instance.system, 0
+        system, made = self.instance.system, 0.0
         budget = min(system.max_prefill_tokens, system.max_batch_tokens - len(self.instance.requests))
         entering = []
         for n, stretch in enumerate(self.stretches):
-            made = 0 if n == 0 or self.stretches[n - 1].request != stretch.request else made
+            made = 0.0 if n == 0 or self.stretches[n - 1].request != stretch.request else made
             if stretch.enters:
                 prompt = self.instance.requests[stretch.request].input_tokens + made
                 entering.append((stretch.begin, n, prompt))
             made += stretch.end - stretch.begin
         entering.sort()
-        first = total = 0
+        first, total = 0, 0.0
         for begin, n, prompt in entering:
             total += prompt
             while total > budget and first < len(entering):

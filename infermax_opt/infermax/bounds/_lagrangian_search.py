@@ -31,7 +31,7 @@ FILL, DRAIN = 3.0, 1.25
 #: so far in the next ones to try; largest price, where 1 prices a full memory like a batch.
 STEPS, TOLERANCE, STAY, DEAREST = 300, 1e-4, 0.6, 40.0
 #: Tokens of the longest output at the coarse scale; steps at the finest scale after that.
-COARSE, FINE_STEPS = 64, 50
+COARSE, FINE_STEPS = 64, 250
 #: Lists of prices at most; relative gain of the bound below which the search ends; share of the
 #: bound that leaving a list out may cost.
 LISTS, GAIN, SLACK = 60, 2e-5, 5e-5
@@ -174,7 +174,9 @@ class LagrangianPrices:
         for path in self.paths:
             if path.end <= batches:
                 master.add(path)
-        centre = nodes.moved(*self.found[-1]) if self.found else np.ones(len(nodes.at))
+        # From those for about as many batches: prices rise steeply where batches are nearly too few.
+        near = min(reversed(self.found), key=lambda one: abs(one[0].batches - batches), default=None)
+        centre = np.ones(len(nodes.at)) if near is None else nodes.moved(*near)
         best, kept, target = -np.inf, np.empty(0, np.int64), np.inf
         for step in range(steps):
             point = centre

@@ -8,7 +8,7 @@ weights.  Floats suffice: the bound holds for any windows and weights (`infermax
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infermax_opt.core.linear import quiet_solver
 from infermax_opt.fleet.bounds.beside import horizon_of
@@ -89,15 +89,11 @@ def best_windows(
     table = _table(machine, prompts, needs)
     if not len(table.begin):
         return 0.0, [], []
-    missed, value = np.zeros(len(prompts)), 0.0
+    # Who misses where nobody looks beyond a horizon is a good guess for plans.
+    near = table._replace(cost={key: cost for key, cost in table.cost.items() if key[1] in KINDS})
     windows: list[_Window] = []
-    weights: Floats = np.zeros(0)
-    for _ in range(ROUNDS):
-        ratio, fresh = _tightest(table, 1.0 - missed)
-        if windows and ratio <= value * (1 + CLOSE) + 1e-12:
-            break
-        windows += fresh
-        value, missed, weights = _solved(windows, len(prompts), spared)
+    _, missed, _ = _grown(near, windows, (len(prompts), spared), moving=False)
+    value, _, weights = _grown(table, windows, (len(prompts), spared), moving=True)
     weighted = [
         (w.begin, w.end, w.piece, w.kind, float(weight) / (w.end - w.begin))
         for w, weight in zip(windows, weights, strict=True)
@@ -105,6 +101,33 @@ def best_windows(
     ]
     most = np.argsort(-missed, kind="stable").tolist()
     return value, weighted, [i for i in most if missed[i] > 1e-9]
+
+
+def _grown(
+    table: _Needs, windows: list[_Window], of: tuple[int, int], moving: bool
+) -> tuple[float, Floats, Floats]:
+    """Value of the program when no window is missing, the shares that are missed, and the weights of windows.
+
+    Parameters
+    ----------
+    table : _Needs
+    windows : list of _Window
+        More are added.
+    of : (int, int)
+        Requests, and how many may miss.
+    moving : bool
+        Windows move to where they bind most.
+    """
+    import numpy as np
+
+    value, missed, weights = _solved(windows, *of) if windows else (0.0, np.zeros(of[0]), np.zeros(0))
+    for _ in range(ROUNDS):
+        ratio, fresh = _tightest(table, 1.0 - missed, moving)
+        if windows and ratio <= value * (1 + CLOSE) + 1e-12:
+            break
+        windows += fresh
+        value, missed, weights = _solved(windows, *of)
+    return value, missed, weights
 
 
 def _table(machine: Machine, prompts: Sequence[int], needs: Sequence[list[Need] | None]) -> _Needs:
@@ -147,7 +170,7 @@ def _divided(needs: Sequence[list[Need] | None]) -> Iterator[tuple[int, list[Nee
             yield i, later
 
 
-def _tightest(table: _Needs, left: Floats) -> tuple[float, list[_Window]]:
+def _tightest(table: _Needs, left: Floats, moving: bool) -> tuple[float, list[_Window]]:
     """The best ratio of what is left to a length, and the best window of each length and cost."""
     found: list[_Ratio] = []
     for key, cost in table.cost.items():
@@ -155,15 +178,17 @@ def _tightest(table: _Needs, left: Floats) -> tuple[float, list[_Window]]:
         tried = _every_pair(table, weighed) if len(table.begin) <= FEW else _grids(table, weighed)
         found += [(*some, key) for some in tried]
     found.sort(key=_by_ratio, reverse=True)
-    if len(table.begin) > FEW:
+    if moving and len(table.begin) > FEW:
         found = sorted((_moved(table, left, some) for some in found[:FRESH]), key=_by_ratio, reverse=True)
     best = found[0][0]
     chosen = dict.fromkeys(some[1:] for some in found[:FRESH] if some[0] > best * 0.8)
     return best, [_window(table, *some) for some in chosen]
 
 
-def _by_ratio(some: _Ratio) -> tuple[float, ...]:
-    return some[:3]
+def _by_ratio(some: _Ratio) -> tuple[Any, ...]:
+    """What windows are sorted by; of equal ones the same comes first each time."""
+    *order, (piece, kind) = some
+    return *order, piece, str(kind)
 
 
 def _moved(table: _Needs, left: Floats, window: _Ratio) -> _Ratio:

@@ -559,18 +559,125 @@ def later_ticks(machine: Machine, prompt: int, first: int, last: int) -> int:
     ----------
     machine, prompt, first, last
     """
+    pieces = range(len(machine.alpha))
+    return max(later_by_piece(machine, prompt, (first, last), piece) for piece in pieces)
+
+
+def later_by_piece(machine: Machine, prompt: int, tokens: tuple[int, int], piece: int) -> int:
+    """The same by an affine piece of the batch time.
+
+    Parameters
+    ----------
+    machine, prompt
+    tokens : (int, int)
+        First and last.
+    piece : int
+    """
+    first, last = tokens
     count = last - first + 1
     if count <= 0:
         return 0
     # Token k is made with prompt + k - 1 tokens cached after it; beyond token 2, k - 2 more than with it.
     rise = (first - 2 + last - 2) * count // 2
-    best = 0
-    for alpha, beta in zip(machine.alpha, machine.beta, strict=True):
-        least, slope = machine.d0 + machine.d1 * prompt, machine.d1
-        if machine.preemption:
-            least, slope = min(least, machine.p0 + beta * prompt), min(slope, beta)
-        best = max(best, count * (alpha + beta + least) + slope * rise)
-    return best
+    beta, least, slope = machine.beta[piece], machine.d0 + machine.d1 * prompt, machine.d1
+    if machine.preemption:
+        least, slope = min(least, machine.p0 + beta * prompt), min(slope, beta)
+    return count * (machine.alpha[piece] + beta + least) + slope * rise
+
+
+# --- infermax_opt/fleet/checker/beside.py ---------------------------------------------------------
+# What prompts and later tokens cost beside each other, see `infermax_opt.fleet.bounds.beside`.
+#
+# A horizon, in ticks, says how long prompts of requests that decode together may have taken.
+
+#: One part of so many of what a batch takes before its work is shared by work, the others by tokens.
+PARTS = 8
+
+
+def prompt_beside(machine: Machine, prompt: int, piece: int, time: int, unit: int) -> int:
+    """What a prompt costs at least, in units.
+
+    Parameters
+    ----------
+    machine, prompt
+    piece : int
+        Affine piece of the batch time.
+    time : int
+        Ticks that its batches take together at most.
+    unit : int
+        Units of cost in a tick, a multiple of the prompt tokens of a batch.
+    """
+    fixed, beta = machine.alpha[piece] + machine.p0, machine.beta[piece]
+    pairs, each = prompt_pairs(machine, prompt), fixed * beta
+    if machine.spreads and each and machine.p1 and time:
+        chunk = isqrt(prompt * each // (PARTS * machine.p1 * time))
+        pairs = max(pairs, 3 * chunk * prompt + -PARTS * machine.p1 * chunk**3 * time // each)
+    by_tokens = (PARTS - 1) * (unit // machine.prefill) * fixed * prompt // PARTS
+    return unit * (beta * prompt + machine.p1 * pairs) + by_tokens
+
+
+def reach(machine: Machine, lengths: tuple[int, int], piece: int, between: tuple[int, int]) -> int | None:
+    """The least horizon of a request, in ticks; None if it has none.
+
+    Parameters
+    ----------
+    machine : Machine
+    lengths : (int, int)
+        Prompt and output tokens.
+    piece : int
+        Affine piece of the batch time.
+    between : (int, int)
+        Ticks from arrival to first token, and from first to last one, at most.
+    """
+    wait, spare = between[0], _spare(machine, lengths, piece, between[1])
+    full = machine.beta[piece] * machine.prefill
+    return None if not full else wait + spare - (-spare * (machine.alpha[piece] + machine.p0) // full)
+
+
+def shared_by(
+    machine: Machine, lengths: tuple[int, int], piece: int, between: tuple[int, int], horizon: int
+) -> tuple[int, int]:
+    """The share of a batch that a request pays which makes a later token of it, as a fraction times units.
+
+    Ticks that the prompt pays at least, times the tokens of a batch; and the same of the horizon.
+
+    Parameters
+    ----------
+    machine, lengths, piece, between
+        As for `reach`.
+    horizon : int
+    """
+    prompt, least = lengths[0], reach(machine, lengths, piece, between)
+    if least is None or least > horizon:
+        return 0, 1
+    fixed, size = machine.alpha[piece] + machine.p0, machine.prefill
+    work = machine.beta[piece] * prompt + machine.p1 * prompt_pairs(machine, prompt)
+    return work * size + fixed * prompt, horizon * size
+
+
+def batches_beside(machine: Machine, lengths: tuple[int, int], piece: int, count: int, span: int) -> int:
+    """Ticks of batches that make so many later tokens of a request, which its share is of, at least.
+
+    Parameters
+    ----------
+    machine, lengths, piece
+        As for `reach`.
+    count : int
+        Of these tokens.
+    span : int
+        Ticks from first to last token, at most.
+    """
+    alpha, beta = machine.alpha[piece], machine.beta[piece]
+    full, spare = beta * machine.prefill, _spare(machine, lengths, piece, span)
+    decoding = 0
+    if not machine.preemption or (beta - machine.d1) * lengths[0] >= machine.d0:
+        decoding = machine.d0 * count
+    return (PARTS - 1) * alpha * max(0, count * full - spare) // (PARTS * full) + decoding
+
+
+def _spare(machine: Machine, lengths: tuple[int, int], piece: int, span: int) -> int:
+    """Ticks from first to last token that are left for others, at most."""
+    return span - later_by_piece(machine, lengths[0], (2, lengths[1]), piece)
 
 
 # --- infermax_opt/fleet/checker/needs.py ----------------------------------------------------------
@@ -581,6 +688,8 @@ SHARED = ("kv", "tokens", "running")
 #: The same, and by the pace at which requests have to go on, where a stretch pays more than its parts.
 PACE = "pace"
 KINDS = (*SHARED, PACE)
+#: One of these, or the horizon within which prompts and later tokens are beside each other.
+Kind = str | int
 
 
 class Need(NamedTuple):
@@ -588,7 +697,8 @@ class Need(NamedTuple):
 
     `first` to `last`: its tokens made there, by number; token 1 is made by the prompt.  `spare`: ticks by
     which its batches may take longer together than they do at least for the request alone; of all later
-    tokens if of some of them.
+    tokens if of some of them.  `wait`: ticks from arrival to the latest first token, if that was made by the
+    same machine; `outputs`: tokens of the request, where that is there.
     """
 
     begin: int
@@ -596,6 +706,8 @@ class Need(NamedTuple):
     first: int
     last: int
     spare: int
+    wait: int | None = None
+    outputs: int = 0
 
 
 def needs_of(
@@ -624,7 +736,9 @@ def needs_of(
     if until is not None:
         found.append(Need(begin, ceil(date + until), 1, 1, ceil(until) - first))
     if due is not None and outputs > 1:
-        found += later_needs(machine, lengths, (begin + first, ceil(date + due)), slack, groups)
+        later = later_needs(machine, lengths, (begin + first, ceil(date + due)), slack, groups)
+        wait = None if until is None else ceil(until)
+        found += [need._replace(wait=wait, outputs=outputs) for need in later]
     return found
 
 
@@ -656,7 +770,7 @@ def later_needs(
 
 def whole_of(later: list[Need]) -> Need:
     """All later tokens of a request as one stretch."""
-    return Need(later[0].begin, later[-1].end, later[0].first, later[-1].last, later[0].spare)
+    return later[0]._replace(end=later[-1].end, last=later[-1].last)
 
 
 def _ends(machine: Machine, prompt: int, outputs: int, limits: Any) -> tuple[Any, Any, Any] | None:
@@ -694,7 +808,7 @@ def unit_of(machine: Machine) -> int:
     return machine.kv * machine.tokens * machine.prefill * max(1, machine.running)
 
 
-def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) -> int:
+def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: Kind) -> int:
     """What a stretch costs at least, in units.
 
     Parameters
@@ -702,9 +816,11 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) ->
     machine, prompt, need
     piece : int
         Affine piece of the batch time.
-    kind : str
-        One of `KINDS`.
+    kind : str or int
+        One of `KINDS`, or a horizon.
     """
+    if isinstance(kind, int):
+        return _beside(machine, prompt, need, piece, kind)
     unit, alpha, beta = unit_of(machine), machine.alpha[piece], machine.beta[piece]
     count = need.last - need.first + 1
     if need.first == 1:
@@ -716,10 +832,8 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) ->
         work += unit // machine.prefill * machine.p0 * prompt
         shares = {"kv": (machine.kv, prompt), "tokens": (machine.tokens, prompt)}
     else:
-        before = count * prompt + (need.first - 2 + need.last - 2) * count // 2
-        after = before + count
-        decode = min(machine.d1, beta) if machine.preemption else machine.d1
-        work = unit * (beta * count + decode * before)
+        after = _read(prompt, need) + count
+        decode, work = _decode(machine, beta), unit * _later_work(machine, prompt, need, beta)
         if kind == PACE:
             one, other = (beta + decode * (prompt + token - 2) for token in (need.first, need.last))
             root = count * count * (one + other + isqrt(4 * one * other))
@@ -731,6 +845,49 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) ->
         shares = {"kv": (machine.kv, after), "tokens": (machine.tokens, count)}
     limit, used = shares.get(kind, (max(1, machine.running), count if machine.running else 0))
     return work + unit // limit * alpha * used
+
+
+def _decode(machine: Machine, beta: int) -> int:
+    """Ticks of a token that a later one reads, at least."""
+    return min(machine.d1, beta) if machine.preemption else machine.d1
+
+
+def _read(prompt: int, need: Need) -> int:
+    """Tokens that those of a later stretch read."""
+    count = need.last - need.first + 1
+    return count * prompt + (need.first - 2 + need.last - 2) * count // 2
+
+
+def _later_work(machine: Machine, prompt: int, need: Need, beta: int) -> int:
+    """Ticks of work of a later stretch, at least.
+
+    Parameters
+    ----------
+    machine, prompt, need, beta
+    """
+    return beta * (need.last - need.first + 1) + _decode(machine, beta) * _read(prompt, need)
+
+
+def _beside(machine: Machine, prompt: int, need: Need, piece: int, horizon: int) -> int:
+    """What a stretch costs by a horizon.
+
+    Parameters
+    ----------
+    machine, prompt, need, piece, horizon
+    """
+    unit = unit_of(machine)
+    if need.first == 1:
+        time = need.spare + prompt_ticks(machine, prompt)
+        return prompt_beside(machine, prompt, piece, time, unit)
+    work = unit * _later_work(machine, prompt, need, machine.beta[piece])
+    if need.wait is None:
+        return work
+    lengths, span = (prompt, need.outputs), need.spare + later_ticks(machine, prompt, 2, need.outputs)
+    share, whole = shared_by(machine, lengths, piece, (need.wait, span), horizon)
+    if not share:
+        return work
+    batches = batches_beside(machine, lengths, piece, need.last - need.first + 1, span)
+    return work + unit * share * batches // whole
 
 
 def _paced(root: int, time: int, batches: int, fixed: int) -> int:
@@ -966,14 +1123,14 @@ def joint_hash(lines: Iterable[str]) -> str:
 #: What is proved where more requests can never keep their limits than may miss them.
 NEVER = "no number of machines"
 #: Steps: to find a need, besides that for each affine piece; to compare it with a window; to cost it, and by
-#: pace, besides those for each affine piece.
-FINDING, PIECE, COMPARING, COSTING, PACING = 60, 12, 2, 35, 40
+#: pace or a horizon, besides those for each affine piece.
+FINDING, PIECE, COMPARING, COSTING, PACING, LOOKING = 60, 12, 2, 35, 40, 100
 
 #: Steps of reading a window; a machine, and each of its pieces; of hashing a request.
 READING_WINDOW, OPENING, OPENING_PIECE, HASHING = 70, 1000, 60, 50
 
-#: Begin and end in ticks, weight, affine piece, what shares alpha.
-Window = tuple[int, int, int, int, str]
+#: Begin and end in ticks, weight, affine piece, what shares alpha or a horizon.
+Window = tuple[int, int, int, int, Kind]
 
 
 class Paid(NamedTuple):
@@ -996,12 +1153,19 @@ def read_windows(given: Field, machine: Machine, work: Work) -> list[Window]:
     for entry in entries:
         begin, end, weight, piece, kind = entry.items(5)
         start = begin.whole(0, MAX_INTEGER)
-        if kind.value not in KINDS:
-            kind.fail(f"{shown(kind.value)} is none of {', '.join(KINDS)}")
         number = piece.whole(0, len(machine.alpha) - 1)
         until = end.whole(start + 1, 2 * MAX_INTEGER)
-        found.append((start, until, weight.whole(1, MAX_INTEGER), number, kind.value))
+        found.append((start, until, weight.whole(1, MAX_INTEGER), number, _kind(kind)))
     return found
+
+
+def _kind(given: Field) -> Kind:
+    """What shares alpha, or a horizon."""
+    if type(given.value) is int:
+        return given.whole(1, MAX_INTEGER)
+    if given.value not in KINDS:
+        given.fail(f"{shown(given.value)} is none of {', '.join(KINDS)}")
+    return given.text()
 
 
 def finding(machine: Machine, question: Question) -> int:
@@ -1042,19 +1206,21 @@ def paid_in(machine: Machine, windows: list[Window], prompt: int, needs: list[Ne
     """
     weights = _weights(windows, needs, work) if needs else {}
     paced = sum(kind == PACE for *_, kind in weights)
-    work.spend(COSTING * len(weights) + paced * (PACING + PIECE * len(machine.alpha)))
+    looked = sum(isinstance(kind, int) for *_, kind in weights)
+    by_pieces = PIECE * (paced + looked) * len(machine.alpha)
+    work.spend(COSTING * len(weights) + PACING * paced + LOOKING * looked + by_pieces)
     return sum(
         weight * cost_of(machine, prompt, need, piece, kind)
         for (need, piece, kind), weight in weights.items()
     )
 
 
-def _weights(windows: list[Window], needs: list[Need], work: Work) -> dict[tuple[Need, int, str], int]:
+def _weights(windows: list[Window], needs: list[Need], work: Work) -> dict[tuple[Need, int, Kind], int]:
     """Weights of the windows that each need lies in, by piece and kind."""
     begins, ends = [need.begin for need in needs], [need.end for need in needs]
     first, last, soonest, latest = min(begins), max(begins), min(ends), max(ends)
     joined, groups = _stretches(needs)
-    found: dict[tuple[Need, int, str], int] = {}
+    found: dict[tuple[Need, int, Kind], int] = {}
     work.spend(COMPARING * len(windows))
     for begin, end, weight, piece, kind in windows:
         inside = joined

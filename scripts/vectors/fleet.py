@@ -69,6 +69,15 @@ def in_bursts() -> FleetQuestion:
     return FleetQuestion(workload, Fraction(3, 4))
 
 
+def beside() -> FleetQuestion:
+    """Requests that come one by one: prompts of 0.1 s, and later tokens in batches that few of them share."""
+    slo = ServiceLevel(ttft=Fraction(1), tpot=Fraction(3, 25))
+    groups = tuple(RequestGroup(f"r{k}", 100, 9, Fraction(k, 10), slo=slo) for k in range(50))
+    cost, policy = CostModel([("0.1", SLOW)], ("0", "0"), ("0", "0")), Policy(preemption=False)
+    workload = Instance("beside", groups, System(10_000, 100, 100), cost, policy, Objective.of("missed"))
+    return FleetQuestion(workload, Fraction(1))
+
+
 @cache
 def accepted() -> tuple[FleetVector, ...]:
     """One of each claim, and one that nothing is enough."""
@@ -80,6 +89,7 @@ def accepted() -> tuple[FleetVector, ...]:
         FleetVector("machines", "machines", machines),
         FleetVector("machines-by-pace", "machines", pooled_bound(paced()).certificate),
         FleetVector("machines-in-turn", "machines", pooled_bound(in_bursts()).certificate),
+        FleetVector("machines-by-a-horizon", "machines", pooled_bound(beside()).certificate),
         FleetVector("machines-of-the-question", "machines", machines, asked=machines["question"]),
         FleetVector("no-number-of-machines", "machines", never),
         FleetVector("machines-from", "machines_from", {**machines, "machines_from": machines_from(machines)}),
@@ -136,10 +146,14 @@ def rejected() -> Iterator[FleetVector]:
         faults = FAULTS[plan.claim] if plan.name == plan.claim.replace("_", "-") else ()
         for name, reason, path, new in faults:
             yield FleetVector(f"{plan.name}/{name}", plan.claim, changed(plan.certificate, path, new), reason)
-    machines, pace, in_turn, _, never = accepted()[:5]
+    machines, pace, in_turn, horizon, _, never = accepted()[:6]
     for plan, name, reason, path, new in (
         (pace, "claims-one-more", "claim", "machines", up(1)),
         (pace, "without-it", "claim", "windows.0.4", "kv"),
+        (horizon, "claims-one-more", "claim", "machines", up(1)),
+        (horizon, "without-it", "claim", "windows.0.4", "pace"),
+        (horizon, "by-a-shorter-one", "claim", "windows.0.4", up(-1)),
+        (horizon, "by-none", "malformed", "windows.0.4", 0),
         (in_turn, "claims-one-more", "claim", "machines", up(1)),
         (in_turn, "one-fewer-is-too-few", "claim", "in_turn.too_few", up(-1)),
         (in_turn, "one-more-is-too-few", "evidence", "in_turn.too_few", up(1)),

@@ -135,11 +135,13 @@ def long_one(requests: int, windows: int, pieces: int = 1, limit: str = "9") -> 
         lambda: long_one(300, 0, pieces=100_000),
         lambda: long_one(10, 1_000_000),
         lambda: {**long_one(5, 0, 100_000), "windows": [[0, 10**6, 1, k, "pace"] for k in range(9_000)]},
+        lambda: {**long_one(5, 0, 100_000), "windows": [[0, 10**6, 1, k, 1 + k] for k in range(9_000)]},
+        lambda: {**long_one(3_000, 0), "windows": [[0, 10**6, 1, 0, 10**6 + k] for k in range(900)]},
         lambda: long_one(60_000, 0, limit=f"{10**599 + 7}/{3 * 10**598}"),
         lambda: {**certificates()["price"], "cuts": [[1, 1]] * 500_000},
         lambda: {**certificates()["seconds"], "parts": certificates()["seconds"]["parts"] * 20_000},
     ],
-    ids=["requests", "pieces", "windows", "pace", "digits", "cuts", "parts"],
+    ids=["requests", "pieces", "windows", "pace", "pieces-by-horizon", "horizons", "digits", "cuts", "parts"],
 )
 def test_what_takes_long_is_rejected_soon(made: Callable[[], dict[str, Any]], tmp_path: Path) -> None:
     path = tmp_path / "long.json"

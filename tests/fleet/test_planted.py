@@ -12,7 +12,7 @@ from typing import Any
 from infermax_opt.checking.fields import Field
 from infermax_opt.fleet.bounds.pooled import pooled_bound
 from infermax_opt.fleet.checker.machine import read_machine
-from infermax_opt.fleet.checker.needs import KINDS, SHARED, cost_of, needs_of, unit_of
+from infermax_opt.fleet.checker.needs import KINDS, SHARED, Kind, cost_of, needs_of, unit_of
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.upper import fewest_machines
 from infermax_opt.infermax.data.cost import CostModel
@@ -65,7 +65,7 @@ def kept(instance: Instance, rng: random.Random) -> list[RequestGroup]:
     return found
 
 
-def dearest(certificate: dict[str, Any], kinds: Sequence[str] = KINDS) -> Fraction:
+def dearest(certificate: dict[str, Any], kinds: Sequence[Kind] = KINDS) -> Fraction:
     """What any window demands of machines at most, over all pieces and whatever shares alpha.
 
     Later tokens are taken one by one, and all of a request at once.

@@ -123,7 +123,7 @@ def dearest(question: ApartQuestion, side: str) -> Fraction:
             found = split_needs(question.machines, side, asked, asked[2] if one else 1)
             assert found is not None
             needs += [(asked[1], need) for need in found]
-        for piece, kind in product(range(len(machine.alpha)), KINDS):
+        for piece, kind in product(range(len(machine.alpha)), (*KINDS, 10**15)):
             costs = [(need, cost_of(machine, prompt, need, piece, kind)) for prompt, need in needs]
             for begin in {need.begin for need, _ in costs}:
                 total = 0

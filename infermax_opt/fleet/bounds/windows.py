@@ -8,11 +8,12 @@ weights.  Floats suffice: the bound holds for any windows and weights (`infermax
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infermax_opt.core.linear import quiet_solver
+from infermax_opt.fleet.bounds.beside import horizon_of
 from infermax_opt.fleet.checker.machine import Machine
-from infermax_opt.fleet.checker.needs import KINDS, PACE, Need, cost_of, unit_of, whole_of
+from infermax_opt.fleet.checker.needs import KINDS, SHARED, Kind, Need, cost_of, unit_of, whole_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Weighted", "best_windows"]
 
-#: Begin and end in ticks, piece, what shares alpha, weight.
-Weighted = tuple[int, int, int, str, float]
+#: Begin and end in ticks, piece, what shares alpha or a horizon, weight.
+Weighted = tuple[int, int, int, Kind, float]
 #: Needs up to which every pair of a begin and an end is a window.
 FEW = 40
 #: Windows that begin within the length of one.
@@ -33,17 +34,28 @@ STEPS = 8
 LENGTHS = 14
 #: Rounds of the program, at most.
 ROUNDS = 40
+#: Windows that are added in a round, at most.
+FRESH = 6
 #: Share by which the best window may exceed the program when it ends.
 CLOSE = 5e-4
 
 
+#: What a window holds to its length, begin, end, piece and kind.
+_Ratio = tuple[float, float, float, tuple[int, Kind]]
+
+
 class _Needs(NamedTuple):
-    """Columns of all needs: times in ticks, whose they are, and their cost in ticks by piece and kind."""
+    """Columns of all needs: times in ticks, whose they are, and their cost in ticks by piece and kind.
+
+    `by_begin`, `by_end`: their places from the latest begin on, and from the soonest end on.
+    """
 
     begin: Floats
     end: Floats
     owner: Integers
-    cost: dict[tuple[int, str], Floats]
+    cost: dict[tuple[int, Kind], Floats]
+    by_begin: Integers
+    by_end: Integers
 
 
 class _Window(NamedTuple):
@@ -52,7 +64,7 @@ class _Window(NamedTuple):
     begin: int
     end: int
     piece: int
-    kind: str
+    kind: Kind
     owners: Integers
     costs: Floats
 
@@ -77,15 +89,11 @@ def best_windows(
     table = _table(machine, prompts, needs)
     if not len(table.begin):
         return 0.0, [], []
-    missed, value = np.zeros(len(prompts)), 0.0
+    # Who misses where nobody looks beyond a horizon is a good guess for plans.
+    near = table._replace(cost={key: cost for key, cost in table.cost.items() if key[1] in KINDS})
     windows: list[_Window] = []
-    weights: Floats = np.zeros(0)
-    for _ in range(ROUNDS):
-        ratio, fresh = _tightest(table, 1.0 - missed)
-        if windows and ratio <= value * (1 + CLOSE) + 1e-12:
-            break
-        windows += fresh
-        value, missed, weights = _solved(windows, len(prompts), spared)
+    _, missed, _ = _grown(near, windows, (len(prompts), spared), moving=False)
+    value, _, weights = _grown(table, windows, (len(prompts), spared), moving=True)
     weighted = [
         (w.begin, w.end, w.piece, w.kind, float(weight) / (w.end - w.begin))
         for w, weight in zip(windows, weights, strict=True)
@@ -95,6 +103,33 @@ def best_windows(
     return value, weighted, [i for i in most if missed[i] > 1e-9]
 
 
+def _grown(
+    table: _Needs, windows: list[_Window], of: tuple[int, int], moving: bool
+) -> tuple[float, Floats, Floats]:
+    """Value of the program when no window is missing, the shares that are missed, and the weights of windows.
+
+    Parameters
+    ----------
+    table : _Needs
+    windows : list of _Window
+        More are added.
+    of : (int, int)
+        Requests, and how many may miss.
+    moving : bool
+        Windows move to where they bind most.
+    """
+    import numpy as np
+
+    value, missed, weights = _solved(windows, *of) if windows else (0.0, np.zeros(of[0]), np.zeros(0))
+    for _ in range(ROUNDS):
+        ratio, fresh = _tightest(table, 1.0 - missed, moving)
+        if windows and ratio <= value * (1 + CLOSE) + 1e-12:
+            break
+        windows += fresh
+        value, missed, weights = _solved(windows, *of)
+    return value, missed, weights
+
+
 def _table(machine: Machine, prompts: Sequence[int], needs: Sequence[list[Need] | None]) -> _Needs:
     import numpy as np
 
@@ -102,12 +137,12 @@ def _table(machine: Machine, prompts: Sequence[int], needs: Sequence[list[Need] 
     # Where all later tokens lie in a window they cost more together than their groups: that is a row, too.
     wholes = [(whole_of(later), later, i) for i, later in _divided(needs)]
     unit = float(unit_of(machine))
-    kinds = [kind for kind in KINDS if kind != "running" or machine.running]
+    kinds: list[Kind] = [kind for kind in KINDS if kind != "running" or machine.running]
 
-    def costs(piece: int, kind: str) -> Floats:
+    def costs(piece: int, kind: Kind) -> Floats:
         known = [cost_of(machine, prompts[i], need, piece, kind) for need, i in rows]
         more = [0] * len(wholes)
-        if kind == PACE:
+        if kind not in SHARED:
             of = dict(zip(rows, known, strict=True))
             more = [
                 max(0, cost_of(machine, prompts[i], whole, piece, kind) - sum(of[need, i] for need in later))
@@ -115,11 +150,16 @@ def _table(machine: Machine, prompts: Sequence[int], needs: Sequence[list[Need] 
             ]
         return np.array(known + more, object).astype(float) / unit
 
-    table = {(piece, kind): costs(piece, kind) for piece in range(len(machine.alpha)) for kind in kinds}
+    table = {
+        (piece, kind): costs(piece, kind)
+        for piece in range(len(machine.alpha))
+        for kind in (*kinds, *horizon_of(machine, prompts, needs, piece))
+    }
     placed = [*rows, *((whole, i) for whole, _, i in wholes)]
     begin = np.array([need.begin for need, _ in placed], float)
     end = np.array([need.end for need, _ in placed], float)
-    return _Needs(begin, end, np.array([i for _, i in placed], np.int64), table)
+    owner = np.array([i for _, i in placed], np.int64)
+    return _Needs(begin, end, owner, table, np.argsort(-begin, kind="stable"), np.argsort(end, kind="stable"))
 
 
 def _divided(needs: Sequence[list[Need] | None]) -> Iterator[tuple[int, list[Need]]]:
@@ -130,17 +170,46 @@ def _divided(needs: Sequence[list[Need] | None]) -> Iterator[tuple[int, list[Nee
             yield i, later
 
 
-def _tightest(table: _Needs, left: Floats) -> tuple[float, list[_Window]]:
+def _tightest(table: _Needs, left: Floats, moving: bool) -> tuple[float, list[_Window]]:
     """The best ratio of what is left to a length, and the best window of each length and cost."""
-    found: list[tuple[float, float, float, tuple[int, str]]] = []
+    found: list[_Ratio] = []
     for key, cost in table.cost.items():
         weighed = cost * left[table.owner]
         tried = _every_pair(table, weighed) if len(table.begin) <= FEW else _grids(table, weighed)
         found += [(*some, key) for some in tried]
-    found.sort(reverse=True)
+    found.sort(key=_by_ratio, reverse=True)
+    if moving and len(table.begin) > FEW:
+        found = sorted((_moved(table, left, some) for some in found[:FRESH]), key=_by_ratio, reverse=True)
     best = found[0][0]
-    fresh = [_window(table, begin, end, key) for ratio, begin, end, key in found[:6] if ratio > best * 0.8]
-    return best, fresh
+    chosen = dict.fromkeys(some[1:] for some in found[:FRESH] if some[0] > best * 0.8)
+    return best, [_window(table, *some) for some in chosen]
+
+
+def _by_ratio(some: _Ratio) -> tuple[Any, ...]:
+    """What windows are sorted by; of equal ones the same comes first each time."""
+    *order, (piece, kind) = some
+    return *order, piece, str(kind)
+
+
+def _moved(table: _Needs, left: Floats, window: _Ratio) -> _Ratio:
+    """The window with its end, and then its begin, moved to where the ratio is best, over and over."""
+    import numpy as np
+
+    best, begin, end, key = window
+    weighed = table.cost[key] * left[table.owner]
+    while True:
+        inside = table.by_end[table.begin[table.by_end] >= begin]
+        ends = table.end[inside]
+        ratios = np.cumsum(weighed[inside]) / np.maximum(ends - begin, 1)
+        end = float(ends[int(np.argmax(ratios))])
+        inside = table.by_begin[table.end[table.by_begin] <= end]
+        begins = table.begin[inside]
+        ratios = np.cumsum(weighed[inside]) / np.maximum(end - begins, 1)
+        k = int(np.argmax(ratios))
+        begin = float(begins[k])
+        if ratios[k] <= best * (1 + 1e-9):
+            return max(best, float(ratios[k])), begin, end, key
+        best = float(ratios[k])
 
 
 def _every_pair(table: _Needs, weighed: Floats) -> list[tuple[float, float, float]]:
@@ -184,7 +253,7 @@ def _grids(table: _Needs, weighed: Floats) -> list[tuple[float, float, float]]:
     return found
 
 
-def _window(table: _Needs, begin: float, end: float, key: tuple[int, str]) -> _Window:
+def _window(table: _Needs, begin: float, end: float, key: tuple[int, Kind]) -> _Window:
     import numpy as np
 
     inside = np.flatnonzero((table.begin >= begin) & (table.end <= end))

@@ -73,15 +73,27 @@ def later_ticks(machine: Machine, prompt: int, first: int, last: int) -> int:
     ----------
     machine, prompt, first, last
     """
+    pieces = range(len(machine.alpha))
+    return max(later_by_piece(machine, prompt, (first, last), piece) for piece in pieces)
+
+
+def later_by_piece(machine: Machine, prompt: int, tokens: tuple[int, int], piece: int) -> int:
+    """The same by an affine piece of the batch time.
+
+    Parameters
+    ----------
+    machine, prompt
+    tokens : (int, int)
+        First and last.
+    piece : int
+    """
+    first, last = tokens
     count = last - first + 1
     if count <= 0:
         return 0
     # Token k is made with prompt + k - 1 tokens cached after it; beyond token 2, k - 2 more than with it.
     rise = (first - 2 + last - 2) * count // 2
-    best = 0
-    for alpha, beta in zip(machine.alpha, machine.beta, strict=True):
-        least, slope = machine.d0 + machine.d1 * prompt, machine.d1
-        if machine.preemption:
-            least, slope = min(least, machine.p0 + beta * prompt), min(slope, beta)
-        best = max(best, count * (alpha + beta + least) + slope * rise)
-    return best
+    beta, least, slope = machine.beta[piece], machine.d0 + machine.d1 * prompt, machine.d1
+    if machine.preemption:
+        least, slope = min(least, machine.p0 + beta * prompt), min(slope, beta)
+    return count * (machine.alpha[piece] + beta + least) + slope * rise

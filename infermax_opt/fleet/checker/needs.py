@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import ceil, floor, isqrt
 from typing import Any, NamedTuple
 
+from infermax_opt.fleet.checker.beside import batches_beside, prompt_beside, shared_by
 from infermax_opt.fleet.checker.machine import Machine, later_ticks, prompt_pairs, prompt_ticks
 
 #: What alpha is shared by, each token by itself: KV tokens held, tokens processed, requests that hold KV.
@@ -13,6 +14,8 @@ SHARED = ("kv", "tokens", "running")
 #: The same, and by the pace at which requests have to go on, where a stretch pays more than its parts.
 PACE = "pace"
 KINDS = (*SHARED, PACE)
+#: One of these, or the horizon within which prompts and later tokens are beside each other.
+Kind = str | int
 
 
 class Need(NamedTuple):
@@ -20,7 +23,8 @@ class Need(NamedTuple):
 
     `first` to `last`: its tokens made there, by number; token 1 is made by the prompt.  `spare`: ticks by
     which its batches may take longer together than they do at least for the request alone; of all later
-    tokens if of some of them.
+    tokens if of some of them.  `wait`: ticks from arrival to the latest first token, if that was made by the
+    same machine; `outputs`: tokens of the request, where that is there.
     """
 
     begin: int
@@ -28,6 +32,8 @@ class Need(NamedTuple):
     first: int
     last: int
     spare: int
+    wait: int | None = None
+    outputs: int = 0
 
 
 def needs_of(
@@ -56,7 +62,9 @@ def needs_of(
     if until is not None:
         found.append(Need(begin, ceil(date + until), 1, 1, ceil(until) - first))
     if due is not None and outputs > 1:
-        found += later_needs(machine, lengths, (begin + first, ceil(date + due)), slack, groups)
+        later = later_needs(machine, lengths, (begin + first, ceil(date + due)), slack, groups)
+        wait = None if until is None else ceil(until)
+        found += [need._replace(wait=wait, outputs=outputs) for need in later]
     return found
 
 
@@ -88,7 +96,7 @@ def later_needs(
 
 def whole_of(later: list[Need]) -> Need:
     """All later tokens of a request as one stretch."""
-    return Need(later[0].begin, later[-1].end, later[0].first, later[-1].last, later[0].spare)
+    return later[0]._replace(end=later[-1].end, last=later[-1].last)
 
 
 def _ends(machine: Machine, prompt: int, outputs: int, limits: Any) -> tuple[Any, Any, Any] | None:
@@ -126,7 +134,7 @@ def unit_of(machine: Machine) -> int:
     return machine.kv * machine.tokens * machine.prefill * max(1, machine.running)
 
 
-def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) -> int:
+def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: Kind) -> int:
     """What a stretch costs at least, in units.
 
     Parameters
@@ -134,9 +142,11 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) ->
     machine, prompt, need
     piece : int
         Affine piece of the batch time.
-    kind : str
-        One of `KINDS`.
+    kind : str or int
+        One of `KINDS`, or a horizon.
     """
+    if isinstance(kind, int):
+        return _beside(machine, prompt, need, piece, kind)
     unit, alpha, beta = unit_of(machine), machine.alpha[piece], machine.beta[piece]
     count = need.last - need.first + 1
     if need.first == 1:
@@ -148,10 +158,8 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) ->
         work += unit // machine.prefill * machine.p0 * prompt
         shares = {"kv": (machine.kv, prompt), "tokens": (machine.tokens, prompt)}
     else:
-        before = count * prompt + (need.first - 2 + need.last - 2) * count // 2
-        after = before + count
-        decode = min(machine.d1, beta) if machine.preemption else machine.d1
-        work = unit * (beta * count + decode * before)
+        after = _read(prompt, need) + count
+        decode, work = _decode(machine, beta), unit * _later_work(machine, prompt, need, beta)
         if kind == PACE:
             one, other = (beta + decode * (prompt + token - 2) for token in (need.first, need.last))
             root = count * count * (one + other + isqrt(4 * one * other))
@@ -163,6 +171,49 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: str) ->
         shares = {"kv": (machine.kv, after), "tokens": (machine.tokens, count)}
     limit, used = shares.get(kind, (max(1, machine.running), count if machine.running else 0))
     return work + unit // limit * alpha * used
+
+
+def _decode(machine: Machine, beta: int) -> int:
+    """Ticks of a token that a later one reads, at least."""
+    return min(machine.d1, beta) if machine.preemption else machine.d1
+
+
+def _read(prompt: int, need: Need) -> int:
+    """Tokens that those of a later stretch read."""
+    count = need.last - need.first + 1
+    return count * prompt + (need.first - 2 + need.last - 2) * count // 2
+
+
+def _later_work(machine: Machine, prompt: int, need: Need, beta: int) -> int:
+    """Ticks of work of a later stretch, at least.
+
+    Parameters
+    ----------
+    machine, prompt, need, beta
+    """
+    return beta * (need.last - need.first + 1) + _decode(machine, beta) * _read(prompt, need)
+
+
+def _beside(machine: Machine, prompt: int, need: Need, piece: int, horizon: int) -> int:
+    """What a stretch costs by a horizon.
+
+    Parameters
+    ----------
+    machine, prompt, need, piece, horizon
+    """
+    unit = unit_of(machine)
+    if need.first == 1:
+        time = need.spare + prompt_ticks(machine, prompt)
+        return prompt_beside(machine, prompt, piece, time, unit)
+    work = unit * _later_work(machine, prompt, need, machine.beta[piece])
+    if need.wait is None:
+        return work
+    lengths, span = (prompt, need.outputs), need.spare + later_ticks(machine, prompt, 2, need.outputs)
+    share, whole = shared_by(machine, lengths, piece, (need.wait, span), horizon)
+    if not share:
+        return work
+    batches = batches_beside(machine, lengths, piece, need.last - need.first + 1, span)
+    return work + unit * share * batches // whole
 
 
 def _paced(root: int, time: int, batches: int, fixed: int) -> int:

@@ -8,20 +8,20 @@ from infermax_opt.checking.fields import Field, shown
 from infermax_opt.checking.limits import MAX_INTEGER
 from infermax_opt.checking.work import Work
 from infermax_opt.fleet.checker.machine import Machine, read_machine
-from infermax_opt.fleet.checker.needs import KINDS, PACE, Need, cost_of, needs_of, whole_of
+from infermax_opt.fleet.checker.needs import KINDS, PACE, Kind, Need, cost_of, needs_of, whole_of
 from infermax_opt.fleet.checker.question import Question, question_hash
 
 #: What is proved where more requests can never keep their limits than may miss them.
 NEVER = "no number of machines"
 #: Steps: to find a need, besides that for each affine piece; to compare it with a window; to cost it, and by
-#: pace, besides those for each affine piece.
-FINDING, PIECE, COMPARING, COSTING, PACING = 60, 12, 2, 35, 40
+#: pace or a horizon, besides those for each affine piece.
+FINDING, PIECE, COMPARING, COSTING, PACING, LOOKING = 60, 12, 2, 35, 40, 100
 
 #: Steps of reading a window; a machine, and each of its pieces; of hashing a request.
 READING_WINDOW, OPENING, OPENING_PIECE, HASHING = 70, 1000, 60, 50
 
-#: Begin and end in ticks, weight, affine piece, what shares alpha.
-Window = tuple[int, int, int, int, str]
+#: Begin and end in ticks, weight, affine piece, what shares alpha or a horizon.
+Window = tuple[int, int, int, int, Kind]
 
 
 class Paid(NamedTuple):
@@ -44,12 +44,19 @@ def read_windows(given: Field, machine: Machine, work: Work) -> list[Window]:
     for entry in entries:
         begin, end, weight, piece, kind = entry.items(5)
         start = begin.whole(0, MAX_INTEGER)
-        if kind.value not in KINDS:
-            kind.fail(f"{shown(kind.value)} is none of {', '.join(KINDS)}")
         number = piece.whole(0, len(machine.alpha) - 1)
         until = end.whole(start + 1, 2 * MAX_INTEGER)
-        found.append((start, until, weight.whole(1, MAX_INTEGER), number, kind.value))
+        found.append((start, until, weight.whole(1, MAX_INTEGER), number, _kind(kind)))
     return found
+
+
+def _kind(given: Field) -> Kind:
+    """What shares alpha, or a horizon."""
+    if type(given.value) is int:
+        return given.whole(1, MAX_INTEGER)
+    if given.value not in KINDS:
+        given.fail(f"{shown(given.value)} is none of {', '.join(KINDS)}")
+    return given.text()
 
 
 def finding(machine: Machine, question: Question) -> int:
@@ -90,19 +97,21 @@ def paid_in(machine: Machine, windows: list[Window], prompt: int, needs: list[Ne
     """
     weights = _weights(windows, needs, work) if needs else {}
     paced = sum(kind == PACE for *_, kind in weights)
-    work.spend(COSTING * len(weights) + paced * (PACING + PIECE * len(machine.alpha)))
+    looked = sum(isinstance(kind, int) for *_, kind in weights)
+    by_pieces = PIECE * (paced + looked) * len(machine.alpha)
+    work.spend(COSTING * len(weights) + PACING * paced + LOOKING * looked + by_pieces)
     return sum(
         weight * cost_of(machine, prompt, need, piece, kind)
         for (need, piece, kind), weight in weights.items()
     )
 
 
-def _weights(windows: list[Window], needs: list[Need], work: Work) -> dict[tuple[Need, int, str], int]:
+def _weights(windows: list[Window], needs: list[Need], work: Work) -> dict[tuple[Need, int, Kind], int]:
     """Weights of the windows that each need lies in, by piece and kind."""
     begins, ends = [need.begin for need in needs], [need.end for need in needs]
     first, last, soonest, latest = min(begins), max(begins), min(ends), max(ends)
     joined, groups = _stretches(needs)
-    found: dict[tuple[Need, int, str], int] = {}
+    found: dict[tuple[Need, int, Kind], int] = {}
     work.spend(COMPARING * len(windows))
     for begin, end, weight, piece, kind in windows:
         inside = joined

@@ -21,6 +21,7 @@ from infermax_opt.infermax.bounds._occupancy_search import OccupancyPrices
 from infermax_opt.infermax.bounds._occupancy_shares import dearer_evictions
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound, occupancy_graph
 from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.exact.staged import staged_search
@@ -365,6 +366,24 @@ def test_prices_of_the_graph_are_found_with_those_of_memory(monkeypatch: pytest.
     together = Fraction(with_prices(instance)["lower_bound"])
     monkeypatch.setattr(_occupancy_search, "MAX_JOINT", 0)
     assert Fraction(with_prices(instance)["lower_bound"]) < together
+
+
+def test_batches_that_cost_nothing_but_for_prompts() -> None:
+    """Prices are in shares of a batch, which may be nothing."""
+    free = case(6, 3, 5, 16, cost=CostModel([("0", "0.01")], ("0", "0.001"), ("0.5", "0")))
+    with pytest.MonkeyPatch.context() as patched:
+        priced_only(patched)
+        bound = occupancy_bound(free, stop=few(400))
+    best = staged_search(free).upper
+    assert best is not None
+    assert bound is None or check_evidence(free, bound) == bound.value <= best
+    graph, _ = occupancy_graph(free, 0)
+    assert graph is not None
+    assert graph.plain == 0
+    tables, _ = graph.settle(Prices(0, 0, 0, 0, (0,), (0,)), None)
+    assert tables is not None
+    found = dearer_evictions(graph, Prices(0, 0, 0, 0, (0,), (0,)), tables)
+    assert found is None or graph.settle(found[0], found[1])[0] is not None
 
 
 def test_evictions_pay_more_at_potentials_that_hold() -> None:

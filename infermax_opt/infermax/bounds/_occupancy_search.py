@@ -198,21 +198,20 @@ class OccupancyPrices:
         if draft.level == 0 or draft.tables is None or not self.counts_ends:
             return
         longest = max(o for _, o, _ in graph.kinds)
-        numbers = {max(1, min(round(share * longest), most)) for share in PRICED}
-        numbers = {number for number in numbers if number * graph.tokens_of_kinds <= MAX_LIVES}
+        numbers = sorted({max(1, min(round(share * longest), most)) for share in PRICED})
         master = OccupancyMaster(graph, draft.point, NEAR)
         prices, tables = master.whole(draft.point), draft.tables
         prices, tables = dearer_evictions(graph, prices, tables, self.stop) or (prices, tables)
         point = master.scaled(prices)
         found = {}
         for number in numbers:
+            if number * graph.tokens_of_kinds > MAX_LIVES:
+                break
             known = PricedSearch(graph, point, number, self.stop, tables[0]).run()
             if known is not None:
                 found[number] = known.level
                 self.note_priced(graph, known)
-        if graph.states > MAX_JOINT:
-            return
-        if found:
+        if found and graph.states <= MAX_JOINT:
             better = PricedSearch(graph, point, max(found, key=found.__getitem__), self.stop).run()
             if better is not None:
                 self.note_priced(graph, better)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["dearer_evictions"]
 
-#: Lines that are tried; by how much, in batches, evictions may pay more than refills cost; what a cycle has
-#: to cost.
-TRIES, ABOVE, MARGIN = 30, 0.2, 1e-4
+#: Lines that are tried; by how much, in batches, evictions may pay more than refills cost; most that a line
+#: says anywhere; what a cycle has to cost.
+TRIES, ABOVE, LARGEST, MARGIN = 30, 0.2, 1e6, 1e-4
 
 
 def dearer_evictions(
@@ -74,9 +74,9 @@ class _LineProgram:
 
         from infermax_opt.core.linear import maximizer
 
-        self.batch, self.unit = graph.plain, float(sizes[1])
+        self.batch, self.unit = max(1, graph.plain), float(sizes[1])
         self.solver, self.columns = maximizer(), np.arange(2, dtype=np.int32)
-        self.solver.addVars(2, np.full(2, -np.inf), np.full(2, np.inf))
+        self.solver.addVars(2, np.full(2, -LARGEST), np.full(2, LARGEST))
         self.solver.changeColsCost(2, self.columns, np.array([1.0, sum(sizes) / 2 / self.unit]))
         for size in sizes:
             most, row = graph.rho * (size - 1) / self.batch + ABOVE, np.array([1.0, size / self.unit])

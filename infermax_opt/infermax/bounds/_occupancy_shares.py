@@ -22,7 +22,7 @@ TRIES, ABOVE, LARGEST, MARGIN = 30, 0.2, 1e6, 1e-4
 
 
 def dearer_evictions(
-    graph: OccupancyGraph, prices: Prices, tables: Integers, stop: Callable[[], bool] = lambda: False
+    graph: OccupancyGraph, prices: Prices, tables: Integers, stop: Callable[[], bool] | None = None
 ) -> tuple[Prices, Integers] | None:
     """Prices at which evictions pay more and returns less, with their potentials; None where there are none.
 
@@ -35,7 +35,7 @@ def dearer_evictions(
     prices : Prices
     tables : int64 array
         Their potentials, `OccupancyGraph.settle`.
-    stop : callable
+    stop : callable, optional
         Asked often whether to search no longer.
     """
     low, high = graph.prompts[0] + 1, graph.ends[-1] - 1
@@ -43,7 +43,7 @@ def dearer_evictions(
         return None
     program = _LineProgram((low, high), graph)
     for _ in range(TRIES):
-        if stop():
+        if stop is not None and stop():
             break
         line = program.solve()
         if line is None:

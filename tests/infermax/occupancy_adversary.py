@@ -20,6 +20,8 @@ import numpy as np
 
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.bounds.least_work import least_work
+from infermax_opt.infermax.checker import check
+from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance
 from tests.support import certificate_to_json
 
@@ -313,3 +315,9 @@ def signed(certificate: dict[str, Any]) -> dict[str, Any]:
     body = {key: value for key, value in certificate.items() if key != "sha256"}
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return {**body, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def submitted(instance: Instance, certificate: dict[str, Any]) -> Fraction:
+    """What the checker says of a certificate, as if it came from a file."""
+    given = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
+    return check(*(json.loads(json.dumps(some, default=str)) for some in (given, certificate)))

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import json
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
-from infermax_opt.infermax.checker import Rejected, check
-from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
+from infermax_opt.infermax.checker import Rejected
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.exact.staged import staged_search
 from infermax_opt.table.suites import get_suite
 from tests.campaign import campaign, in_blocks
-from tests.infermax.occupancy_adversary import edges, signed
+from tests.infermax.occupancy_adversary import edges, signed, submitted
 from tests.infermax.occupancy_ends_adversary import ends_of, strongest
 from tests.infermax.test_many_bounds import TIGHT, crowd
 from tests.infermax.tiny import tiny
 from tests.support import case, certificate_to_json, check_evidence, few
-
-
-def submitted(instance: Instance, certificate: dict[str, Any]) -> Fraction:
-    """What the checker says of a certificate, as if it came from a file."""
-    given = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
-    return check(*(json.loads(json.dumps(some, default=str)) for some in (given, certificate)))
 
 
 @in_blocks(campaign(36, 2_000), 18)

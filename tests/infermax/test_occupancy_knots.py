@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,12 +18,11 @@ from infermax_opt.infermax.bounds._occupancy_ends import OccupancyEnds
 from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices
 from infermax_opt.infermax.bounds._occupancy_knots import FirstKnots
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
-from infermax_opt.infermax.checker import Rejected, check
-from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
+from infermax_opt.infermax.checker import Rejected
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.exact.staged import staged_search
 from tests.campaign import campaign, in_blocks
-from tests.infermax.occupancy_adversary import signed
+from tests.infermax.occupancy_adversary import signed, submitted
 from tests.infermax.test_many_bounds import crowd
 from tests.infermax.tiny import tiny
 from tests.support import case, certificate_to_json, check_evidence, few
@@ -173,12 +171,6 @@ def test_bounds_with_knots_do_not_exceed_the_optimum(seeds: range) -> None:
         assert bound.value <= best, seed
         accepted += 1
     assert accepted > 0
-
-
-def submitted(instance: Instance, certificate: dict[str, Any]) -> Fraction:
-    """What the checker says of a certificate, as if it came from a file."""
-    given = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
-    return check(*(json.loads(json.dumps(some, default=str)) for some in (given, certificate)))
 
 
 def with_knots(instance: Instance, spacing: int) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,13 +19,12 @@ from infermax_opt.infermax.bounds._occupancy_priced import CheapestLife, MemoryP
 from infermax_opt.infermax.bounds._occupancy_search import OccupancyPrices
 from infermax_opt.infermax.bounds._occupancy_shares import dearer_evictions
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound, occupancy_graph
-from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.checker import Rejected
 from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.exact.staged import staged_search
 from tests.campaign import campaign, in_blocks
-from tests.infermax.occupancy_adversary import signed
+from tests.infermax.occupancy_adversary import signed, submitted
 from tests.infermax.test_many_bounds import crowd
 from tests.infermax.test_occupancy_knots import Sizes, drawn
 from tests.infermax.tiny import tiny
@@ -250,12 +248,6 @@ def test_bounds_at_prices_of_memory_do_not_exceed_the_optimum(seeds: range) -> N
         assert bound.value <= best, seed
         accepted += 1
     assert accepted > 0
-
-
-def submitted(instance: Instance, certificate: dict[str, Any]) -> Fraction:
-    """What the checker says of a certificate, as if it came from a file."""
-    given = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
-    return check(*(json.loads(json.dumps(some, default=str)) for some in (given, certificate)))
 
 
 def with_prices(instance: Instance) -> dict[str, Any]:

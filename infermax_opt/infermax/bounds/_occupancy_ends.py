@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled
-from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices, kernels
+from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices
 from infermax_opt.infermax.bounds._occupancy_knots import FirstKnots
 
 if TYPE_CHECKING:
@@ -162,13 +162,8 @@ class OccupancyEnds:
         if least >= FAR:
             return 0, None, row[:0]
         k, tokens = finish.weigh(last, (0, 0), prices, row[0])
-        _, rows, width = graph.shape
-        prompts, ends = np.array(graph.prompts, np.int64), np.array(graph.ends, np.int64)
-        _, weigh = kernels(graph.is_tiny)
-        at = weigh(
-            came, k * width + tokens, 0, 0, prompts, ends, graph.prompts[0], graph.costs(prices), row[0]
-        )
-        start((at // width % rows, at % width), row[0])
+        begin = graph.weigh(came, k * graph.shape[2] + tokens, prices, row[0])
+        start(begin, row[0])
         row[0, 0] += self._idled
         if self.spacing:
             # A path that goes by knots costs somewhat less or more than by lines between them.

@@ -261,15 +261,43 @@ class OccupancyGraph:
         costs = self.costs(prices)
         prompts, ends = np.array(self.prompts, np.int64), np.array(self.ends, np.int64)
         cycles = np.zeros(CYCLES, np.int64)
-        settle, weigh = kernels(self.is_tiny)
+        settle, _ = kernels(self.is_tiny)
         found = settle(
             tables, came, first, last, self.capacity, self.wide, prompts, ends,
             shortest, self.ends[-1] - 1, self.young > 0, self.evictions, self.chunked, costs, SWEEPS, cycles,
         )  # fmt: skip
         weights = np.zeros((max(0, found), 5 + len(prompts) + len(ends)), np.int64)
         for row, state in zip(weights, cycles, strict=False):
-            weigh(came, state, self.wide, 0, prompts, ends, shortest, costs, row)
+            self.weigh(came, int(state), prices, row)
         return (tables if found == 0 else None), weights
+
+    def weigh(
+        self, came: npt.NDArray[np.int64], at: int, prices: Prices, weights: npt.NDArray[np.int64]
+    ) -> tuple[int, int]:
+        """Add the weights of the cycle through a state, or of the path to it; return where this begins.
+
+        Parameters
+        ----------
+        came : int64 array
+            The last edge to each state, by `settle`.
+        at : int
+            The state, as an index of the flat table.
+        prices : Prices
+        weights : int64 array
+            `settle`.
+
+        Returns
+        -------
+        (int, int)
+            Active requests and their tokens.
+        """
+        import numpy as np
+
+        prompts, ends = np.array(self.prompts, np.int64), np.array(self.ends, np.int64)
+        _, weigh = kernels(self.is_tiny)
+        begin = weigh(came, at, self.wide, 0, prompts, ends, self.prompts[0], self.costs(prices), weights)
+        _, rows, width = self.shape
+        return int(begin // width % rows), int(begin % width)
 
 
 @functools.cache

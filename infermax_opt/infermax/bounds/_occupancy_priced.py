@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled
-from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices, kernels
+from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices
 
 if TYPE_CHECKING:
     import numpy as np
@@ -188,18 +188,19 @@ class PricedBatches:
         graph = self.graph
         tables, came = np.full(graph.shape, FAR, np.int64), np.full(graph.shape, -1, np.int64)
         for k, (first, last) in enumerate(graph.ranges):
-            tokens = np.arange(first, last + 1)
-            tables[0, k, first : last + 1] = fixed + memory.active * k + memory.size * tokens
+            tables[0, k, first : last + 1] = self._after(memory, fixed, k)
         settled, weights = graph.settle(prices, tables, came)
         if settled is None:
             return None, (0, 0), weights
-        _, rows, width = graph.shape
         row = np.zeros((1, 1 + graph.prices), np.int64)
-        at = kernels(graph.is_tiny)[1](
-            came, 0, graph.wide, 0, np.array(graph.prompts, np.int64), np.array(graph.ends, np.int64),
-            graph.prompts[0], graph.costs(prices), row[0],
-        )  # fmt: skip
-        return settled[0], (int(at // width % rows), int(at % width)), row
+        return settled[0], graph.weigh(came, 0, prices, row[0]), row
+
+    def _after(self, memory: MemoryPrices, fixed: int, k: int) -> Integers:
+        """What the first batches cost at least, if k requests are active after them, by their tokens."""
+        import numpy as np
+
+        first, last = self.graph.ranges[k]
+        return fixed + memory.active * k + memory.size * np.arange(first, last + 1)
 
     def compared(
         self, potential: Integers, memory: MemoryPrices, fixed: int
@@ -229,7 +230,7 @@ class PricedBatches:
         graph, least, state = self.graph, FAR, (0, 0)
         for k, (first, last) in enumerate(graph.ranges):
             part = potential[k, first : last + 1]
-            spare = fixed + memory.active * k + memory.size * np.arange(first, last + 1) - part
+            spare = self._after(memory, fixed, k) - part
             spare[part >= FAR] = FAR
             at = int(spare.argmin())
             if spare[at] < least:

@@ -156,6 +156,12 @@ MEMORY = {
     "potential": [[25165823980], [25165823980] * 4, [25165823980] * 7],
     "memory": {"kv": [0, 0, 1], "active": 3, "size": 1},
 }  # fmt: skip
+#: Prices of tokens, decodes among them; each list is for other numbers of batches.
+TOKENS = {
+    "kind": "lagrangian", "piece": 0, "exponent": 27, "theta": 0,
+    "prices": [[[0, 8]], [[0, 6], [15768938609, 1], [0, 1]]],
+    "tokens": [[[2944029, 7], [0, 1]], [[80522432364, 6], [80522458112, 1], [0, 1]]],
+}  # fmt: skip
 #: A tree of three batches, which are too few, and one of four with a branching.
 BRANCHED = {
     "kind": "count-branching", "piece": 0, "exponent": 26, "divisors": [1, 2, 3],
@@ -274,6 +280,7 @@ def of_infermax() -> Iterator[Accepted]:
     makespan = {some.kind: some for some in searched(arrivals())}
     yield from (makespan[kind] for kind in ("lagrangian", "state-flow", "occupancy"))
     yield from (some for some in searched(roomy()) if some.kind == "ramp")
+    yield written(roomy(), "lagrangian-with-tokens", TOKENS)
     for some in searched(rigid()):
         if some.kind in ("separate-phases", "filling"):
             yield coarse(some) if some.kind == "filling" else some

@@ -159,6 +159,14 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("lists-of-different-lengths", "evidence", "prices", lambda lists: [*lists, [[1, 99]]]),
         ("theta-too-large", "malformed", "theta", 10**9),
     ),
+    "lagrangian-with-tokens": (
+        ("price-below-0", "evidence", "tokens.0.0.0", -1),
+        ("price-a-text", "malformed", "tokens.0.0.0", "1"),
+        ("prices-that-prove-less", "claim", "tokens.0.0.0", lambda price: 10**4 * price),
+        ("none-that-prove-less", "claim", "tokens", [[[0, 8]]] * 2),
+        ("fewer-lists", "evidence", "tokens", lambda lists: lists[:1]),
+        ("fewer-batches", "evidence", "tokens", [[[0, 7]]] * 2),
+    ),
     "filling": (
         ("level-too-high", "evidence", "cells.0.1", lambda level: 4 * level + 4),
         ("level-below-0", "evidence", "cells.-1.1", -1),

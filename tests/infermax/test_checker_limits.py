@@ -288,21 +288,25 @@ def test_cheapest_paths_are_those_of_plain_lists(preemption: bool) -> None:
             rng.randint(0, 9),
             rng.randint(0, 9),
         )
-        runs = [[rng.choice((0, 1, rng.randint(0, 50))), rng.randint(0, 9)] for _ in range(rng.randint(1, 5))]
+        runs = [
+            [*(rng.choice((0, 1, rng.randint(0, 50))) for _ in range(3)), rng.randint(0, 9)]
+            for _ in range(rng.randint(1, 5))
+        ]
         block = rng.randint(1, 3)
         instance: Any = SimpleNamespace(block=block, preemption=preemption, work=certificate_checker.Work())
         found = certificate_checker.cheapest_paths(instance, (prompt, outputs), runs, share, rho)
         held, out, done, expected = [far] * (outputs + 1), [0, *[far] * outputs], far, []
-        for price in [price for price, times in runs for _ in range(times)]:
+        for price, entry, token in [prices for *prices, times in runs for _ in range(times)]:
             after: list[Any] = [far] * (outputs + 1)
             for n in range(1, outputs + 1):
                 blocks = -(-(prompt + n - 1) // block)
                 enter = 0 if n == 1 else rho * (prompt + n - 2)
+                load = prompt if n == 1 else prompt + n - 2
                 if n == 1 or preemption:
-                    after[n] = out[n - 1] + enter
+                    after[n] = out[n - 1] + enter + entry * load + (token if n > 1 else 0)
                 if n > 1:
                     decode = min(share * blocks, enter) if preemption else share * blocks
-                    after[n] = min(after[n], held[n - 1] + decode)
+                    after[n] = min(after[n], held[n - 1] + decode + token)
                 if n < outputs:
                     after[n] = min(after[n], held[n])
                 after[n] += price * blocks

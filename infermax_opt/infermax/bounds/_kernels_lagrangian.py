@@ -20,9 +20,12 @@ DROPPED = 4
 
 def cheapest(
     prices: Any,
+    entries: Any,
+    tokens: Any,
     sizes: Any,
     steps: Any,
     refills: Any,
+    loads: Any,
     evictions: bool,
     ends: Any,
     choices: Any,
@@ -36,10 +39,16 @@ def cheapest(
     ----------
     prices : int64 array (T,)
         Of a block of KV in each batch.
+    entries : int64 array (T,)
+        Of each token that was prefilled for a token made in that batch.
+    tokens : int64 array (T,)
+        Of each later token that is made.
     sizes : int64 array (O + 1,)
         Blocks held in the batch of token n, and while idle after it.
     steps, refills : int64 arrays (O + 1,)
         What making token n costs besides: when held before, and when out.
+    loads : int64 array (O + 1,)
+        Tokens prefilled for token n, when out before.
     evictions : bool
     ends : int64 array (T + 1,)
         Set to the cost of the cheapest path that ends within so many batches.
@@ -58,8 +67,8 @@ def cheapest(
     row = -1
     settled = False
     for t in range(horizon):
-        price = prices[t]
-        if settled and price == prices[t - 1]:
+        price, entry, token = prices[t], entries[t], tokens[t]
+        if settled and price == prices[t - 1] and entry == entries[t - 1] and token == tokens[t - 1]:
             ends[t + 1] = ends[t]
             rows[t] = row
             continue
@@ -70,11 +79,14 @@ def cheapest(
         for n in range(min(last, t + 1), 0, -1):
             best, choice = FAR, ACTIVE
             if held[n - 1] < FAR:
-                best = held[n - 1] + steps[n]
+                best = held[n - 1] + steps[n] + token
             if n < last and held[n] < best:
                 best, choice = held[n], IDLE
-            if out[n - 1] + refills[n] < best:
-                best, choice = out[n - 1] + refills[n], ENTERED
+            entered = out[n - 1] + refills[n] + entry * loads[n]
+            if n > 1:
+                entered += token
+            if entered < best:
+                best, choice = entered, ENTERED
             # Whoever leaves is out during this batch: the tokens above have read the old value.
             if evictions and n < last and held[n] < out[n]:
                 out[n] = held[n]
@@ -92,12 +104,18 @@ def cheapest(
         ends[t + 1] = end
 
 
-def retrace(choices: Any, rows: Any, end: int, sizes: Any, steps: Any, refills: Any, blocks: Any) -> int:
+def retrace(
+    choices: Any, rows: Any, end: int, sizes: Any, steps: Any, refills: Any, loads: Any,
+    blocks: Any, entered: Any, made: Any,
+) -> int:  # fmt: skip
     """What the path that ends with batch `end` (from 1) pays besides prices.
 
-    `blocks`, an int64 array (T,), is set to the blocks it holds in each batch.
+    Int64 arrays (T,) are set: `blocks` to the blocks it holds in each batch, `entered` to the tokens that
+    were prefilled for a token made in it, and `made` to 1 where it makes a later token.
     """
     blocks[:] = 0
+    entered[:] = 0
+    made[:] = 0
     cost = 0
     t, n, held = end - 1, sizes.shape[0] - 1, True
     while held or n > 0:
@@ -109,7 +127,10 @@ def retrace(choices: Any, rows: Any, end: int, sizes: Any, steps: Any, refills: 
             blocks[t] = sizes[n]
             if choice != IDLE:
                 cost += steps[n] if choice == ACTIVE else refills[n]
+                made[t] = n > 1
                 held = choice == ACTIVE
+                if not held:
+                    entered[t] = loads[n]
                 n -= 1
         t -= 1
     return cost

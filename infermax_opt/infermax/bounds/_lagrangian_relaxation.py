@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["MAX_KINDS", "Kind", "Relaxation", "cheapest_paths", "moved_prices", "relaxation_of", "retrace"]
+__all__ = [
+    "MAX_KINDS", "Kind", "Prices", "Relaxation", "cheapest_paths", "moved_prices", "relaxation_of", "retrace",
+]  # fmt: skip
 
 #: Most kinds of requests; with more of them the bound is not tried.
 MAX_KINDS = 64
@@ -33,7 +35,8 @@ class Kind:
     """Requests of equal lengths.
 
     `sizes[n]`: blocks held with n tokens, an int64 array (O + 1,); `steps[n]` and `refills[n]`: units
-    that decoding token n and entering with it cost.  `tiny`: whether all requests together are few.
+    that decoding token n and entering with it cost; `loads[n]`: tokens prefilled before one enters with it.
+    `tiny`: whether all requests together are few.
     """
 
     input_tokens: int
@@ -42,15 +45,31 @@ class Kind:
     sizes: npt.NDArray[np.int64]
     steps: npt.NDArray[np.int64]
     refills: npt.NDArray[np.int64]
+    loads: npt.NDArray[np.int64]
     tiny: bool
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Units in each batch: for a block of KV, and for a token that it processes; int64 arrays (T,)."""
+
+    kv: npt.NDArray[np.int64]
+    tokens: npt.NDArray[np.int64]
+
+    def first(self, batches: int) -> Prices:
+        """Those of the first batches."""
+        return Prices(self.kv[:batches], self.tokens[:batches])
 
 
 @dataclass(frozen=True)
 class Relaxation:
     """What the bound needs of one instance, piece and theta; costs in units.
 
-    `batch`: alpha + theta; `share`: delta / B; `base` (ticks): work but for squares, and prefill presence;
-    `squares`: ticks p1 I**2 of all requests of each kind, spread over chunks if `spread`.
+    `budget`: tokens in a batch; `decoded`: how many of them a decode takes, 0 where only those of prefill are
+    limited so; `block`: tokens of a block of KV; `chunked`: whether a prompt may be prefilled in several
+    batches.  `batch`: alpha + theta; `share`: delta / B; `base` (ticks): work but for
+    squares, and prefill presence; `squares`: ticks p1 I**2 of all requests of each kind, spread over chunks
+    if `spread`.
     """
 
     instance: Instance
@@ -58,6 +77,10 @@ class Relaxation:
     theta: int
     exponent: int
     capacity: int
+    budget: int
+    decoded: int
+    block: int
+    chunked: bool
     batch: int
     share: int
     base: int
@@ -93,11 +116,30 @@ class Relaxation:
             total += kind.count * p1 * (max(i, i * i // chunks) if self.spread else i * i)
         return int(total)
 
-    def values(self, prices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def entries(self, prices: Prices) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """What a token of prefill costs at least that is held in each batch, and when it is prefilled.
+
+        In chunks it may be prefilled in any batch before, and is held since.
+        """
+        import numpy as np
+
+        batches = np.arange(len(prices.kv))
+        if not self.chunked:
+            return prices.tokens, batches
+        held = np.append(0, np.cumsum(prices.kv[:-1] // self.block))
+        least = np.minimum.accumulate(prices.tokens - held)
+        begins = np.append(True, least[1:] < least[:-1])
+        return least + held, np.maximum.accumulate(np.where(begins, batches, 0))
+
+    def batches(self, prices: Prices) -> npt.NDArray[np.int64]:
+        """Units of each batch less what may be held and processed in it at these prices."""
+        return self.batch - self.capacity * prices.kv - self.budget * prices.tokens
+
+    def values(self, prices: Prices) -> npt.NDArray[np.int64]:
         """Units that depend on the number J of batches, J = least..T: paths, batches and prices."""
         import numpy as np
 
-        total = np.concatenate([[0], np.cumsum(self.batch - self.capacity * prices)])[self.least :]
+        total = np.concatenate([[0], np.cumsum(self.batches(prices))])[self.least :]
         for kind in self.kinds:
             ends, _ = cheapest_paths(self, kind, prices, np.empty((0, 0), np.int8))
             total += kind.count * ends[self.least :]
@@ -163,7 +205,8 @@ def relaxation_of(instance: Instance, piece: int, theta: int) -> Relaxation | No
         steps = share * sizes
         if instance.policy.preemption:
             steps = np.minimum(steps, refills)
-        kinds.append(Kind(i, o, count, sizes, steps, refills, tiny))
+        loads = np.array([0, i, *kv[1:-1]], np.int64)
+        kinds.append(Kind(i, o, count, sizes, steps, refills, loads, tiny))
     prefill = -(-sum(k.input_tokens * k.count for k in kinds) // system.prefill_budget)
     return Relaxation(
         instance=instance,
@@ -171,6 +214,10 @@ def relaxation_of(instance: Instance, piece: int, theta: int) -> Relaxation | No
         theta=theta,
         exponent=exponent,
         capacity=capacity,
+        budget=system.prefill_budget,
+        decoded=int(system.max_batch_tokens <= system.prefill_budget),
+        block=block,
+        chunked=instance.policy.chunked_prefill,
         batch=units(alpha + theta),
         share=share,
         base=Totals.of(instance, instance.types).token_work(instance, piece) + (ticks.p0 - theta) * prefill,
@@ -179,21 +226,22 @@ def relaxation_of(instance: Instance, piece: int, theta: int) -> Relaxation | No
     )
 
 
-def moved_prices(
-    prices: npt.NDArray[np.int64], source: Relaxation, target: Relaxation
-) -> npt.NDArray[np.int64]:
+def moved_prices(prices: Prices, source: Relaxation, target: Relaxation) -> Prices:
     """Prices of one relaxation in the units of another, less what decode steps pay there besides.
 
     Parameters
     ----------
-    prices : int64 array (T,)
-        Of a block of KV in each batch, in units of `source`.
+    prices : Prices
+        In units of `source`.
     source, target : Relaxation
     """
     import numpy as np
 
-    moved = np.ldexp(prices.astype(np.float64), target.exponent - source.exponent)
-    return np.maximum(0, np.round(moved) - (target.share - source.share)).astype(np.int64)
+    def moved(some: npt.NDArray[np.int64], less: int) -> npt.NDArray[np.int64]:
+        whole = np.round(np.ldexp(some.astype(np.float64), target.exponent - source.exponent)) - less
+        return np.maximum(0, whole).astype(np.int64)
+
+    return Prices(moved(prices.kv, target.share - source.share), moved(prices.tokens, 0))
 
 
 @functools.cache
@@ -207,7 +255,7 @@ def _kernels(small: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def cheapest_paths(
-    relaxation: Relaxation, kind: Kind, prices: npt.NDArray[np.int64], choices: npt.NDArray[np.int8]
+    relaxation: Relaxation, kind: Kind, prices: Prices, choices: npt.NDArray[np.int8]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Cheapest paths of the requests of one kind.
 
@@ -215,8 +263,7 @@ def cheapest_paths(
     ----------
     relaxation : Relaxation
     kind : Kind
-    prices : int64 array (T,)
-        Of a block of KV in each batch.
+    prices : Prices
     choices : int8 array (T, O + 1), or (0, 0)
         Set to how each state is reached, unless it is empty.
 
@@ -229,9 +276,14 @@ def cheapest_paths(
     """
     import numpy as np
 
-    ends, rows = np.empty(len(prices) + 1, np.int64), np.empty(len(prices), np.int64)
+    horizon = len(prices.kv)
+    ends, rows = np.empty(horizon + 1, np.int64), np.empty(horizon, np.int64)
     evictions = relaxation.instance.policy.preemption
-    _kernels(kind.tiny)[0](prices, kind.sizes, kind.steps, kind.refills, evictions, ends, choices, rows)
+    entries, _ = relaxation.entries(prices)
+    _kernels(kind.tiny)[0](
+        prices.kv, entries, relaxation.decoded * prices.tokens, kind.sizes, kind.steps, kind.refills,
+        kind.loads, evictions, ends, choices, rows,
+    )  # fmt: skip
     return ends, rows
 
 
@@ -241,6 +293,8 @@ def retrace(
     end: int,
     kind: Kind,
     blocks: npt.NDArray[np.int64],
+    entered: npt.NDArray[np.int64],
+    made: npt.NDArray[np.int64],
 ) -> int:
     """Follow the cheapest path that ends with batch `end` back.
 
@@ -254,10 +308,17 @@ def retrace(
     kind : Kind
     blocks : int64 array (T,)
         Set to the blocks that the path holds in each batch.
+    entered : int64 array (T,)
+        Set to the tokens that were prefilled for one made in each batch.
+    made : int64 array (T,)
+        Set to the later tokens that are made in each batch.
 
     Returns
     -------
     int
         Units that it pays besides prices.
     """
-    return int(_kernels(kind.tiny)[1](choices, rows, end, kind.sizes, kind.steps, kind.refills, blocks))
+    kernel = _kernels(kind.tiny)[1]
+    return int(
+        kernel(choices, rows, end, kind.sizes, kind.steps, kind.refills, kind.loads, blocks, entered, made)
+    )

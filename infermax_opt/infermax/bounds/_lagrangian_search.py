@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.linear import maximizer
-from infermax_opt.infermax.bounds._lagrangian_relaxation import Relaxation, cheapest_paths, retrace
+from infermax_opt.infermax.bounds._lagrangian_relaxation import Prices, Relaxation, cheapest_paths, retrace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["find_prices"]
 
-#: How long memory fills and drains, as multiples of the longest output.
-FILL, DRAIN = 3.0, 1.25
+#: How long memory drains, and fills at most, as multiples of the longest output; or fills, where all
+#: batches are more than so many of these.
+DRAIN, FILL, SHORT_FILL, MANY = 1.25, 12.0, 3.0, 24.0
 #: Steps of the cutting planes for one J; relative gap at which they end; share of the best prices
 #: so far in the next ones to try; largest price, where 1 prices a full memory like a batch.
 STEPS, TOLERANCE, STAY, DEAREST = 300, 1e-4, 0.6, 40.0
@@ -39,11 +40,12 @@ LISTS, GAIN, SLACK = 60, 2e-5, 5e-5
 
 @dataclass(frozen=True)
 class _Path:
-    """A path of one kind: what it holds from batch `start` on, and what it pays besides prices."""
+    """A path of one kind: what it holds and processes from batch `start` on, what it pays besides prices."""
 
     kind: int
     start: int
-    blocks: npt.NDArray[np.int64]
+    blocks: npt.NDArray[np.float64]
+    tokens: npt.NDArray[np.int64]
     cost: float
 
     @property
@@ -54,7 +56,7 @@ class _Path:
 
 def find_prices(
     relaxation: Relaxation, horizon: int, stop: Callable[[], bool]
-) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+) -> list[tuple[Prices, npt.NDArray[np.int64]]]:
     """Lists of prices that together bound every number of batches well.
 
     Parameters
@@ -67,9 +69,8 @@ def find_prices(
 
     Returns
     -------
-    list of pairs of int64 arrays
-        Units for a block of KV in each batch, and the `Relaxation.values` of these prices; empty if
-        there was no time.
+    list of (Prices, int64 array)
+        Prices, and the `Relaxation.values` of them; empty if there was no time.
     """
     longest = relaxation.longest
     lists = _Lists(relaxation, relaxation.least + longest // 2)
@@ -95,12 +96,12 @@ class _Lists:
 
     def __init__(self, relaxation: Relaxation, worst: int):
         self.relaxation = relaxation
-        self.prices: list[npt.NDArray[np.int64]] = []
+        self.prices: list[Prices] = []
         self.values: list[npt.NDArray[np.int64]] = []
         #: The number of batches where the bound is least, and that bound in units.
         self.worst, self.level = worst, -math.inf
 
-    def add(self, prices: npt.NDArray[np.int64]) -> None:
+    def add(self, prices: Prices) -> None:
         """Evaluate one more list."""
         import numpy as np
 
@@ -150,18 +151,18 @@ class LagrangianPrices:
         self.relaxation, self.horizon, self.scale, self.stop = relaxation, horizon, scale, stop
         self.choices = [np.empty((horizon, k.output_tokens + 1), np.int8) for k in relaxation.kinds]
         self.paths: list[_Path] = []
-        #: The prices found so far, where 1 prices a full memory like a batch.
+        #: The prices found so far, where 1 prices a full memory, or a full budget of tokens, like a batch.
         self.found: list[tuple[PriceNodes, npt.NDArray[np.float64]]] = []
 
-    def like(self, nodes: PriceNodes, point: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    def like(self, nodes: PriceNodes, point: npt.NDArray[np.float64]) -> Prices:
         """Prices like those found at another scale."""
         batches = min(self.horizon, nodes.batches * self.scale // nodes.scale)
         here = PriceNodes(batches, self.relaxation.longest, self.scale)
         self.found.append((here, here.moved(nodes, point)))
         return self.prices(*self.found[-1])
 
-    def run(self, batches: int, steps: int) -> npt.NDArray[np.int64]:
-        """Prices that are good for schedules of so many batches, int64 (T,)."""
+    def run(self, batches: int, steps: int) -> Prices:
+        """Prices that are good for schedules of so many batches."""
         import numpy as np
 
         relaxation = self.relaxation
@@ -170,21 +171,26 @@ class LagrangianPrices:
         for number, kind in enumerate(relaxation.kinds):
             for start in nodes.at[nodes.at <= batches - kind.output_tokens].tolist():
                 # A token in every batch from `start` on.
-                master.add(_Path(number, start, kind.sizes[1:], float(kind.steps[2:].sum())))
+                tokens = np.append(kind.loads[1], np.full(kind.output_tokens - 1, relaxation.decoded))
+                blocks = kind.sizes[1:].astype(np.float64)
+                master.add(_Path(number, start, blocks, tokens, float(kind.steps[2:].sum())))
         for path in self.paths:
             if path.end <= batches:
                 master.add(path)
         # From those for about as many batches: prices rise steeply where batches are nearly too few.
         near = min(reversed(self.found), key=lambda one: abs(one[0].batches - batches), default=None)
-        centre = np.ones(len(nodes.at)) if near is None else nodes.moved(*near)
-        best, kept, target = -np.inf, np.empty(0, np.int64), np.inf
+        if near is None:
+            centre = np.stack([np.ones(len(nodes.at)), np.zeros(len(nodes.at))])
+        else:
+            centre = nodes.moved(*near)
+        best, kept, target = -np.inf, self.prices(nodes, centre), np.inf
         for step in range(steps):
             point = centre
             if step > 0:
                 target, point = master.solve()
                 point = STAY * centre + (1 - STAY) * point
             prices = self.prices(nodes, point)
-            value = float((relaxation.batch - relaxation.capacity * prices[:batches]).sum())
+            value = float(relaxation.batches(prices.first(batches)).sum())
             for number in range(len(relaxation.kinds)):
                 path, cost = self._cheapest(number, prices, batches)
                 value += cost
@@ -198,26 +204,36 @@ class LagrangianPrices:
         self.found.append((nodes, centre))
         return kept
 
-    def prices(self, nodes: PriceNodes, point: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    def prices(self, nodes: PriceNodes, point: npt.NDArray[np.float64]) -> Prices:
         """Whole prices of every batch, 0 beyond those that count, from those of the nodes."""
         import numpy as np
 
-        scaled = point[nodes.of] * (self.relaxation.batch / self.relaxation.capacity)
-        prices = np.zeros(self.horizon, np.int64)
-        prices[: nodes.batches] = np.maximum(0, np.round(scaled))
-        return prices
+        def whole(some: npt.NDArray[np.float64], full: int) -> npt.NDArray[np.int64]:
+            prices = np.zeros(self.horizon, np.int64)
+            prices[: nodes.batches] = np.maximum(0, np.round(some[nodes.of] * (self.relaxation.batch / full)))
+            return prices
 
-    def _cheapest(self, number: int, prices: npt.NDArray[np.int64], batches: int) -> tuple[_Path, float]:
+        return Prices(whole(point[0], self.relaxation.capacity), whole(point[1], self.relaxation.budget))
+
+    def _cheapest(self, number: int, prices: Prices, batches: int) -> tuple[_Path, float]:
         """A cheapest path of a kind, and what all its requests would pay, in units."""
         import numpy as np
 
-        kind, choices = self.relaxation.kinds[number], self.choices[number]
-        ends, rows = cheapest_paths(self.relaxation, kind, prices[:batches], choices)
+        relaxation, prices = self.relaxation, prices.first(batches)
+        kind, choices = relaxation.kinds[number], self.choices[number]
+        ends, rows = cheapest_paths(relaxation, kind, prices, choices)
         end = int(np.argmax(ends == ends[batches]))
-        blocks = np.empty(batches, np.int64)
-        cost = retrace(choices, rows, end, kind, blocks)
-        start = int(np.argmax(blocks > 0))
-        return _Path(number, start, blocks[start:end], float(cost)), kind.count * float(ends[batches])
+        blocks, entered, made = (np.empty(batches, np.int64) for _ in range(3))
+        cost = retrace(choices, rows, end, kind, blocks, entered, made)
+        # What is prefilled in batches before is held since.
+        held, tokens = blocks.astype(np.float64), made * relaxation.decoded
+        _, origins = relaxation.entries(prices)
+        for batch in np.flatnonzero(entered):
+            tokens[origins[batch]] += entered[batch]
+            held[origins[batch] : batch] += entered[batch] / relaxation.block
+        start = int(np.argmax(held + tokens > 0))
+        path = _Path(number, start, held[start:end], tokens[start:end], float(cost))
+        return path, kind.count * float(ends[batches])
 
 
 class PriceNodes:
@@ -227,7 +243,8 @@ class PriceNodes:
         import numpy as np
 
         self.batches, self.scale = batches, scale
-        fill = np.arange(0, min(batches, int(FILL * longest)), scale)
+        longest_fill = FILL if batches <= MANY * longest else SHORT_FILL
+        fill = np.arange(0, min(batches, int(longest_fill * longest)), scale)
         drain = np.arange(batches - scale, max(batches - int(DRAIN * longest), fill[-1]), -scale)[::-1]
         #: First batch of each stretch, from 0, and the stretch of each batch.
         self.at = np.concatenate([fill, drain])
@@ -242,14 +259,15 @@ class PriceNodes:
         return np.bincount(self.of[start : start + len(held)], held, len(self.at)).astype(np.float64)
 
     def moved(self, source: PriceNodes, point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Prices at these nodes like those of others: near the end, those as near to its end."""
+        """Prices at these nodes like those of others, each a row: near the end, those as near to its end."""
         import numpy as np
 
         ratio = source.scale / self.scale
         middle = (self.at + min(self.scale, self.batches - 1) / 2) * ratio
         late = self.at > self.batches / 2
         at = np.where(late, middle - self.batches * ratio + source.batches, middle)
-        moved: npt.NDArray[np.float64] = point[source.of[np.clip(at.astype(np.int64), 0, source.batches - 1)]]
+        nodes = source.of[np.clip(at.astype(np.int64), 0, source.batches - 1)]
+        moved: npt.NDArray[np.float64] = point[:, nodes]
         return moved
 
 
@@ -263,14 +281,23 @@ def coarser(relaxation: Relaxation, scale: int) -> Relaxation:
         ends = np.round(np.linspace(0, kind.output_tokens, tokens + 1)).astype(np.int64)
         sizes = np.diff(np.append(0, np.cumsum(kind.sizes[1:]))[ends]) // np.diff(ends)
         steps = np.diff(np.append(0, np.cumsum(kind.steps[1:]))[ends])
-        refills = kind.refills[ends[:-1] + 1]
-        sizes, steps, refills = (np.append(0, part).astype(np.int64) for part in (sizes, steps, refills))
-        kinds.append(replace(kind, output_tokens=tokens, sizes=sizes, steps=steps, refills=refills))
-    return replace(relaxation, batch=relaxation.batch * scale, kinds=tuple(kinds))
+        refills, loads = kind.refills[ends[:-1] + 1], kind.loads[ends[:-1] + 1]
+        parts = (np.append(0, part).astype(np.int64) for part in (sizes, steps, refills, loads))
+        sizes, steps, refills, loads = parts
+        kinds.append(
+            replace(kind, output_tokens=tokens, sizes=sizes, steps=steps, refills=refills, loads=loads)
+        )
+    batch, budget, decoded = (
+        number * scale for number in (relaxation.batch, relaxation.budget, relaxation.decoded)
+    )
+    return replace(relaxation, batch=batch, budget=budget, decoded=decoded, kinds=tuple(kinds))
 
 
 class _PathMaster:
-    """The LP over prices (1: a full memory costs as much as a batch) and what each kind pays (batches)."""
+    """The LP over prices (1: a full memory, or a full budget, costs as much as a batch), and pay in batches.
+
+    Its columns are the prices of KV, those of tokens, and what each kind pays.
+    """
 
     def __init__(self, relaxation: Relaxation, nodes: PriceNodes):
         import highspy
@@ -278,10 +305,11 @@ class _PathMaster:
 
         self.relaxation, self.nodes = relaxation, nodes
         self.solver = maximizer()
-        count = len(nodes.at)
+        count = 2 * len(nodes.at)
         self.solver.addVars(count, np.zeros(count), np.full(count, DEAREST))
+        lengths = nodes.gather(0, np.ones(nodes.batches))
         self.solver.changeColsCost(
-            count, np.arange(count, dtype=np.int32), -nodes.gather(0, np.ones(nodes.batches))
+            count, np.arange(count, dtype=np.int32), -np.concatenate([lengths, lengths])
         )
         for kind in relaxation.kinds:
             self.solver.addVar(-highspy.kHighsInf, highspy.kHighsInf)
@@ -291,7 +319,9 @@ class _PathMaster:
         """The kind of the path pays no more than it."""
         import numpy as np
 
-        row = self.nodes.gather(path.start, path.blocks) / self.relaxation.capacity
+        held = self.nodes.gather(path.start, path.blocks) / self.relaxation.capacity
+        processed = self.nodes.gather(path.start, path.tokens) / self.relaxation.budget
+        row = np.concatenate([held, processed])
         used = np.flatnonzero(row)
         columns = np.append(used, len(row) + path.kind).astype(np.int32)
         cost = path.cost / self.relaxation.batch
@@ -303,4 +333,5 @@ class _PathMaster:
 
         self.solver.run()
         value = self.solver.getInfo().objective_function_value + self.nodes.batches
-        return value, np.array(self.solver.getSolution().col_value[: len(self.nodes.at)])
+        count = len(self.nodes.at)
+        return value, np.array(self.solver.getSolution().col_value[: 2 * count]).reshape(2, count)

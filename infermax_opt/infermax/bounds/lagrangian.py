@@ -1,11 +1,13 @@
-r"""The Lagrangian bound: prices of KV batch by batch, a shortest path for each kind of requests.
+r"""The Lagrangian bound: prices of KV and tokens batch by batch, a cheapest path for each kind of requests.
 
 Area arguments let any token share a batch with any other.  But memory fills slowly: at the start
-all requests are young.  Here every request must make its tokens in order.
+all requests are young, and a batch prefills a few prompts only.  Here every request must make its tokens in
+order, and have its prompt prefilled before.
 
 *Relaxation.*  Fix one affine piece of the batch time and the number J of batches, those that process
 nothing not counted.  The KV blocks held in batch t are at most B = M // s (block size s); let
-lambda_t >= 0 be a price on them.
+lambda_t >= 0 be a price on them.  A batch has at most b = min(P, C) tokens of prefill, and if C <= P at most
+b tokens with those of decodes; let mu_t >= 0 be a price on those.
 A schedule's makespan is at least the sum of
 
 - the work of `work` (F);  alpha for each batch;
@@ -13,7 +15,8 @@ A schedule's makespan is at least the sum of
   the at least Y batches that prefill, for theta = 0 or min(d0, p0): a batch pays d0, p0 or both;
 - rho (s-1), rho = max(0, beta - d1), for each token of KV size s that ends a refill
   (`occupancy`: F counts a decode step for it, and the refill costs at least so much more);
-- lambda_t (blocks held in t - B), which is never positive.
+- lambda_t (blocks held in t - B), which is never positive;
+- mu_t (such tokens in t - b), which is never positive.
 
 Decode steps hold at most B blocks per batch, so delta in a batch with decodes is at least delta / B
 for each block of a request that decodes.  What is left falls apart into one problem per request:
@@ -22,13 +25,25 @@ for each block of a request that decodes.  What is left falls apart into one pro
   with its first token or after a refill (lambda_t a block), or is *out* (0);
 - having n tokens it holds I + n - 1 tokens of KV, also in the batch that makes token n;
 - to enter with token n+1 > 1 costs rho (I + n - 1); to leave costs nothing.  A request may leave and
-  enter again between two batches, so a decode step costs no more than entering.
+  enter again between two batches, so a decode step costs no more than entering;
+- to enter in batch t costs c_t besides for each of I tokens, with its first token, or of I + n - 1;
+- if C <= P, each token but the first costs mu_t, as the token before it is processed in that batch.
+
+*Prefill.*  Who enters in t holds the KV of these tokens then.  Each was prefilled in some batch u <= t and
+has been held since, also in the batches u ... t-1, in which the path above is out; s such tokens fill a block
+at least.  The token made last is not one of them: where it is processed alone, it is a decode.  So each has
+paid c_t or more,
+
+    c_t = min(mu_t, c_(t-1) + floor(lambda_(t-1) / s)),    c_1 = mu_1.
+
+Without chunks all are prefilled in t itself, and c_t = mu_t.
 
 With f_k(J) the cheapest path of kind k that ends by batch J, and N_k requests,
 
-    makespan >= F + (p0 - theta) Y + J (alpha + theta) + sum_k N_k f_k(J) - B sum_{t <= J} lambda_t.
+    makespan >= F + (p0 - theta) Y + J (alpha + theta) + sum_k N_k f_k(J)
+                - sum_{t <= J} (B lambda_t + b mu_t).
 
-Dropped constraints (arrivals, C, P, R_max, the KV of unfinished refills) only lower the right side.
+Dropped constraints (arrivals, R_max, P where it is above C) only lower the right side.
 The best prices reach the value of the aggregated count LP (how many requests of each kind have how many
 tokens after each batch), whose dual this is: its flows of one kind are mixtures of paths.
 
@@ -44,11 +59,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._lagrangian_relaxation import Relaxation, moved_prices, relaxation_of
 from infermax_opt.infermax.bounds.pieces import best_piece
 from infermax_opt.infermax.data.instance import Instance
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = ["lagrangian_bound"]
 
@@ -116,6 +136,12 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
         "piece": piece,
         "theta": relaxation.theta,
         "exponent": relaxation.exponent,
-        "prices": [[[p, len(list(run))] for p, run in groupby(prices.tolist())] for prices in lists],
+        "prices": [_runs(prices.kv) for prices in lists],
+        "tokens": [_runs(prices.tokens) for prices in lists],
     }
     return LowerBound(value, "Lagrangian", Proof.CERTIFICATE, evidence=evidence)
+
+
+def _runs(prices: npt.NDArray[np.int64]) -> list[list[int]]:
+    """Each price, and how many batches in a row have it."""
+    return [[price, len(list(run))] for price, run in groupby(prices.tolist())]

@@ -1,9 +1,9 @@
-"""Proof: Lagrangian, by prices of KV for each batch."""
+"""Proof: Lagrangian, by prices of KV and of tokens for each batch."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any
 
 from infermax_opt.checking.errors import require
@@ -11,7 +11,7 @@ from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.instance import Instance, Kinds, blocks_up_to
 from infermax_opt.infermax.checker.pieces import FAR, Piece
-from infermax_opt.infermax.checker.request_paths import Runs, cheapest_paths
+from infermax_opt.infermax.checker.request_paths import Prices, Runs, cheapest_paths, each, with_entries
 
 #: Most batches that a list of prices is for; the bound's own limit is 2**18.
 MAX_BATCHES = 2**20
@@ -33,16 +33,17 @@ def lagrangian(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     """
     kinds, blocks = instance.since(), instance.capacity // instance.block
     theta = evidence["theta"].whole(0, min(instance.d0, instance.p0))
-    lists = read_prices(evidence["prices"], instance.work)
-    longest, horizon = max(o for _, o, _ in kinds), sum(times for _, times in lists[0])
+    lists = read_lists(evidence, instance.work)
+    longest, horizon = max(o for _, o, _ in kinds), sum(times for _, times in lists[0][0])
     require(longest <= horizon <= MAX_BATCHES, "prices: too short or too long")
     batch, rho = piece.units(piece.alpha + theta), piece.units(max(0, piece.beta - instance.d1))
     share = piece.units(instance.d0 - theta) // blocks
-    instance.work.spend((5 + 2 * len(kinds)) * horizon * len(lists))
+    instance.work.spend((10 + 2 * len(kinds)) * horizon * len(lists))
     best: list[Any] = [-FAR] * horizon  # for 1, 2, ... batches
-    for runs in lists:
-        paid = chain.from_iterable([batch - blocks * price] * times for price, times in runs)
-        cost: list[Any] = list(accumulate(paid))
+    for held, tokens in lists:
+        both = zip(each(held), each(tokens), strict=True)
+        cost: list[Any] = list(accumulate(batch - blocks * p - instance.budget * q for p, q in both))
+        runs = with_entries(instance, (held, tokens))
         for i, o, c in kinds:
             ends = cheapest_paths(instance, (i, o), runs, share, rho)
             cost = [total + c * end for total, end in zip(cost, ends, strict=True)]
@@ -53,8 +54,20 @@ def lagrangian(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     return (total + fixed) / instance.scale
 
 
+def read_lists(evidence: Field, work: Work) -> list[Prices]:
+    """Lists of prices of KV and of tokens, all for the same number of batches."""
+    held = read_prices(evidence["prices"], work)
+    batches = sum(times for _, times in held[0])
+    if "tokens" not in evidence:
+        return [(runs, [[0, batches]]) for runs in held]
+    tokens = read_prices(evidence["tokens"], work)
+    same = len(tokens) == len(held) and sum(times for _, times in tokens[0]) == batches
+    require(same, "tokens: not as many lists or batches as prices")
+    return list(zip(held, tokens, strict=True))
+
+
 def read_prices(prices: Field, work: Work) -> list[Runs]:
-    """Lists of prices, all for the same number of batches."""
+    """Lists of prices of one sort, all for the same number of batches."""
     work.spend(15 * sum(len(some.value) for some in prices.items() if isinstance(some.value, list)))
     lists = [[run.integers(2) for run in some.items()] for some in prices.items()]
     if not lists:

@@ -36,6 +36,8 @@ COARSE, FINE_STEPS = 64, 250
 #: Lists of prices at most; relative gain of the bound below which the search ends; share of the
 #: bound that leaving a list out may cost.
 LISTS, GAIN, SLACK = 60, 2e-5, 5e-5
+#: Share of the way from the number of batches where the bound is least that is gone ahead.
+FORWARD = 0.5
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,8 @@ class _Lists:
         self.values: list[npt.NDArray[np.int64]] = []
         #: The number of batches where the bound is least, and that bound in units.
         self.worst, self.level = worst, -math.inf
+        #: The least that a search found for its number of batches: the bound will hardly be better.
+        self.ceiling = math.inf
 
     def add(self, prices: Prices) -> None:
         """Evaluate one more list."""
@@ -111,10 +115,20 @@ class _Lists:
         self.worst, self.level = self.relaxation.least + int(best.argmin()), float(best.min())
 
     def extend(self, search: LagrangianPrices, steps: int) -> None:
-        """Add prices for the number of batches where the bound is least, until that hardly helps."""
+        """Add prices for a number of batches, until those where the bound is least hardly help.
+
+        Prices for so many batches bound fewer, too, where the bound is larger than these batches cost.  So
+        the search halves the way from where the bound is least to where it cannot be less than the ceiling.
+        """
+        import numpy as np
+
+        least = self.relaxation.least
         while len(self.prices) < LISTS:
-            batches, level = self.worst, self.level
+            worst, level = self.worst, self.level
+            ahead = 0.0 if math.isinf(self.ceiling) else max(0.0, self.ceiling - level)
+            batches = min(worst + int(FORWARD * ahead / self.relaxation.batch), search.horizon)
             self.add(search.run(batches, steps))
+            self.ceiling = min(self.ceiling, float(np.max(self.values, axis=0)[batches - least]))
             settled = self.worst == batches and self.level <= level + GAIN * abs(self.level)
             if settled or search.stop():
                 break

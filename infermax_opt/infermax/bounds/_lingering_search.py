@@ -8,6 +8,7 @@ each number goes as far as its mean slope is clear against the mean square (Adam
 from __future__ import annotations
 
 import functools
+import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -15,6 +16,7 @@ from math import exp
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infermax_opt.core.compiled import compiled
+from infermax_opt.core.deadline import time_left
 from infermax_opt.infermax.bounds._fluid import fluid_roots
 from infermax_opt.infermax.bounds.interaction import ROOT_BITS, THETA_BITS, Kind
 from infermax_opt.infermax.data.instance import Instance
@@ -52,9 +54,11 @@ LIMITS = 0.1, 0.99
 #: Levels of r, at most and at least: a check looks at each cell of a window that is cheaper than all before.
 LEVELS, FEW_LEVELS = 400, 8
 #: Delays of all requests together that are looked at, at most.
-MAX_STEPS = 1_200_000
-#: Part of the mean time alone over which slopes are spread, to each side.
-SPREAD = 0.37
+MAX_STEPS = 1_400_000
+#: Seconds of processor time for each of them, and besides, in which the bound is made exact at last.
+STEP_SECONDS, LAST_SECONDS = 1.3e-5, 1.0
+#: Part of the mean time alone over which slopes are spread, to each side: at first, and at last.
+SPREAD = 1.6, 0.3
 
 
 class Setting(NamedTuple):
@@ -158,10 +162,18 @@ class _Search:
         self.begun = np.searchsorted(self.starts, np.array([some.until / step for some in setting.kinds]))
         self.fixed, self.gains = self.rows[:, :, 2].sum(axis=1), self.rows[:, :, 4].sum(axis=1)
         self.best, self.levels, self.steps = -np.inf, LEVELS, 0
+        self.since = time.monotonic(), time.process_time()
         zeros = np.zeros(len(self.kinds))
         self.point = Point(np.zeros(len(ends)), self.lone, zeros + SHARES[0])
-        width = max(1, round(SPREAD * float(self.lone.mean() / self.spans.mean())))
-        self.spread = np.ones(2 * width + 1) / (2 * width + 1)
+        #: Cells in the mean time alone.
+        self.wide = float(self.lone.mean() / self.spans.mean())
+
+    def is_over(self, stop: Callable[[], bool]) -> bool:
+        """Whether to end, so that there is time to make the bound exact."""
+        passed, worked = time.monotonic() - self.since[0], time.process_time() - self.since[1]
+        last = LAST_SECONDS + STEP_SECONDS * min(self.steps, MAX_STEPS)
+        # Where other work has the processor, all takes longer.
+        return stop() or time_left(stop) < last * max(1.0, (passed + 0.1) / (worked + 0.1))
 
     def stays(self, roots: Floats, longer: float) -> Floats:
         """Windows: about as long as requests stay."""
@@ -264,7 +276,7 @@ class _Search:
         for one in tried:
             if self.keep(self.at(*one)):
                 best = one
-            if stop():
+            if self.is_over(stop):
                 return
         self._approach(*best, stop)
 
@@ -274,7 +286,7 @@ class _Search:
 
         aim, waited, best = AIM * abs(self.best), 0, roots
         for _ in range(FIRST_ROUNDS):
-            if stop() or aim <= LEAST_AIM * abs(self.best):
+            if self.is_over(stop) or aim <= LEAST_AIM * abs(self.best):
                 return
             point, before = self.at(roots, share, longer), self.best
             value, slope = self.value(point)
@@ -292,7 +304,7 @@ class _Search:
                     if self.keep(self.at(roots, min(some, LIMITS[1]), length)):
                         share, longer = min(some, LIMITS[1]), length
                 continue
-            way = self.spreaded(slope.roots)
+            way = self.spreaded(slope.roots, SPREAD[0])
             gain = float(way @ slope.roots)
             if gain <= 0:
                 way = slope.roots / self.spans
@@ -309,16 +321,22 @@ class _Search:
         means, squares = ([np.zeros_like(some) for some in point] for _ in range(2))
         before = self.best
         for step in range(1, ROUNDS + 1):
-            if stop():
+            if self.is_over(stop):
                 break
             value, slope = self.value(point)
+            if self.steps > MAX_STEPS and self.levels > FEW_LEVELS:
+                self.levels = self.levels * 4 // 5
+                self.best, _ = self.value(self.point)
+                before = -np.inf
+                value, slope = self.value(point)
             if value > self.best:
                 self.best, self.point = value, point
             if step % PATIENCE == 0:
-                if self.best - before <= LEAST_GAIN * abs(before):
+                if self.best - before <= LEAST_GAIN * abs(self.best):
                     break
                 before = self.best
-            ways = self.spreaded(slope.roots), slope.windows, slope.shares
+            spread = max(SPREAD[1], SPREAD[0] * exp(-step / FADING))
+            ways = self.spreaded(slope.roots, spread), slope.windows, slope.shares
             moved = []
             for k, (way, (first, last)) in enumerate(zip(ways, LENGTHS, strict=True)):
                 means[k] = KEEP * means[k] + (1 - KEEP) * way
@@ -330,14 +348,15 @@ class _Search:
                 np.maximum(0.0, moved[0]), np.maximum(self.lone, moved[1]), np.clip(moved[2], *LIMITS)
             )
 
-    def spreaded(self, slope: Floats) -> Floats:
-        """Slopes of a time in each cell, as means over some cells."""
+    def spreaded(self, slope: Floats, part: float) -> Floats:
+        """Slopes of a time in each cell, as means over so much of a mean time alone to each side."""
         import numpy as np
 
-        spans = self.spans
-        if len(slope) > len(self.spread):
+        spans, width = self.spans, 2 * max(1, round(part * self.wide)) + 1
+        if len(slope) > width:
+            kernel = np.full(width, 1 / width)
             for _ in range(2):
-                slope, spans = (np.convolve(some, self.spread, "same") for some in (slope, spans))
+                slope, spans = (np.convolve(some, kernel, "same") for some in (slope, spans))
         return slope / spans
 
     def found(self) -> Prices:
@@ -346,7 +365,7 @@ class _Search:
 
         self.value(self.point)
         while self.steps > MAX_STEPS and self.levels > FEW_LEVELS:
-            self.levels //= 2
+            self.levels = self.levels * 4 // 5
             self.value(self.point)
         roots, windows, shares = self.point
         own = np.maximum(1, np.floor(shares * 2**THETA_BITS)).astype(np.int64)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import time
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
+from infermax_opt.core.deadline import Deadline
 from infermax_opt.infermax.bounds import _lingering_search
 from infermax_opt.infermax.bounds._lingering_windows import Window, present_in
 from infermax_opt.infermax.bounds.interaction import InteractionProof, Kind, Prices, interaction_bound
@@ -165,6 +167,41 @@ def test_who_leaves_early_is_not_worth_more_than_it_was_there(work: str, later: 
             assert bound.value <= lone
             closest = max(closest, bound.value / lone)
     assert closest > Fraction(98, 100)
+
+
+def test_shares_of_its_own_for_each_request_prove_more_than_one_for_all() -> None:
+    of = crowd()
+    bound, prices = lingering_bound(of), Prices.of(of, 0)
+    assert bound is not None
+    assert prices is not None
+    evidence = bound.evidence or {}
+    proof = LingeringProof(of, prices, evidence["unit"], evidence["groups"])
+    assert min(evidence["shares"]) < max(evidence["shares"]) == evidence["theta"]
+    for share in range(1, evidence["theta"], 20):
+        same = [share] * len(evidence["stays"])
+        assert proof.bound(evidence["theta"], evidence["cells"], evidence["stays"], same).value < bound.value
+
+
+def test_one_share_for_all_proves_as_much_said_or_not_where_windows_end_with_cells() -> None:
+    of = crowd()
+    prices = Prices.of(of, 0)
+    assert prices is not None
+    proof = LingeringProof(of, prices, 0, 4)
+    kinds = list(proof.kinds.values())
+    ends = sorted({kind.begin + 2 * kind.lone for kind in kinds})
+    cells, stays = [(end, 1000 * k) for k, end in enumerate(ends)], [2 * kind.lone for kind in kinds]
+    said = proof.bound(900, cells, stays, [900] * len(kinds))
+    assert said.value == proof.bound(900, cells, stays).value
+    assert check_evidence(of, said) == said.value
+
+
+def test_the_search_ends_before_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lingering_search, "ROUNDS", 10**6)
+    monkeypatch.setattr(_lingering_search, "PATIENCE", 10**6)
+    begin = time.monotonic()
+    bound = lingering_bound(crowd(), stop=Deadline(8))
+    assert bound is not None
+    assert time.monotonic() - begin < 8
 
 
 def test_a_window_that_is_far_too_long_takes_back_what_it_gives() -> None:

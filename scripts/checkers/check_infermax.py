@@ -2660,7 +2660,16 @@ def read_cells(instance: Instance, given: Field, guests: list[Guest], step: int)
 
 
 def read_roots(instance: Instance, given: Field, guests: int) -> tuple[list[int], list[int]]:
-    """Ends of cells of time, and roots, that so many guests are to be put into."""
+    """Ends of cells of time, and roots.
+
+    Parameters
+    ----------
+    instance : Instance
+    given : Field
+        What the certificate holds.
+    guests : int
+        How many are to be put into the cells.
+    """
     pairs = [cell.integers(2) for cell in given.items()]
     ends, roots = [end for end, _ in pairs], [root for _, root in pairs]
     require(all(a < b for a, b in pairwise([0, *ends])), "cells: their ends do not rise")
@@ -3238,7 +3247,13 @@ def lingering(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
 
 
 def counted_shares(evidence: Field, theta: int, kinds: int) -> list[int]:
-    """The share of each kind of requests, theta unless it is said."""
+    """The share of each kind of requests, theta unless it is said.
+
+    Parameters
+    ----------
+    evidence : Field
+    theta, kinds : int
+    """
     if "shares" not in evidence:
         return [theta] * kinds
     shares = evidence["shares"].integers(kinds)

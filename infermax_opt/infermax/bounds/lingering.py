@@ -276,7 +276,14 @@ class LingeringProof:
         return work * kind.linear + chunks * self._scale
 
     def tokens(self, row: Row, root: int, own: int) -> tuple[int, int]:
-        """What tokens pay at this r and r_i, and their part of a stay, in ticks times the scale."""
+        """What tokens pay, and their part of a stay, in ticks times the scale.
+
+        Parameters
+        ----------
+        row : Row
+        root, own : int
+            r and r_i.
+        """
         fixed = row.fixed * self._scale
         paid = fixed + own * (2 * row.roots * self.prices.step + own * row.works)
         return paid, fixed + 2 * root * row.gains * self.prices.step
@@ -305,13 +312,9 @@ class _Choice:
         kind, first, self._theta = self._kind, self._first, prices.theta
         if not self._share:
             return kind.lone * self._scale << THETA_BITS
-        begins = [kind.begin, *(kind.begin + first + row.before for row in self._rows)]
         since = [kind.until + first, *(kind.until + kind.lone - row.after for row in self._rows)]
         tables = [prices.work, *([prices.root] * len(self._rows))]
-        at = [
-            min(range(bisect_right(ends, a), bisect_right(ends, b) + 1), key=table.values.__getitem__)
-            for a, b, table in zip(begins, since, tables, strict=True)
-        ]
+        at = self._first_cells(ends, since, tables)
         free, _ = self._sums([prices.work.values[-1], *([0] * len(self._rows))])
         parts = [self._part(k, table.values[c]) for k, (table, c) in enumerate(zip(tables, at, strict=True))]
         paid, stays = sum(one for one, _ in parts), sum(one for _, one in parts)
@@ -333,6 +336,15 @@ class _Choice:
                     old, parts[k] = parts[k], self._part(k, tables[k].values[at[k]])
                     paid, stays = paid + parts[k][0] - old[0], stays + parts[k][1] - old[1]
             best = min(best, self._worth(life, paid, stays))
+
+    def _first_cells(self, ends: Sequence[int], since: Sequence[int], tables: Sequence[_Table]) -> list[int]:
+        """The cheapest cell of each window without delay, of which the windows end `since` then."""
+        early = self._kind.begin + self._first
+        begins = [self._kind.begin, *(early + row.before for row in self._rows)]
+        return [
+            min(range(bisect_right(ends, a), bisect_right(ends, b) + 1), key=table.values.__getitem__)
+            for a, b, table in zip(begins, since, tables, strict=True)
+        ]
 
     def _when(self, cell: int, ends: Sequence[int], since: int) -> int:
         """By which delay a window comes to a cell."""

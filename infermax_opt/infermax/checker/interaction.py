@@ -85,7 +85,16 @@ def read_cells(instance: Instance, given: Field, guests: list[Guest], step: int)
 
 
 def read_roots(instance: Instance, given: Field, guests: int) -> tuple[list[int], list[int]]:
-    """Ends of cells of time, and roots, that so many guests are to be put into."""
+    """Ends of cells of time, and roots.
+
+    Parameters
+    ----------
+    instance : Instance
+    given : Field
+        What the certificate holds.
+    guests : int
+        How many are to be put into the cells.
+    """
     pairs = [cell.integers(2) for cell in given.items()]
     ends, roots = [end for end, _ in pairs], [root for _, root in pairs]
     require(all(a < b for a, b in pairwise([0, *ends])), "cells: their ends do not rise")

@@ -71,7 +71,13 @@ def lingering(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
 
 
 def counted_shares(evidence: Field, theta: int, kinds: int) -> list[int]:
-    """The share of each kind of requests, theta unless it is said."""
+    """The share of each kind of requests, theta unless it is said.
+
+    Parameters
+    ----------
+    evidence : Field
+    theta, kinds : int
+    """
     if "shares" not in evidence:
         return [theta] * kinds
     shares = evidence["shares"].integers(kinds)

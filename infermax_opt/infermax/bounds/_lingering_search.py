@@ -51,8 +51,8 @@ FADING, PATIENCE, LEAST_GAIN = 100, 50, 1e-5
 KEEP, KEEP_SQUARE = 0.9, 0.99
 #: Least and greatest share.
 LIMITS = 0.1, 0.99
-#: Levels of r, at most and at least: a check looks at each cell of a window that is cheaper than all before.
-LEVELS, FEW_LEVELS = 400, 8
+#: Levels of r at first, at most and at least: each cell of a window that is the cheapest so far takes time.
+FIRST_LEVELS, LEVELS, FEW_LEVELS = 80, 400, 8
 #: Delays of all requests together that are looked at, at most.
 MAX_STEPS = 1_400_000
 #: Seconds of processor time for each of them, and besides, in which the bound is made exact at last.
@@ -161,7 +161,7 @@ class _Search:
         self.lone = self.first + self.later
         self.begun = np.searchsorted(self.starts, np.array([some.until / step for some in setting.kinds]))
         self.fixed, self.gains = self.rows[:, :, 2].sum(axis=1), self.rows[:, :, 4].sum(axis=1)
-        self.best, self.levels, self.steps = -np.inf, LEVELS, 0
+        self.best, self.levels, self.steps = -np.inf, FIRST_LEVELS, 0
         self.since = time.monotonic(), time.process_time()
         zeros = np.zeros(len(self.kinds))
         self.point = Point(np.zeros(len(ends)), self.lone, zeros + SHARES[0])
@@ -324,8 +324,9 @@ class _Search:
             if self.is_over(stop):
                 break
             value, slope = self.value(point)
-            if self.steps > MAX_STEPS and self.levels > FEW_LEVELS:
-                self.levels = self.levels * 4 // 5
+            many = self.steps > MAX_STEPS and self.levels > FEW_LEVELS
+            if many or step == FADING:
+                self.levels = self.levels * 4 // 5 if many else LEVELS
                 self.best, _ = self.value(self.point)
                 before = -np.inf
                 value, slope = self.value(point)

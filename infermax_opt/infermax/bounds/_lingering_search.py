@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from infermax_opt.core.compiled import compiled
 from infermax_opt.core.deadline import time_left
 from infermax_opt.infermax.bounds._fluid import fluid_roots
+from infermax_opt.infermax.bounds._steps import Steps
 from infermax_opt.infermax.bounds.interaction import ROOT_BITS, THETA_BITS, Kind
 from infermax_opt.infermax.data.instance import Instance
 
@@ -47,8 +48,6 @@ AIM, LEAST_AIM, STEP, WAITING, LESS, FIRST_ROUNDS = 0.03, 3e-4, 0.3, 8, 0.6, 150
 ROUNDS, LENGTHS = 450, ((0.1, 0.01), (0.025, 0.0025), (0.01, 0.001))
 #: Steps after which they are less by a factor of e; and those after which it ends if they gain too little.
 FADING, PATIENCE, LEAST_GAIN = 100, 50, 1e-5
-#: How much of the means of slopes and of their squares is kept.
-KEEP, KEEP_SQUARE = 0.9, 0.99
 #: Least and greatest share.
 LIMITS = 0.1, 0.99
 #: Levels of r at first, at most and at least: each cell of a window that is the cheapest so far takes time.
@@ -56,7 +55,7 @@ FIRST_LEVELS, LEVELS, FEW_LEVELS = 80, 400, 8
 #: Delays of all requests together that are looked at, at most.
 MAX_STEPS = 1_400_000
 #: Seconds of processor time for each of them, and besides, in which the bound is made exact at last.
-STEP_SECONDS, LAST_SECONDS = 1.3e-5, 1.0
+STEP_SECONDS, LAST_SECONDS = 6e-6, 0.3
 #: Part of the mean time alone over which slopes are spread, to each side: at first, and at last.
 SPREAD = 1.6, 0.3
 
@@ -317,17 +316,13 @@ class _Search:
         """Look for better prices, windows and shares."""
         import numpy as np
 
-        point, mean_time = self.point, float(np.mean(self.lone))
-        means, squares = ([np.zeros_like(some) for some in point] for _ in range(2))
-        before = self.best
+        point, units = self.point, (1.0, float(np.mean(self.lone)), 1.0)
+        steps, before = Steps(point), self.best
         for step in range(1, ROUNDS + 1):
             if self.is_over(stop):
                 break
             value, slope = self.value(point)
-            many = self.steps > MAX_STEPS and self.levels > FEW_LEVELS
-            if many or step == FADING:
-                self.levels = self.levels * 4 // 5 if many else LEVELS
-                self.best, _ = self.value(self.point)
+            if self._has_other_levels(step):
                 before = -np.inf
                 value, slope = self.value(point)
             if value > self.best:
@@ -336,18 +331,25 @@ class _Search:
                 if self.best - before <= LEAST_GAIN * abs(self.best):
                     break
                 before = self.best
-            spread = max(SPREAD[1], SPREAD[0] * exp(-step / FADING))
-            ways = self.spreaded(slope.roots, spread), slope.windows, slope.shares
-            moved = []
-            for k, (way, (first, last)) in enumerate(zip(ways, LENGTHS, strict=True)):
-                means[k] = KEEP * means[k] + (1 - KEEP) * way
-                squares[k] = KEEP_SQUARE * squares[k] + (1 - KEEP_SQUARE) * way**2
-                mean, square = means[k] / (1 - KEEP**step), squares[k] / (1 - KEEP_SQUARE**step)
-                length = max(last, first * exp(-step / FADING)) * (mean_time if k == 1 else 1.0)
-                moved.append(point[k] + length * mean / (square**0.5 + 1e-9))
+            faded = exp(-step / FADING)
+            spread = max(SPREAD[1], SPREAD[0] * faded)
+            ways = steps.ways(slope._replace(roots=self.spreaded(slope.roots, spread)))
+            lengths = (
+                unit * max(last, first * faded) for unit, (first, last) in zip(units, LENGTHS, strict=True)
+            )
+            moved = [some + length * way for some, length, way in zip(point, lengths, ways, strict=True)]
             point = Point(
                 np.maximum(0.0, moved[0]), np.maximum(self.lone, moved[1]), np.clip(moved[2], *LIMITS)
             )
+
+    def _has_other_levels(self, step: int) -> bool:
+        """Whether there are more levels from this step on, or less, as it took too many steps."""
+        many = self.steps > MAX_STEPS and self.levels > FEW_LEVELS
+        if many or step == FADING:
+            self.levels = self.levels * 4 // 5 if many else LEVELS
+            self.best, _ = self.value(self.point)
+            return True
+        return False
 
     def spreaded(self, slope: Floats, part: float) -> Floats:
         """Slopes of a time in each cell, as means over so much of a mean time alone to each side."""

@@ -54,8 +54,10 @@ LIMITS = 0.1, 0.99
 FIRST_LEVELS, LEVELS, FEW_LEVELS = 80, 400, 8
 #: Delays of all requests together that are looked at, at most.
 MAX_STEPS = 1_400_000
+#: Part of these below which there may be more levels.
+ROOMY = 0.7
 #: Seconds of processor time for each of them, and besides, in which the bound is made exact at last.
-STEP_SECONDS, LAST_SECONDS = 6e-6, 0.3
+STEP_SECONDS, LAST_SECONDS = 4e-6, 0.3
 #: Part of the mean time alone over which slopes are spread, to each side: at first, and at last.
 SPREAD = 1.6, 0.3
 
@@ -344,12 +346,16 @@ class _Search:
 
     def _has_other_levels(self, step: int) -> bool:
         """Whether there are more levels from this step on, or less, as it took too many steps."""
-        many = self.steps > MAX_STEPS and self.levels > FEW_LEVELS
-        if many or step == FADING:
-            self.levels = self.levels * 4 // 5 if many else LEVELS
-            self.best, _ = self.value(self.point)
-            return True
-        return False
+        levels = self.levels
+        if self.steps > MAX_STEPS:
+            levels = max(FEW_LEVELS, levels * 4 // 5)
+        elif step >= FADING and step % 10 == 0 and self.steps < ROOMY * MAX_STEPS:
+            levels = min(LEVELS, levels * 5 // 4)
+        if levels == self.levels:
+            return False
+        self.levels = levels
+        self.best, _ = self.value(self.point)
+        return True
 
     def spreaded(self, slope: Floats, part: float) -> Floats:
         """Slopes of a time in each cell, as means over so much of a mean time alone to each side."""

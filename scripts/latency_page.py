@@ -143,7 +143,7 @@ def main() -> None:
         section(
             "Mean end-to-end latency with arrivals, s",
             "Ten minutes of the Azure 2023 traces on one H100 (Llama-3.1-8B), 1 to 8 times as fast; a\n"
-            "minute a row. At 4 times the rate, and on the code trace, a third to a half is open: the\n"
+            "minute a row. At 4 times the rate, and on the code trace, a quarter to a half is open: the\n"
             "bounds count requests as there only as long as short batches would keep them, or as work\n"
             "of them is left. What is lost where is on [a page](results/latencies.md).",
             online,

@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.compiling_apart import OutOfTime, in_time
+from infermax_opt.core.deadline import Deadline
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.child import end_child, end_with_parent, read_lines, start_child
 from infermax_opt.files.certificates import certificate_to_json
@@ -108,11 +109,7 @@ def main() -> None:
     end_with_parent()
     instance = instance_from_json(job["instance"])
     seconds = job["seconds"]
-    end = None if seconds is None else time.monotonic() + float(seconds)
-
-    def late() -> bool:
-        return end is not None and time.monotonic() > end
-
+    late = Deadline(None if seconds is None else float(seconds))
     try:
         with in_time(late), contextlib.suppress(OutOfTime):
             for lower in searched_bounds(instance, stop=late):

@@ -57,7 +57,9 @@ Certificates of the mean end-to-end latency are of these kinds:
   cells of time in ticks, and roots in units of 2**-12: see `infermax_opt.infermax.bounds.interaction`;
 - ``lingering`` holds the ``piece``, ``theta`` and ``cells`` as before, the ``unit`` of roots of work in units
   of 2**-12, the number of ``groups`` of later tokens, and ``stays``, for all requests of the same I, O and
-  arrival, in order of their first appearance, for how many ticks each is expected to stay: see
+  arrival, in order of their first appearance, for how many ticks each is expected to stay.  With ``shares``,
+  for each of these how much of its latency counts by uses, in units of 2**-10, ``theta`` or less, stays end
+  within cells; without, all shares are ``theta``, and only whole cells count: see
   `infermax_opt.infermax.bounds.lingering`;
 - ``mutual`` holds the ``piece`` and ``pairs``: for each request by arrival, I and O, three numbers for each
   of its pairs with an earlier one: how many requests before it that one is, and the shares of a' that it

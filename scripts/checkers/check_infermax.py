@@ -2625,14 +2625,14 @@ def interaction(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     theta = evidence["theta"].whole(0, 1 << THETA_BITS)
     tables = token_tables(instance, piece)
     guests = [guest(instance, key, count, piece, tables) for key, count in instance.kinds.items()]
-    cells = read_cells(instance, evidence["cells"], [(some, some.lone) for some in guests], step)
+    cells = read_cells(instance, evidence["cells"], guests, step)
     total = sum(some.times * least_paid(instance, some, cells, theta, piece) for some in guests)
     spans = zip([0, *cells.ends], cells.ends, cells.root, strict=False)
     total -= theta * sum((end - start) * root * root for start, end, root in spans)
     return Fraction(total, (cells.unit << THETA_BITS) * instance.scale * sum(instance.kinds.values()))
 
 
-def read_cells(instance: Instance, given: Field, guests: list[tuple[Guest, int]], step: int) -> Cells:
+def read_cells(instance: Instance, given: Field, guests: list[Guest], step: int) -> Cells:
     """Cells of time, with the price of prompt work: that of all that are there all of it, and of time.
 
     Parameters
@@ -2640,19 +2640,15 @@ def read_cells(instance: Instance, given: Field, guests: list[tuple[Guest, int]]
     instance : Instance
     given : Field
         Ends and roots.
-    guests : list of (Guest, int)
-        How long each is there, from its arrival.
+    guests : list of Guest
+        Each is there from its arrival for as long as it takes alone.
     step : int
         Constant of a batch that decodes, in ticks.
     """
-    pairs = [cell.integers(2) for cell in given.items()]
-    ends, roots = [end for end, _ in pairs], [root for _, root in pairs]
-    require(all(a < b for a, b in pairwise([0, *ends])), "cells: their ends do not rise")
-    require(all(root >= 0 for root in roots), "cells: a root is below 0")
-    instance.work.spend(REQUEST_STEPS * len(guests) + CELL_STEPS * len(ends))
+    ends, roots = read_roots(instance, given, len(guests))
     starts, there = [0, *ends], [0] * (len(ends) + 1)
-    for some, stay in guests:
-        first, last = bisect_left(starts, some.until), bisect_right(ends, some.begin + stay)
+    for some in guests:
+        first, last = bisect_left(starts, some.until), bisect_right(ends, some.begin + some.lone)
         if first < last:
             there[first] += some.times
             there[last] -= some.times
@@ -2661,6 +2657,25 @@ def read_cells(instance: Instance, given: Field, guests: list[tuple[Guest, int]]
     work = [max(1, n) * unit + root**2 for n, root in zip(present, roots, strict=True)]
     roots, work = [*roots, 0], [*work, unit]
     return Cells(ends, roots, work, unit, (next_lower(roots), next_lower(work)))
+
+
+def read_roots(instance: Instance, given: Field, guests: int) -> tuple[list[int], list[int]]:
+    """Ends of cells of time, and roots.
+
+    Parameters
+    ----------
+    instance : Instance
+    given : Field
+        What the certificate holds.
+    guests : int
+        How many are to be put into the cells.
+    """
+    pairs = [cell.integers(2) for cell in given.items()]
+    ends, roots = [end for end, _ in pairs], [root for _, root in pairs]
+    require(all(a < b for a, b in pairwise([0, *ends])), "cells: their ends do not rise")
+    require(all(root >= 0 for root in roots), "cells: a root is below 0")
+    instance.work.spend(REQUEST_STEPS * guests + CELL_STEPS * len(ends))
+    return ends, roots
 
 
 def next_lower(values: list[int]) -> list[int]:
@@ -3150,6 +3165,79 @@ def phases(space: Levels, worth: list[int], costs: LookCosts) -> Fraction:
     return Fraction(space.requests * tokens - (space.width - 1) * costs.block, space.width)
 
 
+# --- infermax_opt/infermax/checker/windows.py -----------------------------------------------------
+# Windows of time in which requests are expected to be, and what time costs by those that are.
+
+
+class Expected(NamedTuple):
+    """A guest that is expected for some time, and the share of its latency that counts by uses.
+
+    It has all of its weight for `whole` ticks after its arrival, and `part` / `span` of it until `until`.
+    """
+
+    some: Guest
+    share: int
+    whole: int
+    until: int
+    part: int
+    span: int
+
+    def missing(self, life: int, unit: int) -> int:
+        """Its weight in the time after its life, rounded up; life and time in parts 1 / unit of a tick."""
+        full, rest = max(0, self.whole * unit - life), max(0, self.until * unit - life)
+        return full - (-self.part * min(rest, self.span * unit) // self.span)
+
+
+def expected(
+    instance: Instance,
+    given: Field,
+    guests: list[tuple[Guest, int, int]],
+    theta: int,
+    step: int,
+    fading: bool,
+) -> tuple[list[Expected], Cells]:
+    """Guests with their windows, and cells of time with prices of prompt work, in small units times theta's.
+
+    Parameters
+    ----------
+    instance : Instance
+    given : Field
+        Ends and roots of cells.
+    guests : list of (Guest, int, int)
+        With its stay in ticks and its share.
+    theta : int
+        The largest share, or more.
+    step : int
+        Constant of a batch that decodes, in ticks.
+    fading : bool
+        Whether windows have a weight in the cell in which they end.
+    """
+    ends, roots = read_roots(instance, given, len(guests))
+    starts, unit = [0, *ends], step << 2 * ROOT_BITS
+    there, more, found = [0] * (len(ends) + 1), [0] * (len(ends) + 1), []
+    for some, stay, share in guests:
+        end = some.begin + stay
+        first, last = bisect_left(starts, some.until), bisect_right(ends, end)
+        one = Expected(some, share, stay, stay, 0, 1)
+        if fading and first > last:
+            one = one._replace(whole=0, until=0)
+        elif fading:
+            whole, until = starts[last] - some.begin, starts[min(last + 1, len(ends))] - some.begin
+            one = one._replace(whole=whole, until=until)
+            if last < len(ends):
+                one = one._replace(part=stay - whole, span=until - whole)
+        if first <= last:
+            there[first] += some.times * share
+            there[last] -= some.times * share
+            more[last] += some.times * share * one.part // one.span
+        found.append(one)
+    least = min(share for _, _, share in guests)
+    present = [n + part for n, part in zip(accumulate(there[:-1]), more, strict=False)]
+    work = [max(least, n) * unit + theta * root**2 for n, root in zip(present, roots, strict=True)]
+    roots, work = [*roots, 0], [*work, least * unit]
+    return found, Cells(ends, roots, work, unit, (next_lower(roots), next_lower(work)))
+
+
 # --- infermax_opt/infermax/checker/lingering.py ---------------------------------------------------
 # Proof: lingering, by prices over time, where requests count for as long as they are expected to stay.
 
@@ -3194,15 +3282,32 @@ def lingering(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     instance.work.spend(2 * SIZE_STEPS * len(tables.roots) + BUNCH_STEPS * groups * len(stays))
     gains = gains_of(tables, unit)
     guests = [guest(instance, key, count, piece, tables) for key, count in instance.kinds.items()]
-    cells = read_cells(instance, evidence["cells"], list(zip(guests, stays, strict=True)), step)
+    shares, fading = counted_shares(evidence, theta, len(stays)), "shares" in evidence
+    asked = list(zip(guests, stays, shares, strict=True))
+    windows, cells = expected(instance, evidence["cells"], asked, theta, step, fading)
     spans = zip([0, *cells.ends], cells.ends, cells.root, strict=False)
     total = -theta * sum((end - start) * root * root for start, end, root in spans)
-    for (i, o, _), some, stay in zip(instance.kinds, guests, stays, strict=True):
+    for (i, o, _), window in zip(instance.kinds, windows, strict=True):
         tokens = bunches(i, o, groups, tables, gains)
-        choice = Choice(some, tokens, theta, stay, step, piece.alpha + instance.p0)
-        total += some.times * least_of_delays(instance, choice, cells)
+        choice = Choice(window, tokens, theta, step, piece.alpha + instance.p0)
+        total += window.some.times * least_of_delays(instance, choice, cells)
     whole = step << 2 * ROOT_BITS + THETA_BITS
     return Fraction(total, whole * instance.scale * sum(instance.kinds.values()))
+
+
+def counted_shares(evidence: Field, theta: int, kinds: int) -> list[int]:
+    """The share of each kind of requests, theta unless it is said.
+
+    Parameters
+    ----------
+    evidence : Field
+    theta, kinds : int
+    """
+    if "shares" not in evidence:
+        return [theta] * kinds
+    shares = evidence["shares"].integers(kinds)
+    require(all(0 < share <= theta for share in shares), "shares: one is not from 1 to theta")
+    return shares
 
 
 def gains_of(tables: Tables, unit: int) -> tuple[list[int], list[int]]:
@@ -3238,23 +3343,23 @@ def bunches(i: int, o: int, groups: int, tables: Tables, gains: tuple[list[int],
 
 
 class Choice(NamedTuple):
-    """A request that chooses its delay: bunches of tokens, theta, its stay, a' and alpha + p0 in ticks."""
+    """A request that chooses its delay: its window, bunches of tokens, theta, a' and alpha + p0 in ticks."""
 
-    some: Guest
+    window: Expected
     tokens: list[Bunch]
     theta: int
-    stay: int
     step: int
     chunk: int
 
     def part(self, which: int, price: int) -> tuple[int, int]:
         """What the prompt, or a bunch of tokens, pays at a price, and its part of a stay."""
-        some, unit = self.some, self.step << 2 * ROOT_BITS
+        some, unit = self.window.some, self.step << 2 * ROOT_BITS
         if which == 0:
-            chunks = in_chunks(self.chunk, some.chunks, some.square, price, unit)
-            return price * some.linear + chunks * unit, (some.lone - some.later) * unit
-        one = self.tokens[which - 1]
-        paid = one.fixed * unit + price * (2 * one.roots * self.step + price * one.works)
+            work = price // self.window.share
+            chunks = in_chunks(self.chunk, some.chunks, some.square, work, unit)
+            return work * some.linear + chunks * unit, (some.lone - some.later) * unit
+        one, own = self.tokens[which - 1], math.isqrt(self.theta * price**2 // self.window.share)
+        paid = one.fixed * unit + own * (2 * one.roots * self.step + own * one.works)
         return paid, one.fixed * unit + 2 * price * one.gains * self.step
 
     def whole(self, prices: list[int]) -> tuple[int, int]:
@@ -3262,20 +3367,16 @@ class Choice(NamedTuple):
         parts = [self.part(which, price) for which, price in enumerate(prices)]
         return sum(paid for paid, _ in parts), sum(stays for _, stays in parts)
 
-    def worth(self, delay: int, paid: int, stays: int) -> int:
-        """Theta times what it pays, less what is missing, and the rest of its latency.
+    def worth(self, life: int, paid: int, stays: int) -> int:
+        """Its share of what it pays and of how much longer it stays, less what is missing, and the rest.
 
         Parameters
         ----------
-        delay : int
-            In ticks.
-        paid, stays : int
+        life, paid, stays : int
             In small units.
         """
-        unit = self.step << 2 * ROOT_BITS
-        latency = (self.some.lone + delay) * unit
-        missing = max(0, self.stay * unit - max(stays, latency))
-        return ((1 << THETA_BITS) - self.theta) * latency + self.theta * (paid - missing)
+        share, missing = self.window.share, self.window.missing(life, self.step << 2 * ROOT_BITS)
+        return ((1 << THETA_BITS) - share) * life + share * (paid + max(0, stays - life) - missing)
 
 
 def least_of_delays(instance: Instance, choice: Choice, cells: Cells) -> int:
@@ -3287,7 +3388,9 @@ def least_of_delays(instance: Instance, choice: Choice, cells: Cells) -> int:
     choice : Choice
     cells : Cells
     """
-    some, tokens, ends, unit = choice.some, choice.tokens, cells.ends, choice.step << 2 * ROOT_BITS
+    some, tokens, ends, unit = choice.window.some, choice.tokens, cells.ends, choice.step << 2 * ROOT_BITS
+    if not choice.window.share:
+        return some.lone * unit << THETA_BITS
     first = some.lone - some.later
 
     def reached(which: int) -> int:
@@ -3300,19 +3403,25 @@ def least_of_delays(instance: Instance, choice: Choice, cells: Cells) -> int:
     values = [cells.work, *([cells.root] * len(tokens))]
     lower = [cells.lower[1], *([cells.lower[0]] * len(tokens))]
     at = list(map(cheapest_cell, [instance] * len(since), [ends] * len(since), values, begins, since))
-    cheapest = choice.whole([unit, *([0] * len(tokens))])
+    cheapest, _ = choice.whole([cells.work[-1], *([0] * len(tokens))])
     prices = [table[cell] for table, cell in zip(values, at, strict=True)]
     paid, stays = choice.whole(prices)
-    when, best = [reached(which) for which in range(len(at))], choice.worth(0, paid, stays)
-    while (delay := min(when)) < NEVER and choice.worth(delay, *cheapest) < best:
+    when, life = [reached(which) for which in range(len(at))], some.lone * unit
+    best = choice.worth(life, paid, stays)
+    while True:
+        before, delay = life, min(when)
+        life = (some.lone + delay) * unit
+        if before < stays < life:
+            best = min(best, choice.worth(stays, paid, stays))
+        if delay == NEVER or choice.worth(life, cheapest, 0) >= best:
+            return best  # longer delays count for more
         instance.work.spend(DELAY_STEPS)
         for which in [k for k, moment in enumerate(when) if moment == delay]:
             at[which] = lower[which][at[which]]
             old, new = choice.part(which, prices[which]), choice.part(which, values[which][at[which]])
             paid, stays = paid + new[0] - old[0], stays + new[1] - old[1]
             prices[which], when[which] = values[which][at[which]], reached(which)
-        best = min(best, choice.worth(delay, paid, stays))
-    return best
+        best = min(best, choice.worth(life, paid, stays))
 
 
 def cheapest_cell(instance: Instance, ends: list[int], prices: list[int], begin: int, end: int) -> int:

@@ -229,6 +229,13 @@ SPOT = {
     "bases": [[0, 4096, 4096], [0, 4096]],
     "followed": [[[0, 8], [2, 9]], [[0, 3], [2, 4]]],
 }  # fmt: skip
+
+#: The same share of all latencies.
+LINGERING = {
+    "kind": "lingering", "piece": 0, "theta": 819, "unit": 0, "groups": 8,
+    "cells": [[100, 0], [200, 982], [300, 982], [400, 982], [500, 0], [600, 4910]],
+    "stays": [452, 327],
+}  # fmt: skip
 #: Cells that are left of evidence that has many.
 FEW = 6
 
@@ -288,8 +295,11 @@ def of_infermax() -> Iterator[Accepted]:
     for some in searched(mean):
         if some.kind == "pace":
             yield coarse(some._replace(kind="pace-with-kv"))
+        elif some.kind == "lingering":
+            yield coarse(some._replace(kind="lingering-by-shares"))
         else:
-            yield coarse(some) if some.kind in ("interaction", "lingering", "progress") else some
+            yield coarse(some) if some.kind in ("interaction", "progress") else some
+    yield written(mean, "lingering", LINGERING)
     yield written(mean, "pace", PACE)
     yield written(mean, "pace-at-moments", SPOT)
     yield from (some for some in searched(rounds()) if some.kind == "backwards")

@@ -203,6 +203,12 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("stay-missing", "malformed", "stays.-1", ...),
         ("no-groups", "malformed", "groups", 0),
     ),
+    "lingering-by-shares": (
+        ("stays-that-prove-less", "claim", "stays.0", lambda stay: 10 * stay + 10**15),
+        ("share-above-theta", "evidence", "shares.0", 2**10),
+        ("share-of-0", "evidence", "shares.0", 0),
+        ("share-missing", "malformed", "shares.-1", ...),
+    ),
     "mutual": (
         ("share-above-1", "evidence", "pairs.1.1", 2**16 + 1),
         ("share-below-0", "evidence", "pairs.1.1", -1),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import time
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
+from infermax_opt.core.deadline import Deadline
 from infermax_opt.infermax.bounds import _lingering_search
+from infermax_opt.infermax.bounds._lingering_windows import Window, present_in
 from infermax_opt.infermax.bounds.interaction import InteractionProof, Kind, Prices, interaction_bound
 from infermax_opt.infermax.bounds.lingering import LingeringProof, lingering_bound
 from infermax_opt.infermax.checker import Rejected, check
@@ -24,8 +27,8 @@ from tests.support import certificate_to_json, check_evidence
 
 ONE = 2**12
 THETA = 2**10
-#: Theta, cells of time, windows.
-Evidence = tuple[int, list[tuple[int, int]], list[int]]
+#: Theta, cells of time, windows, shares.
+Evidence = tuple[int, list[tuple[int, int]], list[int], list[int] | None]
 
 
 def proof_of(of: Instance, rng: random.Random, piece: int = 0) -> LingeringProof | None:
@@ -49,7 +52,8 @@ def anything(proof: LingeringProof, span: int, rng: random.Random) -> Evidence:
     ends = rng.choice([few, sorted({span * k // 80 + 1 for k in range(80)})])
     root = proof.prices.step**0.5 * ONE
     top, shape = rng.choice([0, 0.2, 0.5, 1, 2]) * rng.random() * root, rng.randint(0, 2)
-    there = proof._present(ends, [kind.lone for kind in proof.kinds.values()])
+    alone = [Window.of([0, *ends], kind, kind.lone, False) for kind in proof.kinds.values()]
+    there = present_in(len(ends), [(1, window) for window in alone])
     roots = [int(top * (1, rng.random(), n)[shape]) for n in there[:-1]]
     far, way = rng.choice([0.3, 1, 4]), rng.randint(0, 3)
     stays = []
@@ -59,7 +63,11 @@ def anything(proof: LingeringProof, span: int, rng: random.Random) -> Evidence:
         longer, until = kind.lone * (1 + far * rng.random()), span * rng.random()
         stays.append(int((expected, longer, until, rng.choice([expected, longer, until]))[way]))
     theta = rng.choice([THETA, 1000, 900, rng.randint(0, THETA)])
-    return theta, list(zip(ends, roots, strict=True)), stays
+    cells = list(zip(ends, roots, strict=True))
+    if not theta or rng.random() < 0.3:
+        return theta, cells, stays, None
+    least = rng.choice([theta, max(1, theta - 100), theta // 2 + 1, 1])
+    return theta, cells, stays, [rng.choice([least, theta, rng.randint(least, theta)]) for _ in stays]
 
 
 @in_blocks(campaign(36, 10_000), 60)
@@ -161,6 +169,41 @@ def test_who_leaves_early_is_not_worth_more_than_it_was_there(work: str, later: 
     assert closest > Fraction(98, 100)
 
 
+def test_shares_of_its_own_for_each_request_prove_more_than_one_for_all() -> None:
+    of = crowd()
+    bound, prices = lingering_bound(of), Prices.of(of, 0)
+    assert bound is not None
+    assert prices is not None
+    evidence = bound.evidence or {}
+    proof = LingeringProof(of, prices, evidence["unit"], evidence["groups"])
+    assert min(evidence["shares"]) < max(evidence["shares"]) == evidence["theta"]
+    for share in range(1, evidence["theta"], 20):
+        same = [share] * len(evidence["stays"])
+        assert proof.bound(evidence["theta"], evidence["cells"], evidence["stays"], same).value < bound.value
+
+
+def test_one_share_for_all_proves_as_much_said_or_not_where_windows_end_with_cells() -> None:
+    of = crowd()
+    prices = Prices.of(of, 0)
+    assert prices is not None
+    proof = LingeringProof(of, prices, 0, 4)
+    kinds = list(proof.kinds.values())
+    ends = sorted({kind.begin + 2 * kind.lone for kind in kinds})
+    cells, stays = [(end, 1000 * k) for k, end in enumerate(ends)], [2 * kind.lone for kind in kinds]
+    said = proof.bound(900, cells, stays, [900] * len(kinds))
+    assert said.value == proof.bound(900, cells, stays).value
+    assert check_evidence(of, said) == said.value
+
+
+def test_the_search_ends_before_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lingering_search, "ROUNDS", 10**6)
+    monkeypatch.setattr(_lingering_search, "PATIENCE", 10**6)
+    begin = time.monotonic()
+    bound = lingering_bound(crowd(), stop=Deadline(8))
+    assert bound is not None
+    assert time.monotonic() - begin < 8
+
+
 def test_a_window_that_is_far_too_long_takes_back_what_it_gives() -> None:
     of = crowd()
     prices = Prices.of(of, 0)
@@ -187,6 +230,9 @@ def test_checking_takes_so_many_steps_at_most(monkeypatch: pytest.MonkeyPatch) -
         ("cells", [[5]], "wrong length of a list"),
         ("stays", [0], "wrong length of a list"),
         ("stays", [-1] * 30, "one is below 0"),
+        ("shares", [1], "wrong length of a list"),
+        ("shares", [0] * 30, "one is not from 1 to theta"),
+        ("shares", [THETA] * 30, "one is not from 1 to theta"),
         ("theta", THETA + 1, "theta"),
         ("unit", -1, "unit"),
         ("groups", 0, "groups"),

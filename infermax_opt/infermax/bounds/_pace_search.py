@@ -8,10 +8,13 @@ by some aim, which becomes less where none is.  Then all move at once, by steps 
 from __future__ import annotations
 
 import functools
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infermax_opt.core.compiled import compiled
+from infermax_opt.core.deadline import time_left
 from infermax_opt.infermax.bounds._fluid import fluid_roots
 from infermax_opt.infermax.bounds._pace_stages import ROOT_BITS, Stage
 from infermax_opt.infermax.data.instance import Instance
@@ -42,6 +45,8 @@ OWNS = (0.8, 0.9, 1.0, 1.1, 1.25)
 SPREAD = 0.004
 #: Steps in which all move, at least and at most; how often a member passes a cell in a stage in all, about.
 STEPS, MOST_STEPS, PASSES = 200, 2_000, 1e9
+#: So many steps, about, take as long as making the bound exact.
+LAST_STEPS = 65
 #: Length of the first of them and of the last, for r; how much longer those for v are, and those for k and q.
 LONG, SHORT, RENTS, OWN = 0.05, 0.0005, 4.0, 0.5
 #: How much of the mean slope, and of the mean square, is kept from step to step.
@@ -312,11 +317,13 @@ class Search:
         more, units = (1.0, RENTS, OWN, OWN), (self.spans, self.spans, self.count, self.count[:, None])
         self.scales, point = np.array(members), self.found[0]
         means, squares = ([np.zeros_like(some) for some in point] for _ in range(2))
+        begin = math.inf
         for step in range(1, steps + 1):
-            if stop():
+            gone = _part_gone(step, steps, begin, stop)
+            if gone > 1:
                 break
             self.keep(point, self.value(point))
-            length = lengths[0] * (lengths[1] / lengths[0]) ** (step / steps)
+            length = lengths[0] * (lengths[1] / lengths[0]) ** gone
             moved = []
             for z, (some, slope) in enumerate(zip(point, self.slope(point), strict=True)):
                 slope = slope / units[z]
@@ -325,6 +332,7 @@ class Search:
                 mean, square = means[z] / (1 - KEEP**step), squares[z] / (1 - KEEP_SQUARE**step)
                 moved.append(np.maximum(0.0, some + length * more[z] * mean / (square**0.5 + 1e-9)))
             point = Point(*moved)
+            begin = min(begin, time.monotonic())  # all is compiled by now
         self.keep(point, self.value(point))
 
     def prices(self) -> Prices:
@@ -338,6 +346,24 @@ class Search:
             [[round(some * one) for some in row[: len(own)]] for row, own in zip(k, stages, strict=True)],
             [(round(a * one), round(b * one)) for a, b in scales],
         )
+
+
+def _part_gone(step: int, steps: int, begin: float, stop: Callable[[], bool]) -> float:
+    """How much of the way is gone, by steps or by time, whichever is more; above 1 where it is over.
+
+    Parameters
+    ----------
+    step, steps : int
+    begin : float
+        When the second step began.
+    stop : callable
+        Asked whether to end soon.
+    """
+    if step <= 2 or stop():
+        return 2.0 if stop() else step / steps
+    passed = time.monotonic() - begin
+    left = time_left(stop) - LAST_STEPS * passed / (step - 2)
+    return 2.0 if left <= 0 else max(step / steps, passed / (passed + left))
 
 
 @functools.cache

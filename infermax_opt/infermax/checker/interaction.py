@@ -50,14 +50,14 @@ def interaction(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     theta = evidence["theta"].whole(0, 1 << THETA_BITS)
     tables = token_tables(instance, piece)
     guests = [guest(instance, key, count, piece, tables) for key, count in instance.kinds.items()]
-    cells = read_cells(instance, evidence["cells"], [(some, some.lone) for some in guests], step)
+    cells = read_cells(instance, evidence["cells"], guests, step)
     total = sum(some.times * least_paid(instance, some, cells, theta, piece) for some in guests)
     spans = zip([0, *cells.ends], cells.ends, cells.root, strict=False)
     total -= theta * sum((end - start) * root * root for start, end, root in spans)
     return Fraction(total, (cells.unit << THETA_BITS) * instance.scale * sum(instance.kinds.values()))
 
 
-def read_cells(instance: Instance, given: Field, guests: list[tuple[Guest, int]], step: int) -> Cells:
+def read_cells(instance: Instance, given: Field, guests: list[Guest], step: int) -> Cells:
     """Cells of time, with the price of prompt work: that of all that are there all of it, and of time.
 
     Parameters
@@ -65,19 +65,15 @@ def read_cells(instance: Instance, given: Field, guests: list[tuple[Guest, int]]
     instance : Instance
     given : Field
         Ends and roots.
-    guests : list of (Guest, int)
-        How long each is there, from its arrival.
+    guests : list of Guest
+        Each is there from its arrival for as long as it takes alone.
     step : int
         Constant of a batch that decodes, in ticks.
     """
-    pairs = [cell.integers(2) for cell in given.items()]
-    ends, roots = [end for end, _ in pairs], [root for _, root in pairs]
-    require(all(a < b for a, b in pairwise([0, *ends])), "cells: their ends do not rise")
-    require(all(root >= 0 for root in roots), "cells: a root is below 0")
-    instance.work.spend(REQUEST_STEPS * len(guests) + CELL_STEPS * len(ends))
+    ends, roots = read_roots(instance, given, len(guests))
     starts, there = [0, *ends], [0] * (len(ends) + 1)
-    for some, stay in guests:
-        first, last = bisect_left(starts, some.until), bisect_right(ends, some.begin + stay)
+    for some in guests:
+        first, last = bisect_left(starts, some.until), bisect_right(ends, some.begin + some.lone)
         if first < last:
             there[first] += some.times
             there[last] -= some.times
@@ -86,6 +82,25 @@ def read_cells(instance: Instance, given: Field, guests: list[tuple[Guest, int]]
     work = [max(1, n) * unit + root**2 for n, root in zip(present, roots, strict=True)]
     roots, work = [*roots, 0], [*work, unit]
     return Cells(ends, roots, work, unit, (next_lower(roots), next_lower(work)))
+
+
+def read_roots(instance: Instance, given: Field, guests: int) -> tuple[list[int], list[int]]:
+    """Ends of cells of time, and roots.
+
+    Parameters
+    ----------
+    instance : Instance
+    given : Field
+        What the certificate holds.
+    guests : int
+        How many are to be put into the cells.
+    """
+    pairs = [cell.integers(2) for cell in given.items()]
+    ends, roots = [end for end, _ in pairs], [root for _, root in pairs]
+    require(all(a < b for a, b in pairwise([0, *ends])), "cells: their ends do not rise")
+    require(all(root >= 0 for root in roots), "cells: a root is below 0")
+    instance.work.spend(REQUEST_STEPS * guests + CELL_STEPS * len(ends))
+    return ends, roots
 
 
 def next_lower(values: list[int]) -> list[int]:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
-from infermax_opt.infermax.checker.guests import ROOT_BITS, Guest, Tables, guest, in_chunks, token_tables
+from infermax_opt.infermax.checker.guests import ROOT_BITS, Tables, guest, in_chunks, token_tables
 from infermax_opt.infermax.checker.instance import SIZE_STEPS, Instance
-from infermax_opt.infermax.checker.interaction import THETA_BITS, Cells, read_cells
+from infermax_opt.infermax.checker.interaction import THETA_BITS, Cells
 from infermax_opt.infermax.checker.pieces import Piece
+from infermax_opt.infermax.checker.windows import Expected, expected
 
 #: Most groups of later tokens.
 MOST_BUNCHES = 64
@@ -56,15 +57,32 @@ def lingering(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     instance.work.spend(2 * SIZE_STEPS * len(tables.roots) + BUNCH_STEPS * groups * len(stays))
     gains = gains_of(tables, unit)
     guests = [guest(instance, key, count, piece, tables) for key, count in instance.kinds.items()]
-    cells = read_cells(instance, evidence["cells"], list(zip(guests, stays, strict=True)), step)
+    shares, fading = counted_shares(evidence, theta, len(stays)), "shares" in evidence
+    asked = list(zip(guests, stays, shares, strict=True))
+    windows, cells = expected(instance, evidence["cells"], asked, theta, step, fading)
     spans = zip([0, *cells.ends], cells.ends, cells.root, strict=False)
     total = -theta * sum((end - start) * root * root for start, end, root in spans)
-    for (i, o, _), some, stay in zip(instance.kinds, guests, stays, strict=True):
+    for (i, o, _), window in zip(instance.kinds, windows, strict=True):
         tokens = bunches(i, o, groups, tables, gains)
-        choice = Choice(some, tokens, theta, stay, step, piece.alpha + instance.p0)
-        total += some.times * least_of_delays(instance, choice, cells)
+        choice = Choice(window, tokens, theta, step, piece.alpha + instance.p0)
+        total += window.some.times * least_of_delays(instance, choice, cells)
     whole = step << 2 * ROOT_BITS + THETA_BITS
     return Fraction(total, whole * instance.scale * sum(instance.kinds.values()))
+
+
+def counted_shares(evidence: Field, theta: int, kinds: int) -> list[int]:
+    """The share of each kind of requests, theta unless it is said.
+
+    Parameters
+    ----------
+    evidence : Field
+    theta, kinds : int
+    """
+    if "shares" not in evidence:
+        return [theta] * kinds
+    shares = evidence["shares"].integers(kinds)
+    require(all(0 < share <= theta for share in shares), "shares: one is not from 1 to theta")
+    return shares
 
 
 def gains_of(tables: Tables, unit: int) -> tuple[list[int], list[int]]:
@@ -100,23 +118,23 @@ def bunches(i: int, o: int, groups: int, tables: Tables, gains: tuple[list[int],
 
 
 class Choice(NamedTuple):
-    """A request that chooses its delay: bunches of tokens, theta, its stay, a' and alpha + p0 in ticks."""
+    """A request that chooses its delay: its window, bunches of tokens, theta, a' and alpha + p0 in ticks."""
 
-    some: Guest
+    window: Expected
     tokens: list[Bunch]
     theta: int
-    stay: int
     step: int
     chunk: int
 
     def part(self, which: int, price: int) -> tuple[int, int]:
         """What the prompt, or a bunch of tokens, pays at a price, and its part of a stay."""
-        some, unit = self.some, self.step << 2 * ROOT_BITS
+        some, unit = self.window.some, self.step << 2 * ROOT_BITS
         if which == 0:
-            chunks = in_chunks(self.chunk, some.chunks, some.square, price, unit)
-            return price * some.linear + chunks * unit, (some.lone - some.later) * unit
-        one = self.tokens[which - 1]
-        paid = one.fixed * unit + price * (2 * one.roots * self.step + price * one.works)
+            work = price // self.window.share
+            chunks = in_chunks(self.chunk, some.chunks, some.square, work, unit)
+            return work * some.linear + chunks * unit, (some.lone - some.later) * unit
+        one, own = self.tokens[which - 1], math.isqrt(self.theta * price**2 // self.window.share)
+        paid = one.fixed * unit + own * (2 * one.roots * self.step + own * one.works)
         return paid, one.fixed * unit + 2 * price * one.gains * self.step
 
     def whole(self, prices: list[int]) -> tuple[int, int]:
@@ -124,20 +142,16 @@ class Choice(NamedTuple):
         parts = [self.part(which, price) for which, price in enumerate(prices)]
         return sum(paid for paid, _ in parts), sum(stays for _, stays in parts)
 
-    def worth(self, delay: int, paid: int, stays: int) -> int:
-        """Theta times what it pays, less what is missing, and the rest of its latency.
+    def worth(self, life: int, paid: int, stays: int) -> int:
+        """Its share of what it pays and of how much longer it stays, less what is missing, and the rest.
 
         Parameters
         ----------
-        delay : int
-            In ticks.
-        paid, stays : int
+        life, paid, stays : int
             In small units.
         """
-        unit = self.step << 2 * ROOT_BITS
-        latency = (self.some.lone + delay) * unit
-        missing = max(0, self.stay * unit - max(stays, latency))
-        return ((1 << THETA_BITS) - self.theta) * latency + self.theta * (paid - missing)
+        share, missing = self.window.share, self.window.missing(life, self.step << 2 * ROOT_BITS)
+        return ((1 << THETA_BITS) - share) * life + share * (paid + max(0, stays - life) - missing)
 
 
 def least_of_delays(instance: Instance, choice: Choice, cells: Cells) -> int:
@@ -149,7 +163,9 @@ def least_of_delays(instance: Instance, choice: Choice, cells: Cells) -> int:
     choice : Choice
     cells : Cells
     """
-    some, tokens, ends, unit = choice.some, choice.tokens, cells.ends, choice.step << 2 * ROOT_BITS
+    some, tokens, ends, unit = choice.window.some, choice.tokens, cells.ends, choice.step << 2 * ROOT_BITS
+    if not choice.window.share:
+        return some.lone * unit << THETA_BITS
     first = some.lone - some.later
 
     def reached(which: int) -> int:
@@ -162,19 +178,25 @@ def least_of_delays(instance: Instance, choice: Choice, cells: Cells) -> int:
     values = [cells.work, *([cells.root] * len(tokens))]
     lower = [cells.lower[1], *([cells.lower[0]] * len(tokens))]
     at = list(map(cheapest_cell, [instance] * len(since), [ends] * len(since), values, begins, since))
-    cheapest = choice.whole([unit, *([0] * len(tokens))])
+    cheapest, _ = choice.whole([cells.work[-1], *([0] * len(tokens))])
     prices = [table[cell] for table, cell in zip(values, at, strict=True)]
     paid, stays = choice.whole(prices)
-    when, best = [reached(which) for which in range(len(at))], choice.worth(0, paid, stays)
-    while (delay := min(when)) < NEVER and choice.worth(delay, *cheapest) < best:
+    when, life = [reached(which) for which in range(len(at))], some.lone * unit
+    best = choice.worth(life, paid, stays)
+    while True:
+        before, delay = life, min(when)
+        life = (some.lone + delay) * unit
+        if before < stays < life:
+            best = min(best, choice.worth(stays, paid, stays))
+        if delay == NEVER or choice.worth(life, cheapest, 0) >= best:
+            return best  # longer delays count for more
         instance.work.spend(DELAY_STEPS)
         for which in [k for k, moment in enumerate(when) if moment == delay]:
             at[which] = lower[which][at[which]]
             old, new = choice.part(which, prices[which]), choice.part(which, values[which][at[which]])
             paid, stays = paid + new[0] - old[0], stays + new[1] - old[1]
             prices[which], when[which] = values[which][at[which]], reached(which)
-        best = min(best, choice.worth(delay, paid, stays))
-    return best
+        best = min(best, choice.worth(life, paid, stays))
 
 
 def cheapest_cell(instance: Instance, ends: list[int], prices: list[int], begin: int, end: int) -> int:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from infermax_opt.fleet.dispatch.dispatcher import Dealt, Dispatcher, Way
-from infermax_opt.fleet.dispatch.snapshots import Machines, State
+from infermax_opt.fleet.dispatch.snapshots import Machines
+from infermax_opt.fleet.dispatch.states import State, idle
 from infermax_opt.fleet.dispatch.stretches import Stretches
 
 if TYPE_CHECKING:
@@ -90,12 +91,16 @@ class Dealing:
         n, parts, order = len(dispatcher.order), len(self._bounds), dispatcher.order
         self._place = np.empty(n, np.int64)
         self._place[order] = np.arange(n)
-        self._stretch = np.repeat(np.arange(parts), [end - begin for begin, end in self._bounds])[self._place]
+        # Who arrives before is in none.
+        self._stretch = np.full(n, -1)
+        for stretch, (begin, end) in enumerate(self._bounds):
+            self._stretch[order[begin:end]] = stretch
         self._inputs = dispatcher.inputs
         self._sizes = LONG * self._worth * dispatcher.unit[0] * self._inputs
         self._route = [-1] * n
         self._members: list[list[list[int]]] = [[[] for _ in range(parts)] for _ in range(machines)]
-        self._after = [[self._machine.empty] * parts for _ in range(machines)]
+        self._started = [*dispatcher.started, *(idle() for _ in range(machines))][:machines]
+        self._after = [[state] * parts for state in self._started]
         self._missed: list[list[list[int]]] = [[[] for _ in range(parts)] for _ in range(machines)]
         self._refused: list[set[int]] = [set() for _ in range(parts)]
         self._rng = np.random.default_rng(0)
@@ -134,7 +139,7 @@ class Dealing:
 
     def _before(self, k: int, stretch: int) -> State:
         """The state of a machine before a stretch."""
-        return self._after[k][stretch - 1] if stretch else self._machine.empty
+        return self._after[k][stretch - 1] if stretch else self._started[k]
 
     def _served(self, k: int, stretch: int, state: State, members: Sequence[int]) -> tuple[State, list[int]]:
         """The state of a machine after a stretch that it begins in another one, and who misses."""

@@ -70,6 +70,8 @@ SHORT = (0.0, 0.2, 0.35, 0.7)
 WIDTHS = ((1, 1.6), (4, 1.35))
 #: Up to how many misses, as such a multiple, requests are dealt to machines one by one.
 DEAL = 1.2
+#: How often that is done, each time from the best deal so far, until so many changes were tried.
+PASSES, CHANGES = 6, 15_000
 #: How many more misses than such a multiple count as near even so: where few may miss, one more is much.
 NEARLY = 2
 #: In which way each machine takes those that are dealt to it.
@@ -172,6 +174,8 @@ class Search:
         #: From a queue nothing goes on from what machines have to do already.
         self.ways = ALL if whole else tuple(some for some in ALL if some[0].promise)
         self.attained: dict[int, int] = {}
+        #: What comes closest, of numbers of machines.
+        self._closest: dict[int, Pilot] = {}
         #: Ways that reach the share, of numbers of machines that were asked for.
         self._known: dict[int, Iterator[Tried]] = {}
 
@@ -179,6 +183,8 @@ class Search:
         pilot = self.dispatcher.pilot(machines, way, refused)
         good = len(self.question.workload.requests) - len(pilot.missed)
         self.attained[machines] = max(good, self.attained.get(machines, 0))
+        if len(pilot.missed) <= len(self._closest.setdefault(machines, pilot).missed):
+            self._closest[machines] = pilot
         return way, refused, pilot
 
     def _in_way(self, machines: int, way: Way, refused: list[int]) -> tuple[Way, list[int], Pilot]:
@@ -240,22 +246,27 @@ class Search:
         known: Tried = first
         for width, most in WIDTHS:
             if not self.asked.near(known[2], most):
-                return
+                break
             known = self._tried(machines, *stretches.best(width))
             yield from self._reaching([known])
         yield from self._with_others(machines, [known])
-        if self.asked.near(known[2], DEAL):
-            yield from self._dealt(machines, stretches)
+        yield from self._dealt(machines, stretches)
 
     def _dealt(self, machines: int, stretches: Stretches) -> Iterator[Tried]:
-        """Requests dealt to machines one by one, if the share is reached so by simulated clocks."""
+        """Requests dealt to machines one by one, if the share is reached so by simulated clocks.
+
+        First from nothing, then from the deal by which the fewest miss so far, over again.
+        """
 
         def tell(until: float) -> None:
             if self.tell is not None:
                 self.tell(f"{planning(machines)}, dealt up to {until:.0f} s")
 
-        dealing = Dealing(self.dispatcher, machines, stretches, ALONE, tell)
-        yield from self._reaching([self._tried(machines, dealing.dealt(), [])])
+        routes, changes, passes = None, 0, 0
+        while changes < CHANGES and passes < PASSES and self.asked.near(self._closest[machines], DEAL):
+            dealing = Dealing(self.dispatcher, machines, stretches, ALONE, tell, routes, passes)
+            yield from self._reaching([self._tried(machines, dealing.dealt(), [])])
+            routes, changes, passes = self._closest[machines].routes, changes + dealing.changes, passes + 1
 
     def reached(self, machines: int) -> bool:
         """Whether the share is reached by simulated clocks."""

@@ -36,7 +36,7 @@ from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
 
-__all__ = ["Autoscaled", "Window", "autoscaled", "window_count"]
+__all__ = ["Autoscaled", "Window", "autoscaled", "autoscalings", "window_count"]
 
 #: Most windows of a trace.
 MOST_WINDOWS = 1000
@@ -113,7 +113,20 @@ class Autoscaled:
 def autoscaled(
     question: FleetQuestion, length: Fraction, scaling: Scaling, schedulers: Sequence[str], tell: Tell = None
 ) -> Autoscaled:
-    """Machines for each window from below and from above.
+    """Machines for each window from below and from above, as `autoscalings` gives them in the end.
+
+    Parameters
+    ----------
+    question, length, scaling, schedulers, tell
+        As for `autoscalings`.
+    """
+    return list(autoscalings(question, length, scaling, schedulers, tell))[-1]
+
+
+def autoscalings(
+    question: FleetQuestion, length: Fraction, scaling: Scaling, schedulers: Sequence[str], tell: Tell = None
+) -> Iterator[Autoscaled]:
+    """Machines for each window, over again with more: first from below, then from above, too.
 
     Parameters
     ----------
@@ -133,9 +146,10 @@ def autoscaled(
     """
     windows = _windows(question, length)
     if any(window.lower is None for window in windows):
-        return Autoscaled(windows, None)
+        yield Autoscaled(windows, None)
+        return
     lower, certificate = least_time([window.bound for window in windows if window.bound is not None], scaling)
-    none = Autoscaled(windows, lower, None, certificate)
+    yield Autoscaled(windows, lower, None, certificate)
     best: tuple[Any, ...] | None = None
     for policy, name, counts, replay in _served(question, windows, schedulers, tell):
         total, peak = machine_time(replay, scaling)
@@ -143,13 +157,13 @@ def autoscaled(
         if best is None or key < best[0]:
             best = key, counts, total, peak, policy, name
     if best is None:
-        return none
+        return
     _, counts, upper, peak, policy, name = best
     done = tuple(
         replace(window, upper=count if window.members else 0)
         for window, count in zip(windows, counts, strict=True)
     )
-    return Autoscaled(done, lower, upper, certificate, policy, name, peak)
+    yield Autoscaled(done, lower, upper, certificate, policy, name, peak)
 
 
 def _served(

@@ -118,9 +118,8 @@ class Dealing:
         self._rng = np.random.default_rng(seed)
         self._begin = self._end = self.changes = 0
         # Each who misses is in so many windows as the trace goes by.
-        self._tries = min(
-            TRIES if routes is None else ON, MOST // (STARTS * WINDOW // STEP * max(1, stretches.missing))
-        )
+        few, most = (TRIES, MOST) if routes is None else (ON, MOST // 3)
+        self._tries = min(few, most // (STARTS * WINDOW // STEP * max(1, stretches.missing)))
 
     def dealt(self) -> Dealt:
         """Who is dealt to which machine in the end, the same each time for a new object."""

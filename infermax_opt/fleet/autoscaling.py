@@ -9,9 +9,10 @@ of the requests that arrive in it keep their limits, whatever happens in others.
 *Lower bound of machine time.*  That of `infermax_opt.fleet.scaling`, whose parts are the windows.
 
 *Upper bound.*  In each window so many machines take new requests; others finish what they have.
-A router with online schedulers, or machines that take requests from one queue and know the future, is
-replayed exactly, and each window has to keep the share.  Numbers grow where the share is missed, and fall
-again where they can, one at a time.  When machines are on is as in `infermax_opt.fleet.scaling`.
+A plan that knows the future (`infermax_opt.fleet.planned_windows`) is replayed exactly, and each window has
+to keep the share.  Where there is none, a router with online schedulers is: numbers grow where the share is
+missed, and fall again where they can, one at a time.  When machines are on is as in
+`infermax_opt.fleet.scaling`.
 """
 
 from __future__ import annotations
@@ -20,13 +21,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from itertools import product
 from typing import Any, NamedTuple
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
-from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way
-from infermax_opt.fleet.planned import PLANNED, may_plan, online_of, routing_of
+from infermax_opt.fleet.planned import PLANNED, PROMISES, may_plan, online_of
+from infermax_opt.fleet.planned_windows import Part, planned_windows
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import FleetReplay, replay_fleet
 from infermax_opt.fleet.routing.policies import Pilot, Router
@@ -36,7 +36,7 @@ from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
 
-__all__ = ["Autoscaled", "Window", "autoscaled", "window_count"]
+__all__ = ["Autoscaled", "Window", "autoscaled", "autoscalings", "window_count"]
 
 #: Most windows of a trace.
 MOST_WINDOWS = 1000
@@ -46,8 +46,6 @@ ROUNDS, FAR, MORE = 200, 16, 16
 GROWTH = Fraction(1, 8)
 #: Policies that are tried, with each scheduler.
 POLICIES = ("least_kv", "slo_aware")
-#: Ways to serve them with all knowledge that are tried.
-AHEAD = (Way(hold=True, promise=True), Way(shed=0.7), Way(hold=True, shed=0.5), Way())
 
 Tell = Callable[[str], None] | None
 
@@ -115,7 +113,20 @@ class Autoscaled:
 def autoscaled(
     question: FleetQuestion, length: Fraction, scaling: Scaling, schedulers: Sequence[str], tell: Tell = None
 ) -> Autoscaled:
-    """Machines for each window from below and from above.
+    """Machines for each window from below and from above, as `autoscalings` gives them in the end.
+
+    Parameters
+    ----------
+    question, length, scaling, schedulers, tell
+        As for `autoscalings`.
+    """
+    return list(autoscalings(question, length, scaling, schedulers, tell))[-1]
+
+
+def autoscalings(
+    question: FleetQuestion, length: Fraction, scaling: Scaling, schedulers: Sequence[str], tell: Tell = None
+) -> Iterator[Autoscaled]:
+    """Machines for each window, over again with more: first from below, then from above, too.
 
     Parameters
     ----------
@@ -135,27 +146,65 @@ def autoscaled(
     """
     windows = _windows(question, length)
     if any(window.lower is None for window in windows):
-        return Autoscaled(windows, None)
+        yield Autoscaled(windows, None)
+        return
     lower, certificate = least_time([window.bound for window in windows if window.bound is not None], scaling)
+    yield Autoscaled(windows, lower, None, certificate)
     best: tuple[Any, ...] | None = None
-    for policy, name, fleet in _fleets(question, windows, schedulers):
-        if tell is not None:
-            tell(f"windows: {policy} with {name}")
-        found = _Search(question, windows, fleet).found()
-        if found is not None:
-            counts, replay = found
-            total, peak = machine_time(replay, scaling)
-            key = sum(counts), total
-            if best is None or key < best[0]:
-                best = key, counts, total, peak, policy, name
+    for policy, name, counts, replay in _served(question, windows, schedulers, tell):
+        total, peak = machine_time(replay, scaling)
+        key = sum(counts), total
+        if best is None or key < best[0]:
+            best = key, counts, total, peak, policy, name
     if best is None:
-        return Autoscaled(windows, lower, None, certificate)
+        return
     _, counts, upper, peak, policy, name = best
     done = tuple(
         replace(window, upper=count if window.members else 0)
         for window, count in zip(windows, counts, strict=True)
     )
-    return Autoscaled(done, lower, upper, certificate, policy, name, peak)
+    yield Autoscaled(done, lower, upper, certificate, policy, name, peak)
+
+
+def _served(
+    question: FleetQuestion, windows: Sequence[Window], schedulers: Sequence[str], tell: Tell
+) -> Iterator[tuple[str, str, list[int], FleetReplay]]:
+    """Policy, scheduler, machines of each window, and the replay in which all keep the share."""
+    if may_plan(question, schedulers):
+        found = _planned(question, windows, tell)
+        if found is not None:
+            yield PROMISES, PLANNED, *found
+            return
+    for policy, name, fleet in _fleets(question, online_of(schedulers)):
+        if tell is not None:
+            tell(f"windows: {policy} with {name}")
+        found = _Search(question, windows, fleet).found()
+        if found is not None:
+            yield policy, name, *found
+
+
+def _planned(
+    question: FleetQuestion, windows: Sequence[Window], tell: Tell
+) -> tuple[list[int], FleetReplay] | None:
+    """Machines of each window by a plan that knows the future, and its replay."""
+    parts = [
+        Part(
+            window.members, window.question.spare, max(1, window.bound.machines or 0), _most(window),
+            [[window.members[i] for i in some] for some in window.bound.missed],
+        )
+        for window in windows
+        if window.question is not None and window.bound is not None
+    ]  # fmt: skip
+    found = planned_windows(question, parts, tell)
+    if found is None:
+        return None
+    counts = iter(found[0])
+    return [next(counts) if window.members else 0 for window in windows], found[1]
+
+
+def _most(window: Window) -> int:
+    """Most machines of a window that are tried."""
+    return FAR * max(1, window.lower or 0) + MORE
 
 
 def window_count(last: Fraction, length: Fraction) -> int:
@@ -206,21 +255,12 @@ class _Fleet(NamedTuple):
     replay: Callable[[int, Sequence[int], Pilot], FleetReplay]
 
 
-def _fleets(
-    question: FleetQuestion, windows: Sequence[Window], schedulers: Sequence[str]
-) -> Iterator[tuple[str, str, _Fleet]]:
-    """All that are tried, with policy and scheduler."""
-    for name in online_of(schedulers):
+def _fleets(question: FleetQuestion, names: Sequence[str]) -> Iterator[tuple[str, str, _Fleet]]:
+    """All online ones that are tried, with policy and scheduler."""
+    for name in names:
         router, run = Router(question, preset(name)), partial(schedule, options=preset(name))
         for policy in POLICIES:
             yield policy, name, _online(question, router, policy, run)
-    if may_plan(question, schedulers):
-        dispatcher, dear = Dispatcher(question), list[int]()
-        for window in windows:
-            if window.bound is not None and window.question is not None:
-                dear += [window.members[i] for i in window.bound.missed[: window.question.spare]]
-        for way, refused in product(AHEAD, (dear, ())):
-            yield routing_of(way), PLANNED, _ahead(question, dispatcher, way, refused)
 
 
 def _online(
@@ -232,19 +272,12 @@ def _online(
     )
 
 
-def _ahead(question: FleetQuestion, dispatcher: Dispatcher, way: Way, refused: Sequence[int]) -> _Fleet:
-    def replay(machines: int, among: Sequence[int], pilot: Pilot) -> FleetReplay:
-        return replay_fleet(question, pilot.routes, dispatcher.schedules(machines, way, refused, among))
-
-    return _Fleet(lambda machines, among: dispatcher.pilot(machines, way, refused, among), replay)
-
-
 class _Search:
     """Numbers of machines by window with which a fleet reaches the share in each."""
 
     def __init__(self, question: FleetQuestion, windows: Sequence[Window], fleet: _Fleet):
         self.question, self.windows, self.fleet = question, windows, fleet
-        self.most = [FAR * max(1, window.lower or 0) + MORE for window in windows]
+        self.most = [_most(window) for window in windows]
 
     def found(self) -> tuple[list[int], FleetReplay] | None:
         """The numbers, and the replay that reaches the share with them; None if none do."""

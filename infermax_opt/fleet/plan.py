@@ -13,7 +13,7 @@ from infermax_opt.core.shown import Shown
 from infermax_opt.files.arrivals import compressed
 from infermax_opt.files.traces import Trace
 from infermax_opt.fleet.apart import ApartQuestion, check_pools, held_apart
-from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled, window_count
+from infermax_opt.fleet.autoscaling import Autoscaled, autoscalings, window_count
 from infermax_opt.fleet.bounds.alone import reasons
 from infermax_opt.fleet.bounds.pooled import MachineBound, pooled_bound
 from infermax_opt.fleet.machine_types import AS_GIVEN, MachineType, Variant
@@ -361,8 +361,9 @@ def _searched(row: PlanRow, options: PlanOptions, began: float, tell: Tell) -> I
             yield row
         if options.window is not None:
             how = options.scaling or Scaling()
-            row = so_far(windows=autoscaled(question, options.window, how, options.schedulers, tell))
-            yield row
+            for windows in autoscalings(question, options.window, how, options.schedulers, tell):
+                row = so_far(windows=windows)
+                yield row
     if options.split is not None and row.split is None:
         for more in _split(row, options, options.split, tell):
             yield so_far(split=more)

@@ -5,12 +5,17 @@ queue; their batches keep the pace of those who decode (`infermax_opt.fleet.disp
 in two ways: those whom the adversary of the lower bound would let miss are refused from the start, and the
 longest of those who wait when there are too many.
 What counts is the exact replay of each machine.
+
+Windows of a trace that keep the share each are served one after the other (`planned_windows`): the same
+search is asked for the part of the trace that is a window, after what machines have to do already, with as
+many misses as the window may have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, product
+from typing import NamedTuple
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.fleet.bounds.pooled import MachineBound
@@ -25,8 +30,8 @@ from infermax_opt.fleet.upper import MOST, Found, fewest_machines, longest_misse
 from infermax_opt.infermax.schedulers.presets import preset
 
 __all__ = [
-    "PLANNED", "PROMISES", "QUEUE", "check_schedulers", "fewest_planned", "may_plan", "online_of",
-    "planned_with", "routing_of", "uppers",
+    "ALONE", "PLANNED", "PROMISES", "QUEUE", "Asked", "Dear", "Search", "check_schedulers", "fewest",
+    "fewest_planned", "may_plan", "online_of", "planned_with", "routing_of", "uppers",
 ]  # fmt: skip
 
 #: Its name among schedulers, and those of its routings among policies.
@@ -65,10 +70,16 @@ SHORT = (0.0, 0.2, 0.35, 0.7)
 WIDTHS = ((1, 1.6), (4, 1.35))
 #: Up to how many misses, as such a multiple, requests are dealt to machines one by one.
 DEAL = 1.2
+#: How often that is done, each time from the best deal so far, until so many changes were tried.
+PASSES, CHANGES = 6, 15_000
+#: How many more misses than such a multiple count as near even so: where few may miss, one more is much.
+NEARLY = 2
 #: In which way each machine takes those that are dealt to it.
 ALONE = Way(hold=True, promise=True)
 
 Tell = Callable[[str], None] | None
+#: Guesses of whom to refuse from the start: places of requests, the best ones first.
+Dear = Sequence[Sequence[int]]
 #: Machines' ways.
 Plan = Way | Course | Dealt
 #: The same, requests refused from the start, and what comes of it by simulated clocks.
@@ -123,13 +134,48 @@ def planning(machines: int) -> str:
     return f"planning {machines} machine{'s' * (machines > 1)}"
 
 
-class _Search:
-    """Ways to serve a question with a number of machines."""
+class Asked(NamedTuple):
+    """What machines are asked to do.
 
-    def __init__(self, question: FleetQuestion, dear: Sequence[int], tell: Tell = None):
-        self.question, self.dear, self.tell = question, list(dear), tell
-        self.dispatcher = Dispatcher(question)
+    Attributes
+    ----------
+    dispatcher : Dispatcher
+        Of all requests, or of a part.
+    spare : int
+        Of these, how many may miss.
+    dear : sequence of sequence of int
+        Guesses of whom to refuse.
+    """
+
+    dispatcher: Dispatcher
+    spare: int
+    dear: Dear
+
+    def near(self, pilot: Pilot, most: float) -> bool:
+        """Whether no more miss than a multiple of those who may, or a few more."""
+        return len(pilot.missed) <= most * self.spare + NEARLY
+
+
+class Search:
+    """Ways to serve a question, or a part of it, with a number of machines.
+
+    Parameters
+    ----------
+    question : FleetQuestion
+    asked : Asked
+    tell : callable, optional
+        Takes lines of progress.
+    """
+
+    def __init__(self, question: FleetQuestion, asked: Asked, tell: Tell = None):
+        self.question, self.asked, self.tell = question, asked, tell
+        self.dispatcher, self.spare = asked.dispatcher, asked.spare
+        whole = not self.dispatcher.started and self.dispatcher.whole
+        #: From a queue nothing goes on from what machines have to do already.
+        self.ways = ALL if whole else tuple(some for some in ALL if some[0].promise)
         self.attained: dict[int, int] = {}
+        #: What comes closest, of numbers of machines.
+        self._closest: dict[int, Pilot] = {}
         #: Ways that reach the share, of numbers of machines that were asked for.
         self._known: dict[int, Iterator[Tried]] = {}
 
@@ -137,79 +183,94 @@ class _Search:
         pilot = self.dispatcher.pilot(machines, way, refused)
         good = len(self.question.workload.requests) - len(pilot.missed)
         self.attained[machines] = max(good, self.attained.get(machines, 0))
+        if len(pilot.missed) <= len(self._closest.setdefault(machines, pilot).missed):
+            self._closest[machines] = pilot
         return way, refused, pilot
 
-    def _candidates(self, machines: int) -> Iterator[Tried]:
+    def _in_way(self, machines: int, way: Way, refused: list[int]) -> tuple[Way, list[int], Pilot]:
+        return way, refused, self._tried(machines, way, refused)[2]
+
+    def _reaching(self, tried: Iterable[Tried]) -> Iterator[Tried]:
+        """Those that reach the share."""
+        return (one for one in tried if len(one[2].missed) <= self.spare)
+
+    def candidates(self, machines: int) -> Iterator[Tried]:
         """Ways that reach the share by simulated clocks."""
-        spare, near, far = self.question.spare, list[tuple[Way, list[int], Pilot]](), False
-        for way, count in dict.fromkeys((way, int(part * spare)) for way, part in ALL):
-            some = self._tried(machines, way, self.dear[:count])
-            if len(some[2].missed) <= spare:
-                yield some
-            near.append((way, *some[1:]))
-            far = len(near) == FEW and min(len(one[2].missed) for one in near) > FAR * spare + MORE
-            if far:
-                break
+        guesses = dict.fromkeys(map(tuple, self.asked.dear)) or {(): None}
+        first = [(dear, [self._in_way(machines, *one) for one in self._ways(dear)[:FEW]]) for dear in guesses]
+        dear, near = min(first, key=lambda one: _least(one[1]))
+        yield from self._reaching(near)
+        far = _least(near) > FAR * self.spare + MORE
+        for one in self._ways(dear)[FEW:] if not far else ():
+            near.append(self._in_way(machines, *one))
+            yield from self._reaching(near[-1:])
         near.sort(key=lambda one: len(one[2].missed))
         promised = [one for one in near if one[0].promise]
         if not far:
             for way, _, pilot in near[:AGAIN]:
-                some = self._tried(machines, way, longest_missed(self.question, pilot))
-                if len(some[2].missed) <= spare:
-                    yield some
+                longest = longest_missed(self.question, pilot)[: self.spare]
+                yield from self._reaching([self._tried(machines, way, longest)])
             yield from self._with_others(machines, promised[:OTHERS])
-        yield from self._by_stretches(machines, *promised[0])
+        yield from self._by_stretches(machines, dear, promised[0])
+
+    def _ways(self, dear: Sequence[int]) -> list[tuple[Way, list[int]]]:
+        """All ways, with those who are refused."""
+        counts = dict.fromkeys((way, int(part * self.spare)) for way, part in self.ways)
+        return [(way, list(dear[:count])) for way, count in counts]
 
     def _with_others(self, machines: int, known: Sequence[Tried]) -> Iterator[Tried]:
         """Ways that reach the share by simulated clocks with others refused, if some nearly do."""
-        spare = self.question.spare
         for way, refused, pilot in known:
-            if len(pilot.missed) > CLOSE * spare:
+            if not self.asked.near(pilot, CLOSE):
                 return
             search = Refusals(self.question, refused, pilot.missed)
             for other in islice(search, TRIES):
                 some = self._tried(machines, way, other)
-                if len(some[2].missed) <= spare:
+                if len(some[2].missed) <= self.spare:
                     yield some
                     break
                 search.learn(other, some[2].missed)
 
-    def _by_stretches(self, machines: int, way: Way, refused: list[int], pilot: Pilot) -> Iterator[Tried]:
+    def _by_stretches(
+        self, machines: int, dear: Sequence[int], first: tuple[Way, list[int], Pilot]
+    ) -> Iterator[Tried]:
         """Ways that change on the way and reach the share by simulated clocks, if one way nearly does."""
-        spare, outputs = self.question.spare, sorted(r.output_tokens for r in self.question.workload.requests)
+        outputs = sorted(r.output_tokens for r in self.question.workload.requests)
         shorts = [outputs[int(part * len(outputs))] if part else 0 for part in SHORT]
-        options: list[Option] = [(way, refused)]
+        options: list[Option] = [first[:2]]
         for joined, part, short in product(JOINED, PARTS, shorts if machines > 1 else [0]):
-            some = Way(hold=True, promise=True, joined=joined, short=short), self.dear[: int(part * spare)]
-            if some not in options:
+            way = Way(hold=True, promise=True, joined=joined, short=short)
+            if (some := (way, list(dear[: int(part * self.spare)]))) not in options:
                 options.append(some)
-        stretches = Stretches(self.dispatcher, machines, options, pilot)
-        known: Tried = (way, refused, pilot)
+        stretches = Stretches(self.dispatcher, machines, options, first[2])
+        known: Tried = first
         for width, most in WIDTHS:
-            if len(known[2].missed) > most * spare:
-                return
+            if not self.asked.near(known[2], most):
+                break
             known = self._tried(machines, *stretches.best(width))
-            if len(known[2].missed) <= spare:
-                yield known
+            yield from self._reaching([known])
         yield from self._with_others(machines, [known])
-        if len(known[2].missed) <= DEAL * spare:
-            yield from self._dealt(machines, stretches)
+        yield from self._dealt(machines, stretches)
 
     def _dealt(self, machines: int, stretches: Stretches) -> Iterator[Tried]:
-        """Requests dealt to machines one by one, if the share is reached so by simulated clocks."""
+        """Requests dealt to machines one by one, if the share is reached so by simulated clocks.
+
+        First from nothing, then from the deal by which the fewest miss so far, over again.
+        """
 
         def tell(until: float) -> None:
             if self.tell is not None:
                 self.tell(f"{planning(machines)}, dealt up to {until:.0f} s")
 
-        dealing = Dealing(self.dispatcher, machines, stretches, ALONE, tell)
-        some = self._tried(machines, dealing.dealt(), [])
-        if len(some[2].missed) <= self.question.spare:
-            yield some
+        routes, changes, passes = None, 0, 0
+        while changes < CHANGES and passes < PASSES and self.asked.near(self._closest[machines], DEAL):
+            dealing = Dealing(self.dispatcher, machines, stretches, ALONE, tell, routes, passes)
+            yield from self._reaching([self._tried(machines, dealing.dealt(), [])])
+            routes, changes, passes = self._closest[machines].routes, changes + dealing.changes, passes + 1
 
     def reached(self, machines: int) -> bool:
         """Whether the share is reached by simulated clocks."""
-        ways = self._candidates(machines)
+        ways = self.candidates(machines)
         first = next(ways, None)
         if first is not None:
             self._known[machines] = chain([first], ways)
@@ -217,7 +278,7 @@ class _Search:
 
     def verified(self, machines: int) -> Found | None:
         """What reaches the share by exact replay."""
-        for way, refused, pilot in self._known.pop(machines, self._candidates(machines)):
+        for way, refused, pilot in self._known.pop(machines, self.candidates(machines)):
             schedules = self.dispatcher.schedules(machines, way, refused)
             replay = replay_fleet(self.question, pilot.routes, schedules)
             if replay.keeps(self.question):
@@ -228,9 +289,34 @@ class _Search:
         return None
 
 
+def _least(tried: Sequence[Tried]) -> int:
+    """How many miss at least."""
+    return min(len(pilot.missed) for _, _, pilot in tried)
+
+
 def planned_with(question: FleetQuestion, machines: int) -> Found | None:
     """A plan with which so many machines reach the share, replayed; None if none is found."""
-    return _Search(question, ()).verified(machines)
+    return Search(question, Asked(Dispatcher(question), question.spare, ())).verified(machines)
+
+
+def fewest(reached: Callable[[int], bool], least: int, most: int) -> int | None:
+    """The fewest machines with which something is reached, if more always reach it, too.
+
+    Parameters
+    ----------
+    reached : callable
+    least, most : int
+        It is not asked for other numbers; None if not even the most are enough.
+    """
+    low, high, step = least - 1, least, 1
+    while high <= most and not reached(high):
+        low, high, step = high, high + step if high + step <= most else max(high + 1, most), 2 * step
+    if high > most:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
 
 
 def fewest_planned(
@@ -248,22 +334,18 @@ def fewest_planned(
     tell : callable, optional
         Takes lines of progress.
     """
-    search, least = _Search(question, bound.missed, tell), max(1, bound.machines or 1)
+    asked = Asked(Dispatcher(question), question.spare, bound.missed)
+    search, least = Search(question, asked, tell), max(1, bound.machines or 1)
 
     def reached(machines: int) -> bool:
         if tell is not None:
             tell(planning(machines))
         return search.reached(machines)
 
-    low, high, step = least - 1, least, 1
     most = min(MOST, len(question.workload.requests)) if below is None else below - 1
-    while high <= most and not reached(high):
-        low, high, step = high, high + step if high + step <= most else max(high + 1, most), 2 * step
-    if high > most:
+    high = fewest(reached, least, most)
+    if high is None:
         return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
     found = search.verified(high)
     while found is None and high < most:
         high += 1

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled
+from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled, autoscalings
 from infermax_opt.fleet.bounds.pooled import pooled_bound
 from infermax_opt.fleet.checker.certificate import machine_seconds
 from infermax_opt.fleet.question import FleetQuestion
@@ -79,6 +79,13 @@ def test_each_window_has_its_machines() -> None:
         missed = sum(i not in replay.good for i in window.members)
         assert 10 * missed <= len(window.members)
     assert machine_time(replay, scaling)[0] == found.upper
+
+
+def test_the_bound_of_each_window_is_known_first() -> None:
+    first, last = autoscalings(uneven(), LENGTH, Scaling(), ("sarathi",))
+    assert (first.lower, first.certificate) == (last.lower, last.certificate)
+    assert [w.lower for w in first.windows] == [w.lower for w in last.windows]
+    assert {w.upper for w in first.windows} == {first.upper} == {None}
 
 
 def test_time_that_nobody_undercuts() -> None:

@@ -13,7 +13,8 @@ from infermax_opt.fleet import planned
 from infermax_opt.fleet.dispatch import dealing
 from infermax_opt.fleet.dispatch.dealing import Dealing
 from infermax_opt.fleet.dispatch.dispatcher import Dealt, Dispatcher, Way
-from infermax_opt.fleet.dispatch.snapshots import Machines, joined
+from infermax_opt.fleet.dispatch.snapshots import Machines
+from infermax_opt.fleet.dispatch.states import joined
 from infermax_opt.fleet.dispatch.stretches import Option, Stretches
 from infermax_opt.fleet.replay import replay_fleet
 from tests.campaign import campaign, in_blocks
@@ -117,7 +118,9 @@ def test_a_share_is_reached_where_requests_are_dealt(monkeypatch: pytest.MonkeyP
         if planned.planned_with(question, 1) is not None:
             continue
         monkeypatch.setattr(planned, "DEAL", 9.0)
-        some = planned._Search(question, (), told.append).verified(1)
+        some = planned.Search(
+            question, planned.Asked(Dispatcher(question), question.spare, ()), told.append
+        ).verified(1)
         if some is not None:
             assert some.replay.keeps(question)
             assert (some.policy, some.scheduler) == (planned.PROMISES, planned.PLANNED)

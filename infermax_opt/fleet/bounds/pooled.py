@@ -117,8 +117,9 @@ class MachineBound:
         The bound by windows before it was rounded up, about.
     certified : bool
         A checker has the time for the certificate.
-    missed : tuple of int
-        Places of other requests that miss their limits where the bound is least, in parts at least.
+    missed : tuple of tuple of int
+        Guesses of whom to refuse: places of other requests that miss their limits, in parts at least, where
+        the bound by windows without horizons is least, and where the bound by all windows is.
     """
 
     machines: int | None
@@ -126,7 +127,7 @@ class MachineBound:
     lost: tuple[int, ...]
     relaxed: float
     certified: bool = True
-    missed: tuple[int, ...] = ()
+    missed: tuple[tuple[int, ...], ...] = ()
 
 
 def pooled_bound(question: FleetQuestion) -> MachineBound:
@@ -137,7 +138,7 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
         for r, slo in zip(requests, question.levels, strict=True)
     ]
     lost = tuple(i for i, needs in enumerate(found) if needs is None)
-    relaxed, windows, missed = 0.0, list[Weighted](), list[int]()
+    relaxed, windows, missed = 0.0, list[Weighted](), list[list[int]]()
     if len(lost) <= question.spare:
         prompts, spared = [r.input_tokens for r in requests], question.spare - len(lost)
         relaxed, windows, missed = best_windows(machine, prompts, found, spared)
@@ -151,9 +152,8 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
     proved, certified = settled(
         certificate, least_machines, partial(machines_too_few, certificate, machine, needs_on)
     )
-    return MachineBound(
-        None if proved == NEVER else int(proved), certificate, lost, relaxed, certified, tuple(missed)
-    )
+    least, guesses = None if proved == NEVER else int(proved), tuple(map(tuple, missed))
+    return MachineBound(least, certificate, lost, relaxed, certified, guesses)
 
 
 def settled(

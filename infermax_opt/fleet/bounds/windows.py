@@ -71,8 +71,8 @@ class _Window(NamedTuple):
 
 def best_windows(
     machine: Machine, prompts: Sequence[int], needs: Sequence[list[Need] | None], spared: int
-) -> tuple[float, list[Weighted], list[int]]:
-    """About the best bound, its windows with their weights, and who misses, most of all first.
+) -> tuple[float, list[Weighted], list[list[int]]]:
+    """About the best bound, its windows with their weights, and guesses of who misses, most of all first.
 
     Parameters
     ----------
@@ -89,18 +89,20 @@ def best_windows(
     table = _table(machine, prompts, needs)
     if not len(table.begin):
         return 0.0, [], []
-    # Who misses where nobody looks beyond a horizon is a good guess for plans.
+    # Who misses where nobody looks beyond a horizon is a good guess for plans, too.
     near = table._replace(cost={key: cost for key, cost in table.cost.items() if key[1] in KINDS})
     windows: list[_Window] = []
-    _, missed, _ = _grown(near, windows, (len(prompts), spared), moving=False)
-    value, _, weights = _grown(table, windows, (len(prompts), spared), moving=True)
+    _, nearly, _ = _grown(near, windows, (len(prompts), spared), moving=False)
+    value, missed, weights = _grown(table, windows, (len(prompts), spared), moving=True)
     weighted = [
         (w.begin, w.end, w.piece, w.kind, float(weight) / (w.end - w.begin))
         for w, weight in zip(windows, weights, strict=True)
         if weight > 1e-9
     ]
-    most = np.argsort(-missed, kind="stable").tolist()
-    return value, weighted, [i for i in most if missed[i] > 1e-9]
+    guesses = [
+        [i for i in np.argsort(-some, kind="stable").tolist() if some[i] > 1e-9] for some in (nearly, missed)
+    ]
+    return value, weighted, guesses
 
 
 def _grown(

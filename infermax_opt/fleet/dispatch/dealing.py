@@ -1,10 +1,11 @@
 """Requests are dealt to machines one by one, and dealt again where fewer miss then.
 
 The trace is looked at through a window of some stretches, which goes from its begin to its end.  Who enters
-the window is dealt as the best option of all machines together does it (`stretches`).  Then changes of who is
-dealt to which machine are tried near those who miss: of each machine that a change concerns the window is
-served again, alone, which takes a small part of the time of all machines.  A change is kept if not many more
-miss in the window and machines have not much more to do after it; in the end the best deal of the window is.
+the window is dealt as the best option of all machines together does it (`stretches`), or as is given.  Then
+changes of who is dealt to which machine are tried near those who miss: of each machine that a change concerns
+the window is served again, alone, which takes a small part of the time of all machines.  A change is kept if
+not many more miss in the window and machines have not much more to do after it; in the end the best deal of
+the window is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from infermax_opt.fleet.dispatch.dispatcher import Dealt, Dispatcher, Way
-from infermax_opt.fleet.dispatch.snapshots import Machines, State
+from infermax_opt.fleet.dispatch.snapshots import Machines
+from infermax_opt.fleet.dispatch.states import State, idle
 from infermax_opt.fleet.dispatch.stretches import Stretches
 
 if TYPE_CHECKING:
@@ -27,8 +29,8 @@ __all__ = ["Dealing"]
 
 #: Stretches of a window, and those by which it goes on: what has been dealt is looked at three times.
 WINDOW, STEP = 6, 2
-#: Changes that are tried in a window for each request that misses there.
-TRIES = 15
+#: Changes that are tried in a window for each request that misses there; the same from a deal that is given.
+TRIES, ON = 15, 60
 #: Changes in all, about, beyond which fewer are tried for each: what takes a minute or two.
 MOST = 40_000
 #: How often that is done in a window, each time from the deal that it had: one time ends better than another.
@@ -72,6 +74,15 @@ class Dealing:
         By promises, of each machine.
     tell : callable
         Told when the last one of a window arrives.
+    routes : sequence of int, optional
+        To which machine each is dealt at first, -1 for none.
+    seed : int
+        Of the changes.
+
+    Attributes
+    ----------
+    changes : int
+        How many were tried.
     """
 
     def __init__(
@@ -81,27 +92,34 @@ class Dealing:
         stretches: Stretches,
         way: Way,
         tell: Callable[[float], None] = lambda _: None,
+        routes: Sequence[int] | None = None,
+        seed: int = 0,
     ):
         import numpy as np
 
         self._dispatcher, self._count, self._way, self._tell = dispatcher, machines, way, tell
         self._stretches, self._bounds, self._worth = stretches, stretches.bounds, stretches.worth
-        self._machine = Machines(dispatcher, 1)
+        self._machine, self._given = Machines(dispatcher, 1), routes
         n, parts, order = len(dispatcher.order), len(self._bounds), dispatcher.order
         self._place = np.empty(n, np.int64)
         self._place[order] = np.arange(n)
-        self._stretch = np.repeat(np.arange(parts), [end - begin for begin, end in self._bounds])[self._place]
+        # Who arrives before is in none.
+        self._stretch = np.full(n, -1)
+        for stretch, (begin, end) in enumerate(self._bounds):
+            self._stretch[order[begin:end]] = stretch
         self._inputs = dispatcher.inputs
         self._sizes = LONG * self._worth * dispatcher.unit[0] * self._inputs
         self._route = [-1] * n
         self._members: list[list[list[int]]] = [[[] for _ in range(parts)] for _ in range(machines)]
-        self._after = [[self._machine.empty] * parts for _ in range(machines)]
+        self._started = [*dispatcher.started, *(idle() for _ in range(machines))][:machines]
+        self._after = [[state] * parts for state in self._started]
         self._missed: list[list[list[int]]] = [[[] for _ in range(parts)] for _ in range(machines)]
         self._refused: list[set[int]] = [set() for _ in range(parts)]
-        self._rng = np.random.default_rng(0)
-        self._begin = self._end = 0
+        self._rng = np.random.default_rng(seed)
+        self._begin = self._end = self.changes = 0
         # Each who misses is in so many windows as the trace goes by.
-        self._tries = min(TRIES, MOST // (STARTS * WINDOW // STEP * max(1, stretches.missing)))
+        few, most = (TRIES, MOST) if routes is None else (ON, MOST // 3)
+        self._tries = min(few, most // (STARTS * WINDOW // STEP * max(1, stretches.missing)))
 
     def dealt(self) -> Dealt:
         """Who is dealt to which machine in the end, the same each time for a new object."""
@@ -117,10 +135,14 @@ class Dealing:
 
     def _enter(self, first: int, last: int) -> None:
         """Deal those who arrive in some stretches after all that is dealt."""
-        some, routes = self._stretches.routed(
-            [self._before(k, first) for k in range(self._count)], first, last
-        )
-        for i, k in zip(some.tolist(), routes.tolist(), strict=True):
+        if self._given is None:
+            states = [self._before(k, first) for k in range(self._count)]
+            some, to = self._stretches.routed(states, first, last)
+            given = dict(zip(some.tolist(), to.tolist(), strict=True))
+        else:
+            some = self._dispatcher.order[self._bounds[first][0] : self._bounds[last - 1][1]]
+            given = {i: self._given[i] for i in some.tolist()}
+        for i, k in given.items():
             self._route[i] = k
             stretch = int(self._stretch[i])
             if k < 0:
@@ -134,7 +156,7 @@ class Dealing:
 
     def _before(self, k: int, stretch: int) -> State:
         """The state of a machine before a stretch."""
-        return self._after[k][stretch - 1] if stretch else self._machine.empty
+        return self._after[k][stretch - 1] if stretch else self._started[k]
 
     def _served(self, k: int, stretch: int, state: State, members: Sequence[int]) -> tuple[State, list[int]]:
         """The state of a machine after a stretch that it begins in another one, and who misses."""
@@ -165,6 +187,7 @@ class Dealing:
                 missed = self._missing()
                 if not missed:
                     break
+                self.changes += 1
                 room = -HEAT * (1 - k / tries) * math.log(1.0 - self._rng.random())
                 more = self._changed(self._change(missed), room)
                 if more is not None:

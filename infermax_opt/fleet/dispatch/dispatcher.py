@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf, isqrt
 from typing import Any, NamedTuple
 
 from infermax_opt.core.compiled import compiled, worthwhile
+from infermax_opt.fleet.dispatch.states import State, idle, joined, restored
 from infermax_opt.fleet.question import FleetQuestion
-from infermax_opt.fleet.routing.policies import Pilot, late_places, limits_of
+from infermax_opt.fleet.routing.policies import Limits, Pilot
 from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
@@ -87,7 +89,7 @@ def dispatches(workload: Instance) -> bool:
 
 
 class Dispatcher:
-    """Dispatches the requests of a question, whose outputs it knows.
+    """Dispatches the requests of a question, whose outputs it knows; all of them, or a part.
 
     Parameters
     ----------
@@ -98,6 +100,10 @@ class Dispatcher:
     ----------
     order : array of int, (n,)
         Places of requests by arrival.
+    first, last : int
+        It serves those from the first place by arrival up to the last one, which is not among them.
+    started : tuple of State
+        Of each machine before these; further ones have nothing to do.
     inputs : array of int, (n,)
         Prompt tokens of each request.
     """
@@ -109,10 +115,10 @@ class Dispatcher:
         requests, system, unit = workload.requests, workload.system, workload.cost.floats
         self.inputs = np.array([r.input_tokens for r in requests], np.int64)
         self._outputs = np.array([r.output_tokens for r in requests], np.int64)
-        self._arrival = np.array([float(r.arrival) for r in requests])
         self.order = np.array(sorted(range(len(requests)), key=lambda i: requests[i].arrival), np.int64)
-        ttft, self._tpot, e2e = (limits_of(question, name) for name in ("ttft", "tpot", "e2e"))
-        self._first_due, self._last_due = self._arrival + np.minimum(ttft, e2e), self._arrival + e2e
+        self.first, self.last, self.started = 0, len(requests), tuple[State, ...]()
+        self._due = due = Limits(question)
+        self._first_due, self._last_due = due.arrival + np.minimum(due.ttft, due.e2e), due.arrival + due.e2e
         self._cost = Coefficients(np.array(unit.alpha, float), np.array(unit.beta, float), *unit[2:])
         self._limits = (
             system.kv_capacity, system.max_batch_tokens, system.max_prefill_tokens,
@@ -144,17 +150,48 @@ class Dispatcher:
         among : sequence of int, optional
             Of how many machines, the first ones, one takes each request; default: of all.
         """
-        if isinstance(way, Dealt):
-            routes, missed = [-1] * len(self.inputs), {*range(len(self.inputs))}
-            for k, mine in _members(way):
-                good = missed & {i for i, one in enumerate(mine) if one}
-                good -= {*self.pilot(1, way.way, refused, mine).missed}
-                missed -= good
-                for i in good:
-                    routes[i] = k
-            return Pilot(routes, sorted(missed))
-        jobs, _ = self._run(machines, way, refused, among)
-        return Pilot(jobs.route.tolist(), late_places(self.question, jobs.route, jobs.first, jobs.last))
+        mine = {*self.order[self.first : self.last].tolist()}
+        if not isinstance(way, Dealt):
+            jobs, _ = self._run(machines, way, refused, among)
+            carried = {i for state in self.started[:machines] for i in state.there.tolist()}
+            return Pilot(jobs.route.tolist(), sorted((mine | carried) & self._missed(jobs)))
+        routes, good, lost = [-1] * len(self.inputs), set[int](), set[int]()
+        for k, given in _members(way):
+            jobs, _ = self._run(1, way.way, refused, given, at=k)
+            missed = self._missed(jobs)
+            served = {i for i, one in enumerate(given) if one} - missed
+            good |= served
+            for state in self.started[k : k + 1]:
+                lost |= {*state.there.tolist()} & missed
+            for i in served:
+                routes[i] = k
+        return Pilot(routes, sorted((mine - good) | lost))
+
+    def _missed(self, jobs: Any) -> set[int]:
+        """Who misses, of all requests."""
+        late = self._due.late(jobs.route, jobs.first, jobs.last)
+        return {*late.nonzero()[0].tolist()}
+
+    @property
+    def whole(self) -> bool:
+        """Whether it serves all requests."""
+        return self.last - self.first == len(self.order)
+
+    def part(self, first: int, last: int, started: Sequence[State]) -> Dispatcher:
+        """The same for those who arrive in a part of the trace, which is served to its end.
+
+        Who was given to a machine before stays there.  It counts as missed if another one takes its place.
+
+        Parameters
+        ----------
+        first, last : int
+            Places by arrival.
+        started : sequence of State
+            Of each machine before.
+        """
+        other = copy.copy(self)
+        other.first, other.last, other.started = first, last, tuple(started)
+        return other
 
     def schedules(
         self,
@@ -200,16 +237,17 @@ class Dispatcher:
         refused: Collection[int],
         among: Sequence[int] | None,
         log: Any = None,
+        at: int = 0,
     ) -> tuple[Any, Any]:
-        """The columns of requests, and the counters of the log."""
-        columns, log, course = self.columns(machines, refused, among), log or self._log(0, 0), _course(way)
-        ends = [*(begin for begin, _ in course[1:]), len(self.inputs)]
-        for (begin, some), end in zip(course, ends, strict=True):
+        """The columns of requests, and the counters of the log; machines are those from a number on."""
+        columns, course = self.columns(machines, refused, among, at), _course(way)
+        log, begins = log or self._log(0, 0), [self.first, *(begin for begin, _ in course[1:])]
+        for begin, end, (_, some) in zip(begins, [*begins[1:], self.last], course, strict=True):
             self.serve(columns, self.order[begin:end], end, some, log)
         return columns.jobs, log.count
 
     def columns(
-        self, machines: int, refused: Collection[int] = (), among: Sequence[int] | None = None
+        self, machines: int, refused: Collection[int] = (), among: Sequence[int] | None = None, at: int = 0
     ) -> Columns:
         """Requests and machines as they are before anybody arrives.
 
@@ -217,6 +255,8 @@ class Dispatcher:
         ----------
         machines, refused, among
             As for `pilot`.
+        at : int
+            The machines are those from this number on.
         """
         import numpy as np
 
@@ -226,8 +266,8 @@ class Dispatcher:
         given = np.full(n, machines, np.int64) if among is None else np.array(among, np.int64)
         given[list(refused)] = 0
         jobs = state.Jobs(
-            self.inputs, self._outputs, self._arrival, self.order, given.copy(),
-            first_due=self._first_due, last_due=self._last_due.copy(), tpot=self._tpot,
+            self.inputs, self._outputs, self._due.arrival, self.order, given.copy(),
+            first_due=self._first_due, last_due=self._last_due.copy(), tpot=self._due.tpot,
             done=np.zeros(n, np.int64), made=np.zeros(n, np.int64), route=np.full(n, -1, np.int64),
             first=np.zeros(n), last=np.full(n, inf),
         )  # fmt: skip
@@ -237,6 +277,10 @@ class Dispatcher:
             count=np.zeros((machines + 1, state.COUNTERS), np.int64), clock=np.zeros(machines),
             waiting=np.zeros(row, np.int64), part=np.zeros(row, np.int64), chunk=np.zeros(row, np.int64),
         )  # fmt: skip
+        states = [*self.started[at : at + machines], *(idle() for _ in range(machines))][:machines]
+        if self.started:
+            restored(jobs, fleet, joined(states))
+            jobs.among[[i for state in states for i in state.there]] = 0  # they stay where they are
         trial = jobs._replace(
             done=np.zeros(n, np.int64), made=np.zeros(n, np.int64),
             first=np.zeros(n), last=np.zeros(n), last_due=np.zeros(n),
@@ -245,7 +289,7 @@ class Dispatcher:
 
     def before(self, place: int) -> float:
         """When the last one arrives before a place by arrival."""
-        return float(self._arrival[self.order[place - 1]])
+        return float(self._due.arrival[self.order[place - 1]])
 
     def serve(self, columns: Columns, some: Any, end: int, way: Way, log: Any = None) -> None:
         """Serve some who arrive before a place by arrival, with what machines have to do already.
@@ -268,14 +312,14 @@ class Dispatcher:
         from infermax_opt.fleet.dispatch import _state as state
         from infermax_opt.fleet.dispatch._promises import dispatch_loop as plain
 
-        last, among = end == len(self.order), columns.given[some]
+        last, among = end == self.last, columns.given[some]
         if way.short:
             most = np.minimum(among, max(1, len(columns.fleet.clock) - 1))
             among = np.where(self._outputs[some] > way.short, most, among)
         columns.jobs.among[some] = among
         limits = state.Limits(
             *self._limits, hold=int(way.hold), shed=float(way.shed), promise=int(way.promise),
-            joined=float(way.joined), until=inf if last else float(self._arrival[self.order[end]]),
+            joined=float(way.joined), until=inf if last else float(self._due.arrival[self.order[end]]),
         )  # fmt: skip
         loop = _compiled() if self._long else plain
         loop(

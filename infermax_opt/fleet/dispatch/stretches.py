@@ -13,7 +13,8 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from infermax_opt.fleet.dispatch.dispatcher import Course, Dispatcher, Way
-from infermax_opt.fleet.dispatch.snapshots import Machines, State, joined
+from infermax_opt.fleet.dispatch.snapshots import Machines
+from infermax_opt.fleet.dispatch.states import State, joined
 from infermax_opt.fleet.routing.policies import FOREVER, Pilot
 
 if TYPE_CHECKING:
@@ -113,13 +114,13 @@ class Stretches:
         """Places by arrival where stretches begin, each as long as requests stay in the mean, and the end."""
         import numpy as np
 
-        jobs, order = self._jobs, self._dispatcher.order
-        arrivals = jobs.arrival[order]
-        last = np.minimum(jobs.last_due, jobs.first_due + jobs.tpot * (jobs.outputs - 1))
-        stays = (last - jobs.arrival)[last < FOREVER]
+        jobs, first, last = self._jobs, self._dispatcher.first, self._dispatcher.last
+        arrivals = jobs.arrival[self._dispatcher.order[first:last]]
+        ends = np.minimum(jobs.last_due, jobs.first_due + jobs.tpot * (jobs.outputs - 1))
+        stays = (ends - jobs.arrival)[ends < FOREVER]
         stay = float(stays.mean()) if len(stays) else FOREVER
         parts = np.floor((arrivals - arrivals[0]) / stay).astype(np.int64)
-        return [0, *(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(order)]
+        return [first, *(np.flatnonzero(np.diff(parts)) + 1 + first).tolist(), last]
 
     def _near(self, stretch: int) -> bool:
         """Whether somebody misses in a stretch, the one before or the one after."""

@@ -18,10 +18,9 @@ __all__ = [
     "PLAIN_WORK",
     "POLICIES",
     "UNCOMPILED",
+    "Limits",
     "Pilot",
     "Router",
-    "late_places",
-    "limits_of",
 ]
 
 POLICIES = ("round_robin", "jsq", "power_of_two", "least_kv", "slo_aware", "least_work", "first_fit")
@@ -84,7 +83,7 @@ class Router:
         if options.order is Order.QUALITY:
             raise InputError("sorted_f forms its batches for a single machine", field="scheduler")
         self.question = question
-        self._input = loop_input(question.workload, options)
+        self._input, self._limits = loop_input(question.workload, options), Limits(question)
 
     def route(
         self,
@@ -115,7 +114,8 @@ class Router:
         long = worthwhile(_compiled, tokens, PLAIN_WORK, PLAIN_WORK_LOADED, UNCOMPILED)
         loop = _compiled() if long else plain
         loop(*start[:3], shared, *start[4:], fleet, POLICIES.index(policy))
-        return Pilot(fleet.route.tolist(), late_places(self.question, fleet.route, fleet.first, fleet.last))
+        late = self._limits.late(fleet.route, fleet.first, fleet.last)
+        return Pilot(fleet.route.tolist(), late.nonzero()[0].tolist())
 
     def _fleet(self, machines: int, refused: Collection[int], among: Sequence[int] | None) -> Any:
         import numpy as np
@@ -126,7 +126,6 @@ class Router:
         n = len(start.requests.inputs)
         given = np.full(n, machines, np.int64) if among is None else np.array(among, np.int64)
         given[list(refused)] = 0
-        ttft, tpot = (limits_of(self.question, name) for name in ("ttft", "tpot"))
         ends = np.zeros((machines, n + 1), np.int64)
         ends[:, n] = n
         return Fleet(
@@ -135,11 +134,11 @@ class Router:
             load=np.zeros((machines, 3), np.int64), clock=np.zeros(machines),
             route=np.full(n, -1, np.int64), among=given,
             expected=np.where(start.requests.predicted > 0, start.requests.predicted, start.requests.outputs),
-            first=np.zeros(n), last=np.zeros(n), ttft=ttft, tpot=tpot,
+            first=np.zeros(n), last=np.zeros(n), ttft=self._limits.ttft, tpot=self._limits.tpot,
         )  # fmt: skip
 
 
-def limits_of(question: FleetQuestion, name: str) -> Any:
+def _limits_of(question: FleetQuestion, name: str) -> Any:
     """The limit of that name of each request, float seconds; `FOREVER` where it has none."""
     import numpy as np
 
@@ -147,28 +146,42 @@ def limits_of(question: FleetQuestion, name: str) -> Any:
     return np.array([FOREVER if limit is None else float(limit) for limit in limits])
 
 
-def late_places(question: FleetQuestion, route: Any, first: Any, last: Any) -> list[int]:
-    """Places of the requests that miss their service level.
+class Limits:
+    """The limits of all requests of a question, to see who misses.
 
     Parameters
     ----------
     question : FleetQuestion
-    route : array of int, (n,)
-        Below 0 for who is not served.
-    first, last : array of float, (n,)
-        When these tokens came, s.
-    """
-    import numpy as np
 
-    requests = question.workload.requests
-    arrival = np.array([float(r.arrival) for r in requests])
-    steps = np.array([r.output_tokens - 1 for r in requests], np.int64)
-    span = np.where(steps > 0, (last - first) / np.maximum(1, steps), 0.0)
-    late = (
-        (route < 0) | (first - arrival > limits_of(question, "ttft")) | (span > limits_of(question, "tpot"))
-    )
-    late |= last - arrival > limits_of(question, "e2e")
-    return [int(i) for i in np.flatnonzero(late)]
+    Attributes
+    ----------
+    arrival, ttft, tpot, e2e : array of float, (n,)
+        Seconds; `FOREVER` where there is no limit.
+    """
+
+    def __init__(self, question: FleetQuestion):
+        import numpy as np
+
+        requests = question.workload.requests
+        self.arrival = np.array([float(r.arrival) for r in requests])
+        self.ttft, self.tpot, self.e2e = (_limits_of(question, name) for name in ("ttft", "tpot", "e2e"))
+        self._steps = np.array([r.output_tokens - 1 for r in requests], np.int64)
+
+    def late(self, route: Any, first: Any, last: Any) -> Any:
+        """Whether each request misses its service level.
+
+        Parameters
+        ----------
+        route : array of int, (n,)
+            Below 0 for who is not served.
+        first, last : array of float, (n,)
+            When these tokens came, s.
+        """
+        import numpy as np
+
+        span = np.where(self._steps > 0, (last - first) / np.maximum(1, self._steps), 0.0)
+        late = (route < 0) | (first - self.arrival > self.ttft) | (span > self.tpot)
+        return late | (last - self.arrival > self.e2e)
 
 
 @functools.cache

@@ -74,7 +74,7 @@ __all__ = ["lagrangian_bound"]
 
 #: Most states of all kinds together, in batches of varied prices; with more the bound is not tried.
 MAX_STATES = 50_000_000
-#: Batches of varied prices, as a multiple of the longest output.
+#: Batches of varied prices, about, as a multiple of the longest output.
 VARIED = 7
 #: Longest horizon, in batches, so that sums stay in int64.
 MAX_HORIZON = 2**18

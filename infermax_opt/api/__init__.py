@@ -8,7 +8,6 @@ returned.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -68,17 +67,13 @@ def bound(
         Of machines that they are to hold for.
     """
     from infermax_opt.core.compiling_apart import UNCOMPILED, in_time
+    from infermax_opt.core.deadline import Deadline
     from infermax_opt.core.progress import Teller
 
     instance = on_band(instance, band)
     checked_seconds(time_limit)
     tell = Teller(progress)
-    end = None if time_limit is None else time.monotonic() + time_limit
-    found: list[LowerBound] = []
-
-    def late() -> bool:
-        return end is not None and time.monotonic() > end
-
+    late, found = Deadline(time_limit), list[LowerBound]()
     try:
         with in_time(lambda: bool(found) and late()) as limit:
             for lower in problem_of_instance(instance).bounds(instance, stop=late):

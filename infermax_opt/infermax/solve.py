@@ -15,6 +15,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
+from infermax_opt.core.deadline import Deadline
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
 from infermax_opt.core.run import SolveRun
@@ -231,8 +232,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         search, left = self.guide[1], self.left()
         if search is None:
             return None
-        end = math.inf if left is None else time.monotonic() + left
-        found = search.merged(known, near, limit, lambda: time.monotonic() > end)
+        found = search.merged(known, near, limit, Deadline(left))
         return found.ends, found.complete
 
     def solve_rounds(self) -> None:

@@ -140,8 +140,9 @@ class Relaxation:
         import numpy as np
 
         total = np.concatenate([[0], np.cumsum(self.batches(prices))])[self.least :]
+        entries, _ = self.entries(prices)
         for kind in self.kinds:
-            ends, _ = cheapest_paths(self, kind, prices, np.empty((0, 0), np.int8))
+            ends, _ = cheapest_paths(self, kind, prices, entries, np.empty((0, 0), np.int8))
             total += kind.count * ends[self.least :]
         return total
 
@@ -255,7 +256,11 @@ def _kernels(small: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def cheapest_paths(
-    relaxation: Relaxation, kind: Kind, prices: Prices, choices: npt.NDArray[np.int8]
+    relaxation: Relaxation,
+    kind: Kind,
+    prices: Prices,
+    entries: npt.NDArray[np.int64],
+    choices: npt.NDArray[np.int8],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Cheapest paths of the requests of one kind.
 
@@ -264,6 +269,8 @@ def cheapest_paths(
     relaxation : Relaxation
     kind : Kind
     prices : Prices
+    entries : int64 array (T,)
+        Of prefill, as `Relaxation.entries` gives them.
     choices : int8 array (T, O + 1), or (0, 0)
         Set to how each state is reached, unless it is empty.
 
@@ -279,7 +286,6 @@ def cheapest_paths(
     horizon = len(prices.kv)
     ends, rows = np.empty(horizon + 1, np.int64), np.empty(horizon, np.int64)
     evictions = relaxation.instance.policy.preemption
-    entries, _ = relaxation.entries(prices)
     _kernels(kind.tiny)[0](
         prices.kv, entries, relaxation.decoded * prices.tokens, kind.sizes, kind.steps, kind.refills,
         kind.loads, evictions, ends, choices, rows,

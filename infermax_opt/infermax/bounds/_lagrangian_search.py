@@ -204,9 +204,10 @@ class LagrangianPrices:
                 target, point = master.solve()
                 point = STAY * centre + (1 - STAY) * point
             prices = self.prices(nodes, point)
-            value = float(relaxation.batches(prices.first(batches)).sum())
+            first = prices.first(batches)
+            entries, value = relaxation.entries(first), float(relaxation.batches(first).sum())
             for number in range(len(relaxation.kinds)):
-                path, cost = self._cheapest(number, prices, batches)
+                path, cost = self._cheapest(number, first, *entries)
                 value += cost
                 self.paths.append(path)
                 master.add(path)
@@ -229,19 +230,30 @@ class LagrangianPrices:
 
         return Prices(whole(point[0], self.relaxation.capacity), whole(point[1], self.relaxation.budget))
 
-    def _cheapest(self, number: int, prices: Prices, batches: int) -> tuple[_Path, float]:
-        """A cheapest path of a kind, and what all its requests would pay, in units."""
+    def _cheapest(
+        self, number: int, prices: Prices, entries: npt.NDArray[np.int64], origins: npt.NDArray[np.int64]
+    ) -> tuple[_Path, float]:
+        """A cheapest path of a kind, and what all its requests would pay, in units.
+
+        Parameters
+        ----------
+        number : int
+            Of the kind.
+        prices : Prices
+            Of the batches that there are.
+        entries, origins : int64 arrays (T,)
+            What `Relaxation.entries` says of them.
+        """
         import numpy as np
 
-        relaxation, prices = self.relaxation, prices.first(batches)
+        relaxation, batches = self.relaxation, len(prices.kv)
         kind, choices = relaxation.kinds[number], self.choices[number]
-        ends, rows = cheapest_paths(relaxation, kind, prices, choices)
+        ends, rows = cheapest_paths(relaxation, kind, prices, entries, choices)
         end = int(np.argmax(ends == ends[batches]))
         blocks, entered, made = (np.empty(batches, np.int64) for _ in range(3))
         cost = retrace(choices, rows, end, kind, blocks, entered, made)
         # What is prefilled in batches before is held since.
         held, tokens = blocks.astype(np.float64), made * relaxation.decoded
-        _, origins = relaxation.entries(prices)
         for batch in np.flatnonzero(entered):
             tokens[origins[batch]] += entered[batch]
             held[origins[batch] : batch] += entered[batch] / relaxation.block

@@ -203,7 +203,11 @@ class _Search:
         present = np.cumsum(present - np.bincount(last, counts, cells + 1))
         present += np.bincount(last, counts * weight, cells + 1)
         present[cells] = 0.0
-        full, slopes, own = np.append(self.levelled(point.roots), 0.0), np.zeros((2, cells + 1)), self._own()
+        full, slopes, own = (
+            np.append(self.levelled(point.roots), 0.0),
+            np.zeros((2, cells + 1)),
+            np.zeros((len(shares), 2)),
+        )
         total, self.steps = _kernel()(
             self.ends, full, np.maximum(shares.min(), present) + full**2, self.kinds, self.rows, self.number,
             self.setting.chunk / self.setting.step, slopes, own,
@@ -216,11 +220,6 @@ class _Search:
             paid + own[:, 1],
         )
         return total - float(self.spans @ roots**2), slope
-
-    def _own(self) -> Floats:
-        import numpy as np
-
-        return np.zeros((len(self.kinds), 2))
 
     def _last(self, windows: Floats) -> Integers:
         """The cell in which each window ends."""
@@ -324,7 +323,7 @@ class _Search:
             if self.is_over(stop):
                 break
             value, slope = self.value(point)
-            if self._has_other_levels(step):
+            if self._change_levels(step):
                 before = -np.inf
                 value, slope = self.value(point)
             if value > self.best:
@@ -344,8 +343,8 @@ class _Search:
                 np.maximum(0.0, moved[0]), np.maximum(self.lone, moved[1]), np.clip(moved[2], *LIMITS)
             )
 
-    def _has_other_levels(self, step: int) -> bool:
-        """Whether there are more levels from this step on, or less, as it took too many steps."""
+    def _change_levels(self, step: int) -> bool:
+        """Take more levels from this step on, or fewer, as it took too many steps; say whether."""
         levels = self.levels
         if self.steps > MAX_STEPS:
             levels = max(FEW_LEVELS, levels * 4 // 5)

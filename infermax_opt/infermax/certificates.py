@@ -11,7 +11,8 @@ ends.  Evidence of the kind
   is 2**exponent units), the number ``young`` of first tokens left out, the ``potential`` in units, a
   list for each number of active requests, and the ``prices`` in units: ``token`` and ``size`` (what a
   generated token earns, fixed and for each token of KV), ``out_fixed`` and ``out_size`` (the eviction's
-  share of the cost of recomputing, likewise), and the lists ``first`` and ``finish`` (what a first token
+  share of the cost of recomputing, likewise), maybe ``pairs`` (what a batch pays for each pair of requests,
+  and who leaves is paid back), and the lists ``first`` and ``finish`` (what a first token
   and a finish earn besides, for each size of prompts, the ``young`` tokens included, and of finished
   requests, smallest first); ``ends``, where it is there, are the numbers of first and last batches that are
   walked one by one: see `infermax_opt.infermax.bounds.occupancy`;

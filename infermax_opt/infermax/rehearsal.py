@@ -126,7 +126,7 @@ def _bounds() -> None:
         search(_offline(1))
     graph = OccupancyGraph(9, 2, ((2, 3, 2),), 9, 9, 9, 1, evictions=True, chunked=True)
     potential = np.zeros(graph.shape[1:], np.int64)
-    prices = Prices(1, 1, 0, 0, (0,), (0,))
+    prices = Prices(1, 1, 0, 0, 0, (0,), (0,))
     FirstKnots(graph, 3, 2).run(0, prices, potential)
     list(PricedBatches(graph, 2).cheapest(prices, MemoryPrices(np.zeros(2, np.int64), 0, 0)))
     alike = replace(_offline(), groups=_offline().groups[:1])

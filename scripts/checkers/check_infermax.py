@@ -2332,10 +2332,19 @@ def count_batches(served: Served) -> Any:
         return -(-sum(o * c for _, o, c in kinds) // instance.running)
     if argument == "separate phases" and not (instance.preemption or instance.hybrid):
         return served.prefill + served.decode
-    proofs = {"KV age": kv_age, "KV area": kv_area, "KV slots": kv_slots}
+    proofs = proofs_by_memory(served)
     if argument not in proofs:
         served.evidence["argument"].fail(f"{shown(argument)} is unknown, or not for this instance")
     return proofs[argument](served)
+
+
+def proofs_by_memory(served: Served) -> dict[str, Callable[[Served], int]]:
+    """Arguments about KV, where they are for the instance."""
+    proofs: dict[str, Callable[[Served], int]]
+    proofs = {"KV age": kv_age, "KV area": kv_area, "KV slots": kv_slots}
+    if not served.instance.preemption and len({(i, o) for i, o, _ in served.kinds}) == 1:
+        proofs["KV spacing"] = kv_spacing
+    return proofs
 
 
 def longest_tail(served: Served, alone: bool) -> int:
@@ -2364,6 +2373,25 @@ def kv_age(served: Served) -> int:
         volume += many * size
     rounding = 0 if instance.preemption else instance.capacity - 1
     return (volume + waste + rounding) // instance.capacity
+
+
+def kv_spacing(served: Served) -> int:
+    """Equal requests, never evicted, end so far from each other that memory holds those that are in it.
+
+    See `infermax_opt.infermax.bounds.spacing`; `cut` is its x in parts of 2**16.
+    """
+    (inputs, outputs, _), count = served.kinds[0], sum(c for _, _, c in served.kinds)
+    apart, unit = served.evidence["cut"].whole(0, outputs << 16), 1 << 16
+    most = min(count, 1 + (served.instance.capacity - (inputs + outputs - 1)) // inputs)
+    served.instance.work.spend(8 * most)
+    room, last = inputs + outputs - 1 - served.instance.capacity, 1
+    for m in range(2, most + 1):
+        room += inputs + outputs - min(-(-(m - 1) * apart // unit), outputs)
+        if room <= 0:
+            require(m * apart <= outputs * unit, "cut: requests may be closer to each other")
+            last = m
+    alone = -(-inputs // served.instance.budget) + outputs - 1
+    return alone + max(0, -(-(count - last) * apart // unit))
 
 
 def tokens_above(served: Served, level: int) -> tuple[int, int]:
@@ -3668,62 +3696,6 @@ def spare_shares(rows: list[list[int]]) -> list[int]:
     return [(1 << PAIR_BITS) - some for some in shared]
 
 
-# --- infermax_opt/infermax/checker/payments.py ----------------------------------------------------
-# What requests pay: of a makespan, and of finishing times in their order.
-
-#: What each of some requests pays at least, in ticks, and how many they are.
-Payments = list[tuple[Fraction, int]]
-
-
-def payments(instance: Instance, kinds: Kinds, earned: list[int], piece: Piece) -> Payments:
-    """Least work of each request and what it earns by the prices.
-
-    Parameters
-    ----------
-    instance : Instance
-    kinds : Kinds
-        Kinds of requests.
-    earned : list[int]
-        Units that one request of each kind earns.
-    piece : Piece
-        Affine piece of the batch time.
-    """
-    work = [instance.token_work([(i, o, 1)], piece.beta) + instance.squares([(i, o, 1)]) for i, o, _ in kinds]
-    return [(w + e / piece.unit, c) for w, e, (*_, c) in zip(work, earned, kinds, strict=True)]
-
-
-def of_all(prove: Callable[..., Payments]) -> Proof:
-    """The makespan is at least what all requests pay."""
-
-    def makespan(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
-        """Seconds that all requests pay."""
-        return sum((pay * c for pay, c in prove(instance, evidence, piece)), Fraction(0)) / instance.scale
-
-    return makespan
-
-
-def in_order(prove: Callable[..., Payments]) -> Proof:
-    """The k-th request to finish does so no sooner than the k that pay least could.
-
-    See `infermax_opt.infermax.bounds.finishing_order`.
-    """
-
-    def mean(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
-        """Mean of what the first k requests to finish pay, over all k."""
-        before = total = Fraction(0)
-        for pay, count in sorted(prove(instance, evidence, piece)):
-            least = max(Fraction(0), pay)
-            total += count * before + least * (count * (count + 1) // 2)
-            before += count * least
-        return instance.mean_latency(total / instance.scale)
-
-    return mean
-
-
-#: Proof of a bound, in seconds or weight: takes the instance, the evidence and the affine piece.
-Proof = Callable[[Instance, Field, Piece], Fraction]
-
-
 # --- infermax_opt/infermax/checker/steps.py -------------------------------------------------------
 # Tool of the proof by occupancy: steps of so many tokens, and where they lead at least cost.
 
@@ -3847,6 +3819,212 @@ def join_again(between: list[Any], layer: list[Any], first: int, joins: list[Ste
                 layer[u - first] = min(layer[u - first], queue[0][0] + fixed + slope * u)
 
 
+# --- infermax_opt/infermax/checker/occupancy_pairs.py ---------------------------------------------
+# Tool of the proof by occupancy: what it costs to leave memory where pairs of active requests have a price.
+#
+# See `infermax_opt.infermax.bounds.occupancy`, *Pairs*.
+
+
+class Others(NamedTuple):
+    """Who remains active where one request leaves.
+
+    `pairs`: the price of a pair; `number`: of those that remain, at most; `floor`: their prompts, at least;
+    `shortest`: the least prompt of all; `by_size`: evictions are paid back by their size alone.
+    """
+
+    pairs: int
+    number: int
+    floor: int
+    shortest: int
+    by_size: bool
+
+    def paid_back(self, tokens: int, size: int) -> int:
+        """Most that is paid back where one of some size leaves others that have so many tokens."""
+        return self.pairs * min(tokens - self.floor, self.number * (size - self.shortest))
+
+
+class Pairs(NamedTuple):
+    """The price of pairs of active requests, for each token of the one with fewer tokens.
+
+    `shortest`, `largest`: prompts; `outputs`: most tokens that a request makes.
+    """
+
+    price: int
+    shortest: int
+    largest: int
+    outputs: int
+
+    def all(self, k: int) -> int:
+        """What all pairs of k requests cost for one token of each."""
+        return self.price * (k * (k - 1) // 2)
+
+    def least(self, k: int, tokens: int, batches: int, several: bool) -> int:
+        """What all pairs of k requests cost at least, or of more of them, that have so many tokens.
+
+        Parameters
+        ----------
+        k, tokens : int
+        batches : int
+            Since the first token that was looked at.
+        several : bool
+            Whether there may be more than k.
+        """
+        most, made = min(batches, self.outputs) - 1, max(0, tokens - k * self.largest - k)
+        if several or most <= 0:
+            return self.all(k)
+        # Who has more tokens than one has all that there may be, as far as they go.
+        full, rest = divmod(made, most)
+        return self.all(k) + most * self.all(full) + self.price * rest * full
+
+    def others(self, number: int, most: int, by_size: bool) -> Others:
+        """Those who remain where one leaves.
+
+        Parameters
+        ----------
+        number : int
+            Of their list.
+        most : int
+            How many they may be.
+        by_size : bool
+            Whether evictions are paid back by their size alone.
+        """
+        return Others(self.price, most, number * self.shortest, self.shortest, by_size)
+
+
+def leave(
+    source: list[Any], held: tuple[int, int], span: tuple[int, int], step: Step, others: Others, work: Work
+) -> list[Any]:
+    """Least costs after one of the active requests left, by the tokens of those that remain.
+
+    Parameters
+    ----------
+    source : list
+        Costs before, by tokens.
+    held : (int, int)
+        Tokens of the first and the last of these.
+    span : (int, int)
+        Tokens of the first and the last cost that is wanted.
+    step : Step
+        Least and largest size of who leaves, and what that costs.
+    others : Others
+    work : Work
+        Counts the steps.
+    """
+    low, high, fixed, slope = step
+    pairs, number, floor, least, by_size = others
+    each = pairs * number
+    if low == high or each == 0 or by_size:
+        if low < high:
+            step = low, high, fixed + each * least, slope - each
+        found = reach(source[::-1], (-held[1], -held[0]), (-span[1], -span[0]), step, work)[::-1]
+        if low < high or pairs == 0:
+            return found
+        return [value - others.paid_back(u, low) for u, value in enumerate(found, span[0])]
+
+    def turn(u: int) -> int:
+        """The largest size up to which the product is the smaller one."""
+        return least + (u - floor) // number
+
+    small = lowest(source, held, span, (lambda u: (low, min(high, turn(u))), slope - each), work)
+    large = lowest(source, held, span, (lambda u: (max(low, turn(u) + 1), high), slope), work)
+    return [
+        min(some + each * least, more - pairs * (u - floor)) + fixed
+        for u, (some, more) in enumerate(zip(small, large, strict=True), span[0])
+    ]
+
+
+def lowest(
+    source: list[Any],
+    held: tuple[int, int],
+    span: tuple[int, int],
+    windows: tuple[Callable[[int], tuple[int, int]], int],
+    work: Work,
+) -> list[Any]:
+    """Least source[u + s] + slope * s over a window of s for each u of the span, or FAR.
+
+    Parameters
+    ----------
+    source : list
+    held : (int, int)
+        Tokens of its first and last value.
+    span : (int, int)
+        The first and the last u.
+    windows : (callable, int)
+        The least and the largest s for a u, neither of which falls by more than 1 from a u to the next; and
+        the slope.
+    work : Work
+        Counts the steps.
+    """
+    (begin, end), (window, slope), queue = held, windows, deque[tuple[Any, int]]()
+    work.spend(20 + 8 * (end - begin + span[1] - span[0] + 2))
+    found, fed = [], end
+    for u in range(span[1], span[0] - 1, -1):
+        low, high = window(u)
+        while fed >= max(begin, u + low):
+            push(queue, source[fed - begin] + slope * fed, fed)
+            fed -= 1
+        while queue and queue[0][1] > u + high:
+            queue.popleft()
+        found.append(queue[0][0] - slope * u if queue else FAR)
+    return found[::-1]
+
+
+# --- infermax_opt/infermax/checker/payments.py ----------------------------------------------------
+# What requests pay: of a makespan, and of finishing times in their order.
+
+#: What each of some requests pays at least, in ticks, and how many they are.
+Payments = list[tuple[Fraction, int]]
+
+
+def payments(instance: Instance, kinds: Kinds, earned: list[int], piece: Piece) -> Payments:
+    """Least work of each request and what it earns by the prices.
+
+    Parameters
+    ----------
+    instance : Instance
+    kinds : Kinds
+        Kinds of requests.
+    earned : list[int]
+        Units that one request of each kind earns.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    work = [instance.token_work([(i, o, 1)], piece.beta) + instance.squares([(i, o, 1)]) for i, o, _ in kinds]
+    return [(w + e / piece.unit, c) for w, e, (*_, c) in zip(work, earned, kinds, strict=True)]
+
+
+def of_all(prove: Callable[..., Payments]) -> Proof:
+    """The makespan is at least what all requests pay."""
+
+    def makespan(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        """Seconds that all requests pay."""
+        return sum((pay * c for pay, c in prove(instance, evidence, piece)), Fraction(0)) / instance.scale
+
+    return makespan
+
+
+def in_order(prove: Callable[..., Payments]) -> Proof:
+    """The k-th request to finish does so no sooner than the k that pay least could.
+
+    See `infermax_opt.infermax.bounds.finishing_order`.
+    """
+
+    def mean(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+        """Mean of what the first k requests to finish pay, over all k."""
+        before = total = Fraction(0)
+        for pay, count in sorted(prove(instance, evidence, piece)):
+            least = max(Fraction(0), pay)
+            total += count * before + least * (count * (count + 1) // 2)
+            before += count * least
+        return instance.mean_latency(total / instance.scale)
+
+    return mean
+
+
+#: Proof of a bound, in seconds or weight: takes the instance, the evidence and the affine piece.
+Proof = Callable[[Instance, Field, Piece], Fraction]
+
+
 # --- infermax_opt/infermax/checker/occupancy.py ---------------------------------------------------
 # Proof: occupancy, by prices and potentials on active requests and tokens.
 
@@ -3870,6 +4048,8 @@ class Occupancy:
         self.starts = dict(zip(prompts, prices["first"].integers(len(prompts)), strict=True))
         self.finishes = dict(zip(ends, prices["finish"].integers(len(ends)), strict=True))
         self.shortest, self.longest, self.capacity = prompts[0], ends[-1] - 1, instance.capacity
+        price, outputs = prices["pairs"].whole(0) if "pairs" in prices else 0, max(o for _, o, _ in self.old)
+        self.pairs = Pairs(price, self.shortest, prompts[-1], outputs)
         self.idle = self.token + self.size * self.shortest
         require(self.size >= 0 and self.idle >= 0, "prices: idling would earn")
         self.evictions = instance.preemption and self.longest > self.shortest
@@ -3898,6 +4078,18 @@ class Occupancy:
     def last_of_several(self, k: int) -> bool:
         """Whether the list of k requests stands for more of them, too."""
         return self.wide and k == self.top
+
+    def most_of(self, k: int) -> int:
+        """Most requests that the list of k stands for."""
+        return self.most if self.last_of_several(k) else k
+
+    def waiting(self, k: int) -> int:
+        """What it costs that one of k requests makes no token in a batch, at least."""
+        return int(self.idle - self.pairs.price * (self.most_of(k) - 1))
+
+    def earned_by(self, k: int) -> int:
+        """What a batch of k requests earns, but for their tokens of KV, less what their pairs cost."""
+        return int(max(self.token * k, self.token * self.most_of(k)) - self.pairs.all(k))
 
 
 class Layers(NamedTuple):
@@ -4040,9 +4232,8 @@ def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:
     """
     (first, last), row = graph.ranges[k], layers.between
     require(all(map(le, row, [v + graph.pure for v in layers.pure])), "potential: a prefill batch earns")
-    require(all(map(le, row, [v + graph.idle for v in row[1:]])), "potential: idling earns")
-    most = graph.most if graph.last_of_several(k) else k
-    earned = max(graph.token * k, graph.token * most)
+    require(all(map(le, row, [v + graph.waiting(k) for v in row[1:]])), "potential: idling earns")
+    earned = graph.earned_by(k)
     fitting = zip(range(first, min(last, graph.capacity) + 1), layers.ready, layers.mixed, strict=False)
     after = [min(p + graph.plain, a + graph.mixed) - earned - graph.size * u for u, p, a in fitting]
     if graph.last_of_several(k):  # more than k requests grow by more
@@ -4052,7 +4243,7 @@ def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:
 
 
 def check_leaves(graph: Occupancy, k: int, work: Work) -> None:
-    """Neither a finish nor an eviction earns: steps to more tokens on the lists read backwards.
+    """Neither a finish nor an eviction earns.
 
     Parameters
     ----------
@@ -4065,14 +4256,12 @@ def check_leaves(graph: Occupancy, k: int, work: Work) -> None:
     leaves: list[Step] = [(end, end, -pay, 0) for end, pay in graph.finishes.items()]
     if graph.evictions:
         leaves.append((graph.shortest + 1, graph.longest, *graph.out))
-    first, last = graph.ranges[k]
     for number in (k - 1, k) if graph.last_of_several(k) else (k - 1,):
-        begin, end = graph.ranges[number]
-        for leave in leaves:
-            reached = reach(graph.potential[k][::-1], (-last, -first), (-end, -begin), leave, work)
+        others = graph.pairs.others(number, graph.most_of(k) - 1, False)
+        for step in leaves:
+            reached = leave(graph.potential[k], graph.ranges[k], graph.ranges[number], step, others, work)
             require(
-                all(map(le, graph.potential[number][::-1], reached)),
-                "potential: finishing or an eviction earns",
+                all(map(le, graph.potential[number], reached)), "potential: finishing or an eviction earns"
             )
 
 
@@ -4190,7 +4379,7 @@ class FirstBatches:
         evicted = (graph.shortest + 1, min(largest, graph.longest), *graph.out)
         returns = graph.evictions and evicted[0] <= evicted[1]
         for k in range(len(rows) - 1, 0, -1) if returns else ():
-            self._evict(k, (-evicted[1], -evicted[0], graph.out[0], -graph.out[1]), largest)
+            self._evict(k, evicted, largest)
         for k in range(1, len(rows)):
             rows[k] = self._trimmed(k, self._idle(k, rows[k]), "between")
         mixed, pure = self._coming(evicted if returns else None)
@@ -4207,14 +4396,19 @@ class FirstBatches:
         ]
 
     def _evict(self, k: int, step: Step, largest: int) -> None:
-        costs = led(self.rows[k], self._span(k - 1, largest), step, self.work)
-        self.rows[k - 1] = merged(self.rows[k - 1], self._trimmed(k - 1, costs, "between"))
+        row, span = self.rows[k], self._span(k - 1, largest)
+        first, last = max(span[0], row.begin - step[1]), min(span[1], row.end - step[0])
+        if row.costs and first <= last:
+            others = self.graph.pairs.others(k - 1, k - 1, True)
+            costs = leave(row.costs, (row.begin, row.end), (first, last), step, others, self.work)
+            found = self._trimmed(k - 1, Cheap(first, costs), "between")
+            self.rows[k - 1] = merged(self.rows[k - 1], found)
 
     def _idle(self, k: int, row: Cheap) -> Cheap:
         """Costs if some make no token in the next batch."""
         if not row.costs:
             return row
-        first, each = self.graph.ranges[k][0], self.graph.idle
+        first, each = self.graph.ranges[k][0], self.graph.waiting(k)
         self.work.spend(3 * (row.end - first))
         falling = row.costs[::-1] + [FAR] * (row.begin - first)
         least = accumulate([value - x * each for x, value in enumerate(falling)], min)
@@ -4279,7 +4473,7 @@ class FirstBatches:
             self.work.spend(3 * len(costs.costs))
             fitting = range(costs.begin, min(costs.end, graph.capacity, last - k) + 1)
             made = [
-                value + fixed - graph.token * k - graph.size * u
+                value + fixed - graph.earned_by(k) - graph.size * u
                 for u, value in zip(fitting, costs.costs, strict=False)
             ]
             found = merged(found, Cheap(costs.begin + k, made))
@@ -4365,7 +4559,7 @@ class KnotBatches:
         for done in range(batches):
             self._pass(largest + done)
         for k, row in enumerate(self.rows):
-            self._require_lower(k, row, largest + batches)
+            self._require_lower(k, row, largest, batches)
 
     def _pass(self, largest: int) -> None:
         """Follow one batch, before which no active request is larger than that."""
@@ -4436,9 +4630,19 @@ class KnotBatches:
         start, stop = less.index(True), len(less) - less[::-1].index(True)
         return Cheap(row.begin + start, costs[start : stop + 1])
 
-    def _require_lower(self, k: int, row: Cheap, largest: int) -> None:
-        """Require that the potentials of k requests are not above the lines."""
-        graph, spacing, costs = self.graph, self.spacing, row.costs
+    def _require_lower(self, k: int, row: Cheap, prompt: int, batches: int) -> None:
+        """Require that the potentials of k requests are not above the lines, and what pairs cost besides.
+
+        Parameters
+        ----------
+        k : int
+        row : Cheap
+            Costs at knots after so many batches.
+        prompt : int
+            The largest.
+        batches : int
+        """
+        graph, spacing, costs, largest = self.graph, self.spacing, row.costs, prompt + batches
         if not costs:
             return
         first, last = graph.ranges[k]
@@ -4452,7 +4656,9 @@ class KnotBatches:
         tokens = range(k * largest - spacing * row.begin, k * largest - spacing * row.end - 1, -1)
         start, stop = max(0, tokens[0] - last), min(len(line), tokens[0] - first + 1)
         known = graph.potential[k][tokens[start] - first :: -1] if start < stop else []
-        require(all(map(le, known, line[start:stop])), "potential: the first batches cost less")
+        pairs = (graph.pairs.least(k, u, batches, False) for u in tokens[start:stop])
+        costs = [value + more for value, more in zip(line[start:stop], pairs, strict=True)]
+        require(all(map(le, known, costs)), "potential: the first batches cost less")
 
 
 # --- infermax_opt/infermax/checker/occupancy_prices.py --------------------------------------------
@@ -4485,7 +4691,12 @@ def priced_start(graph: Occupancy, instance: Instance, given: Field) -> int:
         work.spend(12 * len(kv) * outputs)
         fixed += count * min(0, cheapest_life(graph, inputs, outputs, kv, (active, size)))
     for k, ((first, _), row) in enumerate(zip(graph.ranges, graph.potential, strict=True)):
-        costs = (v - size * u for u, v in enumerate(row, first) if v != FAR)
+        several = graph.last_of_several(k)
+        costs = (
+            v - size * u - graph.pairs.least(k, u, len(kv), several)
+            for u, v in enumerate(row, first)
+            if v != FAR
+        )
         # No step leads to a state that has no potential.
         require(max(costs, default=fixed) <= fixed + active * k, "potential: the first batches cost less")
     return int(graph.potential[0][0])
@@ -4655,7 +4866,7 @@ def pass_batches(
         begin, end = max(least, graph.shortest + 1), min(most, graph.longest)
         evicted: list[Step] = [(begin, end, *graph.out)] if graph.evictions and begin <= end else []
         leave_memory(graph, rows, held, leaving(graph, evicted, not begins), work)
-        rows = [idling(graph, row, work) for row in rows]
+        rows = [idling(graph, k, row, work) for k, row in enumerate(rows)]
         starts = started(graph, begins)
         if graph.young:
             rows = list(map(lower, rows, join(graph, rows, held, (starts, 0), work)))
@@ -4698,25 +4909,26 @@ def leave_memory(
         Counts the steps.
     """
     for k in range(len(rows) - 1, 0, -1):
-        (first, last), (begin, end) = held[k], held[k - 1]
         for some in leaves:
-            reached = reach(rows[k][::-1], (-last, -first), (-end, -begin), some, work)
-            rows[k - 1] = list(map(min, rows[k - 1], reversed(reached)))
+            reached = leave(rows[k], held[k], held[k - 1], some, graph.pairs.others(k - 1, k - 1, True), work)
+            rows[k - 1] = list(map(min, rows[k - 1], reached))
 
 
-def idling(graph: Occupancy, row: list[Any], work: Work) -> list[Any]:
+def idling(graph: Occupancy, k: int, row: list[Any], work: Work) -> list[Any]:
     """Least costs if some make no token in the next batch.
 
     Parameters
     ----------
     graph : Occupancy
+    k : int
+        Active requests.
     row : list
         Costs by tokens.
     work : Work
         Counts the steps.
     """
     work.spend(2 * len(row))
-    last, each = len(row) - 1, graph.idle
+    last, each = len(row) - 1, graph.waiting(k)
     least = accumulate([row[last - x] - x * each for x in range(last + 1)], min)
     return [value + x * each for x, value in enumerate(least)][::-1]
 
@@ -4747,7 +4959,7 @@ def join(
         for number, some in enumerate(steps):
             rows[k] = lower(rows[k], reach(source, held[k - 1], held[k], some, work))
             if number < late:
-                rows[k] = idling(graph, rows[k], work)
+                rows[k] = idling(graph, k, rows[k], work)
     return rows
 
 
@@ -4811,7 +5023,8 @@ def pass_one(
     work.spend(6 * (last - first + 1))
     row = [value + graph.pure for value in pure[begin - first : end - first + 1]]
     fitting = zip(range(first, min(last, end - k, graph.capacity) + 1), plain, mixed, strict=False)
-    made = [min(p + graph.plain, m + graph.mixed) - graph.token * k - graph.size * u for u, p, m in fitting]
+    earned = graph.earned_by(k)
+    made = [min(p + graph.plain, m + graph.mixed) - earned - graph.size * u for u, p, m in fitting]
     at = first + k - begin
     row[at : at + len(made)] = map(min, row[at : at + len(made)], made)
     return row

@@ -156,6 +156,18 @@ MEMORY = {
     "potential": [[25165823980], [25165823980] * 4, [25165823980] * 7],
     "memory": {"kv": [0, 0, 1], "active": 3, "size": 1},
 }  # fmt: skip
+#: A price of pairs.
+PAIRED = {
+    "kind": "occupancy", "piece": 0, "exponent": 20, "young": 0,
+    "prices": {
+        "token": 51117567, "size": 6160322, "out_fixed": -76283141, "out_size": 4063191, "pairs": 8126382,
+        "first": [-63438214], "finish": [49806861],
+    },
+    "potential": [
+        [0], [76284509, 64094936, 60031904, 49809710],
+        [246938544, 191626715, 136314886, 141295678, 136315045, 135136672, 123995717],
+    ],
+}  # fmt: skip
 #: Prices of tokens, decodes among them; each list is for other numbers of batches.
 TOKENS = {
     "kind": "lagrangian", "piece": 0, "exponent": 27, "theta": 0,
@@ -283,6 +295,7 @@ def of_infermax() -> Iterator[Accepted]:
     yield written(offline(), "levels", LEVELS)
     yield written(offline(), "narrow-levels", NARROW)
     yield written(offline(), "occupancy-at-prices-of-memory", MEMORY)
+    yield written(offline(), "occupancy-with-pairs", PAIRED)
     yield written(offline(), "count-branching", BRANCHED)
     makespan = {some.kind: some for some in searched(arrivals())}
     yield from (makespan[kind] for kind in ("lagrangian", "state-flow", "occupancy"))

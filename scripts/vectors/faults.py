@@ -153,6 +153,13 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("worth-missing", "malformed", "memory.active", ...),
         ("two-ways", "evidence", "ends", [0, 0]),
     ),
+    "occupancy-with-pairs": (
+        ("price-raised", "evidence", "prices.pairs", up(10**6)),
+        ("price-lowered", "evidence", "prices.pairs", up(-(10**6))),
+        ("price-missing", "evidence", "prices.pairs", ...),
+        ("price-below-0", "malformed", "prices.pairs", -1),
+        ("potential-raised", "evidence", "potential.2.3", up(1)),
+    ),
     "lagrangian": (
         ("price-below-0", "evidence", "prices.0.0.0", -1),
         ("too-few-batches", "evidence", "prices", [[[1, 1]]]),

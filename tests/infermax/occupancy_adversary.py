@@ -38,9 +38,9 @@ KINDS = BASIC_KINDS + WIDE_KINDS
 #: Active requests, tokens, and P: between batches, R: in a batch of decodes, with who turns up by one,
 #: A: in a batch with decodes and prefills, U: in a batch with prefills and no decode.
 Node = tuple[int, int, str]
-#: Prices, and what the last list's batches earn for their number of requests.  Then come those of first
-#: tokens, by size of the prompt, and of finishes, by size of the request.
-TOKEN, SIZE, OUT_FIXED, OUT_SIZE, EARNED, BESIDES = range(6)
+#: Prices, what the last list's batches earn for their number of requests, and the price of pairs.  Then come
+#: those of first tokens, by size of the prompt, and of finishes, by size of the request.
+TOKEN, SIZE, OUT_FIXED, OUT_SIZE, EARNED, PAIRS, BESIDES = range(7)
 EXPONENT = 20
 
 
@@ -114,6 +114,7 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
 
     for k in range(1, top + 1):
         several = k == top < most
+        others = (most if several else k) - 1
         for below in (k - 1, k) if several else (k - 1,):
             also = "again" if below == k else ""
             for u in range(ranges[below][0], ranges[below][1] + 1):
@@ -137,16 +138,20 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
                         add("pure admit", (below, u, layer), target, 0, -1, -i, also=also, pays=index)
             for u in range(ranges[k][0], ranges[k][1] + 1):
                 for index, end in enumerate(ends, start=len(prompts)):
-                    add("finish", (k, u, "P"), (below, u - end, "P"), 0, also=also, pays=index)
+                    back = -min(u - end - below * shortest, others * (end - shortest))
+                    target = (below, u - end, "P")
+                    add("finish", (k, u, "P"), target, 0, 0, 0, 0, 0, 0, back, also=also, pays=index)
                 for s in sizes:
-                    add("evict", (k, u, "P"), (below, u - s, "P"), 0, 0, 0, 1, s, also=also)
+                    back = -min(u - s - below * shortest, others * (s - shortest))
+                    add("evict", (k, u, "P"), (below, u - s, "P"), 0, 0, 0, 1, s, 0, back, also=also)
         for u in range(ranges[k][0], ranges[k][1] + 1):
             add("pure end", (k, u, "U"), (k, u, "P"), pure)
-            add("idle", (k, u, "P"), (k, u - 1, "P"), 0, 1, shortest)
+            add("idle", (k, u, "P"), (k, u - 1, "P"), 0, 1, shortest, 0, 0, 0, -others)
             # The checker allows the last list any growth, not only by 1 for each active request.
             for grow in range(k, ranges[k][1] - u + 1) if several else (k,):
                 also = "" if grow == k else "growth" if u + grow <= capacity + k else "beyond"
-                earn = (0, -u, 0, 0, -1) if several else (-k, -u, 0, 0, 0)
+                together = k * (k - 1) // 2
+                earn = (0, -u, 0, 0, -1, together) if several else (-k, -u, 0, 0, 0, together)
                 if u <= capacity:
                     for layer in decodes:
                         add("plain batch", (k, u, layer), (k, u + grow, "P"), plain, *earn, also=also)
@@ -156,11 +161,16 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
 
 
 def strongest(
-    instance: Instance, graph: Graph, without: str = "none", besides: float = 1e3
+    instance: Instance,
+    graph: Graph,
+    without: str = "none",
+    besides: float = 1e3,
+    pairs: tuple[float, float] = (0.0, 1e7),
 ) -> dict[str, Any] | None:
     """Certificate of the best prices, as if there were no edges of the kind `without`.
 
-    `besides`: most that a first token or a finish earns or pays besides, in batches.
+    `besides`: most that a first token or a finish earns or pays besides, in batches; `pairs`: least and
+    most that a pair costs.
     """
     steps = reachable([edge for edge in graph.edges if without not in edge.kinds])
     nodes = sorted({node for edge in steps for node in (edge.source, edge.target)} | {(0, 0, "P")})
@@ -170,6 +180,7 @@ def strongest(
     for _ in range(graph.columns + len(nodes)):
         solver.addVar(-1e7, 1e7)
     solver.changeColBounds(SIZE, 0, 1e7)
+    solver.changeColBounds(PAIRS, *pairs)
     for price, times in enumerate(payments(instance, graph)):
         solver.changeColCost(price, float(times))
         if price >= BESIDES:
@@ -194,7 +205,7 @@ def strongest(
     best = [value * graph.fixed * 2**EXPONENT for value in solver.getSolution().col_value[: graph.columns]]
     for shrink in (1 - 1e-5, 1 - 1e-3):  # rounding must not make a cycle earn
         prices = [math.floor(value * shrink) for value in best]
-        prices[SIZE] = max(0, prices[SIZE])
+        prices[SIZE], prices[PAIRS] = max(0, prices[SIZE]), max(0, prices[PAIRS])
         prices[TOKEN] = max(prices[TOKEN], -prices[SIZE] * graph.shortest)
         certificate = certified(instance, graph, prices, without)
         if certificate is not None:
@@ -283,6 +294,7 @@ def certified(
             "size": paid[SIZE],
             "out_fixed": paid[OUT_FIXED],
             "out_size": paid[OUT_SIZE],
+            "pairs": paid[PAIRS],
             "first": paid[BESIDES:split],
             "finish": paid[split:],
         },

@@ -21,6 +21,7 @@ from tests.infermax.occupancy_adversary import (
     BESIDES,
     EXPONENT,
     LATE,
+    PAIRS,
     SIZE,
     TOKEN,
     Edge,
@@ -103,7 +104,7 @@ def walk(graph: Graph, ends: Ends) -> Iterator[Step]:
             late = stage < 0 and any("late return" in edge.kinds for edge in graph.edges)
             for layer in "AU" if late else "":
                 idle = [0] * graph.columns
-                idle[TOKEN], idle[SIZE] = 1, graph.shortest
+                idle[TOKEN], idle[SIZE], idle[PAIRS] = 1, graph.shortest, 1 - k
                 yield Step("late", (stage, (k, u + 1, layer)), (stage, (k, u, layer)), 0, tuple(idle))
         yield Step("nothing", (stage, EMPTY), (stage + 1, EMPTY), ends.least, none)
     for edge in graph.edges:
@@ -133,14 +134,17 @@ def at_stage(graph: Graph, ends: Ends, stage: int, edge: Edge) -> Iterator[Step]
     if kind == "late entry" and stage < 0:  # the same, but where there is no room for the return
         idle = list(edge.prices)
         idle[SIZE] -= size - graph.shortest
+        idle[PAIRS] -= edge.target[0] - 1
         yield Step("late", (stage, edge.source), (stage, edge.target), edge.cost, tuple(idle))
         return
     if kind == "finish" and stage >= 0:
         return
     if kind in ("admit", "pure admit") and stage < 0:
         return
-    target = stage + (kind in BATCHES)
-    yield Step(kind, (stage, edge.source), (target, edge.target), edge.cost, edge.prices)
+    target, prices = stage + (kind in BATCHES), list(edge.prices)
+    if kind == "evict":  # paid back by its size alone
+        prices[PAIRS] = -(edge.source[0] - 1) * (size - graph.shortest)
+    yield Step(kind, (stage, edge.source), (target, edge.target), edge.cost, tuple(prices))
 
 
 def sensible(graph: Graph, ends: Ends, steps: Iterator[Step]) -> list[Step]:
@@ -185,6 +189,7 @@ def strongest(
     for _ in range(graph.columns + len(nodes)):
         solver.addVar(-1e6, 1e6)
     solver.changeColBounds(SIZE, 0, 1e6)
+    solver.changeColBounds(PAIRS, 0, 1e6)
     for price, times in enumerate(payments(instance, graph)):
         solver.changeColCost(price, float(times))
         if price >= BESIDES:
@@ -205,7 +210,7 @@ def strongest(
     best = [value * graph.fixed * 2**EXPONENT for value in solver.getSolution().col_value[: graph.columns]]
     for shrink in (1 - 1e-5, 1 - 1e-3):  # rounding must not make a cycle earn
         prices = [math.floor(value * shrink) for value in best]
-        prices[SIZE] = max(0, prices[SIZE])
+        prices[SIZE], prices[PAIRS] = max(0, prices[SIZE]), max(0, prices[PAIRS])
         prices[TOKEN] = max(prices[TOKEN], -prices[SIZE] * graph.shortest)
         found = with_ends(instance, graph, ends, prices, steps)
         if found is not None:

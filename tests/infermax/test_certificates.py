@@ -128,7 +128,7 @@ def test_every_argument_has_certificates() -> None:
     assert seen - {None} == {
         "longest request", "prefill tail", "token budget", "KV area", "KV slots", "running limit",
         "separate phases", "arrivals", "KV age", "occupancy", "state flow", "Lagrangian", "filling", "ramp",
-        "count branching",
+        "count branching", "KV spacing",
     }  # fmt: skip
 
 

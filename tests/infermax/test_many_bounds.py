@@ -29,6 +29,7 @@ from tests.infermax.occupancy_adversary import (
     EXPONENT,
     KINDS,
     LATE,
+    PAIRS,
     WIDE_KINDS,
     Graph,
     certified,
@@ -219,6 +220,32 @@ def test_certificates_whose_steps_do_not_pay(kind: str) -> None:
     assert refused > 0, "no instance where this payment matters"
 
 
+@pytest.mark.parametrize("kind", ["idle", "finish", "evict"])
+def test_certificates_whose_steps_do_not_pay_pairs_back(kind: str) -> None:
+    """Where one kind of step does not pay back what pairs cost, too much would be proved."""
+    refused, price = 0, (0.1, 0.1)
+    for make, seed in itertools.product((crowd, tiny), campaign(40, 200)):
+        instance = make(seed)
+        if instance.system.kv_capacity > 14:
+            continue
+        graph = edges(instance, 0, 1 if seed % 2 else 99)
+        unpaid = [
+            replace(edge, prices=(*edge.prices[:PAIRS], 0, *edge.prices[PAIRS + 1 :]))
+            if kind in edge.kinds
+            else edge
+            for edge in graph.edges
+        ]
+        bold = strongest(instance, replace(graph, edges=unpaid), pairs=price)
+        honest = strongest(instance, graph, pairs=price)
+        if bold is None or honest is None:
+            continue
+        if Fraction(bold["lower_bound"]) > Fraction(honest["lower_bound"]) * Fraction("1.002"):
+            with pytest.raises(Rejected):
+                submit(instance, bold)
+            refused += 1
+    assert refused > 0, "no instance where this payment matters"
+
+
 def test_steps_beyond_the_capacity_from_the_last_list() -> None:
     """A full batch of more requests than the last list's number ends above M plus that number."""
     instance = tiny(1330)
@@ -296,7 +323,7 @@ RISE = TIGHT.cost.ticks_per_second << (EXPONENT - 2)
 def test_certificates_that_leave_out_late_returns(kind: str) -> None:
     """Potentials are least costs from some state on, so that all steps from there matter."""
     graph = edges(TIGHT, 0, 99)
-    prices, refused = [0, 0, 0, RISE, 0, 0, 0], 0
+    prices, refused = [0, 0, 0, RISE, 0, 0, 0, 0], 0
     for start in sorted({edge.source for edge in graph.edges if edge.source[2] == "P"}):
         bold = certified(TIGHT, graph, prices, without=kind, start=start)
         refused += refuses(TIGHT, bold, certified(TIGHT, graph, prices, start=start))

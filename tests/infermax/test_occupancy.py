@@ -12,7 +12,7 @@ import pytest
 from infermax_opt.api import verify
 from infermax_opt.core.result import Proof
 from infermax_opt.infermax.bounds import _occupancy_graph, closed_form_bounds, occupancy
-from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+from infermax_opt.infermax.bounds._kernels_occupancy_steps import FAR
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
@@ -40,7 +40,9 @@ def test_one_slot_is_exact() -> None:
     assert bound.proof is Proof.CERTIFICATE
     assert Fraction("19.9") < bound.value <= 20
     # KV area alone: 5 * (3 + 4 + 5 + 6) tokens of KV in batches of 6, that is 15 batches.
-    assert closed_form_bounds(instance)[0].value < bound.value
+    closed = {found.source: found.value for found in closed_form_bounds(instance)}
+    assert closed["KV area"] < bound.value
+    assert closed["KV spacing"] == 20
 
 
 def test_whole_requests_in_memory() -> None:
@@ -115,7 +117,7 @@ def test_starts_and_finishes_of_each_size_are_counted(
     assert bound.value <= best
     assert check_evidence(instance, bound) == bound.value
     for young in range(8):
-        without = strongest(instance, edges(instance, 0, 99, young), besides=0.0)
+        without = strongest(instance, edges(instance, 0, 99, young), besides=0.0, pairs=(0.0, 0.0))
         assert without is not None
         assert without["evidence"]["prices"]["first"] == [0] * len(without["evidence"]["prices"]["first"])
         assert without["evidence"]["prices"]["finish"] == [0, 0]

@@ -13,7 +13,7 @@ import pytest
 
 from infermax_opt.infermax.bounds import _kernels_occupancy_knots as plain
 from infermax_opt.infermax.bounds import _occupancy_ends, _occupancy_knots
-from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+from infermax_opt.infermax.bounds._kernels_occupancy_steps import FAR
 from infermax_opt.infermax.bounds._occupancy_ends import OccupancyEnds
 from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph, Prices
 from infermax_opt.infermax.bounds._occupancy_knots import FirstKnots
@@ -54,7 +54,7 @@ def drawn(seed: int) -> tuple[OccupancyGraph, Prices, int]:
     token = rng.randint(-size * shortest, 9)
     first = tuple(rng.randint(-30, 30) for _ in graph.prompts)
     finish = tuple(rng.randint(-30, 30) for _ in graph.ends)
-    prices = Prices(token, size, rng.randint(-20, 20), rng.randint(-4, 4), first, finish)
+    prices = Prices(token, size, rng.randint(-20, 20), rng.randint(-4, 4), seed % 4, first, finish)
     return graph, prices, rng.randint(1, min(3, *(o for _, o, _ in kinds)))
 
 
@@ -130,10 +130,19 @@ def lines_above_costs(seed: int) -> tuple[int, int]:
         for spacing in (1, 2, 3, 5):
             lines = np.full(graph.shape[1:], FAR)
             knots = FirstKnots(graph, done + 1, spacing)
-            knots.give(knots.run(0, prices)[0], lines)
-            above += sum(lines[len(sizes), sum(sizes)] > cost for sizes, cost in costs.items())
+            knots.give(knots.run(0, prices)[0], prices, lines)
+            above += sum(
+                lines[len(sizes), sum(sizes)] > cost + prices.pairs * together(graph, sizes)
+                for sizes, cost in costs.items()
+            )
             compared += len(costs)
     return above, compared
+
+
+def together(graph: OccupancyGraph, sizes: Sizes) -> int:
+    """Tokens of the younger of two requests of these sizes at least, over all pairs."""
+    made = sorted((max(1, size - graph.prompts[-1]) for size in sizes), reverse=True)
+    return sum(older * tokens for older, tokens in enumerate(made))
 
 
 @in_blocks(campaign(240, 5_000), 40)
@@ -249,7 +258,7 @@ def test_wider_spacings_where_a_check_would_take_long(monkeypatch: pytest.Monkey
 
 def test_young_tokens_are_left_out_first() -> None:
     """The first batches begin after them, and cost as little as any."""
-    graph, prices = drawn(3)[0], Prices(0, 0, 0, 0, (0,), (0,))
+    graph, prices = drawn(3)[0], Prices(0, 0, 0, 0, 0, (0,), (0,))
     graph = replace(graph, kinds=((2, 6, 3),), young=2, rho=0)
     ends = OccupancyEnds(graph, 8, 40)
     ends.first, ends.spacing = 4, 2

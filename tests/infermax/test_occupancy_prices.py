@@ -210,9 +210,8 @@ def test_lives_that_leave_something_out_cost_otherwise(
 
 def costs_of(life: CheapestLife, prices: Prices, memory: MemoryPrices) -> int:
     """What a life costs by its weights."""
-    fixed = (1, prices.token, prices.size, prices.out_fixed, prices.out_size)
     after = memory.active + memory.size * life.after if life.after else 0
-    return int(life.weights @ (*fixed, *prices.first, *prices.finish) + life.held @ memory.kv) - after
+    return int(life.weights @ (1, *prices.all) + life.held @ memory.kv) - after
 
 
 def test_weights_of_lives_give_their_costs() -> None:
@@ -372,9 +371,9 @@ def test_batches_that_cost_nothing_but_for_prompts() -> None:
     graph, _ = occupancy_graph(free, 0)
     assert graph is not None
     assert graph.plain == 0
-    tables, _ = graph.settle(Prices(0, 0, 0, 0, (0,), (0,)), None)
+    tables, _ = graph.settle(Prices(0, 0, 0, 0, 0, (0,), (0,)), None)
     assert tables is not None
-    found = dearer_evictions(graph, Prices(0, 0, 0, 0, (0,), (0,)), tables)
+    found = dearer_evictions(graph, Prices(0, 0, 0, 0, 0, (0,), (0,)), tables)
     assert found is None or graph.settle(found[0], found[1])[0] is not None
 
 
@@ -382,7 +381,7 @@ def test_evictions_pay_more_at_potentials_that_hold() -> None:
     """And an eviction with its return costs the same."""
     graph, _ = occupancy_graph(HONEST, 0)
     assert graph is not None
-    prices = Prices(0, 0, 0, 0, (0,), (0,))
+    prices = Prices(0, 0, 0, 0, 0, (0,), (0,))
     tables, _ = graph.settle(prices, None)
     assert tables is not None
     found = dearer_evictions(graph, prices, tables)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from infermax_opt.infermax.bounds._kernels_occupancy import EDGES, FAR, gains
+from infermax_opt.infermax.bounds._kernels_occupancy import gains
+from infermax_opt.infermax.bounds._kernels_occupancy_steps import EDGES, FAR
 from infermax_opt.infermax.bounds._kernels_state_flow import find
 
 __all__ = ["FAR", "find", "gains", "link", "relax", "rounded", "settle", "weigh"]

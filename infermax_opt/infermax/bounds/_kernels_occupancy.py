@@ -11,15 +11,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["FAR", "Costs", "drop", "gains", "lift", "relax", "settle", "shift", "weigh"]
+from infermax_opt.infermax.bounds._kernels_occupancy_steps import (
+    ADMIT,
+    EDGES,
+    ENTER,
+    EVICT,
+    FAR,
+    FINISH,
+    FIRST,
+    IDLE,
+    LATE_ENTRY,
+    LATE_RETURN,
+    MIXED,
+    PLAIN,
+    PURE,
+    RETURN,
+    evict,
+    finish,
+    lift,
+    shift,
+)
 
-#: Distance of a state that no path has reached.
-FAR = 2**60
+__all__ = ["Costs", "gains", "relax", "settle", "weigh"]
+
 #: Sweeps between two looks for a cycle that gains.
 LOOKS = 4
-#: Kinds of edges; what is stored with a state is EDGES * (state it came from) + kind, or -1.
-EDGES = 16
-ADMIT, FIRST, RETURN, LATE_RETURN, ENTER, LATE_ENTRY, PLAIN, MIXED, PURE, IDLE, FINISH, EVICT = range(12)
 
 
 class Costs(NamedTuple):
@@ -28,8 +44,9 @@ class Costs(NamedTuple):
     `plain`, `mixed`, `pure`: a batch of decodes, with prefills besides, of prefills alone.  `token`,
     `size`: payment of a generated token, and per token of KV its request then holds.  `out_fixed +
     out_size * s`: cost of evicting a request of size s, and `in_fixed + in_size * s` of its return.
-    `first`, `finish`: columns of what a first token and a finish pay besides, by size of the prompt and
-    of the finished request.
+    `pairs`: cost of a batch for each pair of requests in it, paid back by who leaves the other.  `first`,
+    `finish`: columns of what a first token and a finish pay besides, by size of the prompt and of the
+    finished request.
     """
 
     plain: Any
@@ -41,90 +58,9 @@ class Costs(NamedTuple):
     out_size: Any
     in_fixed: Any
     in_size: Any
+    pairs: Any
     first: Any
     finish: Any
-
-
-def shift(
-    source: Any, target: Any, first: Any, last: Any, by: Any, cost: Any, came: Any, origin: Any, kind: Any
-) -> Any:
-    """Relax target[U] by source[U - by] + cost, U in first..last."""
-    changed = False
-    for u in range(max(first, by), min(last, len(source) - 1 + by) + 1):
-        value = source[u - by]
-        if value < FAR and value + cost < target[u]:
-            target[u] = value + cost
-            came[u] = (origin + u - by) * EDGES + kind
-            changed = True
-    return changed
-
-
-def lift(
-    between: Any, layer: Any, target: Any, first: Any, last: Any, low: Any, high: Any, fixed: Any, slope: Any,
-    came: Any, at: Any, at_layer: Any, kind: Any,
-) -> Any:  # fmt: skip
-    """Relax target[U] by the lower source at U - s, plus fixed + slope * s, s in low..high, U in first..last.
-
-    Sources: `between` batches, from state `at` on, and the `layer` of a batch, from `at_layer` on.
-    """
-    changed = False
-    queue = np.empty(last - first + high - low + 2, np.int64)
-    head = tail = 0
-    fed = max(0, first - high)
-    for u in range(first, last + 1):
-        while fed <= u - low:
-            value = min(between[fed], layer[fed])
-            if value < FAR:
-                value -= slope * fed
-                while tail > head:
-                    known = queue[tail - 1]
-                    if min(between[known], layer[known]) - slope * known < value:
-                        break
-                    tail -= 1
-                queue[tail] = fed
-                tail += 1
-            fed += 1
-        while tail > head and queue[head] < u - high:
-            head += 1
-        if tail > head:
-            used = queue[head]
-            value = min(between[used], layer[used]) + fixed + slope * (u - used)
-            if value < target[u]:
-                target[u] = value
-                came[u] = ((at if between[used] <= layer[used] else at_layer) + used) * EDGES + kind
-                changed = True
-    return changed
-
-
-def drop(
-    source: Any, target: Any, first: Any, last: Any, low: Any, high: Any, fixed: Any, slope: Any,
-    came: Any, origin: Any, kind: Any,
-) -> Any:  # fmt: skip
-    """Relax target[U] by source[U + s] + fixed + slope * s for s in low..high, U in first..last."""
-    changed = False
-    end = len(source) - 1
-    queue = np.empty(last - first + high - low + 2, np.int64)
-    head = tail = 0
-    fed = min(end, last + high)
-    for u in range(last, first - 1, -1):
-        while fed >= u + low:
-            value = source[fed]
-            if value < FAR:
-                value += slope * fed
-                while tail > head and source[queue[tail - 1]] + slope * queue[tail - 1] >= value:
-                    tail -= 1
-                queue[tail] = fed
-                tail += 1
-            fed -= 1
-        while tail > head and queue[head] > u + high:
-            head += 1
-        if tail > head:
-            value = source[queue[head]] + fixed + slope * (queue[head] - u)
-            if value < target[u]:
-                target[u] = value
-                came[u] = (origin + queue[head]) * EDGES + kind
-                changed = True
-    return changed
 
 
 def relax(
@@ -142,7 +78,7 @@ def relax(
     potential, admitted, pure = tables
     rows, width = potential.shape
     token, size = costs.token, costs.size
-    idle = token + size * shortest
+    waited = token + size * shortest
     evictions = evictions and longest > shortest
     for k in range(1, most + 1):
         begin, end = first[k], last[k]
@@ -189,6 +125,8 @@ def relax(
         earned = token * k
         if wide and k == most:
             earned = max(earned, token * wide)
+        earned -= costs.pairs * (k * (k - 1) // 2)
+        idle = waited - costs.pairs * ((wide if wide and k == most else k) - 1)
         least, origin = FAR, 0
         for u in range(begin, min(capacity, end - k) + 1):
             value, where = potential[k, u] + costs.plain, (k * width + u) * EDGES + PLAIN
@@ -218,15 +156,18 @@ def relax(
     for k in range(most, 0, -1):
         for other in range(k if wide and k == most else k - 1, k - 2, -1):
             begin, end = first[other], last[other]
+            others = wide - 1 if wide and k == most else other
             for index in range(len(ends)):
-                by, pay = -ends[index], costs.finish[index]
-                changed |= shift(
-                    potential[k], potential[other], begin, end, by, -pay, came[0, other], k * width, FINISH
-                )
+                changed |= finish(
+                    potential[k], potential[other], begin, end, ends[index], costs.finish[index],
+                    costs.pairs, other * shortest, others * (ends[index] - shortest), came[0, other],
+                    k * width,
+                )  # fmt: skip
             if evictions:
-                changed |= drop(
+                changed |= evict(
                     potential[k], potential[other], begin, end, shortest + 1, longest,
-                    costs.out_fixed, costs.out_size, came[0, other], k * width, EVICT,
+                    costs.out_fixed, costs.out_size, costs.pairs, other * shortest, others, shortest,
+                    came[0, other], k * width,
                 )  # fmt: skip
     return changed
 
@@ -285,13 +226,13 @@ def settle(
 
 
 def weigh(
-    came: Any, start: Any, wide: Any, low: Any, prompts: Any, ends: Any, shortest: Any, costs: Any,
-    weights: Any,
+    came: Any, start: Any, wide: Any, low: Any, prompts: Any, ends: Any, shortest: Any, by_size: Any,
+    costs: Any, weights: Any,
 ) -> Any:  # fmt: skip
     """Add the weights of the cycle through a state, or of the path to it; return where this begins.
 
-    Its cost is weights @ (1, token, size, out_fixed, out_size, *first, *finish).  Tokens are counted from
-    `low` for each active request.
+    Its cost is weights @ (1, token, size, out_fixed, out_size, pairs, *first, *finish).  Tokens are counted
+    from `low` for each active request; `by_size`: evictions are paid back by their size alone.
 
     `rho` is what refilling costs more per token: costs.in_size + costs.out_size.  Long on purpose:
     one branch for each kind of edge.
@@ -306,14 +247,16 @@ def weigh(
         k = source // width % rows
         u = source % width + k * low
         grown = state % width + state // width % rows * low - u
+        others = wide - 1 if wide and k == rows - 1 else k - 1
         if kind in (ADMIT, FIRST):
             prompt = grown if kind == ADMIT else grown - 1
-            weights[5 + np.searchsorted(prompts, prompt)] -= 1
+            weights[6 + np.searchsorted(prompts, prompt)] -= 1
             if kind == FIRST:
                 weights[1] -= 1
                 weights[2] -= prompt
         elif kind == FINISH:
-            weights[5 + len(prompts) + np.searchsorted(ends, -grown)] -= 1
+            weights[6 + len(prompts) + np.searchsorted(ends, -grown)] -= 1
+            weights[5] -= min(u + grown - state // width % rows * shortest, others * (-grown - shortest))
         elif kind == PURE:
             weights[0] += costs.pure
         elif kind in (RETURN, LATE_RETURN, ENTER, LATE_ENTRY):
@@ -331,12 +274,16 @@ def weigh(
             weights[0] += costs.plain if kind == PLAIN else costs.mixed
             weights[1] -= wide if wide and k == rows - 1 and costs.token > 0 else k
             weights[2] -= u
+            weights[5] += k * (k - 1) // 2
         elif kind == IDLE:
             weights[1] += 1
             weights[2] += shortest
+            weights[5] -= others
         elif kind == EVICT:
             weights[3] += 1
             weights[4] -= grown
+            back = others * (-grown - shortest)
+            weights[5] -= back if by_size else min(u + grown - state // width % rows * shortest, back)
         state = source
         if state == start:
             break

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from infermax_opt.infermax.bounds._kernels_occupancy import (
+from infermax_opt.infermax.bounds._kernels_occupancy_steps import (
     ADMIT,
     EDGES,
     ENTER,
     EVICT,
     FAR,
-    FINISH,
     FIRST,
     IDLE,
     MIXED,
@@ -24,6 +23,7 @@ from infermax_opt.infermax.bounds._kernels_occupancy import (
     PURE,
     RETURN,
     drop,
+    finish,
     lift,
     shift,
 )
@@ -42,19 +42,24 @@ def bounds(
 
 def leave(
     between: Any, came: Any, base: Any, first: Any, last: Any, low: Any, begin: Any, end: Any, ends: Any,
-    costs: Any,
+    shortest: Any, costs: Any,
 ) -> None:  # fmt: skip
-    """Finishes, and evictions of sizes from `begin` to `end`, both less `low`."""
+    """Finishes, and evictions of sizes from `begin` to `end`, both less `low`.
+
+    Evictions are paid back by their size alone, which a checker follows sooner.
+    """
     rows, width = between.shape
+    least = shortest - low
     for k in range(rows - 1, 0, -1):
-        at = base + k * width
+        at, others = base + k * width, k - 1
         for index in range(len(ends)):
-            shift(
-                between[k], between[k - 1], first[k - 1], last[k - 1], low - ends[index],
-                -costs.finish[index], came[k - 1], at, FINISH,
+            finish(
+                between[k], between[k - 1], first[k - 1], last[k - 1], ends[index] - low, costs.finish[index],
+                costs.pairs, others * least, others * (ends[index] - shortest), came[k - 1], at,
             )  # fmt: skip
         if begin <= end and first[k - 1] <= last[k - 1]:
-            fixed, slope = costs.out_fixed + costs.out_size * low, costs.out_size
+            each = costs.pairs * others
+            fixed, slope = costs.out_fixed + costs.out_size * low + each * least, costs.out_size - each
             drop(
                 between[k], between[k - 1], first[k - 1], last[k - 1], begin, end, fixed, slope,
                 came[k - 1], at, EVICT,
@@ -107,8 +112,9 @@ def come(
                 came[2, k], at, at_pure, ENTER,
             )  # fmt: skip
             if late:
-                wait(admitted[k], came[1, k], at_admitted + width, first[k], last[k], idle)
-                wait(pure[k], came[2, k], at_pure + width, first[k], final[k], idle)
+                waited = idle - costs.pairs * (k - 1)
+                wait(admitted[k], came[1, k], at_admitted + width, first[k], last[k], waited)
+                wait(pure[k], came[2, k], at_pure + width, first[k], final[k], waited)
         for index in range(len(prompts)):
             by, pay = prompts[index] - low, costs.first[index]
             if not young:
@@ -140,7 +146,7 @@ def run(
             value, where, kind = table[0, k, x] + costs.plain, base + k * width + x, PLAIN
             if table[1, k, x] + costs.mixed < value:
                 value, where, kind = table[1, k, x] + costs.mixed, where + rows * width, MIXED
-            value -= costs.token * k + costs.size * (x + k * low)
+            value -= costs.token * k + costs.size * (x + k * low) - costs.pairs * (k * (k - 1) // 2)
             if min(table[0, k, x], table[1, k, x]) < FAR and value < after[0, k, x + k]:
                 after[0, k, x + k] = value
                 came[0, k, x + k] = where * EDGES + kind
@@ -191,11 +197,12 @@ def pass_batches(
         fewest, most = max(lows[step], shortest + 1) - low, min(highs[step], longest) - low
         if not evictions or step == batches:
             most = -1
-        leave(table[0], came[step, 0], base, first, last, low, fewest, most, ends, costs)
+        leave(table[0], came[step, 0], base, first, last, low, fewest, most, ends, shortest, costs)
         if step == batches:
             break
         for k in range(1, rows):
-            wait(table[0, k], came[step, 0, k], base + k * width, first[k], last[k], idle)
+            waited = idle - costs.pairs * (k - 1)
+            wait(table[0, k], came[step, 0, k], base + k * width, first[k], last[k], waited)
         if young:
             turn_up(table[0], came[step, 0], base, first, last, low, prompts, costs)
         table[1:] = FAR

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from infermax_opt.infermax.bounds._kernels_occupancy import (
+from infermax_opt.infermax.bounds._kernels_occupancy_steps import (
     ADMIT,
     EDGES,
     EVICT,

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from infermax_opt.infermax.bounds._kernels_occupancy import EDGES, FAR, gains
+from infermax_opt.infermax.bounds._kernels_occupancy import gains
+from infermax_opt.infermax.bounds._kernels_occupancy_steps import EDGES, FAR
 
 __all__ = ["ADMIT", "ENTER", "FAR", "LEAVE", "find", "gains", "link", "listed", "relax", "settle", "weigh"]
 

@@ -100,7 +100,7 @@ class OccupancyEnds:
             few = steps <= MAX_STEPS
             if not few:
                 break
-            knots.give(table, found[0])
+            knots.give(table, prices, found[0])
             # Lines end elsewhere without the states left out, and are lower there now and then.
             few = bool((found[0] >= potential).all())
             if few:
@@ -149,7 +149,7 @@ class OccupancyEnds:
         """
         import numpy as np
 
-        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+        from infermax_opt.infermax.bounds._kernels_occupancy_steps import FAR
 
         graph = self.graph
         tables, came = self._unknown(), np.full(graph.shape, -1, np.int64)
@@ -167,10 +167,8 @@ class OccupancyEnds:
         row[0, 0] += self._idled
         if self.spacing:
             # A path that goes by knots costs somewhat less or more than by lines between them.
-            fixed = (prices.token, prices.size, prices.out_fixed, prices.out_size)
-            known = (*fixed, *prices.first, *prices.finish)
             row[0, 0] = least - sum(
-                int(weight) * price for weight, price in zip(row[0, 1:], known, strict=True)
+                int(weight) * price for weight, price in zip(row[0, 1:], prices.all, strict=True)
             )
         return least, settled[0], row
 
@@ -178,7 +176,7 @@ class OccupancyEnds:
         """Distances in the whole graph, none of which is known."""
         import numpy as np
 
-        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+        from infermax_opt.infermax.bounds._kernels_occupancy_steps import FAR
 
         return np.full(self.graph.shape, FAR, np.int64)
 
@@ -200,7 +198,7 @@ class OccupancyEnds:
         if self.spacing:
             knots = FirstKnots(self.graph, self.first, self.spacing)
             run = knots.run(self._idled, prices)
-            knots.give(run[0], table)
+            knots.give(run[0], prices, table)
             return lambda state, weights: knots.weigh(run, state, prices, weights)
         begin = self._at_the_start(self.first)
         started, steps, _ = begin.run(self._before(begin), prices)
@@ -264,7 +262,7 @@ class _Window:
         """Distances, none of which is known."""
         import numpy as np
 
-        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+        from infermax_opt.infermax.bounds._kernels_occupancy_steps import FAR
 
         return np.full((3, self.rows, self.width), FAR, np.int64)
 
@@ -335,7 +333,7 @@ class _Window:
         at = (len(self.sizes) - 1) * 3 * self.rows * self.width + k * self.width + tokens - k * self.low
         at = weigh(
             came, at, 0, self.low, np.array(graph.prompts, np.int64), np.array(graph.ends, np.int64),
-            graph.prompts[0], graph.costs(prices), weights,
+            graph.prompts[0], True, graph.costs(prices), weights,
         )  # fmt: skip
         k = at // self.width % self.rows
         return k, at % self.width + k * self.low
@@ -351,10 +349,10 @@ def _fitting(most: int, window: Callable[[int], _Window], limit: int) -> int:
 @functools.cache
 def _kernel(small: bool = False) -> Callable[..., Any]:
     """Compiled `pass_batches`; `small` as in `compiled`."""
-    from infermax_opt.infermax.bounds import _kernels_occupancy as edges
     from infermax_opt.infermax.bounds import _kernels_occupancy_ends as plain
+    from infermax_opt.infermax.bounds import _kernels_occupancy_steps as edges
 
-    helpers = (edges.shift, edges.lift, edges.drop)
+    helpers = (edges.shift, edges.lift, edges.drop, edges.finish)
     parts = (plain.bounds, plain.leave, plain.wait, plain.turn_up, plain.come, plain.run)
     found: Callable[..., Any] = compiled(plain.pass_batches, (*helpers, *parts), small=small)
     return found

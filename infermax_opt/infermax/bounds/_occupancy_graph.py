@@ -32,7 +32,8 @@ class Prices:
     """Payments and shares of the eviction cost, in units.
 
     `token` and `size`: a generated token earns token + size * s.  `out_fixed + out_size * s` is
-    the share of rho(s) that an eviction pays.  `first` and `finish`: what a first token and a finish
+    the share of rho(s) that an eviction pays.  `pairs`: what a batch costs besides for each pair of active
+    requests, and who leaves pays back.  `first` and `finish`: what a first token and a finish
     earn besides, for each size of prompts and of finished requests, smallest first.
     """
 
@@ -40,8 +41,15 @@ class Prices:
     size: int
     out_fixed: int
     out_size: int
+    pairs: int
     first: tuple[int, ...]
     finish: tuple[int, ...]
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """All of them, in the order of weights."""
+        fixed = (self.token, self.size, self.out_fixed, self.out_size, self.pairs)
+        return (*fixed, *self.first, *self.finish)
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,8 @@ class OccupancyGraph:
 
     `plain`, `mixed`, `pure`: fixed cost of a batch of decodes, with prefills besides, of prefills alone.
     `kinds`: input tokens, output tokens and number of requests, less the first `young` outputs.
-    `limit`: most active requests that are told apart, MAX_ACTIVE if None.
+    `limit`: most active requests that are told apart, MAX_ACTIVE if None.  `paired`: whether pairs may have a
+    price.
     """
 
     capacity: int
@@ -64,6 +73,7 @@ class OccupancyGraph:
     chunked: bool
     young: int = 0
     limit: int | None = None
+    paired: bool = True
 
     @functools.cached_property
     def prompts(self) -> tuple[int, ...]:
@@ -139,6 +149,28 @@ class OccupancyGraph:
     def states(self) -> int:
         return self.rows * (max(last for _, last in self.ranges) + 1)
 
+    def together(self, k: int, tokens: Any, batches: int) -> Any:
+        """Least sum over pairs of k active requests of the tokens of the younger one, after some batches.
+
+        Parameters
+        ----------
+        k : int
+        tokens : int or int64 array
+            Of their KV after their next token, together.
+        batches : int
+            Since the first token that was looked at.
+        """
+        import numpy as np
+
+        least = k * (k - 1) // 2 + 0 * tokens
+        if k == 0 or (self.wide and k == self.rows - 1):
+            return least
+        most = min(batches, max(o for _, o, _ in self.kinds))
+        made = np.maximum(tokens - k * self.prompts[-1], k) - k
+        # Who has more tokens than one has all that there may be, as far as they go.
+        full, rest = np.divmod(made, max(1, most - 1))
+        return least + (most - 1) * (full * (full - 1) // 2) + rest * full
+
     def coarser(self, scale: int) -> OccupancyGraph:
         """The same graph with `scale` tokens and batches for each one; prices keep their meaning."""
         kinds = tuple((max(1, round(i / scale)), max(1, round(o / scale)), c) for i, o, c in self.kinds)
@@ -164,17 +196,17 @@ class OccupancyGraph:
     @property
     def prices(self) -> int:
         """Number of prices."""
-        return 4 + len(self.prompts) + len(self.ends)
+        return 5 + len(self.prompts) + len(self.ends)
 
     def moved(self, other: OccupancyGraph, point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Scaled prices like those of this graph at another scale."""
         import numpy as np
 
         scale = self.capacity / other.capacity
-        split = 4 + len(other.prompts)
-        parts = [point[:4]]
+        split = 5 + len(other.prompts)
+        parts = [point[:5]]
         for mine, theirs, part in (
-            (self.prompts, other.prompts, point[4:split]),
+            (self.prompts, other.prompts, point[5:split]),
             (self.ends, other.ends, point[split:]),
         ):
             parts.append(part[[int(np.abs(np.array(theirs) * scale - size).argmin()) for size in mine]])
@@ -202,7 +234,7 @@ class OccupancyGraph:
         return Costs(
             self.plain, self.mixed, self.pure, prices.token, prices.size,
             prices.out_fixed, prices.out_size,
-            -self.rho - prices.out_fixed, self.rho - prices.out_size,
+            -self.rho - prices.out_fixed, self.rho - prices.out_size, prices.pairs,
             np.array(prices.first, np.int64), np.array(prices.finish, np.int64),
         )  # fmt: skip
 
@@ -219,7 +251,7 @@ class OccupancyGraph:
     @property
     def checked(self) -> int:
         """Steps that a checker takes, about: each list of potentials is passed by every kind of step."""
-        returns = (40 if self.chunked else 20) + 10 if self.evictions else 0
+        returns = (40 if self.chunked else 20) + (32 if self.paired else 10) if self.evictions else 0
         passes = 6 + returns + 4 * len(self.prompts) + 2 * len(self.ends)
         return passes * sum(last - first + 1 for first, last in self.ranges)
 
@@ -231,7 +263,7 @@ class OccupancyGraph:
     ) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]]:
         """Potentials that prove the prices; or, if none were found, the weights of cycles that gain.
 
-        Their costs at other prices are weights @ (1, token, size, out_fixed, out_size, *first, *finish).
+        Their costs at other prices are weights @ (1, *prices), in the order of `Prices.all`.
 
         Parameters
         ----------
@@ -250,7 +282,7 @@ class OccupancyGraph:
         """
         import numpy as np
 
-        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+        from infermax_opt.infermax.bounds._kernels_occupancy_steps import FAR
 
         shortest = self.prompts[0]
         tables = np.full(self.shape, FAR, np.int64) if start is None else start.copy()
@@ -266,7 +298,7 @@ class OccupancyGraph:
             tables, came, first, last, self.capacity, self.wide, prompts, ends,
             shortest, self.ends[-1] - 1, self.young > 0, self.evictions, self.chunked, costs, SWEEPS, cycles,
         )  # fmt: skip
-        weights = np.zeros((max(0, found), 5 + len(prompts) + len(ends)), np.int64)
+        weights = np.zeros((max(0, found), 1 + self.prices), np.int64)
         for row, state in zip(weights, cycles, strict=False):
             self.weigh(came, int(state), prices, row)
         return (tables if found == 0 else None), weights
@@ -295,17 +327,20 @@ class OccupancyGraph:
 
         prompts, ends = np.array(self.prompts, np.int64), np.array(self.ends, np.int64)
         _, weigh = kernels(self.is_tiny)
-        begin = weigh(came, at, self.wide, 0, prompts, ends, self.prompts[0], self.costs(prices), weights)
+        start = weigh(
+            came, at, self.wide, 0, prompts, ends, self.prompts[0], False, self.costs(prices), weights,
+        )  # fmt: skip
         _, rows, width = self.shape
-        return int(begin // width % rows), int(begin % width)
+        return int(start // width % rows), int(start % width)
 
 
 @functools.cache
 def kernels(small: bool = False) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Compiled `settle` and `weigh`; `small` as in `compiled`."""
     from infermax_opt.infermax.bounds import _kernels_occupancy as plain
+    from infermax_opt.infermax.bounds import _kernels_occupancy_steps as steps
 
-    helpers = (plain.shift, plain.lift, plain.drop, plain.relax, plain.gains)
+    helpers = (steps.shift, steps.lift, steps.drop, steps.finish, steps.evict, plain.relax, plain.gains)
     return (
         compiled(plain.settle, helpers, small=small),
         compiled(plain.weigh, (), allocates=False, small=small),

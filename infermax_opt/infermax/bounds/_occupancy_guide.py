@@ -73,8 +73,9 @@ def occupancy_guide(graph: OccupancyGraph, stop: Callable[[], bool]) -> Occupanc
     """
     import numpy as np
 
-    from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+    from infermax_opt.infermax.bounds._kernels_occupancy_steps import FAR
 
+    graph = replace(graph, paired=False)
     search = OccupancyPrices(graph, stop, False)
     draft = search.improve(replace(graph, limit=ROWS), DRAFT_TOLERANCE, False)
     search.improve(graph, TOLERANCE, True, draft)

@@ -59,7 +59,7 @@ class FirstKnots:
         """
         import numpy as np
 
-        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+        from infermax_opt.infermax.bounds._kernels_occupancy_steps import FAR
 
         graph = self.graph
         table = np.full((self.rows, self.behind // self.spacing + 2), FAR, np.int64)
@@ -80,7 +80,7 @@ class FirstKnots:
         """The most that a state in a batch may cost without leading to less than a potential after it."""
         import numpy as np
 
-        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+        from infermax_opt.infermax.bounds._kernels_occupancy_steps import FAR
 
         graph, rows = self.graph, min(self.rows, self.graph.rows)
         least = np.full(potential.shape, FAR, np.int64)
@@ -102,11 +102,20 @@ class FirstKnots:
                 part = limits[k, first + more : last + more + 1]
                 np.maximum(part, potential[k, first : first + len(part)], out=part)
 
-    def give(self, table: Integers, whole: Integers) -> None:
-        """Write what states cost, by the lines between knots, into a table of the whole graph."""
+    def give(self, table: Integers, prices: Prices, whole: Integers) -> None:
+        """Write what states cost, by the lines between knots, with their pairs, into a table of the graph.
+
+        Parameters
+        ----------
+        table : int64 array
+            Costs at knots.
+        prices : Prices
+        whole : int64 array
+            Changed.
+        """
         import numpy as np
 
-        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+        from infermax_opt.infermax.bounds._kernels_occupancy_steps import FAR
 
         largest, spacing = self.graph.prompts[-1] + self.batches, self.spacing
         for k, (first, last) in enumerate(self.graph.ranges[: self.rows]):
@@ -118,6 +127,7 @@ class FirstKnots:
             known = inside & (low < FAR) & ((high < FAR) | (rest == 0))
             low, high = np.where(known, low, 0), np.where(known & (rest > 0), high, 0)
             line = (low * (spacing - rest) + high * rest) // spacing
+            line += prices.pairs * self.graph.together(k, np.arange(first, last + 1), self.batches)
             whole[k, first : last + 1] = np.where(known, line, FAR)
 
     def weigh(
@@ -135,9 +145,16 @@ class FirstKnots:
         weights : int64 array
             `settle` of the graph.
         """
-        from infermax_opt.infermax.bounds._kernels_occupancy import ADMIT, EDGES, EVICT, FAR, RETURN
+        from infermax_opt.infermax.bounds._kernels_occupancy_steps import (
+            ADMIT,
+            EDGES,
+            EVICT,
+            FAR,
+            RETURN,
+        )
 
         graph, spacing, (table, came, _) = self.graph, self.spacing, run
+        weights[5] += graph.together(*state, self.batches)
         k, width = state[0], table.shape[1]
         knot = round((k * (graph.prompts[-1] + self.batches) - state[1]) / spacing)
         while table[k, knot] >= FAR:
@@ -152,7 +169,7 @@ class FirstKnots:
                     size = largest - abs(knot - at) * spacing
                     if kind == ADMIT:
                         by = (abs(size - prompt) for prompt in graph.prompts)
-                        weights[5 + min(enumerate(by), key=lambda entry: entry[1])[0]] -= 1
+                        weights[6 + min(enumerate(by), key=lambda entry: entry[1])[0]] -= 1
                     elif kind == RETURN:
                         weights[0] += graph.rho * (size - 1)
                         weights[3:5] -= (1, size)
@@ -167,8 +184,8 @@ class FirstKnots:
 @functools.cache
 def _kernels(small: bool = False) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Compiled `pass_knots` and `allowed`; `small` as in `compiled`."""
-    from infermax_opt.infermax.bounds import _kernels_occupancy as edges
     from infermax_opt.infermax.bounds import _kernels_occupancy_knots as plain
+    from infermax_opt.infermax.bounds import _kernels_occupancy_steps as edges
 
     helpers = (edges.drop, edges.lift, edges.shift)
     parts = (plain.known, plain.between, plain.lag, plain.wait_long, plain.trim, plain.work)

@@ -34,9 +34,16 @@ class OccupancyMaster(PriceProgram):
         share = max(1, graph.rho)
         ends = np.full(len(graph.prompts) + len(graph.ends), earned / count)
         scale = np.array(
-            [earned / graph.tokens, earned / graph.area, share * graph.ends[-1], float(share), *ends]
+            [
+                earned / graph.tokens,
+                earned / graph.area,
+                share * graph.ends[-1],
+                float(share),
+                max(1, graph.plain) / max(1.0, graph.slots * (graph.slots - 1) / 2),
+                *ends,
+            ]
         )
-        gain = np.array([1.0, 1.0, 0.0, 0.0, *(n / count for n in graph.starting + graph.ending)])
+        gain = np.array([1.0, 1.0, 0.0, 0.0, 0.0, *(n / count for n in graph.starting + graph.ending)])
         super().__init__(gain, *self.limits(), scale)
         # Idling must not earn.
         self.cut(np.array([0, 1, graph.prompts[0], *[0] * (len(centre) - 2)]))
@@ -45,7 +52,8 @@ class OccupancyMaster(PriceProgram):
         """Least and largest scaled prices within reach."""
         low, high = self.centre - self.reach, self.centre + self.reach
         low[1] = max(0.0, low[1])
-        low[4] = high[4] = 0.0  # as many requests start as finish
+        low[4], high[4] = (max(0.0, low[4]), high[4]) if self.graph.paired else (0.0, 0.0)
+        low[5] = high[5] = 0.0  # as many requests start as finish
         return low, high
 
     def smaller(self, less: float) -> npt.NDArray[np.float64]:
@@ -71,16 +79,16 @@ class OccupancyMaster(PriceProgram):
         """Scaled prices of those in units."""
         import numpy as np
 
-        fixed = (prices.token, prices.size, prices.out_fixed, prices.out_size)
-        return np.array([*fixed, *prices.first, *prices.finish]) / self.scale[: self.graph.prices]
+        return np.array(prices.all) / self.scale[: self.graph.prices]
 
     def whole(self, point: npt.NDArray[np.float64]) -> Prices:
         """Prices in units; idling does not earn."""
-        token, size, out_fixed, out_size, *ends = (int(v) for v in (point * self.scale[: len(point)]).round())
-        size = max(0, size)
+        values = (int(value) for value in (point * self.scale[: len(point)]).round())
+        token, size, out_fixed, out_size, pairs, *ends = values
+        size, pairs = max(0, size), max(0, pairs)
         token = max(token, -size * self.graph.prompts[0])
         split = len(self.graph.prompts)
-        return Prices(token, size, out_fixed, out_size, tuple(ends[:split]), tuple(ends[split:]))
+        return Prices(token, size, out_fixed, out_size, pairs, tuple(ends[:split]), tuple(ends[split:]))
 
 
 class EndsMaster(OccupancyMaster):

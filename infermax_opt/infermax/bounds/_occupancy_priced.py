@@ -38,8 +38,8 @@ class MemoryPrices:
 class CheapestLife:
     """The cheapest life of a request of one kind in the first batches.
 
-    `cost`: less what it earns, in units.  `weights`: it costs weights @ (1, token, size, out_fixed, out_size,
-    *first, *finish), and what follows.  `held`: tokens of KV in each batch.  `after`: its size after the last
+    `cost`: less what it earns, in units.  `weights`: it costs weights @ (1, *prices), in the order of
+    `Prices.all`, and what follows.  `held`: tokens of KV in each batch.  `after`: its size after the last
     one, 0 where it is not active then.
     """
 
@@ -109,7 +109,7 @@ class PricedBatches:
 
         graph, held, after = self.graph, np.zeros(self.batches, np.int64), life.prompt
         weights = np.zeros(1 + graph.prices, np.int64)
-        weights[5 + graph.prompts.index(life.prompt)] = -1
+        weights[6 + graph.prompts.index(life.prompt)] = -1
         for t, way, size in self._steps(life, begin, ways):
             if way == LEAVE:
                 weights[3:5] += (1, size)
@@ -124,7 +124,7 @@ class PricedBatches:
             after = size + 1 if makes else size
             held[t] = after - 1
         if after == life.prompt + life.outputs:
-            weights[5 + len(graph.prompts) + graph.ends.index(after)] = -1
+            weights[6 + len(graph.prompts) + graph.ends.index(after)] = -1
             after = 0
         return CheapestLife(cost, weights, held, after)
 
@@ -183,32 +183,38 @@ class PricedBatches:
         """
         import numpy as np
 
-        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+        from infermax_opt.infermax.bounds._kernels_occupancy_steps import FAR
 
         graph = self.graph
         tables, came = np.full(graph.shape, FAR, np.int64), np.full(graph.shape, -1, np.int64)
         for k, (first, last) in enumerate(graph.ranges):
-            tables[0, k, first : last + 1] = self._after(memory, fixed, k)
+            tables[0, k, first : last + 1] = self._after(prices, memory, fixed, k)
         settled, weights = graph.settle(prices, tables, came)
         if settled is None:
             return None, (0, 0), weights
         row = np.zeros((1, 1 + graph.prices), np.int64)
-        return settled[0], graph.weigh(came, 0, prices, row[0]), row
+        state = graph.weigh(came, 0, prices, row[0])
+        row[0, 5] += graph.together(*state, self.batches)
+        return settled[0], state, row
 
-    def _after(self, memory: MemoryPrices, fixed: int, k: int) -> Integers:
-        """What the first batches cost at least, if k requests are active after them, by their tokens."""
+    def _after(self, prices: Prices, memory: MemoryPrices, fixed: int, k: int) -> Integers:
+        """What the first batches cost at least, with the pairs of k requests active then, by their tokens."""
         import numpy as np
 
         first, last = self.graph.ranges[k]
-        return fixed + memory.active * k + memory.size * np.arange(first, last + 1)
+        tokens = np.arange(first, last + 1)
+        found: Integers = fixed + memory.active * k + memory.size * tokens
+        found += prices.pairs * self.graph.together(k, tokens, self.batches)
+        return found
 
     def compared(
-        self, potential: Integers, memory: MemoryPrices, fixed: int
+        self, prices: Prices, potential: Integers, memory: MemoryPrices, fixed: int
     ) -> tuple[Integers, tuple[int, int], Integers]:
         """Potentials that are lower or higher by the same everywhere, by `settle`; and what limits them.
 
         Parameters
         ----------
+        prices : Prices
         potential : int64 array
             Some that prove the prices.
         memory : MemoryPrices
@@ -225,18 +231,18 @@ class PricedBatches:
         """
         import numpy as np
 
-        from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+        from infermax_opt.infermax.bounds._kernels_occupancy_steps import FAR
 
         graph, least, state = self.graph, FAR, (0, 0)
         for k, (first, last) in enumerate(graph.ranges):
             part = potential[k, first : last + 1]
-            spare = self._after(memory, fixed, k) - part
+            spare = self._after(prices, memory, fixed, k) - part
             spare[part >= FAR] = FAR
             at = int(spare.argmin())
             if spare[at] < least:
                 least, state = int(spare[at]), (k, first + at)
         row = np.zeros((1, 1 + graph.prices), np.int64)
-        row[0, 0] = potential[0, 0] - potential[state]
+        row[0, 0] = potential[0, 0] - potential[state] + prices.pairs * graph.together(*state, self.batches)
         return np.where(potential < FAR, potential + least, FAR), state, row
 
 

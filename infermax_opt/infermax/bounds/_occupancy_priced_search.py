@@ -132,7 +132,7 @@ class PricedSearch:
         if self.potential is None:
             potential, state, weights = self.first.settle(prices, memory, fixed)
         else:
-            potential, state, weights = self.first.compared(self.potential, memory, fixed)
+            potential, state, weights = self.first.compared(prices, self.potential, memory, fixed)
         if potential is None:
             for row in weights:
                 master.cut_cycle(row)

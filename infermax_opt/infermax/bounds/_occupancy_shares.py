@@ -53,9 +53,9 @@ def dearer_evictions(
         if settled is not None:
             return other, settled
         for row in cycles:
-            rest = int(row[0]) + prices.token * int(row[1]) + prices.size * int(row[2])
-            ends = zip(row[5:], (*prices.first, *prices.finish), strict=True)
-            program.cut(rest + sum(int(weight) * price for weight, price in ends), int(row[3]), int(row[4]))
+            fixed, slope = int(row[3]), int(row[4])
+            known = zip(row[1:], replace(prices, out_fixed=0, out_size=0).all, strict=True)
+            program.cut(int(row[0]) + sum(int(weight) * price for weight, price in known), fixed, slope)
     return None
 
 

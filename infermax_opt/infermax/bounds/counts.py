@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.infermax.bounds.sizes import Sizes
+from infermax_opt.infermax.bounds.spacing import spaced_batches
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class BatchCounts:
     decode : int
         Batches that hold a decoding request (0 where refills could replace every decode step).
     cuts : dict of str to int
-        For ``KV area`` the k of its bound L2, for ``KV slots`` its x, both in blocks.
+        For ``KV area`` the k of its bound L2, for ``KV slots`` its x, both in blocks; for ``KV spacing`` its
+        x in parts of `SCALE`.
     """
 
     total: dict[str, int]
@@ -71,6 +73,8 @@ def count_batches_of(instance: Instance, sizes: Sizes) -> BatchCounts:
 
     ``KV slots``: for any x, a batch generates at most M/x tokens whose KV takes x or more.
 
+    ``KV spacing``: without preemption, `spaced_batches`, where all requests are equal.
+
     ``separate phases``: without hybrid batching and without preemption, first tokens come from
     prefill batches and all others from decode batches, and no batch is both.
     """
@@ -85,6 +89,7 @@ def count_batches_of(instance: Instance, sizes: Sizes) -> BatchCounts:
     if not policy.preemption:
         decode = max(int(o.max()) - 1, -(-(outputs - requests) // system.max_batch_tokens))
     (area, cut), (slots, least) = _area(instance, sizes)
+    cuts = {"KV area": cut, "KV slots": least}
     total = {
         "longest request": int((-(-i // budget) + o - 1).max()),
         "prefill tail": _tail(sizes, budget),
@@ -94,9 +99,12 @@ def count_batches_of(instance: Instance, sizes: Sizes) -> BatchCounts:
     }
     if system.max_running is not None:
         total["running limit"] = -(-outputs // system.max_running)
+    if not policy.preemption and int(i.min()) == int(i.max()) and int(o.min()) == int(o.max()):
+        alike = int(i[0]), int(o[0]), requests
+        total["KV spacing"], cuts["KV spacing"] = spaced_batches(*alike, system.kv_capacity, budget)
     if not policy.preemption and not policy.hybrid_batching:
         total["separate phases"] = prefill + decode
-    return BatchCounts(total, prefill, decode, {"KV area": cut, "KV slots": least})
+    return BatchCounts(total, prefill, decode, cuts)
 
 
 def _tail(sizes: Sizes, budget: int) -> int:

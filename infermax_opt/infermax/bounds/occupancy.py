@@ -39,6 +39,27 @@ tokens that turns up in memory when it makes that token, and what it did before 
 may be a decode, so who turns up does not make a batch pay p0 in which somebody decodes; who returns does.
 The payments of all other tokens are lost.
 
+*Pairs.*  Requests that begin soon after each other share many batches, and when one of them finishes, the
+other holds much memory.  The walk above may have the one without the other: many requests at once, all of
+them young, of which old ones finish.  Let G be the sum over all pairs of active requests of the n = s - I of
+that with fewer tokens.  It is 0 before the first batch and after the last.  So any gamma >= 0 may be paid for
+each token by which a step raises G, or fewer, if it is paid back for each by which a step lowers G, or more.
+Between batches every n is 1 or more.
+
+- A batch of k requests that all make a token raises G by k (k - 1) / 2.  Who idles may leave out its pairs
+  with those who were active before: an idle step is paid back k - 1.  Its pairs with first tokens grow, as
+  their n = 0 becomes 1.
+- A return raises G by 1 or more for each other active request, those included that returned before it in
+  the same batch.  It pays for none: that makes up for what one of the two leaves out in this batch, where it
+  idles or returns late.
+- Who finishes or is evicted, with size s, leaves k' others with U' tokens.  Of each pair it takes away n of
+  the other, or its own n if that is less.  So U' - k' min I are paid back, which is all tokens of the others
+  or more, or k' (s - min I), if that is less.
+- A batch without decodes lowers nothing, and pays nothing.
+
+No other step changes G.  Where the last k stands for others, a batch pays for k, and who idles or leaves is
+paid back for the largest number.
+
 *Many requests.*  The last k has the edges of all larger numbers, too: steps into and out of itself,
 batches that earn and grow as any of those numbers.
 
@@ -62,7 +83,8 @@ return counts as a return and an idle step: it would cost the token a + b (s-1) 
 idling costs a + b min I or less.  The least cost z of such a walk comes from distances after 1, 2 ... T
 batches, the potentials, which must not be above those after batch T, and distances from them on through the
 last L batches.  Where a distance is above the potential already, so it stays along all steps.  The makespan
-is at least F plus all payments plus z.  The last k must not stand for others.
+is at least F plus all payments plus z.  Pairs pay as in all batches, but an eviction is paid back k' (s - min
+I) here.  The last k must not stand for others.
 
 *Knots.*  Where the first T batches pass too many states, a bound on the cost of each does, between knots.
 Say that a request of size s is i + t - s tokens behind after t batches, and that k of them are v behind
@@ -91,10 +113,14 @@ the line between the two knots next to it, both known, is no higher than its cos
   Beyond the last knot the line goes on straight.
 - Lowering a knot to the least of several values keeps all this true.
 
-No potential may be above the lines after batch T.  A line between two knots may be left out, at either end
-of those of k requests, once it is nowhere below the potentials, as a walk in the graph that costs no less
-than the potential once does so for good; in a batch, if it is nowhere below what leads to the potential after
-it by any of these steps.  Knots beyond the memory, U > M, are kept where a line leads to them only.
+No pair pays in these batches, so that gamma G is left after them.  Let k requests have made A tokens
+together: 1 or more each, and no more than t = min(T, largest O').  Then G is least where as many as possible
+have made t and all others but one have made 1; A is at least U - k i.  No potential may be above the lines
+after batch T with gamma times that least G added.  A line between two knots may be left out, at either end
+of those of k requests, once it is nowhere below the potentials: from there on the graph says that the rest of
+the walk costs enough, and gamma G is left besides.  In a batch it may be, if it is nowhere below what leads
+to the potential after it by any of these steps.  Knots beyond the memory, U > M, are kept where a line leads
+to them only.
 
 *Prices of memory.*  Requests may be followed one by one through the first T batches instead, each at prices
 of its own, where T <= J; the last k may then stand for others, and there are no last batches.  Let p_t >= 0
@@ -110,12 +136,13 @@ batches, which is any sequence of these:
   chunks, without;
 - a finish with the last token.
 
-Who does nothing at all pays nothing.  Let any g and h be given, and let a request that is active with size s
-after batch T pay g + h s less for its life.  Then the first T batches, at the end of which k requests are
+Who does nothing at all pays nothing.  Let any c and h be given, and let a request that is active with size s
+after batch T pay c + h s less for its life.  Then the first T batches, at the end of which k requests are
 active with U tokens, cost at least T (alpha + min(d0, p0)) - M (p_1 + ... + p_T), plus over all requests
-min(0, the cheapest life), plus g k + h U.  Let no potential be above that.  A schedule goes through some
+min(0, the cheapest life), plus c k + h U.  Let no potential be above that, with gamma times the least G added
+as after knots, or gamma k (k - 1) / 2 where the last k stands for others.  A schedule goes through some
 state after batch T, and from there on costs the potential of (0, 0) less that of the state, or more.  So the
-makespan is at least F plus all payments plus the potential of (0, 0).  Where the last k stands for others, g
+makespan is at least F plus all payments plus the potential of (0, 0).  Where the last k stands for others, c
 >= 0 is demanded: they then cost no less.
 
 Blocks of KV hold at least the tokens in them; P, C and arrivals only restrict schedules further.
@@ -173,7 +200,7 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool], ends:
     graph, exponent = occupancy_graph(instance, piece)
     if graph is None or graph.slots > MAX_SLOTS or graph.states > MAX_STATES:
         return None
-    from infermax_opt.infermax.bounds._kernels_occupancy import FAR
+    from infermax_opt.infermax.bounds._kernels_occupancy_steps import FAR
     from infermax_opt.infermax.bounds._occupancy_search import OccupancyPrices
 
     search = OccupancyPrices(graph, stop, ends)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -90,10 +91,19 @@ def count_batches(served: Served) -> Any:
         return -(-sum(o * c for _, o, c in kinds) // instance.running)
     if argument == "separate phases" and not (instance.preemption or instance.hybrid):
         return served.prefill + served.decode
-    proofs = {"KV age": kv_age, "KV area": kv_area, "KV slots": kv_slots}
+    proofs = proofs_by_memory(served)
     if argument not in proofs:
         served.evidence["argument"].fail(f"{shown(argument)} is unknown, or not for this instance")
     return proofs[argument](served)
+
+
+def proofs_by_memory(served: Served) -> dict[str, Callable[[Served], int]]:
+    """Arguments about KV, where they are for the instance."""
+    proofs: dict[str, Callable[[Served], int]]
+    proofs = {"KV age": kv_age, "KV area": kv_area, "KV slots": kv_slots}
+    if not served.instance.preemption and len({(i, o) for i, o, _ in served.kinds}) == 1:
+        proofs["KV spacing"] = kv_spacing
+    return proofs
 
 
 def longest_tail(served: Served, alone: bool) -> int:
@@ -122,6 +132,25 @@ def kv_age(served: Served) -> int:
         volume += many * size
     rounding = 0 if instance.preemption else instance.capacity - 1
     return (volume + waste + rounding) // instance.capacity
+
+
+def kv_spacing(served: Served) -> int:
+    """Equal requests, never evicted, end so far from each other that memory holds those that are in it.
+
+    See `infermax_opt.infermax.bounds.spacing`; `cut` is its x in parts of 2**16.
+    """
+    (inputs, outputs, _), count = served.kinds[0], sum(c for _, _, c in served.kinds)
+    apart, unit = served.evidence["cut"].whole(0, outputs << 16), 1 << 16
+    most = min(count, 1 + (served.instance.capacity - (inputs + outputs - 1)) // inputs)
+    served.instance.work.spend(8 * most)
+    room, last = inputs + outputs - 1 - served.instance.capacity, 1
+    for m in range(2, most + 1):
+        room += inputs + outputs - min(-(-(m - 1) * apart // unit), outputs)
+        if room <= 0:
+            require(m * apart <= outputs * unit, "cut: requests may be closer to each other")
+            last = m
+    alone = -(-inputs // served.instance.budget) + outputs - 1
+    return alone + max(0, -(-(count - last) * apart // unit))
 
 
 def tokens_above(served: Served, level: int) -> tuple[int, int]:

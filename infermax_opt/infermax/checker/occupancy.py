@@ -10,6 +10,7 @@ from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.instance import Instance
+from infermax_opt.infermax.checker.occupancy_pairs import Pairs, leave
 from infermax_opt.infermax.checker.payments import Payments, payments
 from infermax_opt.infermax.checker.pieces import FAR, Piece
 from infermax_opt.infermax.checker.steps import Step, join_again, reach
@@ -34,6 +35,8 @@ class Occupancy:
         self.starts = dict(zip(prompts, prices["first"].integers(len(prompts)), strict=True))
         self.finishes = dict(zip(ends, prices["finish"].integers(len(ends)), strict=True))
         self.shortest, self.longest, self.capacity = prompts[0], ends[-1] - 1, instance.capacity
+        price, outputs = prices["pairs"].whole(0) if "pairs" in prices else 0, max(o for _, o, _ in self.old)
+        self.pairs = Pairs(price, self.shortest, prompts[-1], outputs)
         self.idle = self.token + self.size * self.shortest
         require(self.size >= 0 and self.idle >= 0, "prices: idling would earn")
         self.evictions = instance.preemption and self.longest > self.shortest
@@ -62,6 +65,18 @@ class Occupancy:
     def last_of_several(self, k: int) -> bool:
         """Whether the list of k requests stands for more of them, too."""
         return self.wide and k == self.top
+
+    def most_of(self, k: int) -> int:
+        """Most requests that the list of k stands for."""
+        return self.most if self.last_of_several(k) else k
+
+    def waiting(self, k: int) -> int:
+        """What it costs that one of k requests makes no token in a batch, at least."""
+        return int(self.idle - self.pairs.price * (self.most_of(k) - 1))
+
+    def earned_by(self, k: int) -> int:
+        """What a batch of k requests earns, but for their tokens of KV, less what their pairs cost."""
+        return int(max(self.token * k, self.token * self.most_of(k)) - self.pairs.all(k))
 
 
 class Layers(NamedTuple):
@@ -204,9 +219,8 @@ def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:
     """
     (first, last), row = graph.ranges[k], layers.between
     require(all(map(le, row, [v + graph.pure for v in layers.pure])), "potential: a prefill batch earns")
-    require(all(map(le, row, [v + graph.idle for v in row[1:]])), "potential: idling earns")
-    most = graph.most if graph.last_of_several(k) else k
-    earned = max(graph.token * k, graph.token * most)
+    require(all(map(le, row, [v + graph.waiting(k) for v in row[1:]])), "potential: idling earns")
+    earned = graph.earned_by(k)
     fitting = zip(range(first, min(last, graph.capacity) + 1), layers.ready, layers.mixed, strict=False)
     after = [min(p + graph.plain, a + graph.mixed) - earned - graph.size * u for u, p, a in fitting]
     if graph.last_of_several(k):  # more than k requests grow by more
@@ -216,7 +230,7 @@ def check_batches(graph: Occupancy, k: int, layers: Layers) -> None:
 
 
 def check_leaves(graph: Occupancy, k: int, work: Work) -> None:
-    """Neither a finish nor an eviction earns: steps to more tokens on the lists read backwards.
+    """Neither a finish nor an eviction earns.
 
     Parameters
     ----------
@@ -229,12 +243,10 @@ def check_leaves(graph: Occupancy, k: int, work: Work) -> None:
     leaves: list[Step] = [(end, end, -pay, 0) for end, pay in graph.finishes.items()]
     if graph.evictions:
         leaves.append((graph.shortest + 1, graph.longest, *graph.out))
-    first, last = graph.ranges[k]
     for number in (k - 1, k) if graph.last_of_several(k) else (k - 1,):
-        begin, end = graph.ranges[number]
-        for leave in leaves:
-            reached = reach(graph.potential[k][::-1], (-last, -first), (-end, -begin), leave, work)
+        others = graph.pairs.others(number, graph.most_of(k) - 1, False)
+        for step in leaves:
+            reached = leave(graph.potential[k], graph.ranges[k], graph.ranges[number], step, others, work)
             require(
-                all(map(le, graph.potential[number][::-1], reached)),
-                "potential: finishing or an eviction earns",
+                all(map(le, graph.potential[number], reached)), "potential: finishing or an eviction earns"
             )

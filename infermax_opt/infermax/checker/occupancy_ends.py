@@ -12,6 +12,7 @@ from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.occupancy import Occupancy, paid_in
 from infermax_opt.infermax.checker.occupancy_knots import KnotBatches
+from infermax_opt.infermax.checker.occupancy_pairs import leave
 from infermax_opt.infermax.checker.occupancy_prices import priced_start
 from infermax_opt.infermax.checker.occupancy_start import FirstBatches
 from infermax_opt.infermax.checker.pieces import FAR, Piece
@@ -128,7 +129,7 @@ def pass_batches(
         begin, end = max(least, graph.shortest + 1), min(most, graph.longest)
         evicted: list[Step] = [(begin, end, *graph.out)] if graph.evictions and begin <= end else []
         leave_memory(graph, rows, held, leaving(graph, evicted, not begins), work)
-        rows = [idling(graph, row, work) for row in rows]
+        rows = [idling(graph, k, row, work) for k, row in enumerate(rows)]
         starts = started(graph, begins)
         if graph.young:
             rows = list(map(lower, rows, join(graph, rows, held, (starts, 0), work)))
@@ -171,25 +172,26 @@ def leave_memory(
         Counts the steps.
     """
     for k in range(len(rows) - 1, 0, -1):
-        (first, last), (begin, end) = held[k], held[k - 1]
         for some in leaves:
-            reached = reach(rows[k][::-1], (-last, -first), (-end, -begin), some, work)
-            rows[k - 1] = list(map(min, rows[k - 1], reversed(reached)))
+            reached = leave(rows[k], held[k], held[k - 1], some, graph.pairs.others(k - 1, k - 1, True), work)
+            rows[k - 1] = list(map(min, rows[k - 1], reached))
 
 
-def idling(graph: Occupancy, row: list[Any], work: Work) -> list[Any]:
+def idling(graph: Occupancy, k: int, row: list[Any], work: Work) -> list[Any]:
     """Least costs if some make no token in the next batch.
 
     Parameters
     ----------
     graph : Occupancy
+    k : int
+        Active requests.
     row : list
         Costs by tokens.
     work : Work
         Counts the steps.
     """
     work.spend(2 * len(row))
-    last, each = len(row) - 1, graph.idle
+    last, each = len(row) - 1, graph.waiting(k)
     least = accumulate([row[last - x] - x * each for x in range(last + 1)], min)
     return [value + x * each for x, value in enumerate(least)][::-1]
 
@@ -220,7 +222,7 @@ def join(
         for number, some in enumerate(steps):
             rows[k] = lower(rows[k], reach(source, held[k - 1], held[k], some, work))
             if number < late:
-                rows[k] = idling(graph, rows[k], work)
+                rows[k] = idling(graph, k, rows[k], work)
     return rows
 
 
@@ -284,7 +286,8 @@ def pass_one(
     work.spend(6 * (last - first + 1))
     row = [value + graph.pure for value in pure[begin - first : end - first + 1]]
     fitting = zip(range(first, min(last, end - k, graph.capacity) + 1), plain, mixed, strict=False)
-    made = [min(p + graph.plain, m + graph.mixed) - graph.token * k - graph.size * u for u, p, m in fitting]
+    earned = graph.earned_by(k)
+    made = [min(p + graph.plain, m + graph.mixed) - earned - graph.size * u for u, p, m in fitting]
     at = first + k - begin
     row[at : at + len(made)] = map(min, row[at : at + len(made)], made)
     return row

@@ -90,7 +90,7 @@ class KnotBatches:
         for done in range(batches):
             self._pass(largest + done)
         for k, row in enumerate(self.rows):
-            self._require_lower(k, row, largest + batches)
+            self._require_lower(k, row, largest, batches)
 
     def _pass(self, largest: int) -> None:
         """Follow one batch, before which no active request is larger than that."""
@@ -161,9 +161,19 @@ class KnotBatches:
         start, stop = less.index(True), len(less) - less[::-1].index(True)
         return Cheap(row.begin + start, costs[start : stop + 1])
 
-    def _require_lower(self, k: int, row: Cheap, largest: int) -> None:
-        """Require that the potentials of k requests are not above the lines."""
-        graph, spacing, costs = self.graph, self.spacing, row.costs
+    def _require_lower(self, k: int, row: Cheap, prompt: int, batches: int) -> None:
+        """Require that the potentials of k requests are not above the lines, and what pairs cost besides.
+
+        Parameters
+        ----------
+        k : int
+        row : Cheap
+            Costs at knots after so many batches.
+        prompt : int
+            The largest.
+        batches : int
+        """
+        graph, spacing, costs, largest = self.graph, self.spacing, row.costs, prompt + batches
         if not costs:
             return
         first, last = graph.ranges[k]
@@ -177,4 +187,6 @@ class KnotBatches:
         tokens = range(k * largest - spacing * row.begin, k * largest - spacing * row.end - 1, -1)
         start, stop = max(0, tokens[0] - last), min(len(line), tokens[0] - first + 1)
         known = graph.potential[k][tokens[start] - first :: -1] if start < stop else []
-        require(all(map(le, known, line[start:stop])), "potential: the first batches cost less")
+        pairs = (graph.pairs.least(k, u, batches, False) for u in tokens[start:stop])
+        costs = [value + more for value, more in zip(line[start:stop], pairs, strict=True)]
+        require(all(map(le, known, costs)), "potential: the first batches cost less")

@@ -39,7 +39,12 @@ def priced_start(graph: Occupancy, instance: Instance, given: Field) -> int:
         work.spend(12 * len(kv) * outputs)
         fixed += count * min(0, cheapest_life(graph, inputs, outputs, kv, (active, size)))
     for k, ((first, _), row) in enumerate(zip(graph.ranges, graph.potential, strict=True)):
-        costs = (v - size * u for u, v in enumerate(row, first) if v != FAR)
+        several = graph.last_of_several(k)
+        costs = (
+            v - size * u - graph.pairs.least(k, u, len(kv), several)
+            for u, v in enumerate(row, first)
+            if v != FAR
+        )
         # No step leads to a state that has no potential.
         require(max(costs, default=fixed) <= fixed + active * k, "potential: the first batches cost less")
     return int(graph.potential[0][0])

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from infermax_opt.checking.errors import require
 from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.occupancy import Layers, Occupancy
+from infermax_opt.infermax.checker.occupancy_pairs import leave
 from infermax_opt.infermax.checker.pieces import FAR
 from infermax_opt.infermax.checker.steps import Step, reach
 
@@ -123,7 +124,7 @@ class FirstBatches:
         evicted = (graph.shortest + 1, min(largest, graph.longest), *graph.out)
         returns = graph.evictions and evicted[0] <= evicted[1]
         for k in range(len(rows) - 1, 0, -1) if returns else ():
-            self._evict(k, (-evicted[1], -evicted[0], graph.out[0], -graph.out[1]), largest)
+            self._evict(k, evicted, largest)
         for k in range(1, len(rows)):
             rows[k] = self._trimmed(k, self._idle(k, rows[k]), "between")
         mixed, pure = self._coming(evicted if returns else None)
@@ -140,14 +141,19 @@ class FirstBatches:
         ]
 
     def _evict(self, k: int, step: Step, largest: int) -> None:
-        costs = led(self.rows[k], self._span(k - 1, largest), step, self.work)
-        self.rows[k - 1] = merged(self.rows[k - 1], self._trimmed(k - 1, costs, "between"))
+        row, span = self.rows[k], self._span(k - 1, largest)
+        first, last = max(span[0], row.begin - step[1]), min(span[1], row.end - step[0])
+        if row.costs and first <= last:
+            others = self.graph.pairs.others(k - 1, k - 1, True)
+            costs = leave(row.costs, (row.begin, row.end), (first, last), step, others, self.work)
+            found = self._trimmed(k - 1, Cheap(first, costs), "between")
+            self.rows[k - 1] = merged(self.rows[k - 1], found)
 
     def _idle(self, k: int, row: Cheap) -> Cheap:
         """Costs if some make no token in the next batch."""
         if not row.costs:
             return row
-        first, each = self.graph.ranges[k][0], self.graph.idle
+        first, each = self.graph.ranges[k][0], self.graph.waiting(k)
         self.work.spend(3 * (row.end - first))
         falling = row.costs[::-1] + [FAR] * (row.begin - first)
         least = accumulate([value - x * each for x, value in enumerate(falling)], min)
@@ -212,7 +218,7 @@ class FirstBatches:
             self.work.spend(3 * len(costs.costs))
             fitting = range(costs.begin, min(costs.end, graph.capacity, last - k) + 1)
             made = [
-                value + fixed - graph.token * k - graph.size * u
+                value + fixed - graph.earned_by(k) - graph.size * u
                 for u, value in zip(fitting, costs.costs, strict=False)
             ]
             found = merged(found, Cheap(costs.begin + k, made))

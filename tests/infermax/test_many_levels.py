@@ -45,6 +45,17 @@ def alike(seed: int, requests: int | None = None) -> Instance:
     return Instance(f"alike-{seed}", groups, system, cost_model(rng), policy)
 
 
+def charged(seed: int, requests: int | None = None) -> Instance:
+    """The same, most with fixed costs of decodes and prefills that differ, up to many times the batch's."""
+    instance, rng = alike(seed, requests), random.Random(seed + 10**6)
+    if seed % 4 == 0:
+        return instance
+    d0, p0 = (Fraction(rng.choice([0, 1, 3, 10, 40, 100]), rng.choice([10, 100])) for _ in "dp")
+    cost = instance.cost
+    decode = d0, rng.choice([cost.decode[1], Fraction(0), Fraction(3, 10)])
+    return replace(instance, cost=replace(cost, decode=decode, prefill=(p0, cost.prefill[1])))
+
+
 def on_levels(instance: Instance, piece: int, *widths: int, steps: int = 40) -> LowerBound | None:
     """What is proved on levels of these widths, each search starting from the one before."""
     ladder = Ladder(instance, piece, widths[-1])
@@ -72,6 +83,37 @@ def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
                     with pytest.raises(CertificateRejected, match="claims"):
                         check_evidence(instance, more)
     assert found > len(seeds)
+
+
+@in_blocks(campaign(48, 6_000), 60)
+def test_batches_charged_in_full_cost_no_more_than_they_do(seeds: range) -> None:
+    """On levels of one token, reached at once and by way of wider ones."""
+    for seed in seeds:
+        instance = charged(seed)
+        best = optimum(instance)
+        for piece in range(len(instance.cost.batch)):
+            for widths in ((1,), (2, 1)):
+                bound = on_levels(instance, piece, *widths)
+                if bound is not None:
+                    assert bound.value <= best, (seed, piece, widths)
+                    assert check_evidence(instance, bound) == bound.value, (seed, piece, widths)
+
+
+@in_blocks(campaign(40, 2_000), 40)
+def test_levels_of_one_token_prove_as_much_as_all_states(seeds: range) -> None:
+    """Neither forgets a step nor takes one too many."""
+    compared = 0
+    for seed in seeds:
+        instance = charged(seed, 1000)
+        if instance.system.kv_capacity // instance.groups[0].input_tokens > 6:
+            continue
+        instance = replace(instance, cost=replace(instance.cost, batch=instance.cost.batch[:1]))
+        flow, bound = state_flow_bound(instance), on_levels(instance, 0, 1, steps=1000)
+        if flow is not None and bound is not None:
+            compared += 1
+            assert check_evidence(instance, bound) == bound.value
+            assert flow.value * Fraction("0.9997") <= bound.value <= flow.value * Fraction("1.00001"), seed
+    assert compared > 15
 
 
 @in_blocks(campaign(24, 2_000), 40)

@@ -3018,7 +3018,7 @@ def check_in_full(between: dict[tuple[int, ...], Any], costs: BatchCosts, work: 
     rows = {state: [value, FAR, FAR] for state, value in between.items()}
     for state, row in rows.items():
         distinct, here = set(state), row[0]
-        work.spend(10 + 2 * len(state) + 12 * len(distinct))
+        work.spend(20 + 3 * len(state) + 16 * len(distinct))
         before = rows[tuple([q - 1 if q else 0 for q in state])][0]  # on level 0 are those that were idle
         beside, alone = before + mixed, FAR
         for q in distinct:

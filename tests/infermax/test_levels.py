@@ -309,3 +309,25 @@ def test_what_is_said_of_charging_in_full() -> None:
         assert judged(instance, {**full, "evidence": {**idle, "full": wrong}}, Fraction(0))
     del idle["full"]
     assert judged(instance, {**full, "evidence": idle}, Fraction(0))
+
+
+def test_what_dearer_batches_or_fewer_returns_prove() -> None:
+    """Each sort of batch and of return is looked at: without it more would be proved, and is refused."""
+    cost = CostModel([("1", "0.25")], ("0.5", "0.125"), ("0.25", "0"))
+    instance = case(4, 2, 4, 9, cost=cost)
+    best, policy = staged_search(instance).upper, instance.policy
+    assert best is not None
+    dearer = (
+        replace(instance, cost=replace(cost, decode=(Fraction(3), Fraction(1, 8)))),
+        replace(instance, cost=replace(cost, prefill=(Fraction(3), Fraction(0)))),
+        replace(instance, policy=replace(policy, preemption=False)),
+        replace(instance, policy=replace(policy, chunked_prefill=False)),
+        replace(instance, system=replace(instance.system, kv_capacity=8)),
+    )
+    refused = 0
+    for other in (instance, *dearer):
+        bound = proved(other, 1)
+        for claim in (Fraction(0), bound.value, best + Fraction(1, 10**20)):
+            mine = replace(bound, value=claim)
+            refused += judged(instance, certificate_to_json(instance, mine), best)
+    assert refused >= 14

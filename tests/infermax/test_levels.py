@@ -196,6 +196,16 @@ def test_comes_where_there_are_too_many_states(monkeypatch: pytest.MonkeyPatch) 
     assert "levels" not in {bound.source for bound in found}
 
 
+def test_comes_where_many_fit_for_few_tokens_each() -> None:
+    """50 of 5 tokens and 4 at once: on levels of one token it proves 1.7 % more than occupancy."""
+    found = {bound.source: bound for bound in searched_bounds(case(1024, 5, 4, 250))}
+    assert "state flow" not in found
+    assert found["levels"].value > Fraction("1.015") * found["occupancy"].value
+    assert check_evidence(case(1024, 5, 4, 250), found["levels"]) == found["levels"].value
+    short = {bound.source for bound in searched_bounds(case(60, 5, 4, 250))}
+    assert "levels" not in short
+
+
 @pytest.mark.parametrize("preemption", [False, True])
 def test_plain_python_and_compiled_kernels_agree(preemption: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     from infermax_opt.infermax.bounds import _kernels_levels as plain

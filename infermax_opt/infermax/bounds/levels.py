@@ -133,7 +133,7 @@ from infermax_opt.infermax.bounds._levels_space import (
 from infermax_opt.infermax.bounds.least_work import least_work
 from infermax_opt.infermax.data.instance import Instance
 
-__all__ = ["Ladder", "levels_bounds"]
+__all__ = ["Ladder", "levels_bounds", "one_token_fits"]
 
 #: States beyond which levels are wider, and levels in all of them together: the checker takes no more.
 MAX_STATES, MAX_MEMBERS = 600_000, 10**7
@@ -149,8 +149,8 @@ CLOSE = Fraction(95, 100)
 #: Bits of the fixed cost of a block in units, so that rounding costs a millionth of a bound; and most of that
 #: of any batch, so that no sum leaves int64.
 BITS, MOST_BITS = 20, 30
-#: Relative precision of what prices earn, on the finest levels and on wider ones.
-TOLERANCE, DRAFT_TOLERANCE = 1e-4, 1e-3
+#: Relative precision of what prices earn: on levels of one token, on the finest levels, and on wider ones.
+FULL_TOLERANCE, TOLERANCE, DRAFT_TOLERANCE = 2e-5, 1e-4, 1e-3
 
 Stop = Callable[[], bool]
 
@@ -179,6 +179,11 @@ def levels_bounds(
         final = best.bound()
         if final is not None and (draft is None or final.value > draft.value):
             yield final
+
+
+def one_token_fits(instance: Instance) -> bool:
+    """Whether levels of one token are searched on: no bound that knows all states is better."""
+    return _widths(instance)[-1:] == [1]
 
 
 def _best_piece(instance: Instance, widths: list[int], stop: Stop) -> Ladder | None:
@@ -231,7 +236,8 @@ class Ladder:
         of = FullGraph.of if width == 1 else LevelGraph.of
         graph = of(self._instance, space, self._piece, self._exponent)
         search = LevelSearch(graph, stop)
-        search.run(TOLERANCE if width == self._narrowest else DRAFT_TOLERANCE, self._last)
+        finest = FULL_TOLERANCE if width == 1 else TOLERANCE
+        search.run(finest if width == self._narrowest else DRAFT_TOLERANCE, self._last)
         if search.prices is not None:
             self._last = search
             self.values.append(self._value(search))

@@ -2,7 +2,7 @@
 
 `state_flow` lists what may be in memory, token by token. Here requests of one kind are looked at every w
 batches only, and their tokens are rounded down to levels of w: far fewer states, and a bound that is the
-weaker the larger w. With w = 1 it is that of `state_flow`, by fewer states: see *Levels of one token*.
+weaker the larger w. With w = 1 it is as good as `state_flow`, by fewer states: see *Levels of one token*.
 
 *Looks.* Fix one affine piece of the batch time, and count the batches that process a token: 1 ... J. Call a
 request active as in `state_flow`: from the batch of its first token until it finishes, except between an
@@ -113,7 +113,8 @@ All on the way are parts of the states after the two batches, or lower, so state
 request pays out(n), and earns it when it returns with n; first tokens earn out(0), and finishing costs
 out(O) = 0. Returns pay for refills as above. So the walk from P(empty) to P(empty) costs 0 or more, and
 batches and refills cost no less than its steps and what all first tokens earn. Steps that no schedule makes
-do no harm.
+do no harm. All these steps are walks of `state_flow`, too, so this bound is no less; it may be more, as there
+requests whose only token was taken back may stay so, with less KV, for batches without decodes.
 """
 
 from __future__ import annotations

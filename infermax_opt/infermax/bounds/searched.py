@@ -150,7 +150,7 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
     found = branching_bound(instance, above=above, stop=stop)
     if found is not None and found.value > above:
         yield found
-    # On levels of one token every state counts, and each batch: that is better with more slots, too.
+    # On levels of one token all states and batches are told apart: better with more slots, too.
     if "state flow" not in best and (few or (_is_long(instance) and one_token_fits(instance))):
         yield from levels_bounds(instance, above=above, stop=stop)
 

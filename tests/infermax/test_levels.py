@@ -84,6 +84,18 @@ def test_batches_are_charged_in_full_on_levels_of_one_token(d0: str, p0: str) ->
         assert alone * best < value <= best
 
 
+@pytest.mark.parametrize(("d0", "p0"), [("1000000000", "0"), ("0", "1000000000")])
+def test_costs_of_all_magnitudes(d0: str, p0: str) -> None:
+    """A batch of 1 ms, and a decode or a prefill of 30 years: what is rounded to units stays within int64."""
+    cost = CostModel([("0.001", "0")], (d0, "0"), (p0, "0"))
+    instance = case(5, 8, 4, 11, cost=cost, preemption=False)
+    best = 5 * (cost.batch[0][0] * 4 + 3 * int(d0) + int(p0))
+    assert Fraction("0.9999") * best < proved(instance, 1).value <= best
+    ladder = Ladder(instance, 0, 1)
+    ladder.climb(2, few(1000))  # its blocks cost less than a unit
+    assert ladder.bound() is None
+
+
 def test_batches_that_cost_only_their_decodes() -> None:
     """Two at once: 12 decodes of 4 requests take 6 batches, and prefills nothing."""
     free = CostModel([("0", "0")], ("1", "0"), ("0", "0"))

@@ -132,6 +132,7 @@ from infermax_opt.infermax.bounds._levels_space import (
     states_on_levels,
 )
 from infermax_opt.infermax.bounds.least_work import least_work
+from infermax_opt.infermax.bounds.pieces import in_units
 from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["Ladder", "levels_bounds", "one_token_fits"]
@@ -149,7 +150,7 @@ FEWEST, MAX_LEVELS = 4, 400
 CLOSE = Fraction(95, 100)
 #: Bits of the fixed cost of a block in units, so that rounding costs a millionth of a bound; and most of that
 #: of any batch, so that no sum leaves int64.
-BITS, MOST_BITS = 20, 30
+BITS, MOST_BITS = 20, 34
 #: Relative precision of what prices earn: on levels of one token, on the finest levels, and on wider ones.
 FULL_TOLERANCE, TOLERANCE, DRAFT_TOLERANCE = 2e-5, 1e-4, 1e-3
 
@@ -231,7 +232,8 @@ class Ladder:
         width : int
         stop : callable
         """
-        if (self._batch if width > 1 else self._longest) == 0 or stop():
+        block = width * self._batch if width > 1 else self._longest
+        if in_units(block, self._exponent) == 0 or stop():
             return
         space = LevelSpace.of(self._instance, width)
         of = FullGraph.of if width == 1 else LevelGraph.of
